@@ -1,3 +1,290 @@
-FILTERS = {}
-NEEDS_LABELS = set()
-def names_in(keep): return [k if isinstance(k,str) else next(iter(k)) for k in keep]
+"""One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, has-solution, no-image]`.
+
+A filter is a function of the row and, if it has one, its argument, and returns what it saw, or None to let the row pass.
+A row has the columns of `problems`, and besides them `label` (its row of the labels table) and `rate` (the mean of its
+grades as a share of full marks), each None where there is none. Two filters are classes, because they remember the rows
+that were kept.
+
+From: data.md sections 1.2 and 1.3 (QED-Nano), 2.2 (open-r1's pass rates).
+
+How it differs:
+1. QED-Nano writes labels and drops nothing; here each label is a filter, and a row without a label never passes one.
+2. A dropped row stays in the table with the filter's name and evidence.
+3. Duplicates are compared with kept rows only: a row refused for another reason takes no other with it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from proofmill import likeness
+from proofmill.named import Named, split, within
+
+Row = Mapping[str, Any]
+Refusal = tuple[str, str | None]  # the evidence, and the id of the row that it was compared with
+
+# ------------------------------------------------------------------------------------------------- what a statement asks
+
+_PROOF = re.compile(
+    r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|disprove)\b(?!\s+your\s+work)",
+    re.IGNORECASE,
+)
+_NO_PROOF = re.compile(r"\b(shown|as shown|shows (?:a|an|the)|show(?:s)? (?:how many|your|the (?:first|last)))\b", re.IGNORECASE)
+_INSTRUCTION = re.compile(
+    r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|how (?:many|much|long|far|"
+    r"old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|can (?:he|she|it|they|we|you|one)|construct|factor|"
+    r"give|let|suppose|consider|given|if|for (?:all|every|any|which))\b",
+    re.IGNORECASE,
+)
+END_OF_PROOF = re.compile(
+    r"\\blacksquare|\\square|\\Box\b|\\qed\b|\\qedsymbol|\bQ\.?\s?E\.?\s?D\b|\bw\.?w\.?w\.?w?\.?$|[∎■□◼]|\bas desired\b\W*$|\bwe(?:'re| are) done\b\W*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+BOX = re.compile(r"\\boxed\b|\\fbox\b")
+
+
+def asks(statement: str | None, solution: str | None = None, end_of_proof: bool = False) -> str:
+    """`proof` or `answer`.
+
+    A statement asks for a proof if it says so: prove, show, demonstrate, verify that, justify, establish, deduce; but not
+    "as shown" or "show your work". One that does not (say, "Find all n such that ...") is taken to ask for a proof if the
+    source hints at one, or its solution ends a proof (\\blacksquare, \\qed, Q.E.D.).
+    """
+    says_so = bool(_PROOF.search(_NO_PROOF.sub(" ", statement or "")))
+    hinted = end_of_proof or bool(END_OF_PROOF.search(solution or ""))
+    return "proof" if says_so or hinted else "answer"
+
+
+def _short(text: str, length: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 3]}..."
+
+
+# -------------------------------------------------------------------------------------------------------- from the row
+
+
+def _has_problem(row: Row) -> str | None:
+    return None if (row["statement"] or "").strip() else "the statement is empty"
+
+
+def _has_solution(row: Row) -> str | None:
+    return None if (row["solution"] or "").strip() else "there is no solution"
+
+
+def _is_proof(row: Row) -> str | None:
+    return None if row["asks"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
+
+
+_IMAGE = re.compile(
+    r"\[img\b|\[/img\]|\[attachment\b|\[asy\]|\\includegraphics|!\[[^\]\n]*\]\(|<img\b|\[image\b|"
+    r"https?://\S+\.(?:png|jpe?g|gif|svg|bmp|webp)\b",
+    re.IGNORECASE,
+)
+
+
+_DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL | re.IGNORECASE)
+
+
+def _no_image(row: Row) -> str | None:
+    """An Asymptote drawing counts in the statement, which may need it, not beside a solution."""
+    for column, text in (("statement", row["statement"] or ""), ("solution", _DRAWING.sub("", row["solution"] or ""))):
+        if found := _IMAGE.search(text):
+            return f"the {column} has an image: {_short(text[found.start() : found.start() + 80])}"
+    return None
+
+
+_ADVERT = re.compile(
+    r"\b(click here|visit (?:our|my)|order now|buy now|best price|free shipping|discount code|promo code|whatsapp|telegram channel|"
+    r"essay writing|casino|sign up now|enroll now|for sale|limited offer|subscribe to|check out my)\b",
+    re.IGNORECASE,
+)
+_SOFTWARE = re.compile(
+    r"\b(latex|asymptote|texmaker|texnic\w*|miktex|kile|geogebra|install\w*|download\w*|browser|firefox|chrome|forum|moderator|"
+    r"avatar|username|password|my post|my account|aops(?:er)? (?:site|wiki)|website|signature|render\w*|bbcode)\b",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"https?://|\bwww\.", re.IGNORECASE)
+_FORMULA = re.compile(r"\$[^$]*[A-Za-z0-9][^$]*\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤≥^]\s*[-0-9a-z(\\]")
+
+
+def _not_spam(row: Row) -> str | None:
+    """Adverts, and questions about software or the forum: such words, no formula, and nothing to find, solve or prove."""
+    statement = row["statement"] or ""
+    found = _ADVERT.search(statement) or _LINK.search(statement) or _SOFTWARE.search(statement)
+    is_problem = _FORMULA.search(statement) or _INSTRUCTION.search(_LINK.sub("", statement)) or _PROOF.search(statement)
+    if found and (not is_problem or (_ADVERT.search(statement) and not _FORMULA.search(statement) and _LINK.search(statement))):
+        return f"no mathematics, but `{found[0]}`: {_short(statement)}"
+    if found and _SOFTWARE.search(statement) and not _FORMULA.search(statement) and _HOW_TO.search(statement):
+        return f"a question about software, `{found[0]}`: {_short(statement)}"
+    return None
+
+
+_HOW_TO = re.compile(r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|is the forum|is this forum)\b", re.IGNORECASE)
+
+
+def _statement_length(row: Row, bounds: list) -> str | None:
+    return _length(row["statement"] or "", bounds)
+
+
+def _solution_length(row: Row, bounds: list) -> str | None:
+    return _length(row["solution"] or "", bounds)
+
+
+def _length(text: str, bounds: list) -> str | None:
+    return None if within(len(text), bounds) else f"{len(text)} characters, not {_range(bounds)}"
+
+
+def _range(bounds: list) -> str:
+    low, high = bounds
+    return f"{low} to {high}" if None not in bounds else f"at least {low}" if high is None else f"at most {high}"
+
+
+def _year(row: Row, bounds: list) -> str | None:
+    if row["year"] is None:
+        return "the year is unknown"
+    return None if within(row["year"], bounds) else f"of {row['year']}, not {_range(bounds)}"
+
+
+def _origin(row: Row, texts: list[str]) -> str | None:
+    origin = row["origin"] or ""
+    return None if any(text.lower() in origin.lower() for text in texts) else f"from `{origin}`, not {' or '.join(texts)}"
+
+
+class NotDuplicate:
+    """Refuses a statement that an earlier kept row has too, up to LaTeX spelling, punctuation and case."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, str] = {}
+
+    def __call__(self, row: Row) -> Refusal | None:
+        other = self.seen.get(likeness.normal(row["statement"] or ""))
+        return (f"the same statement as {other}", other) if other is not None else None
+
+    def remember(self, row: Row) -> None:
+        self.seen.setdefault(likeness.normal(row["statement"] or ""), row["problem"])
+
+
+class NotNearDuplicate:
+    """Refuses a statement with the numbers of an earlier kept row and nearly its words, or nearly its formulas."""
+
+    def __init__(self, threshold: float) -> None:
+        self.index = likeness.Alike(threshold)
+
+    def __call__(self, row: Row) -> Refusal | None:
+        match = self.index.find(likeness.shingles(row["statement"] or ""))
+        return (f"{match.by} {match.similarity:.2f} similar to {match.id}, same numbers", match.id) if match else None
+
+    def remember(self, row: Row) -> None:
+        self.index.add(row["problem"], likeness.shingles(row["statement"] or ""))
+
+
+class ApartFrom:
+    """Refuses a statement that stands in a benchmark: a shared run of text, or a near duplicate. See likeness.Overlap."""
+
+    def __init__(self, words: int, similarity: float) -> None:
+        self.overlap = likeness.Overlap(words)
+        self.alike = likeness.Alike(similarity)
+
+    def add(self, id: str, statement: str) -> None:
+        self.overlap.add(id, statement)
+        self.alike.add(id, likeness.shingles(statement))
+
+    def __call__(self, row: Row) -> Refusal | None:
+        statement = row["statement"] or ""
+        if run := self.overlap.find(statement):
+            return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
+        if match := self.alike.find(likeness.shingles(statement)):
+            return f"{match.by} {match.similarity:.2f} similar, same numbers: {_short(statement, 300)}", match.id
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------- from the labels
+
+
+def _labelled(row: Row) -> str | None:
+    if row["label"] is None:
+        return "no labels: the judge was not asked"
+    reason = row["label"]["reason"]
+    return None if reason == "ok" else f"no labels: {reason}"
+
+
+def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
+    """A filter that passes a row only if the judge said that `label` is false."""
+
+    def apply(row: Row) -> str | None:
+        if refusal := _labelled(row):
+            return refusal
+        value = row["label"][label]
+        return None if value is False else evidence if value else f"the judge gave no `{label}`"
+
+    return apply
+
+
+def _difficulty(row: Row, bounds: list) -> str | None:
+    if refusal := _labelled(row):
+        return refusal
+    value = row["label"]["difficulty"]
+    if value is None:
+        return "the judge gave no `difficulty`"
+    return None if within(value, bounds) else f"difficulty {value}, not {_range(bounds)}"
+
+
+def _pass_rate(row: Row, bounds: list) -> str | None:
+    """Both bounds strict, as in open-r1: [0, 1] drops what is never and what is always solved."""
+    rate, (low, high) = row["rate"], bounds
+    if rate is None or rate != rate:
+        return "no graded attempt"
+    passes = (low is None or rate > low) and (high is None or rate < high)
+    return None if passes else f"pass rate {rate:.3f}, not strictly {_range(bounds)}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- the list
+
+FILTERS: dict[str, Named] = {
+    "has-problem": Named(_has_problem, "the statement is not empty"),
+    "has-solution": Named(_has_solution, "there is a solution"),
+    "is-proof": Named(_is_proof, "asks for a proof: says prove, show, ..., or its solution ends a proof"),
+    "no-image": Named(_no_image, "neither statement nor solution needs an image"),
+    "not-spam": Named(_not_spam, "no advert, and no question about software or the forum"),
+    "statement-length": Named(_statement_length, "characters of the statement", "bounds"),
+    "solution-length": Named(_solution_length, "characters of the solution", "bounds"),
+    "year": Named(_year, "year of the contest or post; an unknown year is refused", "bounds"),
+    "origin": Named(_origin, "the origin contains one of these texts", "texts"),
+    "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same statement after normalisation"),
+    "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has this Jaccard similarity or more", "number"),
+    "labelled": Named(_labelled, "the judge's labels were there and could be read"),
+    "complete": Named(_unless("incomplete", "statement or solution is partial"), "label: not incomplete"),
+    "no-gaps": Named(_unless("gaps", "the solution skips a large part"), "label: no gaps"),
+    "not-wrong": Named(_unless("wrong", "the solution signals that the statement is ambiguous or false"), "label: not wrong"),
+    "undisputed": Named(_unless("disagreement", "a comment objects to the solution"), "label: no disagreement"),
+    "not-computational": Named(_unless("computational", "the difficulty is evaluating an expression"), "label: not computational"),
+    "difficulty": Named(_difficulty, "label: difficulty from 1 to 10", "bounds"),
+    "pass-rate": Named(_pass_rate, "mean grade as a share of full marks, both bounds strict", "bounds"),
+}
+NEEDS_LABELS = {"labelled", "complete", "no-gaps", "not-wrong", "undisputed", "not-computational", "difficulty"}
+
+
+def names_in(keep: list) -> list[str]:
+    return [split(item)[0] for item in keep]
+
+
+def ready(keep: list) -> Iterator[tuple[str, Callable[[Row], str | Refusal | None]]]:
+    """Name and function of the row for each filter of a list, those that remember with an empty memory."""
+    for item in keep:
+        name, argument = split(item)
+        given = () if argument is None else (argument,)
+        apply = FILTERS[name].apply
+        if isinstance(apply, type):
+            yield name, apply(*given)
+        else:
+            yield name, lambda row, apply=apply, given=given: apply(row, *given)
+
+
+def refusal(row: Row, asked: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
+    """Name, evidence and compared row of the first filter that refuses, or None when all let the row pass."""
+    for name, apply in asked:
+        found = apply(row)
+        if found is not None:
+            evidence, matched = (found, None) if isinstance(found, str) else found
+            return name, evidence, matched
+    return None

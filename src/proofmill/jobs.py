@@ -6,6 +6,7 @@ the checked entry over as JSON instead, so that a job on another node needs no c
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any
 from proofmill import recipes
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
-from proofmill.tables import Table, TableError, digest, file_sha256, new_stamp
+from proofmill.tables import Table, TableError, digest, file_sha256, files_of, new_stamp
 
 
 @dataclass
@@ -39,10 +40,12 @@ class Job:
     def parent(self, name: str) -> Table:
         return self.table.other(name)
 
-    def finish(self, rows: Any, counts: Mapping[str, int], weights: Path | None = None, **facts: Any) -> None:
+    def finish(
+        self, rows: Any, counts: Mapping[str, int], weights: Path | None = None, page: str | None = None, **facts: Any
+    ) -> None:
         """Write the table with its completed stamp, and say what became of the rows."""
         seconds = round(time.monotonic() - self.started, 2)
-        self.table.write(rows, {**self.stamp, "counts": dict(counts), "seconds": seconds, **facts}, weights)
+        self.table.write(rows, {**self.stamp, "counts": dict(counts), "seconds": seconds, **facts}, weights, page)
         outcome = ", ".join(f"{count:,} {what}" for what, count in counts.items())
         say(self.name, f"{outcome or 'done'}; took {clock(seconds)}")
 
@@ -85,11 +88,12 @@ def make(
     entry = recipes.entry_from(recipes.kind_of(name), given["entry"])
     apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
     table = Table(name, results)
-    parents = {parent: table.other(parent).fingerprint for parent in recipes.parents(entry)}
+    parents = {parent: table.other(parent).content for parent in recipes.parents(entry)}
     sources = {str(path): _source_digest(path) for path in recipes.source_files(entry)}
     fingerprint = digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
-    if table.restore(fingerprint):
-        say(name, "restored: this entry was made before and kept")
+    fresh = os.environ.get("PROOFMILL_FRESH", "").split()
+    if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
+        say(name, "restored: the same was made before and kept")
         return
     stamp = new_stamp(name, recipes.identity(entry, apis), fingerprint, parents, sources)
     main(entry, Job(table, apis, fingerprint, stamp, engine, threads))
@@ -100,4 +104,4 @@ def _source_digest(path: Path) -> str:
         raise TableError(f"{path}: no such file or folder; expected the source that the entry names.")
     if path.is_file():
         return file_sha256(path)
-    return digest(sorted((str(f.relative_to(path)), file_sha256(f)) for f in path.rglob("*") if f.is_file()))
+    return digest(files_of(path))

@@ -182,8 +182,8 @@ class Grades:
     revision: ClassVar[int] = 1
     responses: Annotated[str, Ref("responses")] = doc("the attempts to grade")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
-    grader: Annotated[str, Ref("api", "arithmetic", "final-answer")] = doc(
-        "a judge `api/<name>`, or a program: `arithmetic` (line by line), `final-answer` (math-verify)"
+    grader: Annotated[str, Ref("api", "arithmetic")] = doc(
+        "a judge `api/<name>`, or the program `arithmetic` that checks proofs of that family line by line"
     )
     prompt: str = doc("the judge's prompt by name", "grade-of-7")
 
@@ -233,7 +233,7 @@ class Grpo:
     model: Weights = doc("where training starts")
     problems: ProblemsRef = doc("whose kept rows are attempted")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
-    grader: Annotated[str, Ref("api", "arithmetic", "final-answer")] = doc("as in `grades`")
+    grader: Annotated[str, Ref("api", "arithmetic")] = doc("as in `grades`")
     prompt: str = doc("the judge's prompt by name", "grade-of-7")
     ask: str = doc("the solver's prompt by name", "solve")
     rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`")
@@ -286,7 +286,7 @@ class Scores:
     problems: list[ProblemsRef] = doc("the benchmarks; without `models`, the tables to measure", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc("a scheme for each benchmark, in the same order", [])
     sampling: dict[str, Sampling] = doc("named ways to sample, such as `sampled` and `greedy`", {})
-    grader: Annotated[str, Ref("api", "arithmetic", "final-answer")] | None = doc("as in `grades`", None)
+    grader: Annotated[str, Ref("api", "arithmetic")] | None = doc("as in `grades`", None)
     prompt: str = doc("the judge's prompt by name", "grade-of-7")
     grades: list[Annotated[str, Ref("grades")]] = doc("graded attempts to measure as they are", [])
     measures: Named = doc("named measures; a `repeat` takes those it repeats", [])
@@ -616,6 +616,8 @@ def _base_faults(entry: Base) -> Iterator[str]:
 
 def _examples_faults(entry: Examples) -> Iterator[str]:
     given = [key for key in ("problems", "responses", "grades", "mix") if getattr(entry, key)]
+    if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
+        yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
     if len(given) != 1:
         yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix."
 

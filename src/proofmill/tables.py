@@ -5,12 +5,14 @@
 A table appears by one atomic rename, so that it is complete or absent. Its stamp stands in the Parquet metadata: kind,
 name, entry, fingerprint, parents' fingerprints, commit, versions, seed, counts by outcome, seconds, tokens, cost.
 A copy of every table (hard links, weights included) is kept under results/kept by fingerprint: when an edit of the
-config is reverted, the old table returns and nothing is paid or trained again.
+config is reverted, or a table was deleted, the old one returns and nothing is paid or trained again. Asked with
+--forcerun, it is made again.
 
 How it differs from caches of its kind:
 1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the digests of source
-   files and the parents' fingerprints; not the code, not the machine, not the path.
-2. `datasets` and polars open the files as they are: no index, no side files.
+   files and the parents' content; not the code, not the machine, not the path.
+2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row ends there.
+3. `datasets` and polars open the files as they are: no index, no side files.
 """
 
 import hashlib
@@ -146,6 +148,7 @@ KEYS = {
     "responses": "response", "grades": "response", "examples": "example",
 }  # fmt: skip
 STOPS = ("end", "length", "loop", "error")
+MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
 
 
 def digest(*parts: Any) -> str:
@@ -157,6 +160,18 @@ def digest(*parts: Any) -> str:
 def file_sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def rows_sha256(frame: pl.DataFrame, rows: int = 50_000) -> str:
+    """A digest of the rows in order, whatever their compression in a file."""
+    whole = hashlib.sha256()
+    for part in frame.iter_slices(rows):
+        whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
+    return whole.hexdigest()
+
+
+def files_of(folder: Path) -> list[tuple[str, str]]:
+    return sorted((str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK)
 
 
 @dataclass(frozen=True)
@@ -178,6 +193,11 @@ class Table:
     def folder(self) -> Path:
         """Where the weights and rollouts of a training stage stand, and the files of a base model."""
         return self.results / self.name
+
+    @property
+    def page(self) -> Path:
+        """The table as a page to read, for kinds that have one (`scores`)."""
+        return self.results / f"{self.name}.md"
 
     @property
     def calls(self) -> Path:
@@ -210,8 +230,9 @@ class Table:
         return json.loads(found["proofmill"])
 
     @property
-    def fingerprint(self) -> str:
-        return self.stamp["fingerprint"]
+    def content(self) -> str:
+        """A digest of the rows and weights: equal content means equal for whatever is made from it."""
+        return self.stamp["content"]
 
     def scan(self) -> pl.LazyFrame:
         """The rows, lazily, after checking that the columns are those of the kind."""
@@ -229,8 +250,8 @@ class Table:
 
     def weights(self) -> Path:
         """The folder with the weights of a `base`, `sft` or `grpo`, checked against the table's stamp."""
-        wanted = self.fingerprint
-        mark = self.folder / "proofmill.json"
+        wanted = self.stamp["fingerprint"]
+        mark = self.folder / MARK
         found = json.loads(mark.read_text())["fingerprint"] if mark.exists() else None
         if found != wanted:
             raise TableError(
@@ -241,8 +262,14 @@ class Table:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def write(self, rows: pl.DataFrame | Iterable[Mapping[str, Any]], stamp: Mapping[str, Any], weights: Path | None = None) -> None:
-        """Write the table in one rename; first its weights, if it has any, so that no table stands without them.
+    def write(
+        self,
+        rows: pl.DataFrame | Iterable[Mapping[str, Any]],
+        stamp: Mapping[str, Any],
+        weights: Path | None = None,
+        page: str | None = None,
+    ) -> None:
+        """Write the table in one rename; before it its weights and page, so that no table stands without them.
 
         Raises TableError when the rows are not those of the kind, or when an id occurs twice; nothing is then changed.
         """
@@ -253,10 +280,15 @@ class Table:
         if key and (twice := frame.filter(pl.col(key).is_duplicated())).height:
             raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs {twice.height} times; expected each id once.")
         with self._new_file() as temporary:
-            frame.select(schema).write_parquet(temporary, metadata={"proofmill": json.dumps(stamp, ensure_ascii=False)})
+            frame = frame.select(list(schema))
+            stamp = {**stamp, "content": digest(rows_sha256(frame), files_of(weights) if weights else None)}
+            frame.write_parquet(temporary, metadata={"proofmill": json.dumps(stamp, ensure_ascii=False)})
             if weights is not None:
-                (weights / "proofmill.json").write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
+                (weights / MARK).write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
                 _replace_folder(weights, self.folder)
+            if page is not None:
+                self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
+                self.page.write_text(page, encoding="utf-8")
             os.replace(temporary, self.path)
         self.__dict__.pop("stamp", None)
         self._keep(stamp["fingerprint"])
@@ -280,39 +312,34 @@ class Table:
     def _kept(self, fingerprint: str) -> Path:
         return self.results / "kept" / self.name / fingerprint
 
-    @property
-    def _last(self) -> Path:
-        return self.results / "kept" / self.name / "last"
-
     def _keep(self, fingerprint: str) -> None:
         kept = self._kept(fingerprint)
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
-        _link(self.path, kept / "table.parquet")
-        if (self.folder / "proofmill.json").exists():
+        if self.page.exists():
+            _link(self.page, kept / "page.md")
+        if (self.folder / MARK).exists():
             shutil.copytree(self.folder, kept / "weights", copy_function=_link)
-        self._last.write_text(fingerprint)
+        _link(self.path, kept / "table.parquet")  # last: what has its table is whole
 
     def restore(self, fingerprint: str) -> bool:
-        """Bring back the table of an earlier, since reverted, state of the config; False when there is none.
-
-        The table that was made last is never restored: whoever asks for it again (a deleted table, --forcerun) wants
-        it made again.
-        """
+        """Bring back the table that this fingerprint once had; False when there is none."""
         kept = self._kept(fingerprint)
-        last = self._last.read_text() if self._last.exists() else None
-        if last == fingerprint or not (kept / "table.parquet").exists():
+        if not (kept / "table.parquet").exists():
             return False
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if (kept / "weights").exists():
             shutil.rmtree(self.scratch, ignore_errors=True)
             shutil.copytree(kept / "weights", self.scratch / "restored", copy_function=_link)
             _replace_folder(self.scratch / "restored", self.folder)
+        if (kept / "page.md").exists():
+            self.page.unlink(missing_ok=True)
+            _link(kept / "page.md", self.page)
+            os.utime(self.page)
         with self._new_file() as temporary:
             shutil.copy2(kept / "table.parquet", temporary)
             os.replace(temporary, self.path)
         os.utime(self.path)
-        self._last.write_text(fingerprint)
         self.__dict__.pop("stamp", None)
         return True
 

@@ -1,0 +1,50 @@
+# `make run` and `make test` do all set-up themselves, on a machine with Python 3.11 and a compiler.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+CORES ?= all
+SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
+export PATH := $(abspath $(BIN)):$(PATH)
+# Nothing here needs the hub; a recipe that does unsets this.
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: run test test-fast test-pipeline test-vllm test-slurm lint format docs clean
+
+run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
+	$(SNAKEMAKE) nano
+
+test: lint test-fast test-pipeline test-vllm test-slurm ## everything, the fast tests first
+
+test-fast: $(VENV)/ready
+	$(BIN)/pytest -q -m "not pipeline and not vllm and not slurm"
+
+test-pipeline: $(VENV)/ready
+	$(BIN)/pytest -q -m pipeline
+
+test-vllm: $(VENV)/ready
+	$(BIN)/pytest -q -m vllm
+
+test-slurm: $(VENV)/ready ## needs a SLURM that answers `sinfo`; tests/slurm.sh starts one on a single Debian machine
+	$(BIN)/pytest -q -m slurm
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+
+format: $(VENV)/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow
+
+docs: $(VENV)/ready ## docs/kinds.md from the dataclasses
+	$(BIN)/python -m proofmill.manual
+
+$(VENV)/ready: envs/cpu.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/cpu.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+clean: ## the environment; results are yours to delete
+	rm -rf $(VENV)

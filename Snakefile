@@ -1,0 +1,46 @@
+"""proofmill: from raw forum threads to proof-writing models and honest benchmark numbers.
+
+A target is a recipe of config.yaml (`snakemake nano`) or one table (`snakemake results/sft/cold.parquet`).
+Without a target: `nano`. `snakemake --list` shows the kinds of artifact and the recipes.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/common.smk"
+# The kinds, in the order in which a problem passes through them.
+include: "workflow/rules/problems.smk"
+include: "workflow/rules/labels.smk"
+include: "workflow/rules/schemes.smk"
+include: "workflow/rules/base.smk"
+include: "workflow/rules/responses.smk"
+include: "workflow/rules/grades.smk"
+include: "workflow/rules/examples.smk"
+include: "workflow/rules/sft.smk"
+include: "workflow/rules/grpo.smk"
+include: "workflow/rules/scores.smk"
+
+
+# Every recipe is a target of its own; the first one of config.yaml is made when none is named.
+for recipe in BOOK.recipes:
+
+    rule:
+        name:
+            recipe
+        default_target:
+            recipe == next(iter(BOOK.recipes))
+        input:
+            targets(recipe),
+
+    workflow.get_rule(recipe).docstring = f"Recipe with {len(BOOK.recipes[recipe])} tables."
+
+
+onsuccess:
+    pages = [t.replace(".parquet", ".md") for r in BOOK.recipes for t in targets(r)]
+    for page in filter(os.path.exists, dict.fromkeys(pages)):
+        print(open(page, encoding="utf-8").read(), file=sys.stderr)

@@ -1,0 +1,111 @@
+"""One row of `base` is a file of a model's weights: from the hub, from a folder, or a tiny model made from random numbers.
+
+How we differ:
+1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own: arithmetic on numbers cut
+   in other places is not learned at this size.
+2. Its first weights have a standard deviation of 0.08, not the usual 0.02, which learned nothing in the same time.
+3. The chat template is kept with the weights; nothing later assumes one.
+"""
+
+import shutil
+from pathlib import Path
+
+from proofmill import recipes
+from proofmill.jobs import Job, run
+from proofmill.tables import TableError, file_sha256
+
+PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+NEEDED = ("config.json",)
+
+
+def main(entry: recipes.Base, job: Job) -> None:
+    folder = job.table.scratch / "weights"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if entry.source == "scratch":
+        _from_scratch(entry, job, folder)
+    elif entry.source == "folder":
+        _copy(recipes.local_path(entry.path), folder)
+    else:
+        _download(entry.id, entry.commit, folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    rows = [{"file": str(f.relative_to(folder)), "bytes": f.stat().st_size, "sha256": file_sha256(f)} for f in files]
+    job.finish(rows, {"files": len(rows)}, weights=folder)
+
+
+def _from_scratch(entry: recipes.Base, job: Job, folder: Path) -> None:
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    rows = job.parent(entry.problems).rows("statement", "solution")
+    tokenizer = train_tokenizer((f"{row['statement']}\n{row['solution'] or ''}" for row in rows), entry.vocabulary)
+    torch.manual_seed(entry.seed)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=entry.hidden,
+            num_hidden_layers=entry.layers,
+            num_attention_heads=entry.heads,
+            num_key_value_heads=entry.heads,
+            head_dim=32,
+            intermediate_size=entry.feed_forward,
+            tie_word_embeddings=True,
+            initializer_range=entry.initializer_range,
+            max_position_embeddings=entry.context,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def train_tokenizer(texts, vocabulary: int):
+    """A byte-level BPE with single digits, trained on `texts`, with the chat template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, END, *ROLES],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, additional_special_tokens=list(ROLES)
+    )
+    made.chat_template = CHAT_TEMPLATE
+    return made
+
+
+def _copy(source: Path, folder: Path) -> None:
+    missing = [name for name in NEEDED if not (source / name).is_file()]
+    weights = [*source.glob("*.safetensors"), *source.glob("*.bin")] if source.is_dir() else []
+    if missing or not weights:
+        raise TableError(
+            f"{source}: {'no such folder' if not source.is_dir() else 'no ' + ' and no '.join(missing or ['weights'])}; "
+            "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer."
+        )
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _download(model: str, commit: str, folder: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    snapshot_download(model, revision=commit, local_dir=folder)
+
+
+if __name__ == "__main__":
+    run(main)

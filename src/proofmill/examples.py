@@ -1,0 +1,101 @@
+"""One row of `examples` is a conversation to learn, kept or dropped with the name of the selector that refused it.
+
+Cold start, rejection sampling and distillation are such tables: from the problems' own solutions, from full-mark
+attempts, from a stronger model's attempts; and mixtures of them.
+
+How we differ:
+1. A mixture takes its shares by rows: a smaller source is gone through again, whole passes before a row comes twice more
+   often than another, and the counts say how often.
+2. Selectors see the rows in the order of the table, so `one-per-problem` means the same on every machine.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+from proofmill import judges, recipes
+from proofmill.grades import problems_of
+from proofmill.jobs import Job, run
+from proofmill.named import split
+from proofmill.selectors import SELECTORS
+from proofmill.tables import TableError, digest
+
+
+def main(entry: recipes.Examples, job: Job) -> None:
+    rows = list(_mixture(entry, job) if entry.mix else _candidates(entry, job))
+    select(rows, entry.keep)
+    kept = sum(row["dropped"] is None for row in rows)
+    if not kept:
+        raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. See its selectors: {entry.keep}.")
+    counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
+    wanted = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
+    job.finish([{key: row[key] for key in wanted} for row in rows], counts)
+
+
+def select(rows: list[dict], keep: recipes.Named) -> None:
+    """Ask the selectors in turn; each sees only the rows that those before it left."""
+    for item in keep:
+        name, argument = split(item)
+        left = [row for row in rows if row["dropped"] is None]
+        verdicts = SELECTORS[name].apply(left, *([] if argument is None else [argument]))
+        for row, stays in zip(left, verdicts, strict=True):
+            if not stays:
+                row["dropped"] = name
+
+
+def _candidates(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+    source = entry.problems or entry.responses or entry.grades
+    if entry.problems:
+        rows = [
+            {**row, "text": row["solution"], "response": None, "grade": None, "out_of": None, "stop": "end", "well_formed": None}
+            for row in job.parent(entry.problems).rows("problem", "statement", "solution")
+            if row["solution"]
+        ]
+    else:
+        rows = list(_attempts(entry, job))
+    for row in rows:
+        prompt = judges.fill(entry.prompt, {"statement": row["statement"]})
+        yield {
+            **row,
+            "example": digest(source, row["problem"], row["response"], row["text"]),
+            "tokens": row.get("tokens", len(row["text"])),
+            "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": row["text"]}],
+            "origin": source,
+            "dropped": None,
+        }
+
+
+def _attempts(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+    """Responses, with their grades where there are any, and their problems' statements."""
+    responses = entry.responses or job.parent(entry.grades).stamp["entry"]["responses"]
+    grades = {row["response"]: row for row in job.parent(entry.grades).rows()} if entry.grades else {}
+    statements = {
+        row["problem"]: row["statement"] for row in job.parent(problems_of(job, responses)).rows("problem", "statement")
+    }
+    ungraded = {"grade": None, "out_of": None, "well_formed": None}
+    for row in job.parent(responses).rows("response", "problem", "text", "stop", "tokens"):
+        yield {**ungraded, **grades.get(row["response"], {}), **row, "statement": statements[row["problem"]]}
+
+
+def _mixture(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+    rng = random.Random(entry.seed)
+    tables = {name: job.parent(name).rows() for name in entry.mix}
+    total = entry.rows or int(min(len(tables[name]) / share for name, share in entry.mix.items() if share))
+    mixed = [row for name, share in entry.mix.items() for row in _cycled(tables[name], round(share * total), rng)]
+    rng.shuffle(mixed)
+    for row in mixed:
+        yield {**row, "text": row["messages"][-1]["content"], "tokens": len(row["messages"][-1]["content"])}
+
+
+def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[dict]:
+    """`count` rows, shuffled, going through all of them before any comes again; a repeat's id says which."""
+    for place in range(count):
+        if place % len(rows) == 0:
+            rows = rng.sample(rows, len(rows))
+        turn = place // len(rows) + 1
+        row = rows[place % len(rows)]
+        yield row if turn == 1 else {**row, "example": f"{row['example']}-{turn}"}
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,186 @@
+"""One row of `grpo` is a number measured at a step of reinforcement learning; weights and rollouts stand beside the table.
+
+Group relative policy optimisation (DeepSeekMath, section 4; DeepSeek-R1, section 2.2) with TRL's GRPOTrainer, rewarded by
+the same grader that marks the benchmarks.
+
+How we differ:
+1. A rollout without a verdict is not a rollout with 0 marks: with `unscored: drop` it has no gradient and its group is
+   normalised without it, also when other rewards (format) could be computed.
+2. Verdicts go through the journal: a killed run goes on from its checkpoint and asks no judge twice.
+3. Every rollout is kept, with each reward, its advantage, its verdict: results/grpo/<name>/rollouts.parquet.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from proofmill import judges, recipes
+from proofmill.grades import Grader, Script
+from proofmill.jobs import Job, run
+from proofmill.rewards import REWARDS, Rollout
+
+LOG_EVERY = 5
+
+
+def main(entry: recipes.Grpo, job: Job) -> None:
+    from datasets import Dataset
+    from trl import GRPOConfig
+
+    from proofmill import training
+
+    model, tokenizer = training.load(job, entry.model)
+    schemes = {}
+    if entry.schemes:
+        schemes = {row["problem"]: row["scheme"] for row in job.parent(entry.schemes).rows("problem", "scheme")}
+    problems = job.parent(entry.problems).rows("problem", "statement", "answer")
+    data = Dataset.from_list(
+        [
+            {
+                "prompt": [{"role": "user", "content": judges.fill(entry.ask, {"statement": p["statement"]})}],
+                **p,
+                "scheme": schemes.get(p["problem"]),
+            }
+            for p in problems
+        ]
+    )
+    config = GRPOConfig(
+        **training.arguments(entry, job, LOG_EVERY),
+        max_steps=entry.steps,
+        per_device_train_batch_size=entry.problems_per_step * entry.group,
+        num_generations=entry.group,
+        num_iterations=entry.iterations,
+        max_completion_length=entry.max_tokens,
+        temperature=entry.temperature,
+        beta=entry.kl,
+        epsilon=entry.epsilon,
+        epsilon_high=entry.epsilon_high,
+        loss_type=entry.loss,
+        scale_rewards=entry.scale,
+        mask_truncated_completions=entry.mask_truncated,
+        reward_weights=list(entry.rewards.values()),
+    )
+    diary = Diary(job.table.scratch / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
+    with Grader(entry.grader, entry.prompt, job) as grader:
+        judge = Judge(entry, grader, tokenizer.eos_token_id)
+        trainer = _trainer_class()(
+            model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=judge.functions()
+        )
+        trainer.unscored, trainer.judge, trainer.diary = entry.unscored, judge, diary
+        seconds = training.train(trainer, job)
+    rows = list(training.steps(trainer))
+    weights = training.save(trainer, tokenizer, job)
+    diary.write_parquet(weights / "rollouts.parquet")
+    counts = {"rollouts": judge.seen, "unscored": judge.unscored}
+    job.finish(rows, counts, weights, training_seconds=seconds)
+    shutil.rmtree(training.checkpoints(job), ignore_errors=True)
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+
+
+class Judge:
+    """Grades a batch of rollouts once and hands each named reward its numbers."""
+
+    def __init__(self, entry: recipes.Grpo, grader: Grader, end_token: int):
+        self.entry, self.grader, self.end_token = entry, grader, end_token
+        self.seen = self.unscored = 0
+        self.batch: list[Rollout] = []
+
+    def functions(self) -> list[Any]:
+        """One reward function for each name in the entry, in its order, as TRL calls them."""
+        return [self._function(name, first=place == 0) for place, name in enumerate(self.entry.rewards)]
+
+    def _function(self, name: str, first: bool) -> Any:
+        def reward(completions, completion_ids, **columns) -> list[float | None]:
+            if first:
+                self._grade(completions, completion_ids, columns)
+            values = [REWARDS[name].apply(rollout) for rollout in self.batch]
+            return [0.0 if v is None and self.entry.unscored == "zero" else v for v in values]
+
+        reward.__name__ = name
+        return reward
+
+    def _grade(self, completions: list, completion_ids: list[list[int]], columns: dict[str, list]) -> None:
+        scripts = [
+            Script(statement, answer, scheme, completion[0]["content"], stop="end" if ids[-1] == self.end_token else "length")
+            for statement, answer, scheme, completion, ids in zip(
+                columns["statement"], columns["answer"], columns["scheme"], completions, completion_ids, strict=True
+            )
+        ]
+        verdicts = self.grader(scripts, quiet=True)
+        lengths = [len(ids) for ids in completion_ids]
+        self.batch = [Rollout(s, v, n) for s, v, n in zip(scripts, verdicts, lengths, strict=True)]
+        self.seen += len(verdicts)
+        self.unscored += sum(v.grade is None for v in verdicts)
+
+
+def _trainer_class() -> type:
+    """TRL's trainer with two additions; made here because importing TRL takes seconds."""
+    from trl import GRPOTrainer
+
+    class RubricGrpoTrainer(GRPOTrainer):
+        def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+            """A rollout without a verdict has no reward at all: TRL leaves rows that are all NaN out of the group."""
+            rewards_PK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            missing_P = rewards_PK.isnan().any(dim=1)
+            rewards_PK[missing_P] = float("nan")
+            self._log_metric("unscored", missing_P.float().mean().item())
+            self._problems = [row["problem"] for row in inputs]
+            return rewards_PK
+
+        def _generate_and_score_completions(self, inputs):
+            scored = super()._generate_and_score_completions(inputs)
+            count = len(inputs)
+            rewards = {name: list(self._logs["rewards"][name])[-count:] for name in self.judge.entry.rewards}
+            advantages = list(self._logs["advantages"])[-count:]
+            self.diary.add(self.state.global_step + 1, self._problems, self.judge.batch, rewards, advantages)
+            return scored
+
+    return RubricGrpoTrainer
+
+
+class Diary:
+    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten."""
+
+    def __init__(self, path: Path, after: int):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after] if after else []
+        self.path = path
+        path.write_text("".join(kept), encoding="utf-8")
+
+    def add(self, step: int, problems: list[str], rollouts: list[Rollout], rewards: dict[str, list], advantages: list) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            for place, (problem, rollout) in enumerate(zip(problems, rollouts, strict=True)):
+                row = {
+                    "step": step,
+                    "problem": problem,
+                    "text": rollout.script.text,
+                    "stop": rollout.script.stop,
+                    "tokens": rollout.tokens,
+                    "grade": rollout.verdict.grade,
+                    "reason": rollout.verdict.reason,
+                    "verdict": rollout.verdict.text,
+                    "advantage": advantages[place],
+                    **{f"reward_{name}": None if values[place] != values[place] else values[place] for name, values in rewards.items()},
+                }
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_parquet(self, path: Path) -> None:
+        pl.read_ndjson(self.path, infer_schema_length=None).write_parquet(path)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,56 @@
+"""One row of `labels` is a judge's classification of a problem (QED-Nano, data section: the AoPS filter).
+
+How we differ:
+1. An answer that is no JSON, or whose values are of the wrong kind, is a row with null labels and the reason; filters
+   over labels refuse such rows by name instead of guessing.
+2. Labels do not drop anything: thresholds are in the `keep` list of the problems made from them.
+"""
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+from proofmill import judges, recipes
+from proofmill.calls import Answer
+from proofmill.jobs import Job, run
+
+FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
+FENCE = re.compile(r"```json\s*(.*?)```", re.DOTALL)
+
+
+def read_labels(answer: Answer) -> tuple[dict[str, Any], str]:
+    """The six labels of an answer and the reason `ok`; or no labels and why: no-verdict, off-scale, or why there is no answer."""
+    if answer.reason != "ok":
+        return {}, answer.reason
+    fence = FENCE.search(answer.text)
+    try:
+        found = json.loads(fence[1] if fence else answer.text)
+    except ValueError:
+        return {}, "no-verdict"
+    if not isinstance(found, dict) or not {*FLAGS, "difficulty"} <= set(found):
+        return {}, "no-verdict"
+    difficulty = found["difficulty"]
+    if any(not isinstance(found[flag], bool) for flag in FLAGS) or type(difficulty) is not int or not 1 <= difficulty <= 10:
+        return {}, "off-scale"
+    return {flag: found[flag] for flag in (*FLAGS, "difficulty")}, "ok"
+
+
+def main(entry: recipes.Labels, job: Job) -> None:
+    problems = job.parent(entry.problems).rows("problem", "statement", "solution", "origin", "candidates")
+    answers = judges.consult(
+        job, entry.model, entry.prompt, ({**p, "comments": judges.comments(p["candidates"] or [])} for p in problems)
+    )
+    rows = []
+    for problem, answer in zip(problems, answers, strict=True):
+        labels, reason = read_labels(answer)
+        unknown = dict.fromkeys((*FLAGS, "difficulty"))
+        rows.append(
+            {"problem": problem["problem"], **unknown, **labels, "reason": reason, "verdict": answer.text, "cost": answer.cost}
+        )
+    counts = Counter(row["reason"] for row in rows)
+    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers))
+
+
+if __name__ == "__main__":
+    run(main)

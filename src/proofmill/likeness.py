@@ -1,0 +1,393 @@
+"""One token is a word, number or operator of a statement, the same whatever the LaTeX it is written in.
+
+    tokens       LaTeX-aware normal form, with the place of every token in the text
+    Alike        finds an earlier statement that is nearly the same
+    Overlap      finds a run of text that a statement shares with a benchmark
+
+From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
+decontamination of open-r1 (specs/data.md, section 2.1).
+
+How it differs:
+1. Two statements with other numbers are other problems: forums are full of templates, and so is mathematics.
+2. The same formulas in other words are the same problem, once the formulas say enough.
+3. Similarity is exact: no random projections, nothing missed, nothing flagged by a collision of sketches.
+4. A shared run counts only if it tells something: "Let a, b, c be positive real numbers such that a+b+c=1. Prove that"
+   is 18 tokens long and stands in hundreds of different problems.
+5. Punctuation, dollar signs, spacing and the size of brackets are no tokens (in open-r1 `x,` differs from `x`).
+"""
+
+import math
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+
+class Token(NamedTuple):
+    text: str
+    kind: str  # `word`, `number` or `formula`
+    start: int
+    end: int
+
+
+# ---------------------------------------------------------------------------------------------------------- normal form
+
+_MACROS = {  # what a macro is written as; those that are not here keep their own name
+    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
+    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
+    **dict.fromkeys(("ne", "neq"), "≠"),
+    **dict.fromkeys(("lt",), "<"),
+    **dict.fromkeys(("gt",), ">"),
+    **dict.fromkeys(("cdot", "times", "ast"), "*"),
+    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb", "dotsm", "hdots", "vdots"), "…"),
+    **dict.fromkeys(("to", "rightarrow", "longrightarrow", "mapsto"), "→"),
+    **dict.fromkeys(("implies", "Rightarrow", "Longrightarrow"), "⇒"),
+    **dict.fromkeys(("iff", "Leftrightarrow", "Longleftrightarrow"), "⇔"),
+    **dict.fromkeys(("mid", "vert", "lvert", "rvert", "Vert", "lVert", "rVert"), "|"),
+    **dict.fromkeys(("lbrace",), "{"),
+    **dict.fromkeys(("rbrace",), "}"),
+    **dict.fromkeys(("mod", "bmod", "pmod", "pod"), "mod"),
+    **dict.fromkeys(("binom", "tbinom", "dbinom"), "binom"),
+    **dict.fromkeys(("emptyset", "varnothing"), "∅"),
+    **dict.fromkeys(("parallel",), "∥"),
+    **dict.fromkeys(("perp", "bot"), "⊥"),
+    "in": "∈", "cap": "∩", "cup": "∪", "equiv": "≡", "infty": "∞", "pi": "π", "pm": "±", "circ": "∘", "angle": "∠",
+    "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta", "degree": "∘", "div": "/", "prime": "'", "colon": "",
+    "subset": "⊂", "subseteq": "⊆", "sqrt": "√", "sum": "∑", "prod": "∏", "triangle": "△",
+}  # fmt: skip
+_NOTHING = frozenset(
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle scriptstyle limits "
+    "nolimits quad qquad hspace vspace hfill smallskip medskip bigskip noindent par newline linebreak text textbf textit textrm "
+    "textnormal textsc texttt emph mathrm mathbf mathit mathbb mathcal mathfrak mathsf mathscr boldsymbol bf it rm bm operatorname "
+    "mbox hbox underline overline ensuremath item centering label nonumber notag hline".split()
+)
+_FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "sfrac"))
+_OTHER_SIGNS = {
+    "≤": "≤", "⩽": "≤", "≥": "≥", "⩾": "≥", "×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "…": "…", "∣": "|", "→": "→",
+    "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
+}  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_SILENT = frozenset(".,;:?\"`“”‘’„«»~&\u200b\u00ad\ufeff#@")
+
+_TOKEN = re.compile(
+    r"""(?P<asy>\[asy\].*?\[/asy\])
+    |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
+    |(?P<dollar>\$\$?|\\[\[\]()])
+    |\\(?P<macro>[A-Za-z]+)\*?
+    |\\(?P<escaped>.)
+    |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
+    |(?P<superscript>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<sign>\S)""",
+    re.VERBOSE | re.DOTALL,
+)
+_SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of a statement. `\\dfrac{a+b}2`, `$\\frac{(a+b)}{2}$` and `(a+b)/2` have the same; so do `x^{12}`, `x^12`."""
+    return list(_Reader(text).read())
+
+
+class _Reader:
+    """One pass over the text. Braces that group an argument of several tokens are brackets, all others are nothing."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.in_formula = False
+        self.braces: list[tuple[str, list[str]]] = []  # what closing a brace writes, and the arguments awaited around it
+        self.awaited: list[str] = []  # what each argument still awaited is followed by
+        self.groups = False  # the last token takes an argument, as `^` does
+
+    def read(self) -> Iterator[Token]:
+        place = 0
+        while found := _TOKEN.search(self.text, place):
+            name, start, place = found.lastgroup, found.start(), found.end()
+            if name == "number" and self.awaited and place - start > 1 and self.text[start].isdigit():
+                place = start + 1  # `\frac12` has two arguments of one digit
+            for text, kind in getattr(self, f"_{name}")(self.text[start:place], found):
+                yield Token(text, kind, start, place)
+
+    def _one(self, text: str, kind: str = "formula") -> Iterator[tuple[str, str]]:
+        yield text, kind
+        self.groups = text in ("^", "_", "√", "binom", "mod")
+        if self.awaited and not self.groups and (after := self.awaited.pop(0)):
+            yield after, "formula"
+
+    def _asy(self, text: str, found: re.Match) -> Iterable:
+        return ()
+
+    def _environment(self, text: str, found: re.Match) -> Iterable:
+        self.in_formula = text.startswith("\\begin") and not re.search(r"\{(center|enumerate|itemize|document|tabular)\*?\}", text)
+        return ()
+
+    def _dollar(self, text: str, found: re.Match) -> Iterable:
+        self.in_formula = text in ("\\[", "\\(") or (text in ("$", "$$") and not self.in_formula)
+        self.groups, self.awaited, self.braces = False, [], []
+        return ()
+
+    def _macro(self, text: str, found: re.Match) -> Iterable:
+        name = found["macro"]
+        if name in _FRACTIONS:
+            self.awaited = ["/", *self.awaited]
+            self.awaited.insert(1, "")
+            return ()
+        written = "" if name in _NOTHING else _MACROS.get(name, name.lower())
+        return self._one(written) if written else ()
+
+    def _escaped(self, text: str, found: re.Match) -> Iterable:
+        return self._one(found["escaped"]) if found["escaped"] in "{}%|" else ()
+
+    def _number(self, text: str, found: re.Match) -> Iterable:
+        return self._one(re.sub(r"[^0-9.]", "", text), "number")
+
+    def _superscript(self, text: str, found: re.Match) -> Iterable:
+        return (("^", "formula"), (text.translate(_SUPERSCRIPTS), "number"))
+
+    def _letters(self, text: str, found: re.Match) -> Iterable:
+        if self.awaited and len(text) > 1 and self.in_formula and not self.braces:
+            first, rest = text[0].lower(), text[1:].lower()  # `\frac ab`
+            return (*self._one(first), *self._one(rest))
+        lone = len(text) == 1 and text not in ("a", "A", "I")
+        return self._one(_OTHER_SIGNS.get(text, text.lower()), "formula" if self.in_formula or lone else "word")
+
+    def _sign(self, text: str, found: re.Match) -> Iterable:
+        if text == "{":
+            grouped = (self.groups or bool(self.awaited)) and not _SINGLE.match(self.text, found.start())
+            after = self.awaited.pop(0) if self.awaited and not self.groups else ""
+            self.braces.append((f"{')' if grouped else ''}{after}", self.awaited))
+            self.awaited, self.groups = [], False
+            return (("(", "formula"),) if grouped else ()
+        if text == "}":
+            written, self.awaited = self.braces.pop() if self.braces else ("", self.awaited)
+            return tuple((sign, "formula") for sign in written)
+        if text in _SILENT or (text in "!'" and not self.in_formula) or (text == "-" and self._hyphen(found)):
+            return ()
+        return self._one(_OTHER_SIGNS.get(text, text))
+
+    def _hyphen(self, found: re.Match) -> bool:
+        around = self.text[max(found.start() - 1, 0) : found.end() + 1]
+        return not self.in_formula and len(around) == 3 and around[0].isalpha() and around[2].isalpha()
+
+
+@lru_cache(maxsize=4)
+def _cached(text: str) -> tuple[Token, ...]:
+    """The filters of one list ask for the tokens of the same statement one after another."""
+    return tuple(_Reader(text).read())
+
+
+def normal(text: str) -> str:
+    """The statement as its tokens with spaces between them: equal for equal statements."""
+    return " ".join(token.text for token in _cached(text))
+
+
+# ------------------------------------------------------------------------------------------------------- near duplicates
+
+# Words that stand in at least one of a hundred of the 2,145 statements of HARP, MATH, AIME 2024, IMO-ProofBench and
+# IMO-AnswerBench in shared/data, and a few of their kind: they tell nothing about which problem a text states.
+STOCK = frozenset((
+    "a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board both "
+    "but by called can center chosen circle circles circumcircle coefficient coefficients color colored common complex "
+    "compute condition conditions consecutive consider constant contains convex coordinates decimal define defined degree "
+    "degrees demonstrate denote determine diameter difference different digit digits distance distinct divided divisible "
+    "divisor divisors does each either element elements enter equal equation evaluate every exactly example exist exists "
+    "express expressed expression feet find finite first following for form formed four fraction from function functions "
+    "game given graph greater greatest has have he hence her holds how if iff in incenter infinite inscribed inside integer "
+    "integers intersect intersection intersects into is isosceles it its largest least left lemma length lengths less let "
+    "lie lies line lines many maximum may measure midpoint minimum more most multiple must natural naturals nearest no non "
+    "nonnegative nonzero not number numbers odd of on one only or order ordered other over pair pairs parallel perfect "
+    "perimeter perpendicular plane play point points polynomial polynomials positive possible prime probability product "
+    "prove proves quadrilateral radius random ratio rational real reals red region regular relatively remainder "
+    "respectively right roots row same satisfies satisfy satisfying second segment sequence set she show shown side sides "
+    "simplest simplify since six smaller smallest so solutions some square squares statement students such sum suppose "
+    "tangent ten term terms th than that the their them then theorem there therefore these they third this three through "
+    "thus time times to total triangle triangles two unit units up using value values verify vertex vertices volume ways we "
+    "what when where which while whose will with written your"
+).split())  # fmt: skip
+SHINGLE = 3  # tokens
+_CLASS = 1 << 60
+# Formulas say enough to be compared alone if they have so many tokens, or somewhat fewer with so many numbers among them.
+_TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 24, 10, 5
+
+
+class Shingles(NamedTuple):
+    """What two statements are compared by: `words` are shingles of all tokens, `formulas` of the formulas alone."""
+
+    numbers: tuple[str, ...]  # sorted, with repetitions
+    words: frozenset[int]
+    formulas: frozenset[int]  # empty when the formulas say too little to be compared alone
+
+
+def telling(token: Token) -> bool:
+    """Whether a token is a word that few statements have."""
+    return token.kind == "word" and token.text not in STOCK
+
+
+def shingles(text: str) -> Shingles:
+    all_tokens = _cached(text)
+    formulas = _formulas(all_tokens)
+    size = sum(len(formula) for formula in formulas)
+    numbers = sorted(token.text for token in all_tokens if token.kind == "number")
+    tells = size >= _TOKENS or (size >= _TOKENS_WITH_NUMBERS and len(numbers) >= _NUMBERS)
+    return Shingles(
+        tuple(numbers),
+        frozenset(_shingle_ids(all_tokens)),
+        frozenset(i for formula in formulas for i in _shingle_ids(formula)) if tells else frozenset(),
+    )
+
+
+def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
+    """The maximal stretches of tokens without a word."""
+    found: list[list[Token]] = [[]]
+    for token in all_tokens:
+        if token.kind != "word":
+            found[-1].append(token)
+        elif found[-1]:
+            found.append([])
+    return [formula for formula in found if formula]
+
+
+def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
+    """A 64-bit id for each run of SHINGLE tokens (a shorter text is one run): telling runs have the smaller ids."""
+    for n in range(max(len(some) - SHINGLE + 1, 1)):
+        run = some[n : n + SHINGLE]
+        if run:
+            digest = int.from_bytes(blake2b(" ".join(t.text for t in run).encode(), digest_size=8).digest()) % _CLASS
+            yield (SHINGLE - sum(map(telling, run))) * _CLASS + digest
+
+
+def jaccard(a: Iterable[int], b: Iterable[int]) -> float:
+    a, b = set(a), set(b)
+    return len(a & b) / len(a | b) if a or b else 0.0
+
+
+class Match(NamedTuple):
+    id: str
+    similarity: float
+    by: str  # `words` or `formulas`
+
+
+class Alike:
+    """An index of statements that finds, for a new one, the most similar of those at or above a threshold.
+
+    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of the
+    first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed; telling shingles come first.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self.ids: list[str] = []
+        self.sets: dict[str, list[array]] = {"words": [], "formulas": []}
+        self.holders: dict[tuple, list[int]] = defaultdict(list)  # (numbers, which set, shingle) -> rows
+
+    def add(self, id: str, made: Shingles) -> None:
+        row = len(self.ids)
+        self.ids.append(id)
+        for by, store in self.sets.items():
+            members = sorted(getattr(made, by))
+            store.append(array("Q", members))
+            for shingle in self._prefix(members):
+                self.holders[made.numbers, by, shingle].append(row)
+
+    def find(self, made: Shingles) -> Match | None:
+        best: Match | None = None
+        for by, store in self.sets.items():
+            members = getattr(made, by)
+            for row in self._candidates(made.numbers, by, members):
+                similarity = jaccard(members, store[row])
+                if similarity >= self.threshold and (best is None or similarity > best.similarity):
+                    best = Match(self.ids[row], similarity, by)
+        return best
+
+    def _candidates(self, numbers: tuple[str, ...], by: str, members: frozenset[int]) -> list[int]:
+        found = {row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())}
+        sizes = self.sets[by]
+        share = self.threshold - 1e-9
+        return sorted(row for row in found if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9))
+
+    def _prefix(self, members: list[int]) -> list[int]:
+        needed = math.ceil(self.threshold * len(members) - 1e-9)
+        return members[: len(members) - needed + 1]
+
+
+# ------------------------------------------------------------------------------------------------------------ shared runs
+
+LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
+_TELLING_WORDS = 3  # of a run, without which it is a template
+_FORMULA_RUN = 2  # times `words`: a run of formulas alone that is no common identity
+
+
+class Run(NamedTuple):
+    id: str
+    words: int  # tokens of the run
+    text: str  # as the new statement writes it
+
+
+class Overlap:
+    """An index of benchmark statements that finds a run of `words` tokens which a new statement shares with one of them.
+
+    A run counts if it is a whole benchmark statement, or holds three telling words, or is twice as long a formula text
+    and all numbers of the benchmark statement stand in the new one too. A benchmark statement shorter than `words` is
+    a run as a whole.
+    """
+
+    def __init__(self, words: int):
+        self.words = words
+        self.ids: list[str] = []
+        self.statements: list[list[str]] = []
+        self.numbers: list[list[str]] = []
+        self.places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
+        self.lengths = {words}
+
+    def add(self, id: str, statement: str) -> None:
+        own = tokens(statement)
+        texts, row = [token.text for token in own], len(self.ids)
+        self.ids.append(id)
+        self.statements.append(texts)
+        self.numbers.append([token.text for token in own if token.kind == "number"])
+        length = min(self.words, len(texts))
+        if length >= min(LEAST, self.words):
+            self.lengths.add(length)
+            for start in range(len(texts) - length + 1):
+                self.places[tuple(texts[start : start + length])].append((row, start))
+
+    def find(self, statement: str) -> Run | None:
+        """The longest run that counts."""
+        own = _cached(statement)
+        texts = [token.text for token in own]
+        best, best_span = None, (0, 0)
+        ends: dict[tuple[int, int], int] = {}  # (row, offset) -> where the run found last ends: found once, not at each place
+        for length in sorted(self.lengths, reverse=True):
+            for start in range(len(texts) - length + 1):
+                for row, there in self.places.get(tuple(texts[start : start + length]), ()):
+                    if ends.get((row, there - start), -1) >= start + length:
+                        continue
+                    end = self._extend(texts, start + length, row, there + length)
+                    ends[row, there - start] = end
+                    if end - start > best_span[1] - best_span[0] and self._counts(own, start, end, row):
+                        best, best_span = row, (start, end)
+        if best is None:
+            return None
+        start, end = best_span
+        shown = " ".join(statement[own[start].start : own[end - 1].end].split())
+        return Run(self.ids[best], end - start, shown)
+
+    def _extend(self, texts: list[str], end: int, row: int, there: int) -> int:
+        other = self.statements[row]
+        while end < len(texts) and there < len(other) and texts[end] == other[there]:
+            end, there = end + 1, there + 1
+        return end
+
+    def _counts(self, own: Sequence[Token], start: int, end: int, row: int) -> bool:
+        run = own[start:end]
+        if len(run) == len(self.statements[row]):
+            return True
+        if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
+            return True
+        if sum(token.kind != "word" for token in run) < _FORMULA_RUN * self.words:
+            return False
+        here = [token.text for token in own if token.kind == "number"]
+        return all(here.count(number) >= self.numbers[row].count(number) for number in set(self.numbers[row]))

@@ -1,0 +1,139 @@
+"""One row is a problem, kept, or dropped with the name of the filter that refused it, what it saw, and the row it matched.
+
+Rows come from a source (sources.py) or from another `problems` table, whose dropped rows stay dropped as they were. They
+pass the filters in the order of `keep`, then are compared with the benchmarks of `apart-from`. From: data.md sections
+1.1 to 1.3 and 2.1.
+
+How it differs:
+1. Ids come from the statement, so that labels, responses and grades of a row are found again whatever stands before it;
+   a benchmark's own ids are kept as they are.
+2. Decontamination shows the matched text and the benchmark's row (likeness.py says what counts).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import polars as pl
+
+from proofmill import filters, jobs, likeness, sources
+from proofmill.progress import Progress
+from proofmill.recipes import Problems
+from proofmill.tables import COLUMNS, TableError, digest
+
+BATCH = 5_000  # rows held as Python objects
+SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS["problems"].items()}
+LISTS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.List)]
+
+
+def main(entry: Problems, job: jobs.Job) -> None:
+    counts: Counter[str] = Counter()
+    rows = _counted(_filtered(entry, job, _rows(entry, job)), entry, job, counts)
+    frames = []
+    while batch := list(islice(rows, BATCH)):
+        frames.append(pl.DataFrame(batch, schema=SCHEMA, orient="row"))
+    if not frames:
+        raise TableError(f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`.")
+    ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
+    job.finish(pl.concat(frames), ordered)
+
+
+def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Counter) -> Iterator[dict]:
+    total = job.parent(entry.source).scan().select(pl.len()).collect().item() if "/" in entry.source else 0
+    progress = Progress(job.name, min(total, entry.rows or total) or entry.rows or 0)
+    for row in rows:
+        counts[row["dropped"] or "kept"] += 1
+        progress.total = max(progress.total, progress.done + 1)  # how much a source has is not known before its end
+        progress.add()
+        yield row
+    progress.close()
+
+
+# ---------------------------------------------------------------------------------------------------- where rows come from
+
+
+def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
+    if "/" in entry.source:
+        return islice(_carried(entry, job), entry.rows)
+    return _with_ids(islice(sources.LOADERS[entry.source](entry), entry.rows))
+
+
+def _carried(entry: Problems, job: jobs.Job) -> Iterator[dict]:
+    frame = job.parent(entry.source).scan()
+    start = 0
+    while (batch := frame.slice(start, BATCH).collect()).height:
+        yield from batch.iter_rows(named=True)
+        start += BATCH
+
+
+def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
+    """Complete rows: every column there, and an id of its own or from the statement, `-2`, `-3` for the same statement."""
+    own: set[str] = set()
+    times: Counter[str] = Counter()
+    for found in raw:
+        row = {**dict.fromkeys(SCHEMA), **dict.fromkeys(LISTS, []), **found}
+        row["asks"] = row["asks"] or filters.asks(row["statement"], row["solution"])
+        if row["problem"] is None:
+            id = digest(likeness.normal(row["statement"] or ""))
+            times[id] += 1
+            row["problem"] = id if times[id] == 1 else f"{id}-{times[id]}"
+        elif row["problem"] in own:
+            raise TableError(
+                f"{row['origin']}: the id `{row['problem']}` occurs a second time; expected each id once. "
+                "Map another column to `problem`, or none: ids then come from the statements."
+            )
+        else:
+            own.add(row["problem"])
+        yield row
+
+
+# ------------------------------------------------------------------------------------------------------------- filtering
+
+
+def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[dict]:
+    asked = list(filters.ready(entry.keep))
+    remembering = [apply for _, apply in asked if hasattr(apply, "remember")]
+    if entry.apart_from:
+        asked.append(("apart-from", _benchmarks(entry, job)))
+    labels = _labels(entry, job)
+    rates = _rates(entry, job)
+    for row in rows:
+        if row["dropped"] is None:
+            known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
+            if refused := filters.refusal(known, asked):
+                name, evidence, matched = refused
+                where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
+                row = {**row, "dropped": name, "evidence": evidence, "matched": where}
+            else:
+                for apply in remembering:
+                    apply.remember(row)
+        yield row
+
+
+def _benchmarks(entry: Problems, job: jobs.Job) -> filters.ApartFrom:
+    apart = filters.ApartFrom(entry.overlap_words, entry.overlap_similarity)
+    for name in entry.apart_from:
+        for row in job.parent(name).rows("problem", "statement"):
+            apart.add(f"{name}#{row['problem']}", row["statement"] or "")
+    return apart
+
+
+def _labels(entry: Problems, job: jobs.Job) -> dict[str, dict]:
+    if entry.labels is None:
+        return {}
+    columns = [name for name in COLUMNS["labels"] if name not in ("verdict", "cost")]
+    return {row["problem"]: row for row in job.parent(entry.labels).rows(*columns)}
+
+
+def _rates(entry: Problems, job: jobs.Job) -> dict[str, float]:
+    """Mean share of full marks of each problem over its attempts that have a grade."""
+    if entry.grades is None:
+        return {}
+    graded = job.parent(entry.grades).scan().filter(pl.col("grade").is_not_null() & pl.col("grade").is_not_nan())
+    mean = graded.group_by("problem").agg((pl.col("grade") / pl.col("out_of")).mean().alias("rate"))
+    return dict(mean.select("problem", "rate").collect().iter_rows())
+
+
+if __name__ == "__main__":
+    jobs.run(main)

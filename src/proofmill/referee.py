@@ -1,0 +1,173 @@
+"""One answer of the referee is a program's verdict on the `arithmetic` family, over the protocol that remote judges speak.
+
+It classifies threads, writes marking schemes and marks proofs, reading the same prompts and writing the same forms as a
+language model would; prompts, parsers, journal and client are the real ones. It is a program, not a language model: it
+knows the family and nothing else, and says so when asked about another problem.
+
+Started by the job that needs it on a free loopback port, it ends with that job: its standard input is a pipe from the
+job, and it stops when that is closed, however the job ends.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from proofmill import arithmetic
+from proofmill.tables import TableError
+
+BLOCK = r"<{0}>\n(.*?)\n</{0}>"
+OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
+PRICED = re.compile(r"^\d+\. \((\d+) pts?\)", re.MULTILINE)
+CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
+UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+def verdict(prompt: str) -> str:
+    """The referee's answer to a prompt: what is asked is told by the blocks that the prompt shows."""
+    block = {name: match[1] for name in ("problem", "solution", "comments", "scheme", "proof")
+             if (match := re.search(BLOCK.format(name), prompt, re.DOTALL))}  # fmt: skip
+    if "problem" not in block:
+        return UNKNOWN
+    problem = arithmetic.read(block["problem"])
+    if "proof" in block:
+        return mark(problem, block.get("scheme", ""), block["proof"])
+    if "comments" in block:
+        return classify(problem, block.get("solution", ""), block["comments"])
+    return write_scheme(problem)
+
+
+def classify(problem: arithmetic.Congruence | None, solution: str, comments: str) -> str:
+    """Six labels, by a reader who skims: it sees whether a proof is all there, not whether each residue is right."""
+    marking = arithmetic.check(problem, solution) if problem else None
+    labels = {
+        "incomplete": marking is None or not marking.well_formed,
+        "difficulty": len(arithmetic.checkpoints(problem)) if problem else 1,
+        "gaps": marking is not None and marking.well_formed and "≡" not in solution,
+        "wrong": problem is not None and problem.asks_for_proof and problem.residue != 0,
+        "disagreement": OBJECTION.search(comments) is not None,
+        "computational": problem is None,
+    }
+    return f"```json\n{json.dumps(labels)}\n```"
+
+
+def write_scheme(problem: arithmetic.Congruence | None) -> str:
+    """The family's rubric for this problem, in the three sections that every scheme has."""
+    if problem is None:
+        return UNKNOWN
+    lines = "\n".join(f"   - {line}" for line in arithmetic.checkpoints(problem))
+    proviso = " It earns nothing without all the lines." if problem.asks_for_proof else ""
+    return f"""Checkpoints (7 pts total)
+1. (5 pts) Each of these lines, or its equal, points in proportion and rounded down:
+{lines}
+2. (1 pt) The proof is complete and no line of it is false.
+3. (1 pt) The conclusion puts the residue {problem.residue} in a box.{proviso}
+Total (max 7): 5 + 1 + 1 = 7
+
+Zero-credit items
+- The problem said again, or a plan without a calculation.
+- A true line that the argument does not use.
+
+Deductions
+- A false line: cap at {arithmetic.FALSE_LINE_CAP}/7.
+- No conclusion in a box: cap at 0/7."""
+
+
+def mark(problem: arithmetic.Congruence | None, scheme: str, proof: str) -> str:
+    """Points for a proof by the prices that its scheme names; no verdict without a scheme that can be read."""
+    prices, cap = [int(p) for p in PRICED.findall(scheme)], CAP.search(scheme)
+    if problem is None or len(prices) != 3 or cap is None:
+        return UNKNOWN
+    marking = arithmetic.check(problem, proof, answer_only=True)
+    points = marking.marks(*prices, cap=int(cap[1]))
+    faults = [f"The line {line} is false or cannot be read." for line in marking.false]
+    faults += [f"{marking.needed - marking.valid} of {marking.needed} lines are missing."] * (marking.valid < marking.needed)
+    faults += ["The conclusion is missing, wrong or not established."] * (not marking.right_conclusion)
+    listed = "\n".join(f"{i}. {text}" for i, text in enumerate(faults, 1))
+    return (
+        f"<points>{points}</points>\n<assessment>{marking.valid} of {marking.needed} lines established.</assessment>\n"
+        f"<errors>{listed}</errors>"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- the protocol
+
+
+def application():
+    """The web application: Chat Completions and the list of models."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def complete(request):
+        asked = json.loads(await request.body())
+        prompt = asked["messages"][-1]["content"]
+        text = verdict(prompt)
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}  # about four letters a token
+        return JSONResponse(
+            {
+                "id": "referee",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": asked["model"],
+                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+                "usage": {**usage, "total_tokens": sum(usage.values())},
+            }
+        )
+
+    async def models(request):
+        return JSONResponse({"object": "list", "data": [{"id": "referee", "object": "model"}]})
+
+    return Starlette(
+        routes=[Route("/v1/chat/completions", complete, methods=["POST"]), Route("/v1/models", models, methods=["GET"])]
+    )
+
+
+@contextmanager
+def serve(model: str) -> Iterator[str]:
+    """Run the referee in a process of its own; yields the address of its `/v1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "proofmill.referee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = process.stdout.readline().strip()
+        if not address:
+            raise TableError(f"the referee for {model} did not start (exit {process.wait()}); see the lines above.")
+        yield address
+    finally:
+        process.stdin.close()
+        process.wait(timeout=10)
+
+
+def main() -> None:
+    import uvicorn
+
+    parser = argparse.ArgumentParser(prog="python -m proofmill.referee", description="Serve the referee on a loopback port.")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints the address")
+    parser.add_argument("--stay", action="store_true", help="go on when standard input is closed")
+    options = parser.parse_args()
+    config = uvicorn.Config(application(), host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
+    if not options.stay:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    server.run(sockets=[socket])
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""One row of `scores` is a measured number with its interval, its n and its share unscored.
+
+Intervals are clustered by problem: attempts at one problem are not independent (Miller 2024, "Adding Error Bars to
+Evals", section 3.2); problems are resampled with replacement, each with all its attempts.
+
+How we differ from the usual table of means:
+1. Unscored attempts are left out of the mean and reported beside it; too large a share of them stops the stage.
+2. Where every problem has the same value, a bootstrap would claim certainty; the interval is then the exact binomial one
+   (Clopper and Pearson 1934) for that many problems.
+3. Several seeds are several trainings: they are shown one by one and together, and the interval of the latter takes the
+   problems as clusters, so it speaks of these problems' population, not of further seeds.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from proofmill import filters, recipes
+from proofmill.jobs import Job, run
+from proofmill.measures import MEASURES, OfAttempts, label
+from proofmill.named import split
+from proofmill.progress import say
+from proofmill.tables import TableError
+
+SEED = re.compile(r"@seed-(\d+)")
+LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is no split, and many are hardly levels
+
+
+def main(entry: recipes.Scores, job: Job) -> None:
+    measures = [split(item)[0] for item in entry.measures]
+    rows = [row for measure in measures if MEASURES[measure].apply is None for row in shared_problems(entry.problems, job)]
+    groups = grouped(entry.grades, job)
+    for (model, problems, sampling), attempts in groups.items():
+        where = f"{model} on {problems} ({sampling})"
+        _gate(job.name, where, attempts, entry.max_unscored)
+        for measure in measures:
+            if isinstance(kernel := MEASURES[measure].apply, OfAttempts):
+                for part, chosen in _splits(attempts):
+                    found = measured(kernel, chosen, entry.confidence, entry.resamples, entry.seed)
+                    name = label(measure, _attempts(attempts))
+                    rows.append({"model": model, "problems": problems, "sampling": sampling, "measure": name, "split": part, **found})
+    page = report(job.name, rows, entry)
+    for line in page.splitlines():
+        say(job.name, line)
+    job.finish(rows, {"numbers": len(rows)}, page=page)
+
+
+# ------------------------------------------------------------------------------------------------------------- attempts
+
+
+def grouped(names: Iterable[str], job: Job) -> dict[tuple[str, str, str], list[dict]]:
+    """Graded attempts by (model, problems, sampling), each with its problem's level and its seed."""
+    groups: dict[tuple[str, str, str], list[dict]] = defaultdict(list)
+    for name in names:
+        responses = job.parent(job.parent(name).stamp["entry"]["responses"]).stamp["entry"]
+        model, seed = _without_seed(responses["model"])
+        problems = responses["problems"]
+        levels = {row["problem"]: row["level"] for row in job.parent(problems).rows("problem", "level")}
+        way = name.split("@")[2] if name.count("@") > 1 else _way(responses)
+        for row in job.parent(name).rows("problem", "attempt", "grade", "out_of", "well_formed", "stop"):
+            groups[model, problems, way].append({**row, "level": levels[row["problem"]], "seed": seed})
+    return groups
+
+
+def _without_seed(model: str) -> tuple[str, int]:
+    found = SEED.search(model)
+    return SEED.sub("", model), int(found[1]) if found else 0
+
+
+def _way(responses: Mapping) -> str:
+    return "greedy" if responses["temperature"] == 0 else f"T={responses['temperature']:g}"
+
+
+def _attempts(attempts: Sequence[Mapping]) -> int:
+    """Attempts at each problem in one seed."""
+    return max(row["attempt"] for row in attempts) + 1
+
+
+def _splits(attempts: list[dict]) -> Iterator[tuple[str, list[dict]]]:
+    yield "all", attempts
+    for key, prefix in (("seed", "seed "), ("level", "")):
+        parts = sorted({row[key] for row in attempts if row[key] is not None})
+        if len(parts) in LEVELS:
+            for part in parts:
+                yield f"{prefix}{part}", [row for row in attempts if row[key] == part]
+
+
+def _gate(name: str, where: str, attempts: list[dict], most: float) -> None:
+    unscored = sum(row["grade"] is None for row in attempts) / len(attempts)
+    if unscored > most:
+        raise TableError(
+            f"{name}: {unscored:.1%} of the attempts of {where} have no verdict; expected at most {most:.1%} (`max-unscored`). "
+            "Their reasons are in the grades table; grade them again, or raise the limit if you accept the gap."
+        )
+
+
+def measured(
+    kernel: OfAttempts, attempts: Sequence[Mapping], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> dict[str, Any]:
+    """value, low, high, n, problems_n and unscored of one measure over attempts."""
+    by_problem: dict[str, list[float]] = defaultdict(list)
+    for row in attempts:
+        if (value := kernel.value(row)) is not None:
+            by_problem[row["problem"]].append(value)
+    means_P = np.array([np.mean(values) for values in by_problem.values()])
+    n = sum(map(len, by_problem.values()))
+    low, high = interval(means_P, kernel.scale, confidence, resamples, seed)
+    return {
+        "value": float(means_P.mean()) if n else None,
+        "low": low,
+        "high": high,
+        "n": n,
+        "problems_n": len(by_problem),
+        "unscored": 1 - n / len(attempts) if attempts else 0.0,
+    }
+
+
+def interval(
+    means_P: np.ndarray, scale: float | None, confidence: float, resamples: int, seed: int
+) -> tuple[float | None, float | None]:
+    """Percentile bootstrap interval of the mean over problems; exact where all problems have one value at the scale's end."""
+    if len(means_P) == 0:
+        return None, None
+    tail = (1 - confidence) / 2
+    if np.all(means_P == means_P[0]) and scale is not None and means_P[0] in (0, scale):
+        margin = scale * (1 - tail ** (1 / len(means_P)))
+        return (0.0, margin) if means_P[0] == 0 else (scale - margin, scale)
+    chosen_RP = np.random.default_rng(seed).integers(len(means_P), size=(resamples, len(means_P)))
+    low, high = np.quantile(means_P[chosen_RP].mean(axis=1), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+# ------------------------------------------------------------------------------------------------------------- problems
+
+
+def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
+    """For each two tables, how many kept problems they share by normalised statement: an exact count."""
+    statements = {
+        name: {filters.normalised(row["statement"]) for row in job.parent(name).rows("statement")} for name in names
+    }
+    for one, other in combinations(names, 2):
+        shared = len(statements[one] & statements[other])
+        size = len(statements[one]) + len(statements[other])
+        yield {
+            "model": None,
+            "problems": f"{one} & {other}",
+            "sampling": None,
+            "measure": "shared-problems",
+            "split": "all",
+            "value": float(shared),
+            "low": float(shared),
+            "high": float(shared),
+            "n": size,
+            "problems_n": size,
+            "unscored": 0.0,
+        }
+
+
+# --------------------------------------------------------------------------------------------------------------- report
+
+
+def report(name: str, rows: Sequence[Mapping], entry: recipes.Scores) -> str:
+    """The table as Markdown: a line for each model and way of sampling, all problems together."""
+    everything = [row for row in rows if row["split"] == "all" and row["model"]]
+    lines = [f"# {name}", ""]
+    if everything:
+        columns = list(dict.fromkeys(row["measure"] for row in everything))
+        greedy_last = sorted({row["sampling"] for row in everything}, key=lambda way: (way == "greedy", way))
+        lines += [
+            f"Value [low, high] with {entry.confidence:.0%} intervals, clustered by problem. Marks are out of 7.",
+            "",
+            f"| model | problems | sampling | {' | '.join(columns)} | attempts | unscored |",
+            "|---" * (len(columns) + 5) + "|",
+        ]
+        for way in greedy_last:
+            for model in dict.fromkeys(row["model"] for row in everything):
+                for problems in dict.fromkeys(row["problems"] for row in everything):
+                    cells = {
+                        row["measure"]: row
+                        for row in everything
+                        if (row["model"], row["problems"], row["sampling"]) == (model, problems, way)
+                    }
+                    if cells:
+                        first = next(iter(cells.values()))
+                        shown = " | ".join(_cell(cells.get(column)) for column in columns)
+                        lines.append(
+                            f"| {model} | {problems} | {way} | {shown} | {first['n']:,} at {first['problems_n']:,} problems "
+                            f"| {first['unscored']:.1%} |"
+                        )
+    for row in rows:
+        if row["model"] is None:
+            lines.append(f"- {row['problems']}: {row['value']:g} {row['measure']}")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: Mapping | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    digits = 2
+    return f"{row['value']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+
+
+if __name__ == "__main__":
+    run(main)

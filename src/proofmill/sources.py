@@ -1,0 +1,427 @@
+"""One source is a loader: it yields the problems of a corpus, a benchmark or a generator one at a time, as they stand there.
+
+A loader yields dictionaries with the columns of `problems` that it knows, and an id of its own if the source has one.
+Nothing is judged here: rows without a statement, a solution or a year are yielded, and the filters say what becomes of
+them. Files and datasets are streamed (records.py); their mistakes end in one TableError with file and line.
+
+    thread       how a forum thread becomes a problem, its selected solution and its other posts
+
+From: data.md sections 1.1 (AoPS records) and 4 (benchmarks), grading.md section 1 (structured schemes).
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proofmill import arithmetic, filters, forum, records
+from proofmill.recipes import Problems, local_path
+from proofmill.records import Record, field, text, texts, word
+from proofmill.tables import COLUMNS, TableError
+
+Row = dict[str, Any]
+
+
+def _records(entry: Problems) -> Iterator[Record]:
+    """From the local `path`, else from the hub."""
+    if entry.path:
+        return records.read(local_path(entry.path))
+    return records.hub(entry.id, entry.commit, entry.config, entry.split)
+
+
+def _first(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
+    """The first of several names that a column goes by; the last one is named when there is none."""
+    return read(where, record, next((c for c in columns if c in record), columns[0]))
+
+
+def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
+    return next((read(where, record, c) for c in columns if c in record), None)
+
+
+# ------------------------------------------------------------------------------------------------------------ arithmetic
+
+
+def _arithmetic(entry: Problems) -> Iterator[Row]:
+    rng = random.Random(f"wording-{entry.part}-{entry.seed}")
+    for problem in arithmetic.problems(entry.part, entry.seed, tuple(entry.families) or arithmetic.FAMILIES):
+        yield {
+            "statement": arithmetic.statement(problem, rng.randint(0, 1)),
+            "solution": arithmetic.proof(problem),
+            "answer": str(problem.residue),
+            "asks": "proof" if problem.asks_for_proof else "answer",
+            "origin": f"arithmetic/{entry.part}",
+            "level": problem.family,
+            "tags": ["number theory"],
+        }
+
+
+def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
+    families = tuple(entry.families) or arithmetic.FAMILIES
+    for record in forum.threads(entry.part, entry.seed, entry.rows, families):
+        yield thread(f"arithmetic-threads/{record['topic_id']}", record)
+
+
+# ---------------------------------------------------------------------------------------------------------- forum threads
+
+
+def _aops_threads(entry: Problems) -> Iterator[Row]:
+    for where, record in _records(entry):
+        yield {**thread(where, record), "origin": f"aops/{word(where, record, 'topic_id')}"}
+
+
+def thread(where: str, record: Mapping) -> Row:
+    """A raw record of the forum's API as a problem.
+
+    The statement is the first post. The selected solution is, among the later posts that are like a solution (see
+    `like_a_solution`; the thread starter's count too), the one with most thanks; among equals one with a box or an
+    end-of-proof mark; among equals the earliest. There is none if no post is like a solution. All other posts are
+    candidates, in order. Deleted posts do not count.
+    """
+    found = field(where, record, "response.response.posts")
+    if not isinstance(found, list) or not all(isinstance(post, dict) for post in found):
+        raise TableError(f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API.")
+    posts = sorted((p for p in found if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
+    contents = [_content(where, post) for post in posts]
+    likely = [
+        (-(_whole(where, post, "thanks_received", 0)), not _marked(content), n)
+        for n, (post, content) in enumerate(zip(posts, contents, strict=True))
+        if n > 0 and like_a_solution(content)
+    ]
+    chosen = min(likely)[2] if likely else None
+    statement = contents[0] if contents else None
+    solution = contents[chosen] if chosen is not None else None
+    tags = record["response"]["response"].get("tags") or []
+    return {
+        "statement": statement,
+        "solution": solution,
+        "candidates": [c for n, c in enumerate(contents) if n not in (0, chosen) and c],
+        "asks": filters.asks(statement, solution),
+        "origin": where,
+        "year": _posted(where, posts[0]) if posts else None,
+        "tags": [tag["tag_text"] for tag in tags if isinstance(tag, dict) and isinstance(tag.get("tag_text"), str)],
+    }
+
+
+def _whole(where: str, post: Mapping, column: str, default: int | None = None) -> int:
+    value = post.get(column, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TableError(f"{where}: a post has `{column}` {value!r}; expected a whole number.")
+    return value
+
+
+def _posted(where: str, post: Mapping) -> int | None:
+    return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year if post.get("post_time") else None
+
+
+def _content(where: str, post: Mapping) -> str:
+    """What a post says: without quotes and markup, but with its images, which filters look for."""
+    content = plain(text(where, post, "post_canonical") or "")
+    for attached in post.get("attachments") or []:
+        name = attached.get("name") if isinstance(attached, dict) else None
+        if name and str(name) not in content:
+            content = f"{content}\n[attachment={name}]".strip()
+    return content
+
+
+_TAG = re.compile(r"\[(/?)(quote|hide|spoiler|url|b|i|u|s|color|size|center|left|right|list|code)\b([^\[\]\n]{0,300})\]", re.IGNORECASE)
+
+
+def plain(post: str) -> str:
+    """A post without BBCode: quotes are left out, wrappers opened. A tag that is never closed is text, as in `a[i]`."""
+    parts: list[str] = []
+    opened: list[tuple[str, int]] = []
+    place = 0
+    for tag in _TAG.finditer(post):
+        parts.append(post[place : tag.start()])
+        place = tag.end()
+        name = tag[2].lower()
+        depth = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][0] == name), None) if tag[1] else None
+        if depth is None:
+            if not tag[1]:
+                opened.append((name, len(parts)))
+            parts.append(tag[0])
+            continue
+        _, begins = opened[depth]
+        del opened[depth:]
+        if name == "quote":
+            del parts[begins:]
+        else:
+            parts[begins] = ""
+    return "".join([*parts, post[place:]]).strip()
+
+
+_SHORTEST = 30  # characters; a terse but complete proof of one line has about 60
+_TALK = re.compile(
+    r"^\W*(?:thanks?\b|thank you|nice\b|great\b|beautiful|cool\b|bump|any (?:ideas?|solutions?|hints?|help)|can (?:some|any)(?:one|body)|"
+    r"(?:some|any)(?:one|body)\b|please\b|pls\b|help\b|hint\s*:|(?:i )?(?:solved|posted|already posted|have seen|found) (?:it )?(?:here|before)|see\b|this (?:is|was) (?:well[- ]known|old|posted))",
+    re.IGNORECASE,
+)
+_OBJECTION = re.compile(
+    r"\b(?:this|that|it|your (?:proof|solution|answer|claim)|(?:the|your) (?:\w+ )?(?:line|step)|post #?\d+|@\w+)\b[^.\n]{0,40}?\b(?:is|are|seems?|looks?|was)\b"
+    r"[^.\n]{0,15}\b(?:wrong|incorrect|mistaken|not (?:true|right|correct)|flawed|a mistake)\b",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(r"\b(?:maybe|perhaps|or something|not sure|i guess|i (?:don't|do not) know|might work|any ideas?)\b", re.IGNORECASE)
+_MATHEMATICS = re.compile(r"[=<>≤≥≡∈∣→]|\\(?:le|ge|leq|geq|equiv|implies|mid|in|Rightarrow|boxed|frac|angle|triangle|sim|cong|ne|neq|to|pmod)\b")
+
+
+def like_a_solution(post: str) -> bool:
+    """Whether a post tries to solve the problem.
+
+    It is at least thirty characters long or has a box or an end-of-proof mark; it has mathematics (a relation or a box);
+    it does not begin with thanks, praise or a call for help, nor by calling another post wrong; and a short one (under
+    300 characters) neither hedges nor ends in a question.
+    """
+    if not _marked(post) and (len(post) < _SHORTEST or not _MATHEMATICS.search(post)):
+        return False
+    begins = post[:120]
+    if (_TALK.match(post) and len(post) < 300) or (_OBJECTION.search(begins) and "statement" not in begins.lower()):
+        return False
+    return _marked(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
+
+
+def _marked(post: str) -> bool:
+    return bool(filters.BOX.search(post) or filters.END_OF_PROOF.search(post))
+
+
+_YEAR = re.compile(r"(?<![0-9])(19[0-9]{2}|20[0-9]{2})(?![0-9])")
+
+
+def _aops(entry: Problems) -> Iterator[Row]:
+    """AI-MO/aops_raw (`path` at top level) and AI-MO/aops (`path` and hints under `metadata`)."""
+    for where, record in _records(entry):
+        hints = record.get("metadata")
+        hints = hints if isinstance(hints, Mapping) else {}
+        path = text(where, record, "path") if "path" in record or "path" not in hints else text(where, hints, "path")
+        statement, solution = text(where, record, "problem"), text(where, record, "solution")
+        found = _YEAR.search(path or "")
+        yield {
+            "statement": statement,
+            "solution": solution,
+            "candidates": texts(where, record, "candidates"),
+            "asks": filters.asks(statement, solution, hints.get("end_of_proof") is True),
+            "origin": path,
+            "year": int(found[1]) if found else None,
+            "tags": _optional(where, record, texts, "tags") or [],
+        }
+
+
+# -------------------------------------------------------------------------------------------- contests and answer corpora
+
+
+def _harp(entry: Problems) -> Iterator[Row]:
+    """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
+    for where, record in _records(entry):
+        known = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
+        solutions = [s for column in known if (s := text(where, record, column))]
+        contest, number = word(where, record, "contest"), word(where, record, "number")
+        year = records.year(where, record, "year")
+        yield {
+            "statement": text(where, record, "problem"),
+            "solution": solutions[0] if solutions else None,
+            "answer": _optional(where, record, word, "answer"),
+            "candidates": solutions[1:],
+            "asks": "answer" if _optional(where, record, word, "answer") else "proof",
+            "origin": f"harp/{contest} {year} {number}",
+            "year": year,
+            "level": _optional(where, record, word, "level"),
+            "tags": [subject] if (subject := _optional(where, record, word, "subject")) else [],
+        }
+
+
+def _proofbench(entry: Problems) -> Iterator[Row]:
+    """IMO-ProofBench as its CSV and as lm-provers/IMOProofBench; ProofBench has `grading_scheme` instead of guidelines."""
+    for where, record in _records(entry):
+        id = _optional(where, record, word, "Problem ID", "problem_id", "id")
+        origin = _optional(where, record, word, "Source", "source")
+        year = _YEAR.search(f"{origin or ''} {id or ''}")
+        yield {
+            "problem": id,
+            "statement": _first(where, record, text, "Problem", "problem"),
+            "solution": _first(where, record, text, "Solution", "solution"),
+            "answer": _optional(where, record, word, "Short Answer", "short_answer") or None,
+            "guidelines": _first(where, record, text, "Grading guidelines", "grading_guidelines", "grading_scheme"),
+            "asks": "proof",
+            "origin": origin or where,
+            "year": int(year[1]) if year else None,
+            "level": _optional(where, record, word, "Level", "level"),
+            "tags": [category] if (category := _optional(where, record, word, "Category", "category")) else [],
+        }
+
+
+def _answerbench(entry: Problems) -> Iterator[Row]:
+    for where, record in _records(entry):
+        origin = _optional(where, record, word, "Source", "source")
+        year = _YEAR.search(origin or "")
+        yield {
+            "problem": _optional(where, record, word, "Problem ID", "problem_id", "id"),
+            "statement": _first(where, record, text, "Problem", "problem"),
+            "answer": _first(where, record, word, "Short Answer", "answer", "short_answer"),
+            "asks": "answer",
+            "origin": origin or where,
+            "year": int(year[1]) if year else None,
+            "tags": [t for name in ("Category", "Subcategory") if (t := _optional(where, record, word, name, name.lower()))],
+        }
+
+
+def _gsm8k(entry: Problems) -> Iterator[Row]:
+    """The answer stands after `####`; calculator notes `<<48/2=24>>` are taken out of the solution."""
+    for where, record in _records(entry):
+        solution, mark, answer = (text(where, record, "answer") or "").rpartition("####")
+        if not mark:
+            raise TableError(f"{where}: `answer` has no `####`; expected the final answer after it. Is this GSM8K?")
+        yield {
+            "statement": text(where, record, "question"),
+            "solution": re.sub(r"<<[^<>]*>>", "", solution).strip(),
+            "answer": answer.strip().replace(",", ""),
+            "asks": "answer",
+            "origin": where,
+        }
+
+
+def _math(entry: Problems) -> Iterator[Row]:
+    """Hendrycks' MATH; the answer is the last box of the solution where there is no column for it."""
+    for where, record in _records(entry):
+        solution = text(where, record, "solution")
+        subject = _optional(where, record, word, "type", "subject")
+        yield {
+            "statement": text(where, record, "problem"),
+            "solution": solution,
+            "answer": word(where, record, "answer") if "answer" in record else last_box(solution or ""),
+            "asks": "answer",
+            "origin": where,
+            "level": word(where, record, "level"),
+            "tags": [subject] if subject else [],
+        }
+
+
+def last_box(solution: str) -> str | None:
+    """What stands in the last `\\boxed{...}`, braces balanced."""
+    _, found, rest = solution.rpartition("\\boxed{")
+    depth = 1
+    for place, sign in enumerate(rest):
+        depth += (sign == "{") - (sign == "}")
+        if found and depth == 0:
+            return rest[:place]
+    return None
+
+
+def _aime(entry: Problems) -> Iterator[Row]:
+    for where, record in _records(entry):
+        origin = _optional(where, record, word, "url", "URL", "source")
+        year = _YEAR.search(origin or "")
+        yield {
+            "problem": f"aime-{id}" if (id := _optional(where, record, word, "id", "ID")) else None,
+            "statement": _first(where, record, text, "problem", "Problem", "question"),
+            "solution": _optional(where, record, text, "solution", "Solution"),
+            "answer": _first(where, record, word, "answer", "Answer"),
+            "asks": "answer",
+            "origin": origin or where,
+            "year": int(year[1]) if year else _optional(where, record, records.year, "year", "Year"),
+        }
+
+
+# ------------------------------------------------------------------------------------------------------------- USAMO 2025
+
+
+def _usamo(entry: Problems) -> Iterator[Row]:
+    """A MathArena contest folder: problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
+    folder = local_path(entry.path)
+    date = str(_parsed(folder / "config.yaml", yaml.safe_load).get("date", ""))
+    path = folder / "grading_scheme.json"
+    schemes = {str(field(str(path), s, "id")): field(str(path), s, "scheme") for s in _parsed(path, json.loads)}
+    problems = sorted((folder / "problems").glob("*.tex"), key=lambda file: (len(file.stem), file.stem))
+    if not problems:
+        raise TableError(f"{folder}/problems: no .tex files; expected a file for each problem.")
+    for problem in problems:
+        if problem.stem not in schemes:
+            raise TableError(f"{path}: no scheme with id `{problem.stem}`; expected one for each file of {folder}/problems.")
+        solution = folder / "solutions" / problem.name
+        yield {
+            "problem": f"{folder.name}-{problem.stem}",
+            "statement": _tex(problem),
+            "solution": _tex(solution) if solution.exists() else None,
+            "guidelines": rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem]),
+            "asks": "proof",
+            "origin": f"{folder.name}/problems/{problem.name}",
+            "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
+        }
+
+
+def rendered(where: str, items: list) -> str:
+    """A structured marking scheme as text: two lines an item, a blank line between; what is missing is an error."""
+    blocks = []
+    for item in items:
+        title = _first(where, item, text, "title")
+        points = _first(where, item, word, "max_points", "points")
+        what = _first(where, item, text, "grading_scheme_desc", "desc", "description")
+        blocks.append(f"# {title} ({points} points)\nDescription: {what}")
+    return "\n\n".join(blocks)
+
+
+def _tex(path: Path) -> str:
+    try:
+        content = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path}: is no UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it.") from error
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it.") from error
+    records.check_texts(str(path), content, "text")
+    return content
+
+
+def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(_tex(path))
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        raise TableError(f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file.") from error
+
+
+# ----------------------------------------------------------------------------------------------------- any other dataset
+
+READ: dict[str, Callable] = {
+    "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
+    "asks": text, "origin": word, "year": records.year, "level": word, "tags": texts,
+}  # fmt: skip
+
+
+def _mapped(entry: Problems) -> Iterator[Row]:
+    """Columns as `columns` maps them; without a map, those that have our names."""
+    ids: dict[str, str] = {}
+    if unknown := [column for column in entry.columns if column not in READ]:
+        known = ", ".join(READ)
+        raise TableError(f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}.")
+    for where, record in _records(entry):
+        mapped = dict(entry.columns) or {column: column for column in COLUMNS["problems"] if column in READ and column in record}
+        mapped.setdefault("statement", "statement")
+        row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
+        if row.get("asks") not in (None, "proof", "answer"):
+            raise TableError(f"{where}: `{mapped['asks']}` is {row['asks']!r}; expected `proof` or `answer`.")
+        if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
+            raise TableError(
+                f"{where}: `{mapped['problem']}` is {id!r} as in {before}; expected each id once. "
+                "Map another column to `problem`, or none: ids then come from the statements."
+            )
+        yield {"origin": where, **row}
+
+
+LOADERS: dict[str, Callable[[Problems], Iterator[Row]]] = {
+    "arithmetic": _arithmetic,
+    "arithmetic-threads": _arithmetic_threads,
+    "aops-threads": _aops_threads,
+    "aops": _aops,
+    "harp": _harp,
+    "proofbench": _proofbench,
+    "answerbench": _answerbench,
+    "gsm8k": _gsm8k,
+    "math": _math,
+    "aime": _aime,
+    "usamo": _usamo,
+    "hub": _mapped,
+    "table": _mapped,
+}

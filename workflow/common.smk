@@ -1,0 +1,63 @@
+"""What the rules share: the checked configuration, an artifact's entry and parents, and the recipes as targets."""
+
+import os
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+from proofmill import recipes
+from proofmill.recipes import RecipeError
+
+PYTHON = sys.executable
+
+
+wildcard_constraints:
+    name=r"[^/]+",
+
+
+try:
+    recipes.read(*workflow.configfiles)  # refuses a name declared twice, which Snakemake's own reader lets win
+    BOOK = recipes.expand(config)
+except RecipeError as error:
+    raise WorkflowError(f"RecipeError: {error}")
+
+# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment.
+if workflow.is_main_process and workflow.dag_settings:  # `--list` and `--lint` have none
+    dag = workflow.dag_settings
+    forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in dag.forcerun]
+    os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * (dag.forceall or dag.forcetargets) + forced)
+
+# One command for every kind: what runs is decided by the entry, where it runs by threads and resources.
+JOB = (
+    "{PYTHON:q} -m proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} "
+    "--engine {resources.engine} --threads {threads} 2>&1 | tee {log}"
+)
+
+
+def declared(name):
+    if name not in BOOK.entries:
+        raise WorkflowError(f"{name}: no recipe declares it; see `python -m proofmill.recipes` for all that do.")
+    return BOOK.entries[name]
+
+
+def entry(kind):
+    """An artifact's entry with defaults, revision, prompts and remote models: what decides its rows."""
+    return lambda wildcards: recipes.identity(declared(f"{kind}/{wildcards.name}"), BOOK.apis)
+
+
+def parents(kind):
+    """The tables and source files an artifact is made from."""
+
+    def files(wildcards):
+        made_from = declared(f"{kind}/{wildcards.name}")
+        try:
+            sources = recipes.source_files(made_from)
+        except RecipeError as error:
+            raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
+        return [f"results/{parent}.parquet" for parent in recipes.parents(made_from)] + sources
+
+    return files
+
+
+def targets(recipe):
+    return [f"results/{name}.parquet" for name in BOOK.targets(recipe)]

@@ -1,0 +1,23 @@
+"""A model's first weights: from the hub, a folder, or random.
+
+from:  nothing, or problems whose text trains a tokenizer
+makes: results/base/<name>.parquet (a row for each file); the files in results/base/<name>/
+"""
+
+
+rule base:
+    """A model's first weights: from the hub, a folder, or random."""
+    input:
+        parents("base"),
+    output:
+        "results/base/{name}.parquet",
+    log:
+        "results/base/{name}.log",
+    params:
+        entry=entry("base"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=4000,
+    shell:
+        JOB

@@ -1,0 +1,23 @@
+"""Conversations to learn, kept or dropped with the reason.
+
+from:  problems, responses, grades or other examples
+makes: results/examples/<name>.parquet
+"""
+
+
+rule examples:
+    """Conversations to learn, kept or dropped with the reason."""
+    input:
+        parents("examples"),
+    output:
+        "results/examples/{name}.parquet",
+    log:
+        "results/examples/{name}.log",
+    params:
+        entry=entry("examples"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

@@ -1,0 +1,23 @@
+"""A verdict on each attempt.
+
+from:  responses, their problems, and schemes
+makes: results/grades/<name>.parquet; the journal in results/calls/grades/<name>
+"""
+
+
+rule grades:
+    """A verdict on each attempt."""
+    input:
+        parents("grades"),
+    output:
+        "results/grades/{name}.parquet",
+    log:
+        "results/grades/{name}.log",
+    params:
+        entry=entry("grades"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

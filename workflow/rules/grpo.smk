@@ -1,0 +1,23 @@
+"""Reinforcement learning with rubric rewards.
+
+from:  a model, problems and schemes
+makes: results/grpo/<name>.parquet (numbers by step); weights and rollouts in results/grpo/<name>/
+"""
+
+
+rule grpo:
+    """Reinforcement learning with rubric rewards."""
+    input:
+        parents("grpo"),
+    output:
+        "results/grpo/{name}.parquet",
+    log:
+        "results/grpo/{name}.log",
+    params:
+        entry=entry("grpo"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=4000,
+    shell:
+        JOB

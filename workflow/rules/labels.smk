@@ -1,0 +1,23 @@
+"""A judge's classification of each problem.
+
+from:  problems
+makes: results/labels/<name>.parquet; the journal in results/calls/labels/<name>
+"""
+
+
+rule labels:
+    """A judge's classification of each problem."""
+    input:
+        parents("labels"),
+    output:
+        "results/labels/{name}.parquet",
+    log:
+        "results/labels/{name}.log",
+    params:
+        entry=entry("labels"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

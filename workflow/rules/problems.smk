@@ -1,0 +1,23 @@
+"""Problems, kept or dropped with the reason.
+
+from:  a source file, a hub dataset, a generator or another `problems`; labels and grades that filters ask
+makes: results/problems/<name>.parquet
+"""
+
+
+rule problems:
+    """Problems, kept or dropped with the reason."""
+    input:
+        parents("problems"),
+    output:
+        "results/problems/{name}.parquet",
+    log:
+        "results/problems/{name}.log",
+    params:
+        entry=entry("problems"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

@@ -1,0 +1,23 @@
+"""Attempts at problems.
+
+from:  problems and a model
+makes: results/responses/<name>.parquet; the journal in results/calls/responses/<name>
+"""
+
+
+rule responses:
+    """Attempts at problems."""
+    input:
+        parents("responses"),
+    output:
+        "results/responses/{name}.parquet",
+    log:
+        "results/responses/{name}.log",
+    params:
+        entry=entry("responses"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=4000,
+    shell:
+        JOB

@@ -1,0 +1,23 @@
+"""A 0-7 marking scheme for each problem.
+
+from:  problems
+makes: results/schemes/<name>.parquet; the journal in results/calls/schemes/<name>
+"""
+
+
+rule schemes:
+    """A 0-7 marking scheme for each problem."""
+    input:
+        parents("schemes"),
+    output:
+        "results/schemes/{name}.parquet",
+    log:
+        "results/schemes/{name}.log",
+    params:
+        entry=entry("schemes"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

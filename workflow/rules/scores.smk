@@ -1,0 +1,24 @@
+"""Measured numbers with their intervals.
+
+from:  grades, or problems
+makes: results/scores/<name>.parquet; the same as a page in results/scores/<name>.md
+"""
+
+
+rule scores:
+    """Measured numbers with their intervals."""
+    input:
+        parents("scores"),
+    output:
+        table="results/scores/{name}.parquet",
+        page="results/scores/{name}.md",
+    log:
+        "results/scores/{name}.log",
+    params:
+        entry=entry("scores"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=2000,
+    shell:
+        JOB

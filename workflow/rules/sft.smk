@@ -1,0 +1,23 @@
+"""Supervised fine-tuning.
+
+from:  a model and examples
+makes: results/sft/<name>.parquet (numbers by step); the weights in results/sft/<name>/
+"""
+
+
+rule sft:
+    """Supervised fine-tuning."""
+    input:
+        parents("sft"),
+    output:
+        "results/sft/{name}.parquet",
+    log:
+        "results/sft/{name}.log",
+    params:
+        entry=entry("sft"),
+    threads: 1
+    resources:
+        engine="transformers",
+        mem_mb=4000,
+    shell:
+        JOB
