@@ -1,9 +1,9 @@
-"""One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, has-solution, no-image]`.
+"""One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, no-image]`.
 
-A filter is a function of the row and, if it has one, its argument, and returns what it saw, or None to let the row pass.
-A row has the columns of `problems`, and besides them `label` (its row of the labels table) and `rate` (the mean of its
-grades as a share of full marks), each None where there is none. Two filters are classes, because they remember the rows
-that were kept.
+A filter is a function of the row and, if it has one, its argument; it returns what it saw, or None to let the row
+pass. A row has the columns of `problems`, and besides them `label` (its row of the labels table) and `rate` (the mean
+of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember the
+rows that were kept.
 
 From: data.md sections 1.2 and 1.3 (QED-Nano), 2.2 (open-r1's pass rates).
 
@@ -17,27 +17,32 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from proofmill import likeness
+from proofmill import likeness, statements
 from proofmill.named import Named, split, within
 
 Row = Mapping[str, Any]
 Refusal = tuple[str, str | None]  # the evidence, and the id of the row that it was compared with
 
-# ------------------------------------------------------------------------------------------------- what a statement asks
+# ------------------------------------------------------------------------------------------------ what a statement asks
 
 _PROOF = re.compile(
-    r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|disprove)\b(?!\s+your\s+work)",
+    r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|"
+    r"disprove)\b(?!\s+your\s+work)",
     re.IGNORECASE,
 )
-_NO_PROOF = re.compile(r"\b(shown|as shown|shows (?:a|an|the)|show(?:s)? (?:how many|your|the (?:first|last)))\b", re.IGNORECASE)
+_NO_PROOF = re.compile(
+    r"\b(shown|as shown|shows (?:a|an|the)|show(?:s)? (?:how many|your|the (?:first|last)))\b", re.IGNORECASE
+)
 _INSTRUCTION = re.compile(
-    r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|how (?:many|much|long|far|"
-    r"old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|can (?:he|she|it|they|we|you|one)|construct|factor|"
-    r"give|let|suppose|consider|given|if|for (?:all|every|any|which))\b",
+    r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|"
+    r"how (?:many|much|long|far|old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|"
+    r"can (?:he|she|it|they|we|you|one)|construct|factor|give|"
+    r"let|suppose|consider|given|if|for (?:all|every|any|which))\b",
     re.IGNORECASE,
 )
 END_OF_PROOF = re.compile(
-    r"\\blacksquare|\\square|\\Box\b|\\qed\b|\\qedsymbol|\bQ\.?\s?E\.?\s?D\b|\bw\.?w\.?w\.?w?\.?$|[∎■□◼]|\bas desired\b\W*$|\bwe(?:'re| are) done\b\W*$",
+    r"\\blacksquare|\\square|\\Box\b|\\qed\b|\\qedsymbol|\bQ\.?\s?E\.?\s?D\b|\bw\.?w\.?w\.?w?\.?$|[∎■□◼]|"
+    r"\bas desired\b\W*$|\bwe(?:'re| are) done\b\W*$",
     re.IGNORECASE | re.MULTILINE,
 )
 BOX = re.compile(r"\\boxed\b|\\fbox\b")
@@ -46,9 +51,9 @@ BOX = re.compile(r"\\boxed\b|\\fbox\b")
 def asks(statement: str | None, solution: str | None = None, end_of_proof: bool = False) -> str:
     """`proof` or `answer`.
 
-    A statement asks for a proof if it says so: prove, show, demonstrate, verify that, justify, establish, deduce; but not
-    "as shown" or "show your work". One that does not (say, "Find all n such that ...") is taken to ask for a proof if the
-    source hints at one, or its solution ends a proof (\\blacksquare, \\qed, Q.E.D.).
+    A statement asks for a proof if it says so: prove, show, demonstrate, verify that, justify, establish, deduce; but
+    not "as shown" or "show your work". One that does not (say, "Find all n such that ...") is taken to ask for a proof
+    if the source hints at one, or its solution ends a proof (\\blacksquare, \\qed, Q.E.D.).
     """
     says_so = bool(_PROOF.search(_NO_PROOF.sub(" ", statement or "")))
     hinted = end_of_proof or bool(END_OF_PROOF.search(solution or ""))
@@ -60,7 +65,7 @@ def _short(text: str, length: int = 80) -> str:
     return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
-# -------------------------------------------------------------------------------------------------------- from the row
+# --------------------------------------------------------------------------------------------------------- from the row
 
 
 def _has_problem(row: Row) -> str | None:
@@ -94,13 +99,15 @@ def _no_image(row: Row) -> str | None:
 
 
 _ADVERT = re.compile(
-    r"\b(click here|visit (?:our|my)|order now|buy now|best price|free shipping|discount code|promo code|whatsapp|telegram channel|"
-    r"essay writing|casino|sign up now|enroll now|for sale|limited offer|subscribe to|check out my)\b",
+    r"\b(click here|visit (?:our|my)|order now|buy now|best price|free shipping|discount code|promo code|"
+    r"whatsapp|telegram channel|essay writing|casino|sign up now|enroll now|for sale|limited offer|"
+    r"subscribe to|check out my)\b",
     re.IGNORECASE,
 )
 _SOFTWARE = re.compile(
-    r"\b(latex|asymptote|texmaker|texnic\w*|miktex|kile|geogebra|install\w*|download\w*|browser|firefox|chrome|forum|moderator|"
-    r"avatar|username|password|my post|my account|aops(?:er)? (?:site|wiki)|website|signature|render\w*|bbcode)\b",
+    r"\b(latex|asymptote|texmaker|texnic\w*|miktex|kile|geogebra|install\w*|download\w*|browser|firefox|chrome|forum|"
+    r"moderator|avatar|username|password|my post|my account|aops(?:er)? (?:site|wiki)|website|"
+    r"signature|render\w*|bbcode)\b",
     re.IGNORECASE,
 )
 _LINK = re.compile(r"https?://|\bwww\.", re.IGNORECASE)
@@ -108,18 +115,24 @@ _FORMULA = re.compile(r"\$[^$]*[A-Za-z0-9][^$]*\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤�
 
 
 def _not_spam(row: Row) -> str | None:
-    """Adverts, and questions about software or the forum: such words, no formula, and nothing to find, solve or prove."""
+    """Adverts, and questions about software or the forum: such words, no formula, and nothing to find or prove."""
     statement = row["statement"] or ""
     found = _ADVERT.search(statement) or _LINK.search(statement) or _SOFTWARE.search(statement)
     is_problem = _FORMULA.search(statement) or _INSTRUCTION.search(_LINK.sub("", statement)) or _PROOF.search(statement)
-    if found and (not is_problem or (_ADVERT.search(statement) and not _FORMULA.search(statement) and _LINK.search(statement))):
+    if found and (
+        not is_problem or (_ADVERT.search(statement) and not _FORMULA.search(statement) and _LINK.search(statement))
+    ):
         return f"no mathematics, but `{found[0]}`: {_short(statement)}"
     if found and _SOFTWARE.search(statement) and not _FORMULA.search(statement) and _HOW_TO.search(statement):
         return f"a question about software, `{found[0]}`: {_short(statement)}"
     return None
 
 
-_HOW_TO = re.compile(r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|is the forum|is this forum)\b", re.IGNORECASE)
+_HOW_TO = re.compile(
+    r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|"
+    r"is the forum|is this forum)\b",
+    re.IGNORECASE,
+)
 
 
 def _statement_length(row: Row, bounds: list) -> str | None:
@@ -147,7 +160,9 @@ def _year(row: Row, bounds: list) -> str | None:
 
 def _origin(row: Row, texts: list[str]) -> str | None:
     origin = row["origin"] or ""
-    return None if any(text.lower() in origin.lower() for text in texts) else f"from `{origin}`, not {' or '.join(texts)}"
+    return (
+        None if any(text.lower() in origin.lower() for text in texts) else f"from `{origin}`, not {' or '.join(texts)}"
+    )
 
 
 class NotDuplicate:
@@ -157,11 +172,11 @@ class NotDuplicate:
         self.seen: dict[str, str] = {}
 
     def __call__(self, row: Row) -> Refusal | None:
-        other = self.seen.get(likeness.normal(row["statement"] or ""))
+        other = self.seen.get(statements.normal(row["statement"] or ""))
         return (f"the same statement as {other}", other) if other is not None else None
 
     def remember(self, row: Row) -> None:
-        self.seen.setdefault(likeness.normal(row["statement"] or ""), row["problem"])
+        self.seen.setdefault(statements.normal(row["statement"] or ""), row["problem"])
 
 
 class NotNearDuplicate:
@@ -179,7 +194,7 @@ class NotNearDuplicate:
 
 
 class ApartFrom:
-    """Refuses a statement that stands in a benchmark: a shared run of text, or a near duplicate. See likeness.Overlap."""
+    """Refuses a statement that stands in a benchmark: a shared run of text (likeness.Overlap), or a near duplicate."""
 
     def __init__(self, words: int, similarity: float) -> None:
         self.overlap = likeness.Overlap(words)
@@ -198,7 +213,7 @@ class ApartFrom:
         return None
 
 
-# ------------------------------------------------------------------------------------------------------- from the labels
+# ------------------------------------------------------------------------------------------------------ from the labels
 
 
 def _labelled(row: Row) -> str | None:
@@ -238,7 +253,7 @@ def _pass_rate(row: Row, bounds: list) -> str | None:
     return None if passes else f"pass rate {rate:.3f}, not strictly {_range(bounds)}"
 
 
-# ---------------------------------------------------------------------------------------------------------------- the list
+# ------------------------------------------------------------------------------------------------------------- the list
 
 FILTERS: dict[str, Named] = {
     "has-problem": Named(_has_problem, "the statement is not empty"),
@@ -255,9 +270,13 @@ FILTERS: dict[str, Named] = {
     "labelled": Named(_labelled, "the judge's labels were there and could be read"),
     "complete": Named(_unless("incomplete", "statement or solution is partial"), "label: not incomplete"),
     "no-gaps": Named(_unless("gaps", "the solution skips a large part"), "label: no gaps"),
-    "not-wrong": Named(_unless("wrong", "the solution signals that the statement is ambiguous or false"), "label: not wrong"),
+    "not-wrong": Named(
+        _unless("wrong", "the solution signals that the statement is ambiguous or false"), "label: not wrong"
+    ),
     "undisputed": Named(_unless("disagreement", "a comment objects to the solution"), "label: no disagreement"),
-    "not-computational": Named(_unless("computational", "the difficulty is evaluating an expression"), "label: not computational"),
+    "not-computational": Named(
+        _unless("computational", "the difficulty is evaluating an expression"), "label: not computational"
+    ),
     "difficulty": Named(_difficulty, "label: difficulty from 1 to 10", "bounds"),
     "pass-rate": Named(_pass_rate, "mean grade as a share of full marks, both bounds strict", "bounds"),
 }

@@ -30,14 +30,32 @@ _FOUNDED, _UNFOUNDED = 0.3, 0.02  # how often somebody objects to a proof with, 
 _OPENED = 1_136_073_600  # 1 January 2006; threads are opened until the end of 2024
 _SPAN = 19 * 365 * 86_400
 
-_PRAISE = ("Nice problem!", "Thanks for posting, I like this one.", "Beautiful!", "This one is well known.", "Nice and easy.")
+_PRAISE = (
+    "Nice problem!",
+    "Thanks for posting, I like this one.",
+    "Beautiful!",
+    "This one is well known.",
+    "Nice and easy.",
+)
 _THANKS = ("Thank you!", "Thanks, great solution.", "Thanks a lot.", "Nice solution!")
 _ASKING = ("Any solution?", "Any ideas?", "Bump.", "Can someone help?", "Has anybody solved this?")
 _SPAM = (
-    ("Cheap textbooks and test papers! Visit our shop at http://books.example.com and order now, free shipping.", "Reported."),
-    ("I use Kile on Fedora. How can I get Asymptote to run?", "Download it from the project's site and follow the manual."),
-    ("How do I change my avatar and username on this forum?", "Look at the settings of your account, or ask a moderator."),
-    ("My LaTeX does not render since I updated my browser. Is the forum broken?", "Clear the cache and reload, it works for me."),
+    (
+        "Cheap textbooks and test papers! Visit our shop at http://books.example.com and order now, free shipping.",
+        "Reported.",
+    ),
+    (
+        "I use Kile on Fedora. How can I get Asymptote to run?",
+        "Download it from the project's site and follow the manual.",
+    ),
+    (
+        "How do I change my avatar and username on this forum?",
+        "Look at the settings of your account, or ask a moderator.",
+    ),
+    (
+        "My LaTeX does not render since I updated my browser. Is the forum broken?",
+        "Clear the cache and reload, it works for me.",
+    ),
     ("Essay writing service, best price, write to us on WhatsApp!", "Reported."),
 )
 
@@ -102,7 +120,10 @@ class _Thread:
             self.say(self.rng.choice(texts), user)
 
     def record(self) -> dict:
-        tags = [{"tag_id": 100 + n, "tag_text": tag, "is_public": True, "is_visible": True} for n, tag in enumerate(self.tags)]
+        tags = [
+            {"tag_id": 100 + n, "tag_text": tag, "is_public": True, "is_visible": True}
+            for n, tag in enumerate(self.tags)
+        ]
         return {"topic_id": self.topic, "response": {"response": {"posts": self.posts, "tags": tags}}}
 
 
@@ -145,7 +166,9 @@ def _image(thread: _Thread, problem: None, wording: int) -> None:
         thread.say(f"[img]https://images.example.com/{name}[/img]")
     else:
         href = f"https://images.example.com/attachments/{name}"
-        thread.say("See the picture.", attachment=True, attachments=[{"name": name, "href": href, "mimetype": "image/png"}])
+        thread.say(
+            "See the picture.", attachment=True, attachments=[{"name": name, "href": href, "mimetype": "image/png"}]
+        )
     thread.sometimes(0.6, ("The picture is too small to read.", "Please type it."))
 
 
@@ -153,7 +176,10 @@ def _untrue(thread: _Thread, problem: arithmetic.Congruence, wording: int) -> No
     body = "".join(f"{line}.\n" for line in arithmetic.checkpoints(problem))
     thread.say(arithmetic.statement(problem, wording))
     thread.sometimes(0.3, _ASKING, user=0)
-    thread.say(f"{body}So the statement is false: the residue is \\boxed{{{problem.residue}}}, not 0.", thanks=thread.rng.randint(1, 6))
+    thread.say(
+        f"{body}So the statement is false: the residue is \\boxed{{{problem.residue}}}, not 0.",
+        thanks=thread.rng.randint(1, 6),
+    )
     thread.sometimes(0.4, ("You are right, sorry, I copied it wrong.",), user=0)
 
 
@@ -161,7 +187,10 @@ def _computational(thread: _Thread, problem: None, wording: int) -> None:
     a, b = thread.rng.randint(12, 98), thread.rng.randint(12, 98)
     tens, ones = divmod(a, 10)
     thread.say(f"Compute ${a}*{b}$.")
-    thread.say(f"By hand, ${a}*{b}={10 * tens}*{b}+{ones}*{b}={10 * tens * b}+{ones * b}={a * b}$.", thanks=thread.rng.randint(0, 2))
+    thread.say(
+        f"By hand, ${a}*{b}={10 * tens}*{b}+{ones}*{b}={10 * tens * b}+{ones * b}={a * b}$.",
+        thanks=thread.rng.randint(0, 2),
+    )
 
 
 def _unsolved(thread: _Thread, problem: arithmetic.Congruence, wording: int) -> None:
@@ -172,7 +201,10 @@ def _unsolved(thread: _Thread, problem: arithmetic.Congruence, wording: int) -> 
 
 def _partial(thread: _Thread, problem: arithmetic.Congruence, wording: int) -> None:
     thread.say(arithmetic.statement(problem, wording))
-    thread.say(f"<think>{arithmetic.plan(problem)}</think>\n{arithmetic.checkpoints(problem)[0]}.", thanks=thread.rng.randint(0, 3))
+    thread.say(
+        f"<think>{arithmetic.plan(problem)}</think>\n{arithmetic.checkpoints(problem)[0]}.",
+        thanks=thread.rng.randint(0, 3),
+    )
     thread.sometimes(0.3, ("And then?",), user=0)
 
 

@@ -1,8 +1,7 @@
-"""One token is a word, number or operator of a statement, the same whatever the LaTeX it is written in.
+"""One index holds statements and finds, for another one, those that state the same problem.
 
-    tokens       LaTeX-aware normal form, with the place of every token in the text
-    Alike        finds an earlier statement that is nearly the same
-    Overlap      finds a run of text that a statement shares with a benchmark
+    Alike        an earlier statement that is nearly the same
+    Overlap      a run of text that a statement shares with a benchmark
 
 From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
 decontamination of open-r1 (specs/data.md, section 2.1).
@@ -10,207 +9,48 @@ decontamination of open-r1 (specs/data.md, section 2.1).
 How it differs:
 1. Two statements with other numbers are other problems: forums are full of templates, and so is mathematics.
 2. The same formulas in other words are the same problem, once the formulas say enough.
-3. Similarity is exact: no random projections, nothing missed, nothing flagged by a collision of sketches.
-4. A shared run counts only if it tells something: "Let a, b, c be positive real numbers such that a+b+c=1. Prove that"
-   is 18 tokens long and stands in hundreds of different problems.
-5. Punctuation, dollar signs, spacing and the size of brackets are no tokens (in open-r1 `x,` differs from `x`).
+3. Similarity is exact: no random projections, nothing missed.
+4. A shared run counts only if it tells something: "is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive
+   integers. Find $m+n$" is 17 tokens long and stands in hundreds of different problems.
 """
 
 import math
-import re
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-
-class Token(NamedTuple):
-    text: str
-    kind: str  # `word`, `number` or `formula`
-    start: int
-    end: int
-
-
-# ---------------------------------------------------------------------------------------------------------- normal form
-
-_MACROS = {  # what a macro is written as; those that are not here keep their own name
-    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
-    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
-    **dict.fromkeys(("ne", "neq"), "≠"),
-    **dict.fromkeys(("lt",), "<"),
-    **dict.fromkeys(("gt",), ">"),
-    **dict.fromkeys(("cdot", "times", "ast"), "*"),
-    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb", "dotsm", "hdots", "vdots"), "…"),
-    **dict.fromkeys(("to", "rightarrow", "longrightarrow", "mapsto"), "→"),
-    **dict.fromkeys(("implies", "Rightarrow", "Longrightarrow"), "⇒"),
-    **dict.fromkeys(("iff", "Leftrightarrow", "Longleftrightarrow"), "⇔"),
-    **dict.fromkeys(("mid", "vert", "lvert", "rvert", "Vert", "lVert", "rVert"), "|"),
-    **dict.fromkeys(("lbrace",), "{"),
-    **dict.fromkeys(("rbrace",), "}"),
-    **dict.fromkeys(("mod", "bmod", "pmod", "pod"), "mod"),
-    **dict.fromkeys(("binom", "tbinom", "dbinom"), "binom"),
-    **dict.fromkeys(("emptyset", "varnothing"), "∅"),
-    **dict.fromkeys(("parallel",), "∥"),
-    **dict.fromkeys(("perp", "bot"), "⊥"),
-    "in": "∈", "cap": "∩", "cup": "∪", "equiv": "≡", "infty": "∞", "pi": "π", "pm": "±", "circ": "∘", "angle": "∠",
-    "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta", "degree": "∘", "div": "/", "prime": "'", "colon": "",
-    "subset": "⊂", "subseteq": "⊆", "sqrt": "√", "sum": "∑", "prod": "∏", "triangle": "△",
-}  # fmt: skip
-_NOTHING = frozenset(
-    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle scriptstyle limits "
-    "nolimits quad qquad hspace vspace hfill smallskip medskip bigskip noindent par newline linebreak text textbf textit textrm "
-    "textnormal textsc texttt emph mathrm mathbf mathit mathbb mathcal mathfrak mathsf mathscr boldsymbol bf it rm bm operatorname "
-    "mbox hbox underline overline ensuremath item centering label nonumber notag hline".split()
-)
-_FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "sfrac"))
-_OTHER_SIGNS = {
-    "≤": "≤", "⩽": "≤", "≥": "≥", "⩾": "≥", "×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "…": "…", "∣": "|", "→": "→",
-    "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
-}  # fmt: skip
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_SILENT = frozenset(".,;:?\"`“”‘’„«»~&\u200b\u00ad\ufeff#@")
-
-_TOKEN = re.compile(
-    r"""(?P<asy>\[asy\].*?\[/asy\])
-    |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
-    |(?P<dollar>\$\$?|\\[\[\]()])
-    |\\(?P<macro>[A-Za-z]+)\*?
-    |\\(?P<escaped>.)
-    |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
-    |(?P<superscript>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
-    |(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
-    |(?P<sign>\S)""",
-    re.VERBOSE | re.DOTALL,
-)
-_SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
-
-
-def tokens(text: str) -> list[Token]:
-    """The tokens of a statement. `\\dfrac{a+b}2`, `$\\frac{(a+b)}{2}$` and `(a+b)/2` have the same; so do `x^{12}`, `x^12`."""
-    return list(_Reader(text).read())
-
-
-class _Reader:
-    """One pass over the text. Braces that group an argument of several tokens are brackets, all others are nothing."""
-
-    def __init__(self, text: str):
-        self.text = text
-        self.in_formula = False
-        self.braces: list[tuple[str, list[str]]] = []  # what closing a brace writes, and the arguments awaited around it
-        self.awaited: list[str] = []  # what each argument still awaited is followed by
-        self.groups = False  # the last token takes an argument, as `^` does
-
-    def read(self) -> Iterator[Token]:
-        place = 0
-        while found := _TOKEN.search(self.text, place):
-            name, start, place = found.lastgroup, found.start(), found.end()
-            if name == "number" and self.awaited and place - start > 1 and self.text[start].isdigit():
-                place = start + 1  # `\frac12` has two arguments of one digit
-            for text, kind in getattr(self, f"_{name}")(self.text[start:place], found):
-                yield Token(text, kind, start, place)
-
-    def _one(self, text: str, kind: str = "formula") -> Iterator[tuple[str, str]]:
-        yield text, kind
-        self.groups = text in ("^", "_", "√", "binom", "mod")
-        if self.awaited and not self.groups and (after := self.awaited.pop(0)):
-            yield after, "formula"
-
-    def _asy(self, text: str, found: re.Match) -> Iterable:
-        return ()
-
-    def _environment(self, text: str, found: re.Match) -> Iterable:
-        self.in_formula = text.startswith("\\begin") and not re.search(r"\{(center|enumerate|itemize|document|tabular)\*?\}", text)
-        return ()
-
-    def _dollar(self, text: str, found: re.Match) -> Iterable:
-        self.in_formula = text in ("\\[", "\\(") or (text in ("$", "$$") and not self.in_formula)
-        self.groups, self.awaited, self.braces = False, [], []
-        return ()
-
-    def _macro(self, text: str, found: re.Match) -> Iterable:
-        name = found["macro"]
-        if name in _FRACTIONS:
-            self.awaited = ["/", *self.awaited]
-            self.awaited.insert(1, "")
-            return ()
-        written = "" if name in _NOTHING else _MACROS.get(name, name.lower())
-        return self._one(written) if written else ()
-
-    def _escaped(self, text: str, found: re.Match) -> Iterable:
-        return self._one(found["escaped"]) if found["escaped"] in "{}%|" else ()
-
-    def _number(self, text: str, found: re.Match) -> Iterable:
-        return self._one(re.sub(r"[^0-9.]", "", text), "number")
-
-    def _superscript(self, text: str, found: re.Match) -> Iterable:
-        return (("^", "formula"), (text.translate(_SUPERSCRIPTS), "number"))
-
-    def _letters(self, text: str, found: re.Match) -> Iterable:
-        if self.awaited and len(text) > 1 and self.in_formula and not self.braces:
-            first, rest = text[0].lower(), text[1:].lower()  # `\frac ab`
-            return (*self._one(first), *self._one(rest))
-        lone = len(text) == 1 and text not in ("a", "A", "I")
-        return self._one(_OTHER_SIGNS.get(text, text.lower()), "formula" if self.in_formula or lone else "word")
-
-    def _sign(self, text: str, found: re.Match) -> Iterable:
-        if text == "{":
-            grouped = (self.groups or bool(self.awaited)) and not _SINGLE.match(self.text, found.start())
-            after = self.awaited.pop(0) if self.awaited and not self.groups else ""
-            self.braces.append((f"{')' if grouped else ''}{after}", self.awaited))
-            self.awaited, self.groups = [], False
-            return (("(", "formula"),) if grouped else ()
-        if text == "}":
-            written, self.awaited = self.braces.pop() if self.braces else ("", self.awaited)
-            return tuple((sign, "formula") for sign in written)
-        if text in _SILENT or (text in "!'" and not self.in_formula) or (text == "-" and self._hyphen(found)):
-            return ()
-        return self._one(_OTHER_SIGNS.get(text, text))
-
-    def _hyphen(self, found: re.Match) -> bool:
-        around = self.text[max(found.start() - 1, 0) : found.end() + 1]
-        return not self.in_formula and len(around) == 3 and around[0].isalpha() and around[2].isalpha()
-
-
-@lru_cache(maxsize=4)
-def _cached(text: str) -> tuple[Token, ...]:
-    """The filters of one list ask for the tokens of the same statement one after another."""
-    return tuple(_Reader(text).read())
-
-
-def normal(text: str) -> str:
-    """The statement as its tokens with spaces between them: equal for equal statements."""
-    return " ".join(token.text for token in _cached(text))
-
-
-# ------------------------------------------------------------------------------------------------------- near duplicates
+from proofmill.statements import Token, cached, tokens
 
 # Words that stand in at least one of a hundred of the 2,145 statements of HARP, MATH, AIME 2024, IMO-ProofBench and
-# IMO-AnswerBench in shared/data, and a few of their kind: they tell nothing about which problem a text states.
-STOCK = frozenset((
-    "a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board both "
-    "but by called can center chosen circle circles circumcircle coefficient coefficients color colored common complex "
-    "compute condition conditions consecutive consider constant contains convex coordinates decimal define defined degree "
-    "degrees demonstrate denote determine diameter difference different digit digits distance distinct divided divisible "
-    "divisor divisors does each either element elements enter equal equation evaluate every exactly example exist exists "
-    "express expressed expression feet find finite first following for form formed four fraction from function functions "
-    "game given graph greater greatest has have he hence her holds how if iff in incenter infinite inscribed inside integer "
-    "integers intersect intersection intersects into is isosceles it its largest least left lemma length lengths less let "
-    "lie lies line lines many maximum may measure midpoint minimum more most multiple must natural naturals nearest no non "
-    "nonnegative nonzero not number numbers odd of on one only or order ordered other over pair pairs parallel perfect "
-    "perimeter perpendicular plane play point points polynomial polynomials positive possible prime probability product "
-    "prove proves quadrilateral radius random ratio rational real reals red region regular relatively remainder "
-    "respectively right roots row same satisfies satisfy satisfying second segment sequence set she show shown side sides "
-    "simplest simplify since six smaller smallest so solutions some square squares statement students such sum suppose "
-    "tangent ten term terms th than that the their them then theorem there therefore these they third this three through "
-    "thus time times to total triangle triangles two unit units up using value values verify vertex vertices volume ways we "
-    "what when where which while whose will with written your"
-).split())  # fmt: skip
+# IMO-AnswerBench, and a few of their kind: they tell nothing about which problem a text states.
+STOCK = frozenset(
+    """
+    a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board
+    both but by called can center chosen circle circles circumcircle coefficient coefficients color colored common
+    complex compute condition conditions consecutive consider constant contains convex coordinates decimal define
+    defined degree degrees demonstrate denote determine diameter difference different digit digits distance distinct
+    divided divisible divisor divisors does each either element elements enter equal equation evaluate every exactly
+    example exist exists express expressed expression feet find finite first following for form formed four fraction
+    from function functions game given graph greater greatest has have he hence her holds how if iff in incenter
+    infinite inscribed inside integer integers intersect intersection intersects into is isosceles it its largest
+    least left lemma length lengths less let lie lies line lines many maximum may measure midpoint minimum more most
+    multiple must natural naturals nearest no non nonnegative nonzero not number numbers odd of on one only or order
+    ordered other over pair pairs parallel perfect perimeter perpendicular plane play point points polynomial
+    polynomials positive possible prime probability product prove proves quadrilateral radius random ratio rational
+    real reals red region regular relatively remainder respectively right roots row same satisfies satisfy
+    satisfying second segment sequence set she show shown side sides simplest simplify since six smaller smallest so
+    solutions some square squares statement students such sum suppose tangent ten term terms th than that the their
+    them then theorem there therefore these they third this three through thus time times to total triangle
+    triangles two unit units up using value values verify vertex vertices volume ways we what when where which while
+    whose will with written your
+    """.split()  # noqa: SIM905
+)
 SHINGLE = 3  # tokens
 _CLASS = 1 << 60
-# Formulas say enough to be compared alone if they have so many tokens, or somewhat fewer with so many numbers among them.
-_TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 24, 10, 5
+# Formulas say enough to be compared alone if they have so many tokens, or fewer with so many numbers among them.
+_TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 20, 10, 5
 
 
 class Shingles(NamedTuple):
@@ -227,7 +67,7 @@ def telling(token: Token) -> bool:
 
 
 def shingles(text: str) -> Shingles:
-    all_tokens = _cached(text)
+    all_tokens = cached(text)
     formulas = _formulas(all_tokens)
     size = sum(len(formula) for formula in formulas)
     numbers = sorted(token.text for token in all_tokens if token.kind == "number")
@@ -273,8 +113,8 @@ class Match(NamedTuple):
 class Alike:
     """An index of statements that finds, for a new one, the most similar of those at or above a threshold.
 
-    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of the
-    first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed; telling shingles come first.
+    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of
+    the first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed, telling shingles first.
     """
 
     def __init__(self, threshold: float):
@@ -303,21 +143,26 @@ class Alike:
         return best
 
     def _candidates(self, numbers: tuple[str, ...], by: str, members: frozenset[int]) -> list[int]:
-        found = {row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())}
+        found = {
+            row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())
+        }
         sizes = self.sets[by]
         share = self.threshold - 1e-9
-        return sorted(row for row in found if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9))
+        return sorted(
+            row for row in found if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9)
+        )
 
     def _prefix(self, members: list[int]) -> list[int]:
         needed = math.ceil(self.threshold * len(members) - 1e-9)
         return members[: len(members) - needed + 1]
 
 
-# ------------------------------------------------------------------------------------------------------------ shared runs
+# ---------------------------------------------------------------------------------------------------------- shared runs
 
 LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
 _TELLING_WORDS = 3  # of a run, without which it is a template
-_FORMULA_RUN = 2  # times `words`: a run of formulas alone that is no common identity
+_FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
+_COVERAGE, _PRESENT = 0.75, 0.9  # of a benchmark statement: in one run, and anywhere in the new statement
 
 
 class Run(NamedTuple):
@@ -327,11 +172,12 @@ class Run(NamedTuple):
 
 
 class Overlap:
-    """An index of benchmark statements that finds a run of `words` tokens which a new statement shares with one of them.
+    """An index of benchmark statements that finds a run of `words` tokens which a new statement shares with one.
 
-    A run counts if it is a whole benchmark statement, or holds three telling words, or is twice as long a formula text
-    and all numbers of the benchmark statement stand in the new one too. A benchmark statement shorter than `words` is
-    a run as a whole.
+    A run counts if it is a whole benchmark statement; or holds three telling words; or, when all numbers of the
+    benchmark statement stand in the new one too, if it is three quarters of it and nine of ten of its tokens stand
+    in the new one, or if it has three times `words` tokens of formulas. A benchmark statement shorter than `words` is a
+    run as a whole.
     """
 
     def __init__(self, words: int):
@@ -356,10 +202,12 @@ class Overlap:
 
     def find(self, statement: str) -> Run | None:
         """The longest run that counts."""
-        own = _cached(statement)
+        own = cached(statement)
         texts = [token.text for token in own]
         best, best_span = None, (0, 0)
-        ends: dict[tuple[int, int], int] = {}  # (row, offset) -> where the run found last ends: found once, not at each place
+        ends: dict[
+            tuple[int, int], int
+        ] = {}  # (row, offset) -> where the run found last ends: found once, not at each place
         for length in sorted(self.lengths, reverse=True):
             for start in range(len(texts) - length + 1):
                 for row, there in self.places.get(tuple(texts[start : start + length]), ()):
@@ -387,7 +235,9 @@ class Overlap:
             return True
         if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
             return True
-        if sum(token.kind != "word" for token in run) < _FORMULA_RUN * self.words:
+        here, there = Counter(token.text for token in own), Counter(self.statements[row])
+        missing = there - here
+        if any(number in missing for number in self.numbers[row]):
             return False
-        here = [token.text for token in own if token.kind == "number"]
-        return all(here.count(number) >= self.numbers[row].count(number) for number in set(self.numbers[row]))
+        covers = len(run) >= _COVERAGE * there.total() and missing.total() <= (1 - _PRESENT) * there.total()
+        return covers or sum(token.kind != "word" for token in run) >= _FORMULA_RUN * self.words

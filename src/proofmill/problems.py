@@ -1,7 +1,7 @@
-"""One row is a problem, kept, or dropped with the name of the filter that refused it, what it saw, and the row it matched.
+"""One row is a problem, kept, or dropped with the name of the filter that refused it, what it saw, and what it matched.
 
-Rows come from a source (sources.py) or from another `problems` table, whose dropped rows stay dropped as they were. They
-pass the filters in the order of `keep`, then are compared with the benchmarks of `apart-from`. From: data.md sections
+Rows come from a source (sources.py) or from another `problems` table, whose dropped rows stay as they were. They pass
+the filters in the order of `keep`, then are compared with the benchmarks of `apart-from`. From: data.md sections
 1.1 to 1.3 and 2.1.
 
 How it differs:
@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from proofmill import filters, jobs, likeness, sources
+from proofmill import filters, jobs, sources, statements
 from proofmill.progress import Progress
 from proofmill.recipes import Problems
 from proofmill.tables import COLUMNS, TableError, digest
@@ -34,7 +34,9 @@ def main(entry: Problems, job: jobs.Job) -> None:
     while batch := list(islice(rows, BATCH)):
         frames.append(pl.DataFrame(batch, schema=SCHEMA, orient="row"))
     if not frames:
-        raise TableError(f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`.")
+        raise TableError(
+            f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`."
+        )
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
     job.finish(pl.concat(frames), ordered)
 
@@ -50,7 +52,7 @@ def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Count
     progress.close()
 
 
-# ---------------------------------------------------------------------------------------------------- where rows come from
+# ------------------------------------------------------------------------------------------------- where rows come from
 
 
 def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
@@ -68,14 +70,14 @@ def _carried(entry: Problems, job: jobs.Job) -> Iterator[dict]:
 
 
 def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
-    """Complete rows: every column there, and an id of its own or from the statement, `-2`, `-3` for the same statement."""
+    """Complete rows: every column, and an id of its own or from the statement, `-2`, `-3` for the same statement."""
     own: set[str] = set()
     times: Counter[str] = Counter()
     for found in raw:
-        row = {**dict.fromkeys(SCHEMA), **dict.fromkeys(LISTS, []), **found}
+        row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **found}
         row["asks"] = row["asks"] or filters.asks(row["statement"], row["solution"])
         if row["problem"] is None:
-            id = digest(likeness.normal(row["statement"] or ""))
+            id = digest(statements.normal(row["statement"] or ""))
             times[id] += 1
             row["problem"] = id if times[id] == 1 else f"{id}-{times[id]}"
         elif row["problem"] in own:
@@ -88,7 +90,7 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
         yield row
 
 
-# ------------------------------------------------------------------------------------------------------------- filtering
+# ------------------------------------------------------------------------------------------------------------ filtering
 
 
 def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[dict]:

@@ -25,7 +25,7 @@ import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from proofmill import filters, measures, rewards, selectors
+from proofmill import arithmetic, filters, measures, rewards, selectors
 
 PROMPTS = Path(__file__).parent / "prompts"
 NAME = re.compile(r"^[a-z]+/[a-z0-9][a-z0-9.-]*$")
@@ -83,13 +83,13 @@ SOURCES: dict[str, set[str]] = {
     "arithmetic": {"part", "families", "rows", "seed"},
     "arithmetic-threads": {"part", "families", "rows", "seed"},
     "aops-threads": {"path", "rows"},
-    "aops": {"path", "id", "commit", "split", "rows"},
+    "aops": {"path", "id", "commit", "config", "split", "rows"},
     "harp": {"path", "rows"},
-    "proofbench": {"path", "id", "commit", "split", "rows"},
-    "answerbench": {"path", "id", "commit", "split", "rows"},
-    "gsm8k": {"path", "id", "commit", "split", "rows"},
-    "math": {"path", "id", "commit", "split", "rows"},
-    "aime": {"path", "id", "commit", "split", "rows"},
+    "proofbench": {"path", "id", "commit", "config", "split", "rows"},
+    "answerbench": {"path", "id", "commit", "config", "split", "rows"},
+    "gsm8k": {"path", "id", "commit", "config", "split", "rows"},
+    "math": {"path", "id", "commit", "config", "split", "rows"},
+    "aime": {"path", "id", "commit", "config", "split", "rows"},
     "usamo": {"path", "rows"},
     "hub": {"id", "commit", "config", "split", "columns", "rows"},
     "table": {"path", "columns", "rows"},
@@ -421,7 +421,9 @@ def read(*paths: str | Path) -> dict:
     config: dict = {}
     for path in paths:
         try:
-            loaded = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader) or {}
+            loader = _Loader(Path(path).read_text(encoding="utf-8"))
+            loader.name = str(path)
+            loaded = loader.get_single_data() or {}
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path}: cannot be read as YAML ({error}); expected a mapping of recipes.") from error
         except OSError as error:
@@ -598,6 +600,11 @@ def _problems_faults(entry: Problems) -> Iterator[str]:
         own = {"source", "labels", "grades", "keep", "apart_from", "overlap_words", "overlap_similarity"}
         if f.name not in own | reads and getattr(entry, f.name) not in (f.default.default, [], {}, None):
             yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
+    if entry.source in ("arithmetic", "arithmetic-threads"):
+        if entry.rows is None:
+            yield f"source `{entry.source}` needs `rows`; expected how many to make."
+        if unknown := [family for family in entry.families if family not in arithmetic.FAMILIES]:
+            yield f"`families` names `{unknown[0]}`; expected some of {_among(unknown[0], arithmetic.FAMILIES)}"
     if entry.id and not entry.commit:
         yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
     if any(name in filters.NEEDS_LABELS for name in filters.names_in(entry.keep)) and not entry.labels:

@@ -18,25 +18,33 @@ import pyarrow.parquet as pq
 from proofmill.tables import TableError
 
 FIELD_LIMIT = 1_000_000  # characters of one text; the longest AoPS post is far below a tenth of it
-LINE_LIMIT = 64 * FIELD_LIMIT  # bytes of one line: a thread of many long posts may be large, an endless line is not read
+LINE_LIMIT = (
+    64 * FIELD_LIMIT
+)  # bytes of one line: a thread of many long posts may be large, an endless line is not read
 BATCH = 1_000  # rows of Parquet held at a time
+Mend = Callable[[list[str]], list[str]]
 Record = tuple[str, dict[str, Any]]  # where it stands, `file:line`, and its columns
 
 _END = "\0end of the file"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read(path: Path) -> Iterator[Record]:
-    """The records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in the order of their names."""
+def read(path: Path, mend: Mend | None = None) -> Iterator[Record]:
+    """The records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in the order of their names.
+
+    `mend` may give the cells of a CSV row whose number of cells is wrong, for a published file with a known fault.
+    """
     if not path.exists():
-        raise TableError(f"{path}: no such file or folder; expected the rows to read. Check the path and its variables.")
+        raise TableError(
+            f"{path}: no such file or folder; expected the rows to read. Check the path and its variables."
+        )
     files = sorted(f for f in path.rglob("*") if f.suffix.lower() in READERS) if path.is_dir() else [path]
     if not files:
         raise TableError(f"{path}: a folder without any such file; expected {', '.join(READERS)}.")
     for file in files:
         if file.suffix.lower() not in READERS:
             raise TableError(f"{file}: ends in `{file.suffix}`; expected {', '.join(READERS)}. Convert or rename it.")
-        records = READERS[file.suffix.lower()](file)
+        records = READERS[file.suffix.lower()](file, mend)
         first = next(records, None)
         if first is None:
             raise TableError(f"{file}: no rows; expected at least one. An empty file is often an unfinished download.")
@@ -46,7 +54,7 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:
-    """The records of a dataset of the hub at its pinned commit, streamed; a local folder of files may stand for the id."""
+    """The records of a dataset of the hub at its pinned commit, streamed; a local folder may stand for the id."""
     import datasets  # takes seconds, and needs no network for a local folder
 
     where = f"{id}@{commit}" if commit else id
@@ -57,12 +65,13 @@ def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator
             yield f"{where}:{number}", record
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise TableError(
-            f"{where}: split `{split}`{f' of `{config}`' if config else ''} cannot be read ({_first_line(error)}); expected a "
-            "dataset of the hub or a folder. Check the id, the commit, the split and the network, or download it and give `path`."
+            f"{where}: split `{split}`{f' of `{config}`' if config else ''} cannot be read ({_first_line(error)}); "
+            "expected a dataset of the hub or a folder. Check the id, the commit, the split and the network, or "
+            "download it and give `path`."
         ) from error
 
 
-# --------------------------------------------------------------------------------------------------------------- formats
+# -------------------------------------------------------------------------------------------------------------- formats
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -72,36 +81,42 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         while line := file.readline(LINE_LIMIT + 1):
             number += 1
             if len(line) > LINE_LIMIT:
-                raise TableError(f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; expected one row. Is a line end missing?")
+                raise TableError(
+                    f"{path}:{number}: over {LINE_LIMIT:,} bytes in one line; expected one row. Is a line end missing?"
+                )
             try:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise TableError(
-                    f"{path}:{number}: byte {error.start + 1} of the line is {line[error.start]:#04x}, which is no UTF-8; "
+                    f"{path}:{number}: byte {error.start + 1} of the line is {line[error.start]:#04x}, no UTF-8; "
                     "expected UTF-8. Convert the file, for example with iconv."
                 ) from error
 
 
-def _jsonl(path: Path) -> Iterator[Record]:
+def _jsonl(path: Path, _: Mend | None = None) -> Iterator[Record]:
     for number, line in _lines(path):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
-            at = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            at = (
+                f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            )
             raise TableError(
                 f"{path}:{number}: no JSON ({at}); expected one JSON object a line. Mend or remove the line."
             ) from error
         if not isinstance(record, dict):
-            raise TableError(f"{path}:{number}: found a JSON {_kind(record)}; expected an object with columns as its keys.")
+            raise TableError(
+                f"{path}:{number}: found a JSON {_kind(record)}; expected an object with columns as its keys."
+            )
         yield f"{path}:{number}", record
 
 
-def _csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
+def _csv(path: Path, mend: Mend | None = None, delimiter: str = ",") -> Iterator[Record]:
     csv.field_size_limit(FIELD_LIMIT)
     # Not `strict`: IMO-AnswerBench has bare quotes inside quoted cells. The mark tells a quote that is never closed.
-    reader = csv.reader(chain((line for _, line in _lines(path)), [f"\n{_END}"]), delimiter=delimiter)
+    reader = csv.reader(chain((line for _, line in _lines(path)), [_END]), delimiter=delimiter)
     header: list[str] | None = None
     begins = 1
     try:
@@ -114,11 +129,15 @@ def _csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
             if header is None:
                 header = [name.strip() for name in cells]
                 if "" in header or len(set(header)) < len(header):
-                    raise TableError(f"{where}: the columns are {header}; expected a first line of distinct column names.")
+                    raise TableError(
+                        f"{where}: the columns are {header}; expected a first line of distinct column names."
+                    )
                 continue
+            if len(cells) != len(header) and mend:
+                cells = mend(cells)
             if len(cells) != len(header):
                 raise TableError(
-                    f"{where}: {len(cells)} cells; expected {len(header)}, one for each column. Is a quote or a comma missing?"
+                    f"{where}: {len(cells)} cells; expected {len(header)}, as many as columns. Is a quote missing?"
                 )
             yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
@@ -128,11 +147,11 @@ def _csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
         ) from error
 
 
-def _tsv(path: Path) -> Iterator[Record]:
-    return _csv(path, "\t")
+def _tsv(path: Path, mend: Mend | None = None) -> Iterator[Record]:
+    return _csv(path, mend, "\t")
 
 
-def _parquet(path: Path) -> Iterator[Record]:
+def _parquet(path: Path, _: Mend | None = None) -> Iterator[Record]:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
@@ -142,11 +161,12 @@ def _parquet(path: Path) -> Iterator[Record]:
                     yield f"{path}:{number}", record
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TableError(
-            f"{path}: cannot be read as Parquet after row {number} ({_first_line(error)}); expected a Parquet file. Fetch it again."
+            f"{path}: cannot be read as Parquet after row {number} ({_first_line(error)}); expected a Parquet file. "
+            "Fetch it again."
         ) from error
 
 
-READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+READERS: dict[str, Callable[[Path, Mend | None], Iterator[Record]]] = {
     ".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
 }  # fmt: skip
 
@@ -165,10 +185,13 @@ def check_texts(where: str, value: Any, column: str = "") -> None:
     if isinstance(value, str):
         if len(value) > FIELD_LIMIT:
             raise TableError(
-                f"{where}: `{column}` has {len(value):,} characters; expected at most {FIELD_LIMIT:,} in one field. Remove the row."
+                f"{where}: `{column}` has {len(value):,} characters; expected at most {FIELD_LIMIT:,} in one field. "
+                "Remove the row."
             )
         if _SURROGATE.search(value):
-            raise TableError(f"{where}: `{column}` has half a surrogate pair; expected Unicode text. Mend or remove the row.")
+            raise TableError(
+                f"{where}: `{column}` has half a surrogate pair; expected Unicode text. Mend or remove the row."
+            )
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             check_texts(where, inner, f"{column}.{key}" if column else str(key))
@@ -177,7 +200,7 @@ def check_texts(where: str, value: Any, column: str = "") -> None:
             check_texts(where, inner, column)
 
 
-# ---------------------------------------------------------------------------------------------------------------- fields
+# --------------------------------------------------------------------------------------------------------------- fields
 
 
 def field(where: str, record: Mapping[str, Any], column: str) -> Any:
@@ -187,7 +210,9 @@ def field(where: str, record: Mapping[str, Any], column: str) -> Any:
         return record[column]
     for part in column.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            raise TableError(f"{where}: no column `{column}` among {', '.join(map(str, record))}; {_nearest(column, record)}")
+            raise TableError(
+                f"{where}: no column `{column}` among {', '.join(map(str, record))}; {_nearest(column, record)}"
+            )
         value = value[part]
     return value
 
@@ -195,7 +220,9 @@ def field(where: str, record: Mapping[str, Any], column: str) -> Any:
 def _nearest(column: str, record: Iterable[str]) -> str:
     alike = {str(name).lower(): str(name) for name in record}
     near = difflib.get_close_matches(column.lower(), alike, n=1, cutoff=0.6)
-    return f"expected `{column}`." + (f" Did you mean `{alike[near[0]]}`?" if near else " Name the right column or source.")
+    return f"expected `{column}`." + (
+        f" Did you mean `{alike[near[0]]}`?" if near else " Name the right column or source."
+    )
 
 
 def text(where: str, record: Mapping[str, Any], column: str) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill import filters, recipes
+from proofmill import likeness, recipes
 from proofmill.jobs import Job, run
 from proofmill.measures import MEASURES, OfAttempts, label
 from proofmill.named import split
@@ -140,7 +140,7 @@ def interval(
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
     """For each two tables, how many kept problems they share by normalised statement: an exact count."""
     statements = {
-        name: {filters.normalised(row["statement"]) for row in job.parent(name).rows("statement")} for name in names
+        name: {likeness.normal(row["statement"]) for row in job.parent(name).rows("statement")} for name in names
     }
     for one, other in combinations(names, 2):
         shared = len(statements[one] & statements[other])

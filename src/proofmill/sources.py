@@ -1,4 +1,4 @@
-"""One source is a loader: it yields the problems of a corpus, a benchmark or a generator one at a time, as they stand there.
+"""One source is a loader: it yields the problems of a corpus, benchmark or generator one at a time.
 
 A loader yields dictionaries with the columns of `problems` that it knows, and an id of its own if the source has one.
 Nothing is judged here: rows without a statement, a solution or a year are yielded, and the filters say what becomes of
@@ -27,10 +27,10 @@ from proofmill.tables import COLUMNS, TableError
 Row = dict[str, Any]
 
 
-def _records(entry: Problems) -> Iterator[Record]:
+def _records(entry: Problems, mend: records.Mend | None = None) -> Iterator[Record]:
     """From the local `path`, else from the hub."""
     if entry.path:
-        return records.read(local_path(entry.path))
+        return records.read(local_path(entry.path), mend)
     return records.hub(entry.id, entry.commit, entry.config, entry.split)
 
 
@@ -43,7 +43,7 @@ def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any
     return next((read(where, record, c) for c in columns if c in record), None)
 
 
-# ------------------------------------------------------------------------------------------------------------ arithmetic
+# ----------------------------------------------------------------------------------------------------------- arithmetic
 
 
 def _arithmetic(entry: Problems) -> Iterator[Row]:
@@ -66,7 +66,7 @@ def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
         yield thread(f"arithmetic-threads/{record['topic_id']}", record)
 
 
-# ---------------------------------------------------------------------------------------------------------- forum threads
+# -------------------------------------------------------------------------------------------------------- forum threads
 
 
 def _aops_threads(entry: Problems) -> Iterator[Row]:
@@ -84,7 +84,9 @@ def thread(where: str, record: Mapping) -> Row:
     """
     found = field(where, record, "response.response.posts")
     if not isinstance(found, list) or not all(isinstance(post, dict) for post in found):
-        raise TableError(f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API.")
+        raise TableError(
+            f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API."
+        )
     posts = sorted((p for p in found if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
     contents = [_content(where, post) for post in posts]
     likely = [
@@ -128,7 +130,10 @@ def _content(where: str, post: Mapping) -> str:
     return content
 
 
-_TAG = re.compile(r"\[(/?)(quote|hide|spoiler|url|b|i|u|s|color|size|center|left|right|list|code)\b([^\[\]\n]{0,300})\]", re.IGNORECASE)
+_TAG = re.compile(
+    r"\[(/?)(quote|hide|spoiler|url|b|i|u|s|color|size|center|left|right|list|code)\b([^\[\]\n]{0,300})\]",
+    re.IGNORECASE,
+)
 
 
 def plain(post: str) -> str:
@@ -157,23 +162,32 @@ def plain(post: str) -> str:
 
 _SHORTEST = 30  # characters; a terse but complete proof of one line has about 60
 _TALK = re.compile(
-    r"^\W*(?:thanks?\b|thank you|nice\b|great\b|beautiful|cool\b|bump|any (?:ideas?|solutions?|hints?|help)|can (?:some|any)(?:one|body)|"
-    r"(?:some|any)(?:one|body)\b|please\b|pls\b|help\b|hint\s*:|(?:i )?(?:solved|posted|already posted|have seen|found) (?:it )?(?:here|before)|see\b|this (?:is|was) (?:well[- ]known|old|posted))",
+    r"^\W*(?:thanks?\b|thank you|nice\b|great\b|beautiful|cool\b|bump|any (?:ideas?|solutions?|hints?|help)|"
+    r"can (?:some|any)(?:one|body)|"
+    r"(?:some|any)(?:one|body)\b|please\b|pls\b|help\b|hint\s*:|see\b|"
+    r"(?:i )?(?:solved|posted|already posted|have seen|found) (?:it )?(?:here|before)|"
+    r"this (?:is|was) (?:well[- ]known|old|posted))",
     re.IGNORECASE,
 )
 _OBJECTION = re.compile(
-    r"\b(?:this|that|it|your (?:proof|solution|answer|claim)|(?:the|your) (?:\w+ )?(?:line|step)|post #?\d+|@\w+)\b[^.\n]{0,40}?\b(?:is|are|seems?|looks?|was)\b"
+    r"\b(?:this|that|it|your (?:proof|solution|answer|claim)|(?:the|your) (?:\w+ )?(?:line|step)|post #?\d+|@\w+)\b"
+    r"[^.\n]{0,40}?\b(?:is|are|seems?|looks?|was)\b"
     r"[^.\n]{0,15}\b(?:wrong|incorrect|mistaken|not (?:true|right|correct)|flawed|a mistake)\b",
     re.IGNORECASE,
 )
-_HEDGE = re.compile(r"\b(?:maybe|perhaps|or something|not sure|i guess|i (?:don't|do not) know|might work|any ideas?)\b", re.IGNORECASE)
-_MATHEMATICS = re.compile(r"[=<>≤≥≡∈∣→]|\\(?:le|ge|leq|geq|equiv|implies|mid|in|Rightarrow|boxed|frac|angle|triangle|sim|cong|ne|neq|to|pmod)\b")
+_HEDGE = re.compile(
+    r"\b(?:maybe|perhaps|or something|not sure|i guess|i (?:don't|do not) know|might work|any ideas?)\b", re.IGNORECASE
+)
+_MATHEMATICS = re.compile(
+    r"[=<>≤≥≡∈∣→]|\\(?:le|ge|leq|geq|equiv|implies|mid|in|Rightarrow|boxed|"
+    r"frac|angle|triangle|sim|cong|ne|neq|to|pmod)\b"
+)
 
 
 def like_a_solution(post: str) -> bool:
     """Whether a post tries to solve the problem.
 
-    It is at least thirty characters long or has a box or an end-of-proof mark; it has mathematics (a relation or a box);
+    It is at least thirty characters long or has a box or an end-of-proof mark; it has mathematics (a relation, a box);
     it does not begin with thanks, praise or a call for help, nor by calling another post wrong; and a short one (under
     300 characters) neither hedges nor ends in a question.
     """
@@ -211,7 +225,7 @@ def _aops(entry: Problems) -> Iterator[Row]:
         }
 
 
-# -------------------------------------------------------------------------------------------- contests and answer corpora
+# ------------------------------------------------------------------------------------------ contests and answer corpora
 
 
 def _harp(entry: Problems) -> Iterator[Row]:
@@ -235,7 +249,7 @@ def _harp(entry: Problems) -> Iterator[Row]:
 
 
 def _proofbench(entry: Problems) -> Iterator[Row]:
-    """IMO-ProofBench as its CSV and as lm-provers/IMOProofBench; ProofBench has `grading_scheme` instead of guidelines."""
+    """IMO-ProofBench as CSV and as lm-provers/IMOProofBench; ProofBench, where guidelines are `grading_scheme`."""
     for where, record in _records(entry):
         id = _optional(where, record, word, "Problem ID", "problem_id", "id")
         origin = _optional(where, record, word, "Source", "source")
@@ -254,8 +268,14 @@ def _proofbench(entry: Problems) -> Iterator[Row]:
         }
 
 
+def _unquoted(cells: list[str]) -> list[str]:
+    """Line 150 of the published answerbench_v2.csv lacks a quote after the statement: `<statement>\\n,<answer>"`."""
+    statement, mark, answer = cells[1].rpartition("\n,") if len(cells) == 5 else ("", "", "")
+    return [cells[0], statement, answer.rstrip('"'), *cells[2:]] if mark else cells
+
+
 def _answerbench(entry: Problems) -> Iterator[Row]:
-    for where, record in _records(entry):
+    for where, record in _records(entry, _unquoted):
         origin = _optional(where, record, word, "Source", "source")
         year = _YEAR.search(origin or "")
         yield {
@@ -265,7 +285,9 @@ def _answerbench(entry: Problems) -> Iterator[Row]:
             "asks": "answer",
             "origin": origin or where,
             "year": int(year[1]) if year else None,
-            "tags": [t for name in ("Category", "Subcategory") if (t := _optional(where, record, word, name, name.lower()))],
+            "tags": [
+                t for name in ("Category", "Subcategory") if (t := _optional(where, record, word, name, name.lower()))
+            ],
         }
 
 
@@ -326,7 +348,7 @@ def _aime(entry: Problems) -> Iterator[Row]:
         }
 
 
-# ------------------------------------------------------------------------------------------------------------- USAMO 2025
+# ----------------------------------------------------------------------------------------------------------- USAMO 2025
 
 
 def _usamo(entry: Problems) -> Iterator[Row]:
@@ -340,7 +362,9 @@ def _usamo(entry: Problems) -> Iterator[Row]:
         raise TableError(f"{folder}/problems: no .tex files; expected a file for each problem.")
     for problem in problems:
         if problem.stem not in schemes:
-            raise TableError(f"{path}: no scheme with id `{problem.stem}`; expected one for each file of {folder}/problems.")
+            raise TableError(
+                f"{path}: no scheme with id `{problem.stem}`; expected one for each file of {folder}/problems."
+            )
         solution = folder / "solutions" / problem.name
         yield {
             "problem": f"{folder.name}-{problem.stem}",
@@ -368,9 +392,13 @@ def _tex(path: Path) -> str:
     try:
         content = path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:
-        raise TableError(f"{path}: is no UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it.") from error
+        raise TableError(
+            f"{path}: is no UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it."
+        ) from error
     except OSError as error:
-        raise TableError(f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it.") from error
+        raise TableError(
+            f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it."
+        ) from error
     records.check_texts(str(path), content, "text")
     return content
 
@@ -379,10 +407,12 @@ def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(_tex(path))
     except (json.JSONDecodeError, yaml.YAMLError) as error:
-        raise TableError(f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file.") from error
+        raise TableError(
+            f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file."
+        ) from error
 
 
-# ----------------------------------------------------------------------------------------------------- any other dataset
+# ---------------------------------------------------------------------------------------------------- any other dataset
 
 READ: dict[str, Callable] = {
     "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
@@ -395,9 +425,13 @@ def _mapped(entry: Problems) -> Iterator[Row]:
     ids: dict[str, str] = {}
     if unknown := [column for column in entry.columns if column not in READ]:
         known = ", ".join(READ)
-        raise TableError(f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}.")
+        raise TableError(
+            f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}."
+        )
     for where, record in _records(entry):
-        mapped = dict(entry.columns) or {column: column for column in COLUMNS["problems"] if column in READ and column in record}
+        mapped = dict(entry.columns) or {
+            column: column for column in COLUMNS["problems"] if column in READ and column in record
+        }
         mapped.setdefault("statement", "statement")
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
         if row.get("asks") not in (None, "proof", "answer"):

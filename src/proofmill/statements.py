@@ -1,0 +1,184 @@
+"""One token is a word, number or operator of a statement, the same whatever the LaTeX it is written in.
+
+From: the normalisation of n-gram decontamination in open-r1 (specs/data.md, section 2.1).
+
+How it differs:
+1. Dollar signs, punctuation, spacing, fonts and the size of brackets are no tokens (in open-r1 `x,` differs from `x`).
+2. Fractions and exponents are brought to one form; brackets stay, because 2^(n+1) and 2^n+1 are different numbers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Token(NamedTuple):
+    text: str
+    kind: str  # `word`, `number` or `formula`
+    start: int
+    end: int
+
+
+# ---------------------------------------------------------------------------------------------------------- normal form
+
+_MACROS = {  # what a macro is written as; those that are not here keep their own name
+    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
+    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
+    **dict.fromkeys(("ne", "neq"), "≠"),
+    **dict.fromkeys(("lt",), "<"),
+    **dict.fromkeys(("gt",), ">"),
+    **dict.fromkeys(("cdot", "times", "ast"), "*"),
+    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb", "dotsm", "hdots", "vdots"), "…"),
+    **dict.fromkeys(("to", "rightarrow", "longrightarrow", "mapsto"), "→"),
+    **dict.fromkeys(("implies", "Rightarrow", "Longrightarrow"), "⇒"),
+    **dict.fromkeys(("iff", "Leftrightarrow", "Longleftrightarrow"), "⇔"),
+    **dict.fromkeys(("mid", "vert", "lvert", "rvert", "Vert", "lVert", "rVert"), "|"),
+    **dict.fromkeys(("lbrace",), "{"),
+    **dict.fromkeys(("rbrace",), "}"),
+    **dict.fromkeys(("mod", "bmod", "pmod", "pod"), "mod"),
+    **dict.fromkeys(("binom", "tbinom", "dbinom"), "binom"),
+    **dict.fromkeys(("emptyset", "varnothing"), "∅"),
+    **dict.fromkeys(("parallel",), "∥"),
+    **dict.fromkeys(("perp", "bot"), "⊥"),
+    "in": "∈", "cap": "∩", "cup": "∪", "equiv": "≡", "infty": "∞", "pi": "π", "pm": "±", "circ": "∘", 
+    "angle": "∠", "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta", "degree": "∘", "div": "/",
+    "prime": "'",
+    "colon": "",
+    "subset": "⊂", "subseteq": "⊆", "sqrt": "√", "sum": "∑", "prod": "∏", "triangle": "△",
+}  # fmt: skip
+_NOTHING = frozenset(
+    """
+    left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle
+    scriptstyle limits nolimits quad qquad hspace vspace hfill smallskip medskip bigskip noindent par newline
+    linebreak text textbf textit textrm textnormal textsc texttt emph mathrm mathbf mathit mathbb mathcal mathfrak
+    mathsf mathscr boldsymbol bf it rm bm operatorname mbox hbox underline overline ensuremath item centering label
+    nonumber notag hline
+    """.split()  # noqa: SIM905
+)
+_FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "sfrac"))
+_OTHER_SIGNS = {
+    "≤": "≤", "⩽": "≤", "≥": "≥", "⩾": "≥", "×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-",
+    "…": "…", "∣": "|", "→": "→",
+    "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
+}  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_SILENT = frozenset('.,;:?"`“”‘’„«»~&\u200b\u00ad\ufeff#@')
+
+_TOKEN = re.compile(
+    r"""(?P<asy>\[asy\].*?\[/asy\])
+    |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
+    |(?P<dollar>\$\$?|\\[\[\]()])
+    |\\(?P<macro>[A-Za-z]+)\*?
+    |\\(?P<escaped>.)
+    |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
+    |(?P<superscript>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<sign>\S)""",
+    re.VERBOSE | re.DOTALL,
+)
+_SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of a statement. `$\\dfrac{a+b}2$` and `(a+b)/2` have the same; so do `x^{12}` and `x^12`."""
+    return list(_Reader(text).read())
+
+
+class _Reader:
+    """One pass over the text. Braces that group an argument of several tokens are brackets, all others are nothing."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.in_formula = False
+        self.braces: list[
+            tuple[str, list[str]]
+        ] = []  # what closing a brace writes, and the arguments awaited around it
+        self.awaited: list[str] = []  # what each argument still awaited is followed by
+        self.groups = False  # the last token takes an argument, as `^` does
+
+    def read(self) -> Iterator[Token]:
+        place = 0
+        while found := _TOKEN.search(self.text, place):
+            name, start, place = found.lastgroup, found.start(), found.end()
+            if name == "number" and self.awaited and place - start > 1 and self.text[start].isdigit():
+                place = start + 1  # `\frac12` has two arguments of one digit
+            for text, kind in getattr(self, f"_{name}")(self.text[start:place], found):
+                yield Token(text, kind, start, place)
+
+    def _one(self, text: str, kind: str = "formula") -> Iterator[tuple[str, str]]:
+        yield text, kind
+        self.groups = text in ("^", "_", "√", "binom", "mod")
+        if self.awaited and not self.groups and (after := self.awaited.pop(0)):
+            yield after, "formula"
+
+    def _asy(self, text: str, found: re.Match) -> Iterable:
+        return ()
+
+    def _environment(self, text: str, found: re.Match) -> Iterable:
+        self.in_formula = text.startswith("\\begin") and not re.search(
+            r"\{(center|enumerate|itemize|document|tabular)\*?\}", text
+        )
+        return ()
+
+    def _dollar(self, text: str, found: re.Match) -> Iterable:
+        self.in_formula = text in ("\\[", "\\(") or (text in ("$", "$$") and not self.in_formula)
+        self.groups, self.awaited, self.braces = False, [], []
+        return ()
+
+    def _macro(self, text: str, found: re.Match) -> Iterable:
+        name = found["macro"]
+        if name in _FRACTIONS:
+            self.awaited = ["/", *self.awaited]
+            self.awaited.insert(1, "")
+            return ()
+        written = "" if name in _NOTHING else _MACROS.get(name, name.lower())
+        return self._one(written) if written else ()
+
+    def _escaped(self, text: str, found: re.Match) -> Iterable:
+        return self._one(found["escaped"]) if found["escaped"] in "{}%|" else ()
+
+    def _number(self, text: str, found: re.Match) -> Iterable:
+        return self._one(re.sub(r"[^0-9.]", "", text), "number")
+
+    def _superscript(self, text: str, found: re.Match) -> Iterable:
+        return (("^", "formula"), (text.translate(_SUPERSCRIPTS), "number"))
+
+    def _letters(self, text: str, found: re.Match) -> Iterable:
+        if len(text) > 1 and (self.awaited or (self.groups and self.in_formula)):
+            first, rest = (
+                text[0].lower(),
+                text[1:].lower(),
+            )  # `\frac ab`, `a_kx`: an argument without braces is one letter
+            return (*self._one(first), *self._one(rest))
+        lone = len(text) == 1 and text not in ("a", "A", "I")
+        return self._one(_OTHER_SIGNS.get(text, text.lower()), "formula" if self.in_formula or lone else "word")
+
+    def _sign(self, text: str, found: re.Match) -> Iterable:
+        if text == "{":
+            grouped = (self.groups or bool(self.awaited)) and not _SINGLE.match(self.text, found.start())
+            after = self.awaited.pop(0) if self.awaited and not self.groups else ""
+            self.braces.append((f"{')' if grouped else ''}{after}", self.awaited))
+            self.awaited, self.groups = [], False
+            return (("(", "formula"),) if grouped else ()
+        if text == "}":
+            written, self.awaited = self.braces.pop() if self.braces else ("", self.awaited)
+            return tuple((sign, "formula") for sign in written)
+        if text in _SILENT or (text in "!'" and not self.in_formula) or (text == "-" and self._hyphen(found)):
+            return ()
+        return self._one(_OTHER_SIGNS.get(text, text))
+
+    def _hyphen(self, found: re.Match) -> bool:
+        around = self.text[max(found.start() - 1, 0) : found.end() + 1]
+        return not self.in_formula and len(around) == 3 and around[0].isalpha() and around[2].isalpha()
+
+
+@lru_cache(maxsize=4)
+def cached(text: str) -> tuple[Token, ...]:
+    """The filters of one list ask for the tokens of the same statement one after another."""
+    return tuple(_Reader(text).read())
+
+
+def normal(text: str) -> str:
+    """The statement as its tokens with spaces between them: equal for equal statements."""
+    return " ".join(token.text for token in cached(text))
