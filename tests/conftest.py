@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmill import examples, grades, grpo, jobs, labels, problems, recipes, responses, schemes, scores, sft
 from proofmill import base as base_kind
+from proofmill import examples, grades, grpo, jobs, labels, problems, recipes, responses, schemes, scores, sft
 
 ROOT = Path(__file__).parent.parent
 MAINS = {
@@ -14,7 +14,13 @@ MAINS = {
     "responses": responses.main, "grades": grades.main, "examples": examples.main, "sft": sft.main, "grpo": grpo.main,
     "scores": scores.main,
 }  # fmt: skip
-REFEREE = {"id": "referee-1", "program": "referee", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 1024}
+REFEREE = {
+    "id": "referee-1",
+    "program": "referee",
+    "price": {"input": 0, "output": 0},
+    "temperature": 0,
+    "max-tokens": 1024,
+}
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -59,9 +65,23 @@ SMALL = {
     "problems/bench": {"source": "arithmetic", "part": "test", "rows": 12},
     "schemes/train": {"problems": "problems/train", "model": "api/referee"},
     "schemes/bench": {"problems": "problems/bench", "model": "api/referee"},
-    "base/tiny": {"source": "scratch", "problems": "problems/train", "hidden": 32, "layers": 1, "heads": 1, "feed-forward": 32},
+    "base/tiny": {
+        "source": "scratch",
+        "problems": "problems/train",
+        "hidden": 32,
+        "layers": 1,
+        "heads": 1,
+        "feed-forward": 32,
+    },
     "examples/cold": {"problems": "problems/train"},
-    "sft/cold": {"model": "base/tiny", "examples": "examples/cold", "steps": 8, "batch": 4, "learning-rate": 0.003, "log-every": 2},
+    "sft/cold": {
+        "model": "base/tiny",
+        "examples": "examples/cold",
+        "steps": 8,
+        "batch": 4,
+        "learning-rate": 0.003,
+        "log-every": 2,
+    },
     "responses/cold": {"problems": "problems/bench", "model": "sft/cold", "attempts": 2, "max-tokens": 24},
     "grades/cold": {"responses": "responses/cold", "schemes": "schemes/bench", "grader": "api/referee"},
 }

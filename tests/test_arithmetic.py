@@ -32,10 +32,12 @@ def test_residue_of_every_family_equals_plain_arithmetic():
 @pytest.mark.parametrize("wording", [0, 1])
 def test_statement_is_read_back_in_every_wording(wording):
     """A statement in any wording states the problem it was written for."""
-    assert SOME == [arithmetic.read(arithmetic.statement(p, wording)) for p in SOME]
+    assert [arithmetic.read(arithmetic.statement(p, wording)) for p in SOME] == SOME
 
 
-@pytest.mark.parametrize("text", ["", "Prove that $x$ divides $2$.", "Prove that $7$ divides $3^2+5^3$.", "Compute $4*5$."])
+@pytest.mark.parametrize(
+    "text", ["", "Prove that $x$ divides $2$.", "Prove that $7$ divides $3^2+5^3$.", "Compute $4*5$."]
+)
 def test_statement_outside_the_family_is_not_read(text):
     """What the family does not contain is not guessed at."""
     assert arithmetic.read(text) is None
@@ -46,10 +48,12 @@ def test_complete_proof_gets_full_marks():
     assert {7} == {arithmetic.check(p, arithmetic.proof(p)).marks() for p in SOME}
 
 
-@pytest.mark.parametrize("text", ["", "So the residue is \\boxed{0}.", "<think>plan</think>", "<think>a</think><think>b</think>\n\\boxed{0}"])
+@pytest.mark.parametrize(
+    "text", ["", "So the residue is \\boxed{0}.", "<think>plan</think>", "<think>a</think><think>b</think>\n\\boxed{0}"]
+)
 def test_proof_in_the_wrong_format_gets_nothing(text):
     """Without closed reasoning and a box there are no marks, whatever else is there."""
-    assert 0 == arithmetic.check(SOME[0], text).marks()
+    assert arithmetic.check(SOME[0], text).marks() == 0
 
 
 def test_proof_without_its_last_line_gets_less():
@@ -81,13 +85,13 @@ def test_repeated_line_counts_once():
     problem = Congruence("products", 7, (2, 3, 4, 5, 2))
     first = arithmetic.checkpoints(problem)[0]
     text = f"<think>x</think>\n{first}.\n{first}.\n{first}.\nSo the residue is \\boxed{{0}}."
-    assert 1 == arithmetic.check(problem, text).valid
+    assert arithmetic.check(problem, text).valid == 1
 
 
 def test_conclusion_of_a_divisibility_needs_its_proof():
     """That the residue is 0 is given away by the statement: boxing it earns nothing by itself."""
     problem = next(p for p in SOME if p.asks_for_proof)
-    assert 0 == arithmetic.check(problem, "<think>x</think>\nSo the residue is \\boxed{0}.").marks()
+    assert arithmetic.check(problem, "<think>x</think>\nSo the residue is \\boxed{0}.").marks() == 0
 
 
 @given(st.integers(), st.sampled_from(arithmetic.FAMILIES))
@@ -101,7 +105,9 @@ def test_drawn_problem_is_true_exactly_when_asked(seed, family):
 
 def test_parts_are_disjoint_whatever_the_seed():
     """No problem of one part is in another, for any seeds and sizes, because its part is a function of its content."""
-    drawn = {part: set(itertools.islice(arithmetic.problems(part, seed), 300)) for seed, part in enumerate(arithmetic.PARTS)}
+    drawn = {
+        part: set(itertools.islice(arithmetic.problems(part, seed), 300)) for seed, part in enumerate(arithmetic.PARTS)
+    }
     assert all(p.part == part for part, some in drawn.items() for p in some)
     assert not set.intersection(*drawn.values())
 

@@ -29,7 +29,7 @@ def test_threads_of_a_part_have_problems_of_that_part_only(made):
 
 
 def test_threads_hold_each_fault_in_about_its_share(made):
-    """Reposts, rewordings and threads about nothing of the family are as frequent as SHARES says, within three points."""
+    """Reposts, rewordings and threads about nothing of the family are as frequent as SHARES says."""
     stated = statements(made)
     known = [p for p in stated if p]
     again = 100 * (len(known) - len(set(known))) / len(made)

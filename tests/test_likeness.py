@@ -11,32 +11,55 @@ from proofmill.statements import tokens
 TEMPLATES = [  # pairs of different problems
     ("Prove that $7$ divides $3^2+5^3+2$.", "Prove that $7$ divides $3^2+5^3+9$."),
     ("Prove that $7$ divides $3^2+5^3+2$.", "Prove that $6$ divides $3^2+5^3+2$."),
-    ("Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $7$.",
-     "Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $4$."),
-    ("Let $a,b,c$ be positive real numbers such that $a+b+c=1$. Prove that $ab+bc+ca \\le \\frac13$.",
-     "Let $a,b,c$ be positive real numbers such that $a+b+c=1$. Prove that $a^3+b^3+c^3+6abc \\ge \\frac14$."),
-    ("Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ such that for all real numbers $x$ and $y$, $f(x+y)=f(x)f(y)+xy$.",
-     "Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ such that for all real numbers $x$ and $y$, $f(xf(y))=yf(x)$."),
-    ("The probability that they meet is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive integers. Find $m+n$.",
-     "The area of the region is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive integers. Find $m+n$."),
-    ("Solve $x^2+y^2=z^2$ in positive integers.", "Prove that $x^2+y^2=z^2$ holds for infinitely many coprime triples."),
-    ("Show that $a^2+b^2+c^2\\ge ab+bc+ca$ for the sides of a triangle with a right angle.",
-     "Using $a^2+b^2+c^2\\ge ab+bc+ca$ or otherwise, find the largest sphere inside a box with diagonal $d$."),
-    ("Let $F_1=F_2=1$ and $F_{n+1}=F_n+F_{n-1}$ be the Fibonacci numbers. Prove that $F_{5n}$ is divisible by $5$.",
-     "Let $F_1=F_2=1$ and $F_{n+1}=F_n+F_{n-1}$ be the Fibonacci numbers. Prove that $\\gcd(F_m,F_n)=F_{\\gcd(m,n)}$."),
-    ("Let $ABC$ be an acute triangle with circumcenter $O$ and orthocenter $H$. Prove that $AH=2OM$.",
-     "Let $ABC$ be an acute triangle with circumcenter $O$ and orthocenter $H$. Prove that $\\angle BAH=\\angle OAC$."),
-    ("Let $n$ be a positive integer. Determine, with proof, the smallest positive integer $k$ such that $k^2>n$ always.",
-     "Let $n$ be a positive integer. Determine, with proof, the smallest positive integer $k$ such that every graph has one."),
-]  # fmt: skip
+    (
+        "Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $7$.",
+        "Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $4$.",
+    ),
+    (
+        "Let $a,b,c$ be positive real numbers such that $a+b+c=1$. Prove that $ab+bc+ca \\le \\frac13$.",
+        "Let $a,b,c$ be positive real numbers such that $a+b+c=1$. Prove that $a^3+b^3+c^3+6abc \\ge \\frac14$.",
+    ),
+    (
+        "Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ such that for all real $x$ and $y$, $f(x+y)=f(x)f(y)+xy$.",
+        "Find all functions $f:\\mathbb{R}\\to\\mathbb{R}$ such that for all real $x$ and $y$, $f(xf(y))=yf(x)$.",
+    ),
+    (
+        "The chance that they meet is $\\frac{m}{n}$, where $m$ and $n$ are coprime positive integers. Find $m+n$.",
+        "The area of the region is $\\frac{m}{n}$, where $m$ and $n$ are coprime positive integers. Find $m+n$.",
+    ),
+    (
+        "Solve $x^2+y^2=z^2$ in positive integers.",
+        "Prove that $x^2+y^2=z^2$ holds for infinitely many coprime triples.",
+    ),
+    (
+        "Show that $a^2+b^2+c^2\\ge ab+bc+ca$ for the sides of a triangle with a right angle.",
+        "Using $a^2+b^2+c^2\\ge ab+bc+ca$ or otherwise, find the largest sphere inside a box with diagonal $d$.",
+    ),
+    (
+        "Let $F_1=F_2=1$ and $F_{n+1}=F_n+F_{n-1}$ be Fibonacci numbers. Show that $F_{5n}$ is divisible by $5$.",
+        "Let $F_1=F_2=1$ and $F_{n+1}=F_n+F_{n-1}$ be Fibonacci numbers. Show that $\\gcd(F_m,F_n)=F_{\\gcd(m,n)}$.",
+    ),
+    (
+        "Let $ABC$ be an acute triangle with circumcenter $O$ and orthocenter $H$. Prove that $AH=2OM$.",
+        "Let $ABC$ be an acute triangle with circumcenter $O$ and orthocenter $H$. Prove that $AH \\perp BC$.",
+    ),
+    (
+        "Let $n$ be a positive integer. Find, with proof, the least positive integer $k$ such that $k^2>n$ always.",
+        "Let $n$ be a positive integer. Find, with proof, the least positive integer $k$ such that each graph has one.",
+    ),
+]
 SAME = [  # pairs of one problem
     ("Prove that $7$ divides $3^2+5^3+2$.", "Show that $3^2+5^3+2$ is divisible by $7$."),
-    ("Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $7$.",
-     "A sequence has $x_0=5$ and $x_{n+1}=3x_n+4$. What is the remainder of $x_3$ modulo $7$?"),
-    ("Determine all positive integers $k$ such that \\[\\frac{1}{n+1}\\sum_{i=0}^{n}\\binom{n}{i}^{k}\\] is an integer for every "
-     "positive integer $n$.",
-     "Find all positive $k \\in \\mathbb Z$, for which $$\\dfrac1{n+1} \\sum_{i=0}^n \\binom ni^k$$ is integral for all $n$."),
-]  # fmt: skip
+    (
+        "Let $x_0=5$ and $x_{n+1}=3x_n+4$. Find the remainder of $x_3$ modulo $7$.",
+        "A sequence has $x_0=5$ and $x_{n+1}=3x_n+4$. What is the remainder of $x_3$ modulo $7$?",
+    ),
+    (
+        "Determine all positive integers $k$ such that \\[\\frac{1}{n+1}\\sum_{i=0}^{n}\\binom{n}{i}^{k}\\] is an "
+        "integer for every positive integer $n$.",
+        "Find all positive $k \\in \\mathbb Z$ where $$\\dfrac1{n+1} \\sum_{i=0}^n \\binom ni^k$$ is whole for all $n$.",
+    ),
+]
 
 
 def test_alike_finds_exactly_the_pairs_that_all_pairs_jaccard_finds():
@@ -97,7 +120,9 @@ def test_alike_one_problem_in_other_words_is_found_by_its_formulas(one, other):
 
 def test_alike_a_changed_number_makes_another_problem():
     """A long statement that differs in a single number is no near duplicate."""
-    text = "A blackboard contains {} pairs of nonzero integers. A student erases some of them so that no two add to zero."
+    text = (
+        "A blackboard contains {} pairs of nonzero integers. A student erases some of them so that no two add to zero."
+    )
     assert alike(text.format(68), text.format(68) + " Why?", 0.8) is not None
     assert alike(text.format(68), text.format(69), 0.5) is None
 
@@ -116,14 +141,17 @@ def test_overlap_of_a_template_or_common_identity_does_not_count(one, other):
 
 
 ALICE = (
-    "Alice the architect and Bob the builder play a game. First, Alice chooses two points $P$ and $Q$ in the plane and a "
-    "subset $\\mathcal{S}$ of the plane, which are announced to Bob. Next, Bob marks infinitely many points in the plane."
+    "Alice the architect and Bob the builder play a game. First, Alice chooses two points $P$ and $Q$ in the plane "
+    "and a subset $\\mathcal{S}$ of the plane, which are announced to Bob. "
+    "Next, Bob marks infinitely many points in the plane."
 )
 
 
 def test_overlap_of_half_a_statement_in_other_latex_shows_the_matched_span():
     """A run is found inside another text, whatever its LaTeX, and the evidence is the text as the row writes it."""
-    row = "(USAMO 3) First, Alice chooses two points \\(P\\) and \\(Q\\) in the plane and a subset $S$ of the plane, which I draw."
+    row = (
+        "First, Alice chooses two points \\(P\\) and \\(Q\\) in the plane and a subset $S$ of the plane, which I draw."
+    )
     found = shared(ALICE, row)
     assert found is not None
     assert found.text.startswith("First, Alice chooses two points")
@@ -141,7 +169,12 @@ def test_overlap_shorter_than_the_run_asked_for_does_not_count():
 
 def test_overlap_of_a_short_benchmark_statement_is_the_whole_of_it():
     """A benchmark statement of five to twelve tokens counts as a run; one below five never does."""
-    assert shared("Are there infinitely many twin primes?", "My teacher asked: are there infinitely many twin primes??").words == 6
+    assert (
+        shared(
+            "Are there infinitely many twin primes?", "My teacher asked: are there infinitely many twin primes??"
+        ).words
+        == 6
+    )
     assert shared("First solution.", "First solution. Let $x$ be real.") is None
 
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import fields
 
 import pytest
-from conftest import REFEREE, ROOT
 
+from conftest import REFEREE, ROOT
 from proofmill import recipes, sources
 from proofmill.recipes import RecipeError
 
@@ -54,7 +54,9 @@ def test_unknown_filter_names_the_nearest():
 
 def test_filter_argument_of_the_wrong_shape_is_refused():
     """A filter that takes bounds says so when it is given none."""
-    assert "`statement-length` has the argument None" in mistake(**{"problems/x": {**BENCH, "keep": ["statement-length"]}})
+    assert "`statement-length` has the argument None" in mistake(
+        **{"problems/x": {**BENCH, "keep": ["statement-length"]}}
+    )
 
 
 def test_wrong_type_says_what_was_found():
@@ -109,8 +111,10 @@ def test_file_that_is_no_configuration_is_refused(tmp_path, content):
 
 def test_all_mistakes_are_shown_at_once():
     """Three mistakes in two entries are three lines."""
-    text = mistake(**{"problems/a": {"source": "arithmetic", "rovs": 1, "rows": "x"}, "examples/b": {"problems": "problems/c"}})
-    assert 3 == len(text.splitlines())
+    text = mistake(
+        **{"problems/a": {"source": "arithmetic", "rovs": 1, "rows": "x"}, "examples/b": {"problems": "problems/c"}}
+    )
+    assert len(text.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,9 @@ def test_examples_without_exactly_one_source_are_refused():
 
 def test_mixture_shares_must_add_up():
     """Shares of a mixture are shares."""
-    text = mistake(**{"problems/p": BENCH, "examples/a": {"problems": "problems/p"}, "examples/x": {"mix": {"examples/a": 0.5}}})
+    text = mistake(
+        **{"problems/p": BENCH, "examples/a": {"problems": "problems/p"}, "examples/x": {"mix": {"examples/a": 0.5}}}
+    )
     assert "add up to 0.5; expected 1" in text
 
 
@@ -159,19 +165,19 @@ def test_scores_expand_into_derived_entries():
     derived = {name for name in book.entries if "@" in name}
     expected = {f"{kind}/sft-c@bench@{way}" for kind in ("responses", "grades") for way in ("sampled", "greedy")}
     assert expected == derived
-    assert 2 == book.entries["responses/sft-c@bench@sampled"].attempts
-    assert ["scores/s"] == book.targets("r")
+    assert book.entries["responses/sft-c@bench@sampled"].attempts == 2
+    assert book.targets("r") == ["scores/s"]
 
 
 def test_repeat_trains_anew_and_keeps_the_data():
     """Another seed makes other weights and attempts, from the same problems."""
     book = recipes.expand({"r": scored(), "again": {"scores/seeds": {"repeat": "scores/s", "seeds": [0, 1]}}})
-    assert 1 == book.entries["sft/c@seed-1"].seed
-    assert "base/b@seed-1" == book.entries["sft/c@seed-1"].model
+    assert book.entries["sft/c@seed-1"].seed == 1
+    assert book.entries["sft/c@seed-1"].model == "base/b@seed-1"
     assert "problems/bench@seed-1" not in book.entries
     grades = book.entries["scores/seeds"].grades
     assert "grades/sft-c@bench@greedy" in grades and "grades/sft-c@bench@greedy@seed-1" in grades
-    assert 4 == len(grades)
+    assert len(grades) == 4
 
 
 def test_two_scores_that_mean_different_samplings_by_one_name_are_refused():
@@ -185,7 +191,9 @@ def test_two_scores_that_mean_different_samplings_by_one_name_are_refused():
 def test_canonical_entry_does_not_depend_on_how_it_is_written():
     """Order of keys, dashes and written-out defaults do not change an entry's identity."""
     one = recipes.entry_from("sft", {"model": "base/b", "examples": "examples/c", "steps": 3, "learning-rate": 1e-3})
-    two = recipes.entry_from("sft", {"learning_rate": 0.001, "steps": 3, "examples": "examples/c", "model": "base/b", "batch": 8})
+    two = recipes.entry_from(
+        "sft", {"learning_rate": 0.001, "steps": 3, "examples": "examples/c", "model": "base/b", "batch": 8}
+    )
     assert recipes.canonical(one) == recipes.canonical(two)
 
 
@@ -194,7 +202,9 @@ def test_identity_survives_the_way_to_a_job():
     book = recipes.expand({"r": scored()})
     for entry in book.entries.values():
         given = json.loads(recipes.identity(entry, book.apis))
-        assert entry == recipes.entry_from(next(k for k, c in recipes.KINDS.items() if c is type(entry)), given["entry"])
+        assert entry == recipes.entry_from(
+            next(k for k, c in recipes.KINDS.items() if c is type(entry)), given["entry"]
+        )
 
 
 def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):
@@ -213,13 +223,13 @@ def test_comment_on_top_of_a_prompt_is_no_part_of_it(monkeypatch, tmp_path):
     """Explaining a prompt better asks nothing again."""
     (tmp_path / "p.md").write_text("<!-- old -->\nAsk {statement}")
     monkeypatch.setattr(recipes, "PROMPTS", tmp_path)
-    assert "Ask {statement}" == recipes.prompt_text("p")
+    assert recipes.prompt_text("p") == "Ask {statement}"
 
 
 def test_overlay_replaces_values_and_merges_mappings():
     """The rehearsal changes a field of an entry and leaves its others."""
     merged = recipes.overlay({"n": {"a": {"x": 1, "y": [1]}}}, {"n": {"a": {"y": [2]}}})
-    assert {"n": {"a": {"x": 1, "y": [2]}}} == merged
+    assert merged == {"n": {"a": {"x": 1, "y": [2]}}}
 
 
 def test_path_without_its_variable_says_what_to_set(monkeypatch):

@@ -1,4 +1,4 @@
-"""Reading other people's files: every kind is streamed, every mistake names the file, the line and what was expected."""
+"""Reading other people's files: every kind is streamed, a mistake names the file, the line and what was expected."""
 
 import json
 from pathlib import Path
@@ -43,9 +43,10 @@ def test_read_of_a_folder_takes_its_files_in_order(tmp_path):
 def test_read_of_csv_with_lines_in_a_cell_names_the_line_where_the_row_begins(tmp_path):
     """A cell may have several lines; rows after it still know their line."""
     (tmp_path / "f.csv").write_text('a,b\n"one\ntwo",1\nx,2\n')
-    assert [(f"{tmp_path}/f.csv:2", {"a": "one\ntwo", "b": "1"}), (f"{tmp_path}/f.csv:4", {"a": "x", "b": "2"})] == list(
-        records.read(tmp_path / "f.csv")
-    )
+    assert [
+        (f"{tmp_path}/f.csv:2", {"a": "one\ntwo", "b": "1"}),
+        (f"{tmp_path}/f.csv:4", {"a": "x", "b": "2"}),
+    ] == list(records.read(tmp_path / "f.csv"))
 
 
 def test_read_of_a_missing_file_says_so(tmp_path):
@@ -86,7 +87,12 @@ def test_read_of_broken_utf8_names_line_and_byte(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("line", "found"),
-    [('{"a": 1', "no JSON"), ("[1, 2]", "found a JSON list"), ('"text"', "found a JSON text"), ("[" * 100_000, "no JSON")],
+    [
+        ('{"a": 1', "no JSON"),
+        ("[1, 2]", "found a JSON list"),
+        ('"text"', "found a JSON text"),
+        ("[" * 100_000, "no JSON"),
+    ],
 )
 def test_read_of_a_malformed_json_line_names_the_line(tmp_path, line, found):
     """A line that is no JSON object stops the reading there."""
@@ -156,10 +162,17 @@ def test_field_of_a_nested_column_is_found_by_its_path():
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (records.text, 7), (records.text, ["x"]), (records.text, True), (records.word, ["7"]), (records.word, True),
-        (records.year, "last year"), (records.year, 99), (records.texts, "x"), (records.texts, [1]),
+        (records.text, 7),
+        (records.text, ["x"]),
+        (records.text, True),
+        (records.word, ["7"]),
+        (records.word, True),
+        (records.year, "last year"),
+        (records.year, 99),
+        (records.texts, "x"),
+        (records.texts, [1]),
     ],
-)  # fmt: skip
+)
 def test_field_of_a_wrong_type_is_refused(read, value):
     """A number is no statement, a text is no list, and 99 is no year."""
     with pytest.raises(TableError, match=r"^f:1: `a` is .+; expected .+\.$"):
@@ -168,14 +181,26 @@ def test_field_of_a_wrong_type_is_refused(read, value):
 
 def test_field_of_numbers_as_words_is_their_text():
     """An answer 204, 204.0 or "204" is the same answer; null stays null."""
-    assert [records.word("f:1", {"a": v}, "a") for v in (204, 204.0, "204", 0.5, None)] == ["204", "204", "204", "0.5", None]
-    assert [records.year("f:1", {"a": v}, "a") for v in (2024, "2024", 2024.0, "", None)] == [2024, 2024, 2024, None, None]
+    assert [records.word("f:1", {"a": v}, "a") for v in (204, 204.0, "204", 0.5, None)] == [
+        "204",
+        "204",
+        "204",
+        "0.5",
+        None,
+    ]
+    assert [records.year("f:1", {"a": v}, "a") for v in (2024, "2024", 2024.0, "", None)] == [
+        2024,
+        2024,
+        2024,
+        None,
+        None,
+    ]
 
 
 def test_hub_reads_a_local_folder_as_a_dataset(tmp_path):
     """The loader of hub datasets streams a dataset; a folder with the same files stands for one."""
     (tmp_path / "train.jsonl").write_text('{"a": "x"}\n{"a": "y"}\n')
     found = list(records.hub(str(tmp_path), None, None, "train"))
-    assert [{"a": "x"}, {"a": "y"}] == [record for _, record in found]
+    assert [record for _, record in found] == [{"a": "x"}, {"a": "y"}]
     with pytest.raises(TableError, match="split `test` cannot be read"):
         list(records.hub(str(tmp_path), None, None, "test"))

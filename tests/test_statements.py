@@ -54,12 +54,20 @@ def test_tokens_tell_words_numbers_and_formulas_apart():
     text = "Let $a$ be a number below 47."
     found = tokens(text)
     assert [(t.text, t.kind) for t in found] == [
-        ("let", "word"), ("a", "formula"), ("be", "word"), ("a", "word"), ("number", "word"), ("below", "word"), ("47", "number"),
-    ]  # fmt: skip
+        ("let", "word"),
+        ("a", "formula"),
+        ("be", "word"),
+        ("a", "word"),
+        ("number", "word"),
+        ("below", "word"),
+        ("47", "number"),
+    ]
     assert text[found[-1].start : found[-1].end] == "47"
 
 
-@pytest.mark.parametrize("text", ["", "{", "}}}", "$", r"\frac", r"\frac{", "^", r"\\", "\\", r"\begin{", "[asy]", "\x00", "$$$"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "}}}", "$", r"\frac", r"\frac{", "^", r"\\", "\\", r"\begin{", "[asy]", "\x00", "$$$"]
+)
 def test_tokens_of_broken_latex_are_some_tokens(text):
     """No text makes the tokenizer fail."""
     assert isinstance(normal(text), str)

@@ -183,7 +183,9 @@ def _write(thought: str, lines: list[str], residue: int | str, brief: bool = Fal
     return f"<think>{thought}</think>\n{'In brief: ' if brief else ''}{body}So the residue is \\boxed{{{residue}}}."
 
 
-def sloppy_proof(problem: Congruence, rng: random.Random, brief: float = 0.5, drop: float = 0.5, slip: float = 0.04) -> str:
+def sloppy_proof(
+    problem: Congruence, rng: random.Random, brief: float = 0.5, drop: float = 0.5, slip: float = 0.04
+) -> str:
     """A proof as forum authors write it: `brief` of them leave out each line with chance `drop`; residues slip.
 
     The imperfections are what rejection sampling and reinforcement learning can remove (specs of the trial: with clean
@@ -218,7 +220,9 @@ class Marking:
     well_formed: bool
     right_conclusion: bool
 
-    def marks(self, checkpoint_points: int = 5, complete: int = 1, conclusion: int = 1, cap: int = FALSE_LINE_CAP) -> int:
+    def marks(
+        self, checkpoint_points: int = 5, complete: int = 1, conclusion: int = 1, cap: int = FALSE_LINE_CAP
+    ) -> int:
         """Marks out of 7: points for checkpoints in proportion, one for a complete proof, one for its conclusion."""
         if not self.well_formed:
             return 0

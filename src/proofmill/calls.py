@@ -134,10 +134,14 @@ class Journal:
         try:
             written = os.write(self._file, line)
         except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror}; expected room for one more answer. Make room and run again.") from error
+            raise JournalError(
+                f"{self.path}: {error.strerror}; expected room for one more answer. Make room and run again."
+            ) from error
         if written < len(line):
             os.ftruncate(self._file, place)
-            raise JournalError(f"{self.path}: the disk took {written} of {len(line)} bytes; expected room for one more answer.")
+            raise JournalError(
+                f"{self.path}: the disk took {written} of {len(line)} bytes; expected room for one more answer."
+            )
         self._places[question.key] = place
         if time.monotonic() - self._synced > SYNC_SECONDS:
             self.sync()
@@ -191,7 +195,9 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def ask(journal: Journal, engine: Engine, questions: Iterable[Question], name: str, quiet: bool = False) -> list[Answer]:
+def ask(
+    journal: Journal, engine: Engine, questions: Iterable[Question], name: str, quiet: bool = False
+) -> list[Answer]:
     """Answers to all questions in their order; only those that are not in the journal are asked.
 
     An answer with stop `error` is a failure that may pass (its `reason` says which); it is not written to the journal.

@@ -140,7 +140,9 @@ class ApiEngine:
         answer = Answer(
             text=choice.message.content or "",
             stop="length" if choice.finish_reason == "length" else "end",
-            reason="refused" if choice.finish_reason == "content_filter" or getattr(choice.message, "refusal", None) else "ok",
+            reason="refused"
+            if choice.finish_reason == "content_filter" or getattr(choice.message, "refusal", None)
+            else "ok",
             reasoning=getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None),
             prompt_tokens=prompt_tokens,
             tokens=tokens,
@@ -166,16 +168,20 @@ async def _next(queue: asyncio.Queue, workers: Sequence[asyncio.Task]) -> Any:
 
 def _failure(error: Any) -> tuple[str, bool, str]:
     """(reason, may pass when tried again, what the server said) of a failed call."""
-    status, text = getattr(error, "status_code", None), str(error)[:500]
+    status, text = getattr(error, "status_code", None), f"{error} {getattr(error, 'body', None) or ''}"[:500]
     if type(error).__name__ == "APITimeoutError":
         return "timeout", True, "timed out"
     if status is None:
         return "provider", True, text
     if status == 429:
         return "rate-limit", True, text
-    if status in (400, 413, 422) and any(word in text.lower() for word in ("context", "too long", "maximum length", "max_tokens")):
+    if status in (400, 413, 422) and any(
+        word in text.lower() for word in ("context", "too long", "maximum length", "max_tokens")
+    ):
         return "too-long", False, text
-    if status in (400, 403) and any(word in text.lower() for word in ("content_filter", "content management", "usage policy", "safety")):
+    if status in (400, 403) and any(
+        word in text.lower() for word in ("content_filter", "content management", "usage policy", "safety")
+    ):
         return "refused", False, text
     return "provider", status >= 500 or status in (408, 409), text
 
@@ -199,7 +205,9 @@ class TransformersEngine:
 
     def batches(self, questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
         """Questions of one length together: less padding, and a batch ends when its longest answer does."""
-        ordered = sorted(questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key))
+        ordered = sorted(
+            questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
+        )
         for start in range(0, len(ordered), BATCH):
             yield ordered[start : start + BATCH]
 
@@ -242,14 +250,17 @@ class TransformersEngine:
         for question, row, i in zip(asked, out[:, batch["input_ids"].shape[1] :].tolist(), fitting, strict=True):
             end = next((place for place, token in enumerate(row) if token in ends), None)
             text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
-            yield question, Answer(
-                text,
-                "length" if end is None else "end",
-                prompt_tokens=lengths[i],
-                tokens=len(row) if end is None else end + 1,
-                cost=0.0,
-                seconds=round(seconds, 4),
-                model=self.model,
+            yield (
+                question,
+                Answer(
+                    text,
+                    "length" if end is None else "end",
+                    prompt_tokens=lengths[i],
+                    tokens=len(row) if end is None else end + 1,
+                    cost=0.0,
+                    seconds=round(seconds, 4),
+                    model=self.model,
+                ),
             )
 
 
@@ -290,7 +301,12 @@ class VllmEngine:
         self.model, folder = table.content, table.weights()
         on_gpu = torch.cuda.is_available()
         # On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch.
-        cpu = {"enforce_eager": True, "dtype": "float32", "gpu_memory_utilization": 0.1, "max_num_batched_tokens": 65536}
+        cpu = {
+            "enforce_eager": True,
+            "dtype": "float32",
+            "gpu_memory_utilization": 0.1,
+            "max_num_batched_tokens": 65536,
+        }
         self.llm = LLM(model=str(folder), max_num_seqs=256, disable_log_stats=True, **({} if on_gpu else cpu))
         self.tokenizer = self.llm.get_tokenizer()
         self.context = self.llm.llm_engine.model_config.max_model_len
@@ -315,7 +331,11 @@ class VllmEngine:
                 asked.append((question, ids))
         sampling = [
             SamplingParams(
-                temperature=q.temperature, top_p=q.top_p, max_tokens=q.max_tokens, seed=q.row_seed % 2**63, skip_special_tokens=True
+                temperature=q.temperature,
+                top_p=q.top_p,
+                max_tokens=q.max_tokens,
+                seed=q.row_seed % 2**63,
+                skip_special_tokens=True,
             )
             for q, _ in asked
         ]
@@ -323,14 +343,17 @@ class VllmEngine:
         seconds = (time.monotonic() - start) / max(len(asked), 1)
         for (question, ids), output in zip(asked, outputs, strict=True):
             made = output.outputs[0]
-            yield question, Answer(
-                made.text,
-                "length" if made.finish_reason == "length" else "end",
-                prompt_tokens=len(ids),
-                tokens=len(made.token_ids),
-                cost=0.0,
-                seconds=round(seconds, 4),
-                model=self.model,
+            yield (
+                question,
+                Answer(
+                    made.text,
+                    "length" if made.finish_reason == "length" else "end",
+                    prompt_tokens=len(ids),
+                    tokens=len(made.token_ids),
+                    cost=0.0,
+                    seconds=round(seconds, 4),
+                    model=self.model,
+                ),
             )
 
 
@@ -338,5 +361,6 @@ def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
     """Token ids of each conversation in the chat template that is kept with the weights."""
     conversations = [[{"role": role, "content": content} for role, content in q.messages] for q in questions]
     return [
-        tokenizer.apply_chat_template(c, add_generation_prompt=True, tokenize=True, return_dict=False) for c in conversations
+        tokenizer.apply_chat_template(c, add_generation_prompt=True, tokenize=True, return_dict=False)
+        for c in conversations
     ]

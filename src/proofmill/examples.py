@@ -26,7 +26,9 @@ def main(entry: recipes.Examples, job: Job) -> None:
     select(rows, entry.keep)
     kept = sum(row["dropped"] is None for row in rows)
     if not kept:
-        raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. See its selectors: {entry.keep}.")
+        raise TableError(
+            f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. See its selectors: {entry.keep}."
+        )
     counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
     wanted = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
     job.finish([{key: row[key] for key in wanted} for row in rows], counts)
@@ -47,7 +49,15 @@ def _candidates(entry: recipes.Examples, job: Job) -> Iterator[dict]:
     source = entry.problems or entry.responses or entry.grades
     if entry.problems:
         rows = [
-            {**row, "text": row["solution"], "response": None, "grade": None, "out_of": None, "stop": "end", "well_formed": None}
+            {
+                **row,
+                "text": row["solution"],
+                "response": None,
+                "grade": None,
+                "out_of": None,
+                "stop": "end",
+                "well_formed": None,
+            }
             for row in job.parent(entry.problems).rows("problem", "statement", "solution")
             if row["solution"]
         ]
@@ -81,20 +91,22 @@ def _mixture(entry: recipes.Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     tables = {name: job.parent(name).rows() for name in entry.mix}
     total = entry.rows or int(min(len(tables[name]) / share for name, share in entry.mix.items() if share))
-    mixed = [row for name, share in entry.mix.items() for row in _cycled(tables[name], round(share * total), rng)]
+    mixed = [
+        {**row, "example": digest(name, row["example"], turn)}
+        for name, share in entry.mix.items()
+        for row, turn in _cycled(tables[name], round(share * total), rng)
+    ]
     rng.shuffle(mixed)
     for row in mixed:
         yield {**row, "text": row["messages"][-1]["content"], "tokens": len(row["messages"][-1]["content"])}
 
 
-def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[dict]:
-    """`count` rows, shuffled, going through all of them before any comes again; a repeat's id says which."""
+def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[tuple[dict, int]]:
+    """`count` rows with the number of their turn, shuffled, going through all of them before any comes again."""
     for place in range(count):
         if place % len(rows) == 0:
             rows = rng.sample(rows, len(rows))
-        turn = place // len(rows) + 1
-        row = rows[place % len(rows)]
-        yield row if turn == 1 else {**row, "example": f"{row['example']}-{turn}"}
+        yield rows[place % len(rows)], place // len(rows) + 1
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 A filter is a function of the row and, if it has one, its argument; it returns what it saw, or None to let the row
 pass. A row has the columns of `problems`, and besides them `label` (its row of the labels table) and `rate` (the mean
-of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember the
-rows that were kept.
+of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember
+the rows that were kept.
 
 From: data.md sections 1.2 and 1.3 (QED-Nano), 2.2 (open-r1's pass rates).
 
@@ -87,7 +87,7 @@ _IMAGE = re.compile(
 )
 
 
-_DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL | re.IGNORECASE)
+_DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)
 
 
 def _no_image(row: Row) -> str | None:
@@ -111,28 +111,27 @@ _SOFTWARE = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(r"https?://|\bwww\.", re.IGNORECASE)
-_FORMULA = re.compile(r"\$[^$]*[A-Za-z0-9][^$]*\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤≥^]\s*[-0-9a-z(\\]")
+_FORMULA = re.compile(r"\$[^$]{1,300}\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤≥^]\s*[-0-9a-z(\\]")
+
+
+_HOW_TO = re.compile(
+    r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|"
+    r"is th(?:e|is) forum)\b",
+    re.IGNORECASE,
+)
 
 
 def _not_spam(row: Row) -> str | None:
     """Adverts, and questions about software or the forum: such words, no formula, and nothing to find or prove."""
     statement = row["statement"] or ""
-    found = _ADVERT.search(statement) or _LINK.search(statement) or _SOFTWARE.search(statement)
-    is_problem = _FORMULA.search(statement) or _INSTRUCTION.search(_LINK.sub("", statement)) or _PROOF.search(statement)
-    if found and (
-        not is_problem or (_ADVERT.search(statement) and not _FORMULA.search(statement) and _LINK.search(statement))
-    ):
-        return f"no mathematics, but `{found[0]}`: {_short(statement)}"
-    if found and _SOFTWARE.search(statement) and not _FORMULA.search(statement) and _HOW_TO.search(statement):
-        return f"a question about software, `{found[0]}`: {_short(statement)}"
-    return None
-
-
-_HOW_TO = re.compile(
-    r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|"
-    r"is the forum|is this forum)\b",
-    re.IGNORECASE,
-)
+    advert, link = _ADVERT.search(statement), _LINK.search(statement)
+    found = advert or link or _SOFTWARE.search(statement)
+    if not found or _FORMULA.search(statement):
+        return None
+    poses = _INSTRUCTION.search(_LINK.sub("", statement)) or _PROOF.search(statement)
+    if poses and not _HOW_TO.search(statement) and not (advert and link):
+        return None
+    return f"no mathematics, but `{found[0]}`: {_short(statement)}"
 
 
 def _statement_length(row: Row, bounds: list) -> str | None:

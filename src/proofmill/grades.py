@@ -23,8 +23,9 @@ from proofmill.tables import TableError
 FULL_MARKS = 7
 POINTS = re.compile(r"<points[^>]*>(.*?)</points>", re.DOTALL)
 NUMBER = re.compile(r"^\s*(-?\d+)(?:\s*(?:/|out of)\s*7)?\s*$")
-# From a heading "Self-Evaluation", "Final Evaluation" or "Evaluation" to the end; the hyphen is seen here, not in the original.
-SELF_EVALUATION = re.compile(r"^#+[ *]*(?:(?:Self|Final)[ *-]*){0,2}Evaluation\b.*", re.MULTILINE | re.DOTALL)
+# A heading that is nothing but "Evaluation", "Self-Evaluation" or "Final Evaluation". The original misses the hyphen, and
+# takes "Evaluation of the integral" for one too.
+SELF_EVALUATION = re.compile(r"^#+[ *]*(?:(?:Self|Final)[ *-]*){0,2}Evaluation[ *]*(?::.*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Script:
             text = arithmetic.split_proof(self.text)
         else:
             text = "" if "<think>" in self.text else self.text  # cut off while thinking
-        return SELF_EVALUATION.sub("", text).strip()
+        return SELF_EVALUATION.split(text)[0].strip()
 
     @property
     def well_formed(self) -> bool:
@@ -142,7 +143,9 @@ def _check_lines(script: Script) -> Verdict:
     return Verdict(float(arithmetic.check(problem, script.final, answer_only=True).marks()), FULL_MARKS, "ok")
 
 
-def scripts_of(responses: Sequence[Mapping[str, Any]], problems: Sequence[Mapping], schemes: Sequence[Mapping]) -> list[Script]:
+def scripts_of(
+    responses: Sequence[Mapping[str, Any]], problems: Sequence[Mapping], schemes: Sequence[Mapping]
+) -> list[Script]:
     """Responses joined with their problems and schemes."""
     problem = {row["problem"]: row for row in problems}
     scheme = {row["problem"]: row["scheme"] for row in schemes}

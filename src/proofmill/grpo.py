@@ -107,7 +107,13 @@ class Judge:
 
     def _grade(self, completions: list, completion_ids: list[list[int]], columns: dict[str, list]) -> None:
         scripts = [
-            Script(statement, answer, scheme, completion[0]["content"], stop="end" if ids[-1] == self.end_token else "length")
+            Script(
+                statement,
+                answer,
+                scheme,
+                completion[0]["content"],
+                stop="end" if ids[-1] == self.end_token else "length",
+            )
             for statement, answer, scheme, completion, ids in zip(
                 columns["statement"], columns["answer"], columns["scheme"], completions, completion_ids, strict=True
             )
@@ -153,7 +159,9 @@ class Diary:
         self.path = path
         path.write_text("".join(kept), encoding="utf-8")
 
-    def add(self, step: int, problems: list[str], rollouts: list[Rollout], rewards: dict[str, list], advantages: list) -> None:
+    def add(
+        self, step: int, problems: list[str], rollouts: list[Rollout], rewards: dict[str, list], advantages: list
+    ) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
             for place, (problem, rollout) in enumerate(zip(problems, rollouts, strict=True)):
                 row = {
@@ -166,7 +174,10 @@ class Diary:
                     "reason": rollout.verdict.reason,
                     "verdict": rollout.verdict.text,
                     "advantage": advantages[place],
-                    **{f"reward_{name}": None if values[place] != values[place] else values[place] for name, values in rewards.items()},
+                    **{
+                        f"reward_{name}": None if values[place] != values[place] else values[place]
+                        for name, values in rewards.items()
+                    },
                 }
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()

@@ -53,15 +53,21 @@ class Job:
 def run(main: Callable[[Any, Job], None]) -> None:
     """The command line of a kind's module."""
     kind = Path(sys.argv[0]).stem
-    parser = argparse.ArgumentParser(prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`.")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
+    )
     parser.add_argument("name", help=f"{kind}/<name>, as in config.yaml")
     parser.add_argument("--entry", help="the checked entry as JSON, instead of reading the configuration")
     parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
-    parser.add_argument("--engine", default="transformers", choices=["transformers", "vllm"], help="what serves an artifact model")
+    parser.add_argument(
+        "--engine", default="transformers", choices=["transformers", "vllm"], help="what serves an artifact model"
+    )
     parser.add_argument("--threads", type=int, default=1, help="for arithmetic in this process")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{options.name}: stopped by SIGTERM; run the same command to go on."))
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(f"{options.name}: stopped by SIGTERM; run the same command to go on.")
+    )
     try:
         if recipes.kind_of(options.name) != kind:
             raise RecipeError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
@@ -81,7 +87,12 @@ def _identity(options: argparse.Namespace) -> str:
 
 
 def make(
-    main: Callable[[Any, Job], None], name: str, identity: str, results: Path, engine: str = "transformers", threads: int = 1
+    main: Callable[[Any, Job], None],
+    name: str,
+    identity: str,
+    results: Path,
+    engine: str = "transformers",
+    threads: int = 1,
 ) -> None:
     """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had."""
     given = json.loads(identity)

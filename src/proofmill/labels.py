@@ -31,7 +31,11 @@ def read_labels(answer: Answer) -> tuple[dict[str, Any], str]:
     if not isinstance(found, dict) or not {*FLAGS, "difficulty"} <= set(found):
         return {}, "no-verdict"
     difficulty = found["difficulty"]
-    if any(not isinstance(found[flag], bool) for flag in FLAGS) or type(difficulty) is not int or not 1 <= difficulty <= 10:
+    if (
+        any(not isinstance(found[flag], bool) for flag in FLAGS)
+        or type(difficulty) is not int
+        or not 1 <= difficulty <= 10
+    ):
         return {}, "off-scale"
     return {flag: found[flag] for flag in (*FLAGS, "difficulty")}, "ok"
 
@@ -46,7 +50,14 @@ def main(entry: recipes.Labels, job: Job) -> None:
         labels, reason = read_labels(answer)
         unknown = dict.fromkeys((*FLAGS, "difficulty"))
         rows.append(
-            {"problem": problem["problem"], **unknown, **labels, "reason": reason, "verdict": answer.text, "cost": answer.cost}
+            {
+                "problem": problem["problem"],
+                **unknown,
+                **labels,
+                "reason": reason,
+                "verdict": answer.text,
+                "cost": answer.cost,
+            }
         )
     counts = Counter(row["reason"] for row in rows)
     job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers))

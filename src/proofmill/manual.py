@@ -4,6 +4,7 @@
 """
 
 import inspect
+import re
 import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -40,7 +41,10 @@ def _page(kind: str, cls: type) -> str:
     if kind == "scores":
         parts += ["Each way of sampling under `sampling` has:", _fields(recipes.Sampling)]
     if kind == "problems":
-        rows = [(f"`{name}`", ", ".join(f"`{f.replace('_', '-')}`" for f in sorted(read))) for name, read in recipes.SOURCES.items()]
+        rows = [
+            (f"`{name}`", ", ".join(f"`{f.replace('_', '-')}`" for f in sorted(read)))
+            for name, read in recipes.SOURCES.items()
+        ]
         parts += ["## Sources", _table(("source", "reads"), rows)]
     if kind in LISTS:
         title, names = LISTS[kind]
@@ -52,17 +56,26 @@ def _page(kind: str, cls: type) -> str:
 
 
 def _argument(named: Named) -> str:
-    return {"none": "", "number": "a number", "bounds": "`[least, most]`, null for none", "texts": "a list of texts"}[named.argument]
+    return {"none": "", "number": "a number", "bounds": "`[least, most]`, null for none", "texts": "a list of texts"}[
+        named.argument
+    ]
 
 
 def _fields(cls: type) -> str:
     hints = get_type_hints(cls)
-    rows = [(f"`{f.name.replace('_', '-')}`", _type(hints[f.name]), _default(f), f.default.description) for f in fields(cls)]
+    rows = [
+        (f"`{f.name.replace('_', '-')}`", _type(hints[f.name]), _default(f), f.default.description) for f in fields(cls)
+    ]
     return _table(("field", "type", "default", "meaning"), rows)
 
 
 def _type(hint: Any) -> str:
-    return str(hint if not isinstance(hint, type) else hint.__name__).replace("typing.", "").replace("proofmill.recipes.", "")
+    text = (
+        str(hint if not isinstance(hint, type) else hint.__name__)
+        .replace("typing.", "")
+        .replace("proofmill.recipes.", "")
+    )
+    return re.sub(r"^Optional\[(.*)\]$", r"\1 | None", text)
 
 
 def _default(field: Any) -> str:

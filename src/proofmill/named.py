@@ -22,7 +22,9 @@ class Named:
         right = {
             "none": argument is None,
             "number": _is_number(argument),
-            "bounds": isinstance(argument, list) and len(argument) == 2 and all(b is None or _is_number(b) for b in argument),
+            "bounds": isinstance(argument, list)
+            and len(argument) == 2
+            and all(b is None or _is_number(b) for b in argument),
             "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) for t in argument),
         }[self.argument]
         shape = {

@@ -1,6 +1,6 @@
 """One line every few seconds of a long step, readable in a terminal and in a log file.
 
-    responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, $0.00, 0:14 left
+responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, $0.00, 0:14 left
 """
 
 import sys

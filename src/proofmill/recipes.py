@@ -102,7 +102,9 @@ class Problems:
 
     revision: ClassVar[int] = 1
     source: Annotated[str, Ref("problems", *SOURCES)] = doc("a loader by name, or another `problems/<name>`")
-    path: str | None = doc("a local file or folder; `${VARIABLES}` come from the environment and are not identity", None)
+    path: str | None = doc(
+        "a local file or folder; `${VARIABLES}` come from the environment and are not identity", None
+    )
     id: str | None = doc("a dataset's hub id", None)
     commit: str | None = doc("the pinned commit of the dataset; required with `id`", None)
     config: str | None = doc("the dataset's configuration on the hub", None)
@@ -155,7 +157,9 @@ class Base:
     layers: Count = doc("layers (scratch)", 3)
     heads: Count = doc("attention heads of 32 dimensions (scratch)", 2)
     feed_forward: Count = doc("feed-forward size (scratch)", 192)
-    initializer_range: float = doc("standard deviation of the first weights; 0.02 learns nothing at this size", 0.08, gt=0)
+    initializer_range: float = doc(
+        "standard deviation of the first weights; 0.02 learns nothing at this size", 0.08, gt=0
+    )
     context: Count = doc("longest sequence (scratch)", 512)
     seed: int = doc("of the first weights (scratch)", 0)
 
@@ -293,7 +297,9 @@ class Scores:
     confidence: float = doc("of the intervals", 0.95, gt=0, lt=1)
     resamples: Count = doc("of the bootstrap over problems", 2000)
     max_unscored: Share = doc("stop when a larger share of the attempts has no verdict", 0.1)
-    repeat: Annotated[str, Ref("scores")] | None = doc("measure another scores entry over `seeds`, retraining all it needs", None)
+    repeat: Annotated[str, Ref("scores")] | None = doc(
+        "measure another scores entry over `seeds`, retraining all it needs", None
+    )
     seeds: list[int] = doc("the seeds of `repeat`", [])
     seed: int = doc("of the bootstrap", 0)
 
@@ -476,15 +482,21 @@ def expand(config: Mapping) -> Book:
         if str(recipe).startswith("_"):
             continue
         if not isinstance(declared, Mapping):
-            mistakes.append(f"{recipe}: found {declared!r}; expected a mapping of entries (or a key that begins with _).")
+            mistakes.append(
+                f"{recipe}: found {declared!r}; expected a mapping of entries (or a key that begins with _)."
+            )
             continue
         recipes[recipe] = []
         for name, values in declared.items():
             where = f"{recipe} > {name}"
             if not (isinstance(name, str) and NAME.match(name)) or kind_of(name) not in ENTRY_TYPES:
-                mistakes.append(f"{where}: expected <kind>/<name> in small letters, the kind one of {_among(kind_of(str(name)), ENTRY_TYPES)}")
+                mistakes.append(
+                    f"{where}: expected <kind>/<name> in small letters, the kind one of {_among(kind_of(str(name)), ENTRY_TYPES)}"
+                )
             elif name in homes:
-                mistakes.append(f"{where}: declared in `{homes[name]}` too; expected each name once. Rename one of the two.")
+                mistakes.append(
+                    f"{where}: declared in `{homes[name]}` too; expected each name once. Rename one of the two."
+                )
             else:
                 homes[name] = recipe
                 entry = _entry(where, ENTRY_TYPES[kind_of(name)], values, mistakes)
@@ -523,7 +535,11 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
     except ValidationError as error:
         known = {f.name.replace("_", "-") for f in fields(cls)}
         for e in error.errors():
-            key = ".".join(str(part).replace("_", "-") for part in e["loc"] if not str(part).startswith(("function", "str", "dict")))
+            key = ".".join(
+                str(part).replace("_", "-")
+                for part in e["loc"]
+                if not str(part).startswith(("function", "str", "dict"))
+            )
             if e["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
                 mistakes.append(f"{where}: unknown key `{key}`; expected one of {_among(key, known)}")
             elif e["type"] in ("missing", "missing_argument"):
@@ -536,7 +552,9 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
 
 def _underscored(values: Mapping) -> dict:
     """Config writes `max-tokens`, Python `max_tokens`; the keys of a named mapping (`mix`, `rewards`) are names and stay."""
-    inner = {"sampling": lambda ways: {way: _underscored(v) if isinstance(v, Mapping) else v for way, v in ways.items()}}
+    inner = {
+        "sampling": lambda ways: {way: _underscored(v) if isinstance(v, Mapping) else v for way, v in ways.items()}
+    }
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     return {k: inner[k](v) if k in inner and isinstance(v, Mapping) else v for k, v in plain.items()}
 
@@ -550,7 +568,9 @@ def _among(found: str, known: Any, limit: int = 8) -> str:
     """The nearest known name first; a short list otherwise."""
     near = difflib.get_close_matches(str(found), [str(k) for k in known], n=1, cutoff=0.6)
     listed = sorted(str(k) for k in known)
-    return f"{', '.join(listed[:limit])}{' ...' if len(listed) > limit else ''}" + (f". Did you mean `{near[0]}`?" if near else ".")
+    return f"{', '.join(listed[:limit])}{' ...' if len(listed) > limit else ''}" + (
+        f". Did you mean `{near[0]}`?" if near else "."
+    )
 
 
 NAMED = {  # which lists of small named things a field of a kind draws on
@@ -698,7 +718,9 @@ def _expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mista
             }
             for new, value in made.items():
                 if new in entries and entries[new] != value:
-                    mistakes.append(f"{name}: sampling `{way}` means two things for {model} on {problems}; expected one. Name it differently.")
+                    mistakes.append(
+                        f"{name}: sampling `{way}` means two things for {model} on {problems}; expected one. Name it differently."
+                    )
                 entries[new] = value
                 for listed in recipes.values():
                     if name in listed and new not in listed:
@@ -758,14 +780,18 @@ def source_files(entry: Any) -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m proofmill.recipes", description="Print every artifact of every recipe.")
+    parser = argparse.ArgumentParser(
+        prog="python -m proofmill.recipes", description="Print every artifact of every recipe."
+    )
     parser.add_argument("recipe", nargs="?", help="only this recipe")
     parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     options = parser.parse_args()
     try:
         book = expand(read("config.yaml", *options.configfile))
         if options.recipe and options.recipe not in book.recipes:
-            raise RecipeError(f"{options.recipe}: no such recipe; expected one of {_among(options.recipe, book.recipes)}")
+            raise RecipeError(
+                f"{options.recipe}: no such recipe; expected one of {_among(options.recipe, book.recipes)}"
+            )
     except RecipeError as error:
         sys.exit(f"RecipeError: {error}")
     for recipe in [options.recipe] if options.recipe else book.recipes:

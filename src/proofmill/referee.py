@@ -90,7 +90,9 @@ def mark(problem: arithmetic.Congruence | None, scheme: str, proof: str) -> str:
     marking = arithmetic.check(problem, proof, answer_only=True)
     points = marking.marks(*prices, cap=int(cap[1]))
     faults = [f"The line {line} is false or cannot be read." for line in marking.false]
-    faults += [f"{marking.needed - marking.valid} of {marking.needed} lines are missing."] * (marking.valid < marking.needed)
+    faults += [f"{marking.needed - marking.valid} of {marking.needed} lines are missing."] * (
+        marking.valid < marking.needed
+    )
     faults += ["The conclusion is missing, wrong or not established."] * (not marking.right_conclusion)
     listed = "\n".join(f"{i}. {text}" for i, text in enumerate(faults, 1))
     return (
@@ -151,7 +153,9 @@ def serve(model: str) -> Iterator[str]:
 def main() -> None:
     import uvicorn
 
-    parser = argparse.ArgumentParser(prog="python -m proofmill.referee", description="Serve the referee on a loopback port.")
+    parser = argparse.ArgumentParser(
+        prog="python -m proofmill.referee", description="Serve the referee on a loopback port."
+    )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints the address")
     parser.add_argument("--stay", action="store_true", help="go on when standard input is closed")
     options = parser.parse_args()

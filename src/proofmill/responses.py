@@ -23,7 +23,13 @@ def main(entry: recipes.Responses, job: Job) -> None:
     prompts = {p["problem"]: judges.fill(entry.prompt, {"statement": p["statement"]}) for p in problems}
     questions = [
         Question(
-            model, (("user", prompts[problem]),), entry.temperature, entry.top_p, entry.max_tokens, entry.seed, sample=attempt
+            model,
+            (("user", prompts[problem]),),
+            entry.temperature,
+            entry.top_p,
+            entry.max_tokens,
+            entry.seed,
+            sample=attempt,
         )
         for problem, attempt in wanted
     ]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill import likeness, recipes
+from proofmill import recipes, statements
 from proofmill.jobs import Job, run
 from proofmill.measures import MEASURES, OfAttempts, label
 from proofmill.named import split
@@ -32,7 +32,9 @@ LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is n
 
 def main(entry: recipes.Scores, job: Job) -> None:
     measures = [split(item)[0] for item in entry.measures]
-    rows = [row for measure in measures if MEASURES[measure].apply is None for row in shared_problems(entry.problems, job)]
+    rows = [
+        row for measure in measures if MEASURES[measure].apply is None for row in shared_problems(entry.problems, job)
+    ]
     groups = grouped(entry.grades, job)
     for (model, problems, sampling), attempts in groups.items():
         where = f"{model} on {problems} ({sampling})"
@@ -42,7 +44,16 @@ def main(entry: recipes.Scores, job: Job) -> None:
                 for part, chosen in _splits(attempts):
                     found = measured(kernel, chosen, entry.confidence, entry.resamples, entry.seed)
                     name = label(measure, _attempts(attempts))
-                    rows.append({"model": model, "problems": problems, "sampling": sampling, "measure": name, "split": part, **found})
+                    rows.append(
+                        {
+                            "model": model,
+                            "problems": problems,
+                            "sampling": sampling,
+                            "measure": name,
+                            "split": part,
+                            **found,
+                        }
+                    )
     page = report(job.name, rows, entry)
     for line in page.splitlines():
         say(job.name, line)
@@ -139,12 +150,10 @@ def interval(
 
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
     """For each two tables, how many kept problems they share by normalised statement: an exact count."""
-    statements = {
-        name: {likeness.normal(row["statement"]) for row in job.parent(name).rows("statement")} for name in names
-    }
+    kept = {name: {statements.normal(row["statement"]) for row in job.parent(name).rows("statement")} for name in names}
     for one, other in combinations(names, 2):
-        shared = len(statements[one] & statements[other])
-        size = len(statements[one]) + len(statements[other])
+        shared = len(kept[one] & kept[other])
+        size = len(kept[one]) + len(kept[other])
         yield {
             "model": None,
             "problems": f"{one} & {other}",
@@ -168,40 +177,35 @@ def report(name: str, rows: Sequence[Mapping], entry: recipes.Scores) -> str:
     everything = [row for row in rows if row["split"] == "all" and row["model"]]
     lines = [f"# {name}", ""]
     if everything:
-        columns = list(dict.fromkeys(row["measure"] for row in everything))
-        greedy_last = sorted({row["sampling"] for row in everything}, key=lambda way: (way == "greedy", way))
         lines += [
-            f"Value [low, high] with {entry.confidence:.0%} intervals, clustered by problem. Marks are out of 7.",
+            f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem. Marks (avg@k) are out of 7.",
             "",
-            f"| model | problems | sampling | {' | '.join(columns)} | attempts | unscored |",
-            "|---" * (len(columns) + 5) + "|",
         ]
-        for way in greedy_last:
-            for model in dict.fromkeys(row["model"] for row in everything):
-                for problems in dict.fromkeys(row["problems"] for row in everything):
-                    cells = {
-                        row["measure"]: row
-                        for row in everything
-                        if (row["model"], row["problems"], row["sampling"]) == (model, problems, way)
-                    }
-                    if cells:
-                        first = next(iter(cells.values()))
-                        shown = " | ".join(_cell(cells.get(column)) for column in columns)
-                        lines.append(
-                            f"| {model} | {problems} | {way} | {shown} | {first['n']:,} at {first['problems_n']:,} problems "
-                            f"| {first['unscored']:.1%} |"
-                        )
+    for way in dict.fromkeys(row["sampling"] for row in everything):
+        lines += [*_sheet(way, [row for row in everything if row["sampling"] == way]), ""]
     for row in rows:
         if row["model"] is None:
             lines.append(f"- {row['problems']}: {row['value']:g} {row['measure']}")
     return "\n".join(lines) + "\n"
 
 
+def _sheet(way: str, rows: Sequence[Mapping]) -> list[str]:
+    """One way of sampling: a line for each model and benchmark, a column for each measure."""
+    columns = list(dict.fromkeys(row["measure"] for row in rows))
+    lines = [f"| {way} | problems | {' | '.join(columns)} | attempts | unscored |", "|---" * (len(columns) + 4) + "|"]
+    for model, problems in dict.fromkeys((row["model"], row["problems"]) for row in rows):
+        cells = {row["measure"]: row for row in rows if (row["model"], row["problems"]) == (model, problems)}
+        first = next(iter(cells.values()))
+        shown = " | ".join(_cell(cells.get(column)) for column in columns)
+        attempts = f"{first['n']:,} at {first['problems_n']:,} problems"
+        lines.append(f"| {model} | {problems} | {shown} | {attempts} | {first['unscored']:.1%} |")
+    return lines
+
+
 def _cell(row: Mapping | None) -> str:
     if row is None or row["value"] is None:
         return "–"
-    digits = 2
-    return f"{row['value']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    return f"{row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
 
 
 if __name__ == "__main__":

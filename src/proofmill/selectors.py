@@ -43,13 +43,18 @@ SELECTORS: dict[str, Named] = {
     "well-formed": Named(each(lambda row: bool(row["well_formed"])), "closed reasoning and one box"),
     "scored": Named(each(lambda row: row["grade"] is not None), "there is a verdict"),
     "full-marks": Named(
-        each(lambda row: row["grade"] is not None and row["grade"] == row["out_of"]), "full marks; no verdict is no marks to go by"
+        each(lambda row: row["grade"] is not None and row["grade"] == row["out_of"]),
+        "full marks; no verdict is no marks to go by",
     ),
-    "at-least": Named(each(lambda row, least: row["grade"] is not None and row["grade"] >= least), "so many marks", "number"),
+    "at-least": Named(
+        each(lambda row, least: row["grade"] is not None and row["grade"] >= least), "so many marks", "number"
+    ),
     "distinct": Named(_first(lambda row: (row["problem"], row["text"])), "the same text once for each problem"),
     "one-per-problem": Named(_first(lambda row: row["problem"]), "the first that is left of each problem"),
     "at-most-per-problem": Named(
-        lambda rows, most: _first(lambda row: row["problem"], int(most))(rows), "the first so many of each problem", "number"
+        lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),
+        "the first so many of each problem",
+        "number",
     ),
     "shortest-per-problem": Named(shortest_per_problem, "the shortest that is left of each problem"),
 }

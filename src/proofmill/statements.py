@@ -66,7 +66,7 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _SILENT = frozenset('.,;:?"`“”‘’„«»~&\u200b\u00ad\ufeff#@')
 
 _TOKEN = re.compile(
-    r"""(?P<asy>\[asy\].*?\[/asy\])
+    r"""(?P<asy>\[asy\](?:(?!\[asy\]).)*?\[/asy\])
     |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
     |(?P<dollar>\$\$?|\\[\[\]()])
     |\\(?P<macro>[A-Za-z]+)\*?

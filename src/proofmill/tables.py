@@ -171,7 +171,9 @@ def rows_sha256(frame: pl.DataFrame, rows: int = 50_000) -> str:
 
 
 def files_of(folder: Path) -> list[tuple[str, str]]:
-    return sorted((str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK)
+    return sorted(
+        (str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK
+    )
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,9 @@ class Table:
     def stamp(self) -> dict:
         """The stamp of the finished table; TableError when the file is missing or no table of this project."""
         if not self.path.exists():
-            raise TableError(f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}")
+            raise TableError(
+                f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}"
+            )
         try:
             found = pl.read_parquet_metadata(self.path)
         except (pl.exceptions.PolarsError, OSError) as error:
@@ -226,7 +230,9 @@ class Table:
                 f"Delete the file and make it again."
             ) from error
         if "proofmill" not in found:
-            raise TableError(f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again.")
+            raise TableError(
+                f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
+            )
         return json.loads(found["proofmill"])
 
     @property
@@ -278,7 +284,7 @@ class Table:
         _check_columns(self.kind, self.name, frame.schema)
         key = KEYS.get(self.kind)
         if key and (twice := frame.filter(pl.col(key).is_duplicated())).height:
-            raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs {twice.height} times; expected each id once.")
+            raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs more than once; expected each id once.")
         with self._new_file() as temporary:
             frame = frame.select(list(schema))
             stamp = {**stamp, "content": digest(rows_sha256(frame), files_of(weights) if weights else None)}
@@ -300,9 +306,13 @@ class Table:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
         except PermissionError as error:
-            raise TableError(f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder.") from error
+            raise TableError(
+                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
+            ) from error
         except OSError as error:
-            raise TableError(f"{self.path}: cannot be written ({error.strerror}); expected room and permission to write there.") from error
+            raise TableError(
+                f"{self.path}: cannot be written ({error.strerror}); expected room and permission to write there."
+            ) from error
         finally:
             if os.access(temporary.parent, os.W_OK):
                 temporary.unlink(missing_ok=True)
@@ -363,7 +373,9 @@ def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
     wanted = {name: dtype for name, (dtype, _) in COLUMNS[kind].items()}
     missing = [name for name in wanted if name not in schema]
     extra = [name for name in schema if name not in wanted]
-    wrong = [f"{name} is {schema[name]}" for name in wanted if name in schema and schema[name] not in (wanted[name], pl.Null)]
+    wrong = [
+        f"{name} is {schema[name]}" for name in wanted if name in schema and schema[name] not in (wanted[name], pl.Null)
+    ]
     if missing or extra or wrong:
         found = "; ".join(
             part
@@ -377,7 +389,9 @@ def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
         raise TableError(f"{where}: {found}; expected the columns of `{kind}`: {', '.join(wanted)}.")
 
 
-def new_stamp(name: str, identity: str, fingerprint: str, parents: Mapping[str, str], sources: Mapping[str, str]) -> dict:
+def new_stamp(
+    name: str, identity: str, fingerprint: str, parents: Mapping[str, str], sources: Mapping[str, str]
+) -> dict:
     """What is known of a table before its rows: where it comes from and what makes it."""
     entry = json.loads(identity)
     return {

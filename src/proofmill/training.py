@@ -59,7 +59,9 @@ def checkpoints(job: Job) -> Path:
 
 def last_checkpoint(job: Job) -> Path | None:
     """The newest complete checkpoint; its trainer state is the file that is written last."""
-    found = sorted(checkpoints(job).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    found = sorted(
+        checkpoints(job).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True
+    )
     return next((path for path in found if _complete(path)), None)
 
 
@@ -102,7 +104,10 @@ class Steps(TrainerCallback):
             self.last = now
             rate = (state.global_step - self.first) / (now - self.start)
             left = clock((state.max_steps - state.global_step) / rate)
-            say(self.name, f"step {state.global_step:,} of {state.max_steps:,}{self.latest}, {rate:.2f} steps/s, {left} left")
+            say(
+                self.name,
+                f"step {state.global_step:,} of {state.max_steps:,}{self.latest}, {rate:.2f} steps/s, {left} left",
+            )
 
 
 def steps(trainer: Any) -> Iterator[dict]:

@@ -1,0 +1,92 @@
+"""What is learned: selectors, mixtures, and the rows they leave."""
+
+import pytest
+
+from conftest import SMALL
+from proofmill.examples import select
+from proofmill.selectors import SELECTORS
+from proofmill.tables import TableError
+
+
+def rows(*given):
+    """Candidates from (problem, text, grade) triples."""
+    return [
+        {
+            "problem": p,
+            "text": t,
+            "grade": g,
+            "out_of": 7,
+            "stop": "end",
+            "well_formed": True,
+            "tokens": len(t),
+            "dropped": None,
+        }
+        for p, t, g in given
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        (["full-marks"], ["a", "b", "b", "e"]),
+        (["scored"], ["a", "b", "b", "c", "e"]),
+        ([{"at-least": 3}], ["a", "b", "b", "c", "e"]),
+        (["full-marks", "distinct"], ["a", "b", "e"]),
+        (["full-marks", "one-per-problem"], ["a", "e"]),
+        ([{"at-most-per-problem": 2}], ["a", "b", "d", "e"]),
+        (["shortest-per-problem"], ["a", "d"]),
+    ],
+)
+def test_selectors_keep_what_their_names_say(keep, expected):
+    """Each selector sees what those before it left; no verdict is never full marks."""
+    some = rows(("p", "a", 7), ("p", "b", 7), ("p", "b", 7), ("p", "c", 3), ("q", "d", None), ("q", "e", 7))
+    select(some, keep)
+    assert expected == [row["text"] for row in some if row["dropped"] is None]
+
+
+def test_first_selector_that_refuses_is_named():
+    """A dropped row says which selector refused it."""
+    some = rows(("p", "a", 3), ("p", "b", 7), ("p", "c", 7))
+    select(some, ["full-marks", "one-per-problem"])
+    assert [row["dropped"] for row in some] == ["full-marks", None, "one-per-problem"]
+
+
+def test_every_selector_answers_for_every_row():
+    """A selector gives one verdict for each row it is shown, also for none."""
+    some = rows(("p", "a", 7), ("q", "", None))
+    for named in SELECTORS.values():
+        argument = [1] if named.argument == "number" else []
+        assert len(some) == len(named.apply(some, *argument))
+        assert list(named.apply([], *argument)) == []
+
+
+def test_solutions_become_conversations(small):
+    """A demonstration asks the statement and answers with the forum's solution."""
+    problems = {row["problem"]: row for row in small.table("problems/train").rows()}
+    for row in small.table("examples/cold").rows():
+        problem = problems[row["problem"]]
+        assert [("user", problem["statement"]), ("assistant", problem["solution"])] == [
+            (m["role"], m["content"]) for m in row["messages"]
+        ]
+
+
+def test_mixture_has_its_shares_and_goes_through_all_before_repeating(small, mill):
+    """Shares are by rows; a source that is too small is gone through again evenly, with ids of their own."""
+    made = mill({**SMALL, "examples/few": {"problems": "problems/train", "keep": [{"at-most-per-problem": 1}]},
+                 "examples/mixed": {"mix": {"examples/few": 0.75, "examples/cold": 0.25}, "rows": 160}})  # fmt: skip
+    made.results = small.results
+    made.make("examples/few", "examples/mixed")
+    mixed = made.table("examples/mixed").rows()
+    assert 160 == len({row["example"] for row in mixed}) == len(mixed)
+    uses = {}
+    for row in mixed:
+        uses[row["problem"]] = uses.get(row["problem"], 0) + 1
+    assert max(uses.values()) - min(uses.values()) <= 2
+
+
+def test_nothing_kept_stops_the_stage(small, mill):
+    """An empty training set is a message that names the selectors, not a training on nothing."""
+    made = mill({**SMALL, "examples/none": {"grades": "grades/cold", "keep": [{"at-least": 8}]}})
+    made.results = small.results
+    with pytest.raises(TableError, match="none of 24 rows is kept"):
+        made.make("examples/none")

@@ -1,0 +1,233 @@
+"""The `problems` kind: ids, filters in order, carried rows, labels and grades joined, decontamination."""
+
+import json
+
+import pytest
+
+from proofmill.recipes import RecipeError
+from proofmill.tables import Table, TableError, new_stamp
+
+
+def write(path, *statements: str, **columns) -> str:
+    rows = [{"statement": s, **{k: v[n] for k, v in columns.items()}} for n, s in enumerate(statements)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def put(results, name: str, rows: list[dict]) -> None:
+    """A finished table with these rows, as if its kind had made it."""
+    Table(name, results).write(rows, new_stamp(name, '{"entry": {}}', f"of-{name.replace('/', '-')}", {}, {}))
+
+
+def test_problems_ids_come_from_the_statement(mill, tmp_path):
+    """Equal statements have one id with -2, -3; an id stays the same whatever stands before it."""
+    one = write(tmp_path / "one.jsonl", "Prove $a=b$.", "Find $x$.", "prove  $a = b$", "Prove $a=b$")
+    other = write(tmp_path / "other.jsonl", "Find $x$.", "Prove $a=b$.")
+    made = mill(
+        {"problems/one": {"source": "table", "path": one}, "problems/other": {"source": "table", "path": other}}
+    )
+    first = [row["problem"] for row in made.make("problems/one").rows()]
+    second = [row["problem"] for row in made.make("problems/other").rows()]
+    assert first == [second[1], second[0], f"{second[1]}-2", f"{second[1]}-3"]
+
+
+def test_problems_of_a_benchmark_keep_their_own_ids(mill, data):
+    """ProofBench's ids are the ids; what it asks is a proof; its columns are complete."""
+    path = str(data / "imobench/proofbench_v2.csv")
+    table = mill({"problems/bench": {"source": "proofbench", "path": path}}).make("problems/bench")
+    rows = table.rows()
+    assert [row["problem"] for row in rows[:2]] == ["PB-Basic-001", "PB-Basic-002"]
+    assert {"proof"} == {row["asks"] for row in rows}
+    assert table.stamp["counts"] == {"kept": 60}
+
+
+def test_problems_twice_made_are_the_same(mill, tmp_path):
+    """The same entry gives the same rows, id for id."""
+    entry = {"source": "arithmetic-threads", "rows": 40, "keep": ["has-solution"]}
+    made = mill({"problems/a": entry, "problems/b": entry})
+    assert made.make("problems/a").rows(kept=False) == made.make("problems/b").rows(kept=False)
+
+
+def test_problems_dropped_stay_with_filter_evidence_and_match(mill, tmp_path):
+    """Every row is in the table; a dropped one says by which filter, why, and like which row."""
+    path = write(
+        tmp_path / "f.jsonl", "Prove $a=b$.", "", "Prove that $a=b$!", "Prove $a = b$", "[img]x[/img] Prove it."
+    )
+    keep = ["has-problem", "no-image", "not-duplicate"]
+    table = mill({"problems/x": {"source": "table", "path": path, "keep": keep}}).make("problems/x")
+    rows = table.rows(kept=False)
+    assert [row["dropped"] for row in rows] == [None, "has-problem", None, "not-duplicate", "no-image"]
+    assert f"problems/x#{rows[0]['problem']}" == rows[3]["matched"]
+    assert [rows[0]["evidence"], rows[0]["matched"]] == [None, None]
+    assert table.stamp["counts"] == {"kept": 2, "has-problem": 1, "not-duplicate": 1, "no-image": 1}
+
+
+def test_problems_refused_for_another_reason_take_no_duplicate_with_them(mill, tmp_path):
+    """A duplicate is compared with kept rows only, whichever filter comes first in the list."""
+    path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Prove $a = b$", solution=[None, "s"])
+    entry = {"source": "table", "path": path, "keep": ["not-duplicate", {"not-near-duplicate": 0.9}, "has-solution"]}
+    rows = mill({"problems/x": entry}).make("problems/x").rows(kept=False)
+    assert [row["dropped"] for row in rows] == ["has-solution", None]
+
+
+def test_problems_from_problems_carry_dropped_rows_as_they_were(mill, tmp_path):
+    """All rows go on; what was dropped keeps its filter, what was kept passes the new filters."""
+    path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Find $x$.", "Prove $c=d$.", solution=["s", "s", None])
+    made = mill(
+        {
+            "problems/a": {"source": "table", "path": path, "keep": ["has-solution"]},
+            "problems/b": {"source": "problems/a", "keep": ["is-proof"]},
+            "problems/first": {"source": "problems/a", "rows": 1},
+        }
+    )
+    before = made.make("problems/a").rows(kept=False)
+    after = made.make("problems/b").rows(kept=False)
+    assert [row["dropped"] for row in after] == [None, "is-proof", "has-solution"]
+    assert [row["problem"] for row in before] == [row["problem"] for row in after]
+    assert before[2] == after[2]
+    assert before[:1] == made.make("problems/first").rows(kept=False)
+
+
+def test_problems_with_labels_drop_what_the_judge_said_and_could_not_say(mill, tmp_path):
+    """A label row is found by the problem's id; no row, or one without a verdict, never passes."""
+    path = write(tmp_path / "f.jsonl", "Prove $a$.", "Prove $b$.", "Prove $c$.", "Prove $d$.")
+    made = mill(
+        {
+            "problems/a": {"source": "table", "path": path},
+            "labels/a": {"problems": "problems/a", "model": "api/referee"},
+            "problems/b": {"source": "problems/a", "labels": "labels/a", "keep": ["labelled", "complete"]},
+        }
+    )
+    ids = [row["problem"] for row in made.make("problems/a").rows()]
+    good = {"reason": "ok", "incomplete": False}
+    put(
+        made.results,
+        "labels/a",
+        [
+            {"problem": ids[2], "reason": "no-verdict"},
+            {"problem": ids[1], **good, "incomplete": True},
+            {"problem": ids[0], **good},
+        ],
+    )
+    table = made.make("problems/b")
+    assert [row["dropped"] for row in table.rows(kept=False)] == [None, "complete", "labelled", "labelled"]
+
+
+def test_problems_with_grades_keep_strictly_between_the_bounds(mill, tmp_path):
+    """The pass rate is the mean over graded attempts; ungraded ones are left out of it, and never make a pass."""
+    path = write(tmp_path / "f.jsonl", *(f"Prove ${name}$." for name in "abcde"))
+    made = mill(
+        {
+            "problems/a": {"source": "table", "path": path},
+            "responses/a": {"problems": "problems/a", "model": "api/referee"},
+            "grades/a": {"responses": "responses/a", "grader": "arithmetic"},
+            "problems/b": {"source": "problems/a", "grades": "grades/a", "keep": [{"pass-rate": [0, 0.5]}]},
+        }
+    )
+    ids = [row["problem"] for row in made.make("problems/a").rows()]
+    marks = {0: [0, 7, None, 0], 1: [0, 0], 2: [7, 0], 3: [None, float("nan")]}
+    put(
+        made.results,
+        "grades/a",
+        [
+            {"response": f"{n}-{attempt}", "problem": ids[n], "attempt": attempt, "grade": mark, "out_of": 7}
+            for n, given in marks.items()
+            for attempt, mark in enumerate(given)
+        ],
+    )
+    rows = made.make("problems/b").rows(kept=False)
+    assert [r["evidence"] for r in rows[:3]] == [
+        None,
+        "pass rate 0.000, not strictly 0 to 0.5",
+        "pass rate 0.500, not strictly 0 to 0.5",
+    ]
+    assert [row["evidence"] for row in rows[3:]] == ["no graded attempt"] * 2
+
+
+def test_problems_apart_from_a_benchmark_show_the_matched_text(mill, tmp_path):
+    """What stands in a benchmark is dropped, whatever its LaTeX, with the span and the benchmark's row."""
+    text = "Alice the architect and Bob the builder play a game. Alice chooses two points $P$ and $Q$ in the plane."
+    bench = write(tmp_path / "bench.jsonl", text, "Prove that $3^2+5^3+2$ is a multiple of $7$.", id=["B-1", "B-2"])
+    other = text.replace("$P$", "\\(P\\)")
+    rows = write(
+        tmp_path / "rows.jsonl", f"(USAMO) {other} Why?", "Show that $7$ divides $3^{2}+5^{3}+2$.", "Find $x$."
+    )
+    columns = {"statement": "statement", "problem": "id"}
+    made = mill(
+        {
+            "problems/bench": {"source": "table", "path": bench, "columns": columns},
+            "problems/x": {"source": "table", "path": rows, "apart-from": ["problems/bench"]},
+        }
+    )
+    found = made.make("problems/bench", "problems/x").rows(kept=False)
+    assert [row["dropped"] for row in found] == ["apart-from", "apart-from", None]
+    assert [row["matched"] for row in found] == ["problems/bench#B-1", "problems/bench#B-2", None]
+    assert "tokens in a row: Alice the architect" in found[0]["evidence"]
+    assert "formulas 1.00 similar, same numbers" in found[1]["evidence"]
+
+
+def test_problems_of_one_part_are_apart_from_those_of_another(mill):
+    """Train and test of the arithmetic family share no problem, and none is taken for one that they share."""
+    made = mill(
+        {
+            "problems/bench": {"source": "arithmetic", "part": "test", "rows": 200},
+            "problems/x": {"source": "arithmetic", "rows": 400, "apart-from": ["problems/bench"]},
+        }
+    )
+    assert made.make("problems/bench", "problems/x").stamp["counts"] == {"kept": 400}
+
+
+def test_problems_of_harp_and_proofbench_share_with_benchmarks_what_a_reader_finds(mill, data):
+    """HARP has one problem of AnswerBench; ProofBench contains all six of USAMO 2025."""
+    made = mill(
+        {
+            "problems/usamo": {"source": "usamo", "path": str(data / "usamo_2025")},
+            "problems/answers": {"source": "answerbench", "path": str(data / "imobench/answerbench_v2.csv")},
+            "problems/proofs": {
+                "source": "proofbench",
+                "path": str(data / "imobench/proofbench_v2.csv"),
+                "apart-from": ["problems/usamo"],
+            },
+            "problems/harp": {
+                "source": "harp",
+                "path": str(data / "harp/proof_even.jsonl"),
+                "apart-from": ["problems/answers", "problems/usamo"],
+            },
+        }
+    )
+    made.make("problems/usamo", "problems/answers", "problems/proofs", "problems/harp")
+    dropped = {
+        name: [r for r in made.table(name).rows(kept=False) if r["dropped"]]
+        for name in ("problems/proofs", "problems/harp")
+    }
+    assert {f"problems/usamo#usamo_2025-{n}" for n in range(1, 7)} == {
+        row["matched"] for row in dropped["problems/proofs"]
+    }
+    assert [row["matched"] for row in dropped["problems/harp"]] == ["problems/answers#imo-bench-combinatorics-032"]
+
+
+def test_problems_of_a_mistaken_file_leave_no_table(mill, tmp_path):
+    """A mistake in the last line stops the stage before anything is written."""
+    path = tmp_path / "f.jsonl"
+    path.write_text('{"statement": "Prove it."}\n{"statement": 7}\n')
+    made = mill({"problems/x": {"source": "table", "path": str(path)}})
+    with pytest.raises(TableError, match=r"f\.jsonl:2: `statement` is a number"):
+        made.make("problems/x")
+    assert not made.table("problems/x").path.exists()
+
+
+def test_problems_with_an_own_id_twice_are_refused(mill, tmp_path):
+    """A benchmark's ids must be distinct."""
+    path = tmp_path / "f.csv"
+    path.write_text("Problem ID,Problem,Short Answer\nA-1,p,1\nA-1,q,2\n")
+    made = mill({"problems/x": {"source": "answerbench", "path": str(path)}})
+    with pytest.raises(TableError, match="the id `A-1` occurs a second time"):
+        made.make("problems/x")
+
+
+def test_problems_of_the_generator_need_a_number_of_rows_and_known_families(mill):
+    """Without `rows` the generator would go on until its family is exhausted."""
+    with pytest.raises(RecipeError, match="source `arithmetic` needs `rows`"):
+        mill({"problems/x": {"source": "arithmetic"}})
+    with pytest.raises(RecipeError, match=r"`families` names `power`; .* Did you mean `powers`\?"):
+        mill({"problems/x": {"source": "arithmetic", "rows": 3, "families": ["power"]}})

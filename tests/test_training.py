@@ -1,0 +1,175 @@
+"""Training: what is learned, what an unscored rollout does, and what is kept."""
+
+import polars as pl
+import pytest
+
+from conftest import SMALL, Mill
+from proofmill import grades, rewards
+from proofmill.grpo import Diary
+from proofmill.rewards import REWARDS, Rollout
+from proofmill.tables import TableError
+
+GRPO = {
+    "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
+    "rewards": {"grade": 1, "format": 0.5}, "unscored": "drop", "group": 4, "problems-per-step": 2, "steps": 3,
+    "learning-rate": 1e-3, "max-tokens": 16,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(small):
+    made = Mill(small.results, **SMALL, **{"grpo/x": GRPO})
+    made.make("grpo/x")
+    return made
+
+
+def test_base_has_a_row_for_every_file(small):
+    """A base model is its files, with sizes and digests that are true."""
+    table = small.table("base/tiny")
+    rows = {row["file"]: row for row in table.rows()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(rows)
+    assert all((table.folder / name).stat().st_size == row["bytes"] for name, row in rows.items())
+
+
+def test_tokenizer_has_single_digits_and_a_template(small):
+    """Every digit is a token; the template ends an answer with the end token."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").weights())
+    assert list("4711") == tokenizer.tokenize("4711")
+    assert tokenizer.decode(tokenizer("abc ≡ é").input_ids) == "abc ≡ é"
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], tokenize=False
+    )
+    assert text == "<|user|>q<|assistant|>a<|end|>"
+
+
+def test_sft_learns_and_says_so(small):
+    """The loss of the last steps is below that of the first, in long form."""
+    rows = pl.DataFrame(small.table("sft/cold").rows())
+    loss = rows.filter(pl.col("measure") == "loss").sort("step")["value"].to_list()
+    assert loss[-1] < loss[0]
+    assert rows.filter(pl.col("measure") == "loss")["step"].to_list() == [2, 4, 6, 8]
+
+
+def test_table_of_steps_has_no_clock(small):
+    """What depends on the machine is in the stamp, so that equal trainings have equal tables."""
+    measures = {row["measure"] for row in small.table("sft/cold").rows()}
+    assert not [m for m in measures if "runtime" in m or "per_second" in m or "time" in m]
+    assert small.table("sft/cold").stamp["training_seconds"] > 0
+
+
+def test_same_entry_trains_the_same_weights(small, tmp_path):
+    """Two trainings of one entry have equal tables and equal weights."""
+    again = Mill(tmp_path, **SMALL)
+    again.make("problems/train", "base/tiny", "examples/cold", "sft/cold")
+    assert small.table("sft/cold").content == again.table("sft/cold").content
+
+
+def test_longer_example_stops_the_stage(small, mill):
+    """An example is never cut silently: the message has the limit and the longest."""
+    made = mill({**SMALL, "sft/short": {**SMALL["sft/cold"], "max-length": 32}})
+    made.results = small.results
+    with pytest.raises(TableError, match="longer than `max-length` 32"):
+        made.make("sft/short")
+
+
+def test_grpo_keeps_every_rollout(trained):
+    """Each rollout of each step is kept with its rewards, advantage and verdict; advantages of a group add up to nothing."""
+    rollouts = pl.read_parquet(trained.table("grpo/x").folder / "rollouts.parquet")
+    assert rollouts.height == 3 * 2 * 4
+    assert {"step", "problem", "text", "grade", "reason", "advantage", "reward_grade", "reward_format"} <= set(
+        rollouts.columns
+    )
+    sums = rollouts.group_by("step", "problem").agg(pl.col("advantage").sum())["advantage"]
+    assert sums.abs().max() < 1e-3
+
+
+def test_grpo_rewards_are_the_graders_marks(trained):
+    """The reward `grade` of a rollout is its marks over 7."""
+    rollouts = pl.read_parquet(trained.table("grpo/x").folder / "rollouts.parquet")
+    assert rollouts["reward_grade"].to_list() == pytest.approx((rollouts["grade"] / 7).to_list())
+
+
+def test_grpo_table_has_its_curves(trained):
+    """Reward, length, groups without a difference and the share unscored are measured at every logged step."""
+    measures = {row["measure"] for row in trained.table("grpo/x").rows()}
+    assert {"reward", "rewards/grade/mean", "completions/mean_length", "frac_reward_zero_std", "unscored"} <= measures
+
+
+class SilentOnSome(grades.Grader):
+    """The real grader, with no verdict on every third script."""
+
+    def __call__(self, scripts, quiet=False):
+        verdicts = super().__call__(scripts, quiet)
+        return [grades.Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize("unscored", ["drop", "zero"])
+def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypatch, unscored):
+    """Dropped, it has no reward and no advantage and its group is centred without it; as zero, it counts as the worst."""
+    monkeypatch.setattr("proofmill.grpo.Grader", SilentOnSome)
+    made = Mill(small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2}})
+    table = made.make(f"grpo/{unscored}")
+    rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
+    silent = rollouts.filter(pl.col("reason") == "no-verdict")
+    assert silent.height == table.stamp["counts"]["unscored"] > 0
+    if unscored == "drop":
+        assert {0.0} == set(silent["advantage"])
+        assert silent["reward_grade"].is_null().all() and silent["reward_format"].is_null().all()
+        spoken = (
+            rollouts.filter(pl.col("reason") != "no-verdict").group_by("step", "problem").agg(pl.col("advantage").sum())
+        )
+        assert spoken["advantage"].abs().max() < 1e-3
+    else:
+        assert {0.0} == set(silent["reward_grade"])
+
+
+def test_rewards_of_a_rollout():
+    """Marks become shares; no verdict becomes None, also where a format reward could be had."""
+    script = grades.Script("s", None, None, "<think>a</think>\n\\boxed{1}")
+    scored = Rollout(script, grades.Verdict(3.5, 7, "ok"), 5)
+    silent = Rollout(script, grades.Verdict(None, 7, "no-verdict"), 5)
+    assert [REWARDS[name].apply(scored) for name in ("grade", "full-marks", "format")] == [0.5, 0.0, 1.0]
+    assert [REWARDS[name].apply(silent) for name in ("grade", "full-marks", "format")] == [None, None, 1.0]
+    assert rewards.full_marks(Rollout(script, grades.Verdict(7.0, 7, "ok"), 5)) == 1.0
+
+
+def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
+    """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
+    path = tmp_path / "rollouts.jsonl"
+    script = grades.Script("s", None, None, "text")
+    one = [Rollout(script, grades.Verdict(1.0, 7, "ok"), 3)]
+    diary = Diary(path, after=0)
+    for step in (1, 2, 3):
+        diary.add(step, ["p"], one, {"grade": [1 / 7]}, [0.0])
+    with open(path, "a") as file:
+        file.write('{"step": 3, "torn')
+    diary = Diary(path, after=2)
+    diary.add(3, ["p"], one, {"grade": [float("nan")]}, [0.0])
+    diary.write_parquet(tmp_path / "r.parquet")
+    rows = pl.read_parquet(tmp_path / "r.parquet")
+    assert (rows["step"].to_list(), rows["reward_grade"].to_list()) == ([1, 2, 3], [1 / 7, 1 / 7, None])
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
+def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
+    """A base model from a folder needs a configuration and weights; the message names what is not there."""
+    import shutil
+
+    folder = tmp_path / "model"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    (folder / missing).unlink()
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(folder)}})
+    with pytest.raises(TableError, match=r"no config.json|no weights"):
+        made.make("base/x")
+
+
+def test_folder_is_a_base_model_like_any_other(small, tmp_path):
+    """Weights from a folder have the rows of the files they are."""
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(small.table("base/tiny").folder)}})
+    digests = lambda table: {
+        r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))
+    }  # noqa: E731
+    found = digests(made.make("base/x"))
+    assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())
