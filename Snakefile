@@ -32,8 +32,7 @@ for recipe in BOOK.recipes:
     rule:
         name:
             recipe
-        default_target:
-            recipe == next(iter(BOOK.recipes))
+        default_target: recipe == next(iter(BOOK.recipes))
         input:
             targets(recipe),
 

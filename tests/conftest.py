@@ -93,3 +93,11 @@ def small(tmp_path_factory) -> Mill:
     made = Mill(tmp_path_factory.mktemp("small") / "results", **SMALL)
     made.make(*SMALL)
     return made
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory) -> Project:
+    """A finished project with every kind once, made by Snakemake and shared by tests that only read or copy it."""
+    project = Project(tmp_path_factory.mktemp("chain") / "project", CHAIN)
+    project.made("chain")
+    return project

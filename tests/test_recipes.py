@@ -105,7 +105,7 @@ def test_key_written_twice_in_a_file_is_refused(tmp_path):
 def test_file_that_is_no_configuration_is_refused(tmp_path, content):
     """Broken YAML, broken text and a list instead of a mapping are refused with the file's name."""
     (tmp_path / "c.yaml").write_bytes(content)
-    with pytest.raises(RecipeError, match="c.yaml"):
+    with pytest.raises(RecipeError, match=r"c\.yaml"):
         recipes.read(tmp_path / "c.yaml")
 
 

@@ -165,11 +165,13 @@ def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
         made.make("base/x")
 
 
+def digests(table):
+    """Digest of each file that makes a model."""
+    return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
+
+
 def test_folder_is_a_base_model_like_any_other(small, tmp_path):
     """Weights from a folder have the rows of the files they are."""
     made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(small.table("base/tiny").folder)}})
-    digests = lambda table: {
-        r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))
-    }  # noqa: E731
     found = digests(made.make("base/x"))
     assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())

@@ -13,11 +13,11 @@ rule base:
         "results/base/{name}.parquet",
     log:
         "results/base/{name}.log",
-    params:
-        entry=entry("base"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=4000,
+    params:
+        entry=entry("base"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule examples:
         "results/examples/{name}.parquet",
     log:
         "results/examples/{name}.log",
-    params:
-        entry=entry("examples"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("examples"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule grades:
         "results/grades/{name}.parquet",
     log:
         "results/grades/{name}.log",
-    params:
-        entry=entry("grades"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("grades"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule grpo:
         "results/grpo/{name}.parquet",
     log:
         "results/grpo/{name}.log",
-    params:
-        entry=entry("grpo"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=4000,
+    params:
+        entry=entry("grpo"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule labels:
         "results/labels/{name}.parquet",
     log:
         "results/labels/{name}.log",
-    params:
-        entry=entry("labels"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("labels"),
     shell:
         JOB

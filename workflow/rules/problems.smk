@@ -13,11 +13,11 @@ rule problems:
         "results/problems/{name}.parquet",
     log:
         "results/problems/{name}.log",
-    params:
-        entry=entry("problems"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("problems"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule responses:
         "results/responses/{name}.parquet",
     log:
         "results/responses/{name}.log",
-    params:
-        entry=entry("responses"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=4000,
+    params:
+        entry=entry("responses"),
     shell:
         JOB

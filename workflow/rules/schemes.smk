@@ -13,11 +13,11 @@ rule schemes:
         "results/schemes/{name}.parquet",
     log:
         "results/schemes/{name}.log",
-    params:
-        entry=entry("schemes"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("schemes"),
     shell:
         JOB

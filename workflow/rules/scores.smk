@@ -14,11 +14,11 @@ rule scores:
         page="results/scores/{name}.md",
     log:
         "results/scores/{name}.log",
-    params:
-        entry=entry("scores"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=2000,
+    params:
+        entry=entry("scores"),
     shell:
         JOB

@@ -13,11 +13,11 @@ rule sft:
         "results/sft/{name}.parquet",
     log:
         "results/sft/{name}.log",
-    params:
-        entry=entry("sft"),
     threads: 1
     resources:
         engine="transformers",
         mem_mb=4000,
+    params:
+        entry=entry("sft"),
     shell:
         JOB
