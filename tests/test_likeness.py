@@ -55,8 +55,8 @@ SAME = [  # pairs of one problem
         "A sequence has $x_0=5$ and $x_{n+1}=3x_n+4$. What is the remainder of $x_3$ modulo $7$?",
     ),
     (
-        "Determine all positive integers $k$ such that \\[\\frac{1}{n+1}\\sum_{i=0}^{n}\\binom{n}{i}^{k}\\] is an "
-        "integer for every positive integer $n$.",
+        "Determine all positive integers $k$ such that \\[\\frac{1}{n+1}\\sum_{i=0}^{n}\\binom{n}{i}^{k}\\] is "
+        "an integer for every positive integer $n$.",
         "Find all positive $k \\in \\mathbb Z$ where $$\\dfrac1{n+1} \\sum_{i=0}^n \\binom ni^k$$ is whole for all $n$.",
     ),
 ]

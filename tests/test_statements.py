@@ -71,3 +71,10 @@ def test_tokens_tell_words_numbers_and_formulas_apart():
 def test_tokens_of_broken_latex_are_some_tokens(text):
     """No text makes the tokenizer fail."""
     assert isinstance(normal(text), str)
+
+
+def test_tokens_between_prices_are_words():
+    """A dollar sign before a price opens no formula."""
+    text = "She got $50 as a gift, bought it for $9 and lost $3. So $9 \\text{ is more than } x$."
+    kinds = {token.text: token.kind for token in tokens(text)}
+    assert [kinds[word] for word in ("gift", "bought", "50", "more")] == ["word", "word", "number", "formula"]

@@ -80,14 +80,14 @@ def shingles(text: str) -> Shingles:
 
 
 def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
-    """The maximal stretches of tokens without a word."""
+    """The maximal stretches of tokens without a word; brackets and dashes around words are none."""
     found: list[list[Token]] = [[]]
     for token in all_tokens:
         if token.kind != "word":
             found[-1].append(token)
         elif found[-1]:
             found.append([])
-    return [formula for formula in found if formula]
+    return [formula for formula in found if any(token.text.isalnum() for token in formula)]
 
 
 def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
@@ -162,7 +162,7 @@ class Alike:
 LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
 _TELLING_WORDS = 3  # of a run, without which it is a template
 _FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
-_COVERAGE, _PRESENT = 0.75, 0.9  # of a benchmark statement: in one run, and anywhere in the new statement
+_COVERAGE, _PRESENT = 0.75, 0.9  # of the shorter of two statements: in one run, and anywhere in the other
 
 
 class Run(NamedTuple):
@@ -174,17 +174,18 @@ class Run(NamedTuple):
 class Overlap:
     """An index of benchmark statements that finds a run of `words` tokens which a new statement shares with one.
 
-    A run counts if it is a whole benchmark statement; or holds three telling words; or, when all numbers of the
-    benchmark statement stand in the new one too, if it is three quarters of it and nine of ten of its tokens stand
-    in the new one, or if it has three times `words` tokens of formulas. A benchmark statement shorter than `words` is a
-    run as a whole.
+    A run counts if
+
+    - it is a whole benchmark statement (one shorter than `words` is a run as a whole), or
+    - it holds three telling words, or
+    - it is three quarters of the shorter of the two statements, of which nine tenths and all numbers stand in the other, or
+    - it has three times `words` tokens of formulas, and all numbers of the benchmark statement stand in the new one.
     """
 
     def __init__(self, words: int):
         self.words = words
         self.ids: list[str] = []
         self.statements: list[list[str]] = []
-        self.numbers: list[list[str]] = []
         self.places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
         self.lengths = {words}
 
@@ -193,7 +194,6 @@ class Overlap:
         texts, row = [token.text for token in own], len(self.ids)
         self.ids.append(id)
         self.statements.append(texts)
-        self.numbers.append([token.text for token in own if token.kind == "number"])
         length = min(self.words, len(texts))
         if length >= min(LEAST, self.words):
             self.lengths.add(length)
@@ -236,8 +236,13 @@ class Overlap:
         if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
             return True
         here, there = Counter(token.text for token in own), Counter(self.statements[row])
-        missing = there - here
-        if any(number in missing for number in self.numbers[row]):
-            return False
-        covers = len(run) >= _COVERAGE * there.total() and missing.total() <= (1 - _PRESENT) * there.total()
-        return covers or sum(token.kind != "word" for token in run) >= _FORMULA_RUN * self.words
+        covers = any(
+            len(run) >= _COVERAGE * one.total()
+            and (one - other).total() <= (1 - _PRESENT) * one.total()
+            and not any(text[0].isdigit() for text in one - other)
+            for one, other in ((here, there), (there, here))
+        )
+        if covers:
+            return True
+        formula = sum(token.kind != "word" for token in run)
+        return formula >= _FORMULA_RUN * self.words and not any(text[0].isdigit() for text in there - here)

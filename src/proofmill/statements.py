@@ -77,6 +77,7 @@ _TOKEN = re.compile(
     |(?P<sign>\S)""",
     re.VERBOSE | re.DOTALL,
 )
+_PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z]{2,}[,.]? [A-Za-z]{2,}")
 _SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
 
 
@@ -122,15 +123,21 @@ class _Reader:
         return ()
 
     def _dollar(self, text: str, found: re.Match) -> Iterable:
+        if text == "$" and not self.in_formula and self._currency(found.end()):
+            return ()
         self.in_formula = text in ("\\[", "\\(") or (text in ("$", "$$") and not self.in_formula)
         self.groups, self.awaited, self.braces = False, [], []
         return ()
 
+    def _currency(self, start: int) -> bool:
+        """Whether a dollar sign opens no formula: `$50 as a gift. She buys a tape for $9`."""
+        end = self.text.find("$", start)
+        return self.text[start : start + 1].isdigit() and (end < 0 or bool(_PROSE.search(self.text, start, end)))
+
     def _macro(self, text: str, found: re.Match) -> Iterable:
         name = found["macro"]
         if name in _FRACTIONS:
-            self.awaited = ["/", *self.awaited]
-            self.awaited.insert(1, "")
+            self.awaited = ["/", "", *self.awaited[:20]]  # nobody nests fractions deeper
             return ()
         written = "" if name in _NOTHING else _MACROS.get(name, name.lower())
         return self._one(written) if written else ()
