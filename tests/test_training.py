@@ -1,5 +1,7 @@
 """Training: what is learned, what an unscored rollout does, and what is kept."""
 
+import shutil
+
 import polars as pl
 import pytest
 
@@ -155,8 +157,6 @@ def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
 def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
     """A base model from a folder needs a configuration and weights; the message names what is not there."""
-    import shutil
-
     folder = tmp_path / "model"
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / missing).unlink()
@@ -175,3 +175,19 @@ def test_folder_is_a_base_model_like_any_other(small, tmp_path):
     made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(small.table("base/tiny").folder)}})
     found = digests(made.make("base/x"))
     assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
+    """The hub's own client finds the pinned commit, here in a cache that holds it, and only that commit."""
+    snapshot = tmp_path / "hub/models--org--tiny/snapshots" / COMMIT
+    shutil.copytree(small.table("base/tiny").folder, snapshot)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    hub = {"source": "hub", "id": "org/tiny"}
+    made = Mill(tmp_path / "results", **{"base/x": {**hub, "commit": COMMIT}, "base/y": {**hub, "commit": "f" * 40}})
+    assert digests(small.table("base/tiny"))["model.safetensors"] == digests(made.make("base/x"))["model.safetensors"]
+    with pytest.raises(TableError, match="cannot be fetched"):
+        made.make("base/y")

@@ -155,10 +155,11 @@ def checkpoints(problem: Congruence) -> list[str]:
             lines.append(f"{residue}{digit}≡{(10 * residue + digit) % m}")
             residue = (10 * residue + digit) % m
         return lines
-    for _ in range(n[3]):
-        value = n[1] * residue + n[2]
-        lines.append(f"{n[1]}*{residue}+{n[2]}={value}≡{value % m}")
-        residue = value % m
+    for _ in range(n[3]):  # product and sum apart: their facts are few, and the other families need them too
+        product = n[1] * residue
+        total = product % m + n[2]
+        lines.append(f"{n[1]}*{residue}={product}≡{product % m}, {product % m}+{n[2]}={total}≡{total % m}")
+        residue = total % m
     return lines
 
 
@@ -169,7 +170,7 @@ def plan(problem: Congruence) -> str:
     if problem.family == "products":
         return f"{n[0]}*{n[1]}, {n[2]}*{n[3]}, sum mod {m}"
     if problem.family == "digits":
-        return f"{len(n) - 1} steps mod {m}"
+        return f"{' '.join(map(str, n))} mod {m}"
     return f"{n[3]} times {n[1]}x+{n[2]} mod {m}"
 
 

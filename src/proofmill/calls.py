@@ -14,7 +14,6 @@ How it differs from the caches of its kind:
 4. Failures are not written: a rerun asks them again, while the table has the reason.
 """
 
-import fcntl
 import json
 import os
 import time
@@ -24,11 +23,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from proofmill import locks
+from proofmill.locks import WAIT_SECONDS
 from proofmill.progress import Progress, say
 from proofmill.tables import digest
 
 SYNC_SECONDS = 1.0
-WAIT_SECONDS = float(os.environ.get("PROOFMILL_LOCK_SECONDS", "60"))
 
 
 class JournalError(Exception):
@@ -152,23 +152,12 @@ class Journal:
 
     def _lock(self) -> None:
         """Take the lock, waiting a while for a job that is being stopped to let go of it."""
-        start, told = time.monotonic(), False
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                waited = time.monotonic() - start
-                if waited > WAIT_SECONDS:
-                    os.close(self._file)
-                    raise JournalError(
-                        f"{self.path}: another process has been writing here for {waited:.0f} s; expected one writer. "
-                        "Wait for that job or cancel it, then run again."
-                    ) from None
-                if not told:
-                    say(str(self.path), "another process is writing here; waiting for it to let go")
-                    told = True
-                time.sleep(0.2)
+        if not locks.take(self._file, str(self.path), WAIT_SECONDS):
+            os.close(self._file)
+            raise JournalError(
+                f"{self.path}: another process has been writing here for {WAIT_SECONDS:g} s; expected one writer. "
+                "Wait for that job or cancel it, then run again."
+            )
 
     def _index(self) -> None:
         """Find the whole lines; cut off a torn last one; pass over what is damaged."""

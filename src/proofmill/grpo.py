@@ -12,7 +12,6 @@ How we differ:
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def main(entry: recipes.Grpo, job: Job) -> None:
         ]
     )
     config = GRPOConfig(
-        **training.arguments(entry, job, LOG_EVERY),
+        **training.arguments(entry, job, LOG_EVERY, entry.iterations),
         max_steps=entry.steps,
         per_device_train_batch_size=entry.problems_per_step * entry.group,
         num_generations=entry.group,
@@ -63,7 +62,7 @@ def main(entry: recipes.Grpo, job: Job) -> None:
         mask_truncated_completions=entry.mask_truncated,
         reward_weights=list(entry.rewards.values()),
     )
-    diary = Diary(job.table.scratch / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
+    diary = Diary(job.checkpoints / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
     with Grader(entry.grader, entry.prompt, job) as grader:
         judge = Judge(entry, grader, tokenizer.eos_token_id)
         trainer = _trainer_class()(
@@ -73,10 +72,9 @@ def main(entry: recipes.Grpo, job: Job) -> None:
         seconds = training.train(trainer, job)
     rows = list(training.steps(trainer))
     weights = training.save(trainer, tokenizer, job)
-    diary.write_parquet(weights / "rollouts.parquet")
-    counts = {"rollouts": judge.seen, "unscored": judge.unscored}
+    rollouts = diary.write_parquet(weights / "rollouts.parquet")
+    counts = {"rollouts": rollouts.height, "unscored": rollouts["grade"].null_count()}
     job.finish(rows, counts, weights, training_seconds=seconds)
-    shutil.rmtree(training.checkpoints(job), ignore_errors=True)
 
 
 def _step_of(checkpoint: Path | None) -> int:
@@ -88,7 +86,6 @@ class Judge:
 
     def __init__(self, entry: recipes.Grpo, grader: Grader, end_token: int):
         self.entry, self.grader, self.end_token = entry, grader, end_token
-        self.seen = self.unscored = 0
         self.batch: list[Rollout] = []
 
     def functions(self) -> list[Any]:
@@ -121,8 +118,6 @@ class Judge:
         verdicts = self.grader(scripts, quiet=True)
         lengths = [len(ids) for ids in completion_ids]
         self.batch = [Rollout(s, v, n) for s, v, n in zip(scripts, verdicts, lengths, strict=True)]
-        self.seen += len(verdicts)
-        self.unscored += sum(v.grade is None for v in verdicts)
 
 
 def _trainer_class() -> type:
@@ -156,8 +151,9 @@ class Diary:
     def __init__(self, path: Path, after: int):
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after] if after else []
-        self.path = path
-        path.write_text("".join(kept), encoding="utf-8")
+        self.path, new = path, path.with_suffix(".new")
+        new.write_text("".join(kept), encoding="utf-8")
+        os.replace(new, path)
 
     def add(
         self, step: int, problems: list[str], rollouts: list[Rollout], rewards: dict[str, list], advantages: list
@@ -183,8 +179,10 @@ class Diary:
             file.flush()
             os.fsync(file.fileno())
 
-    def write_parquet(self, path: Path) -> None:
-        pl.read_ndjson(self.path, infer_schema_length=None).write_parquet(path)
+    def write_parquet(self, path: Path) -> pl.DataFrame:
+        rollouts = pl.read_ndjson(self.path, infer_schema_length=None)
+        rollouts.write_parquet(path)
+        return rollouts
 
 
 def _whole_lines(path: Path) -> list[str]:

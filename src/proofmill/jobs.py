@@ -5,17 +5,21 @@ the checked entry over as JSON instead, so that a job on another node needs no c
 """
 
 import argparse
+import errno
 import json
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proofmill import recipes
+from proofmill import locks, recipes
+from proofmill.calls import JournalError
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
 from proofmill.tables import Table, TableError, digest, file_sha256, files_of, new_stamp
@@ -36,6 +40,11 @@ class Job:
     @property
     def name(self) -> str:
         return self.table.name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where an unfinished training of exactly this entry stands: of another fingerprint it would be another training."""
+        return self.table.scratch / f"checkpoints-{self.fingerprint}"
 
     def parent(self, name: str) -> Table:
         return self.table.other(name)
@@ -72,8 +81,15 @@ def run(main: Callable[[Any, Job], None]) -> None:
         if recipes.kind_of(options.name) != kind:
             raise RecipeError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         make(main, options.name, options.entry or _identity(options), options.results, options.engine, options.threads)
-    except (RecipeError, TableError) as error:
+    except (RecipeError, TableError, JournalError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        sys.exit(
+            f"TableError: {error.filename or options.results}: {error.strerror}; expected room and permission to write "
+            f"there. Make room and run again: {options.name} goes on where it was."
+        )
     except KeyboardInterrupt:
         sys.exit(f"{options.name}: interrupted; run the same command to go on.")
 
@@ -103,11 +119,34 @@ def make(
     sources = {str(path): _source_digest(path) for path in recipes.source_files(entry)}
     fingerprint = digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
     fresh = os.environ.get("PROOFMILL_FRESH", "").split()
-    if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
-        say(name, "restored: the same was made before and kept")
-        return
-    stamp = new_stamp(name, recipes.identity(entry, apis), fingerprint, parents, sources)
-    main(entry, Job(table, apis, fingerprint, stamp, engine, threads))
+    with _alone(table):
+        stamp = new_stamp(name, recipes.identity(entry, apis), fingerprint, parents, sources)
+        job = Job(table, apis, fingerprint, stamp, engine, threads)
+        if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
+            say(name, "restored: the same was made before and kept")
+        else:
+            main(entry, job)
+        shutil.rmtree(job.checkpoints, ignore_errors=True)
+        with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
+            table.scratch.rmdir()
+
+
+@contextmanager
+def _alone(table: Table) -> Iterator[None]:
+    """No other process makes this artifact meanwhile: a requeued job, or one that outlived a killed Snakemake."""
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(locks.alone(table.scratch.with_name(f"{table.scratch.name}.lock")))
+        except OSError as error:
+            raise TableError(
+                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
+            ) from error
+        if not held:
+            raise TableError(
+                f"{table.name}: another process has been making it for {locks.WAIT_SECONDS:g} s; expected one at a "
+                "time. Wait for that job or cancel it, then run again."
+            )
+        yield
 
 
 def _source_digest(path: Path) -> str:

@@ -7,8 +7,6 @@ How we differ:
 2. Checkpoints stand outside declared outputs and are found again by the entry's fingerprint: a killed job goes on.
 """
 
-import shutil
-
 from proofmill import recipes
 from proofmill.jobs import Job, run
 from proofmill.tables import TableError
@@ -37,7 +35,6 @@ def main(entry: recipes.Sft, job: Job) -> None:
     rows = list(training.steps(trainer))
     weights = training.save(trainer, tokenizer, job)
     job.finish(rows, {"steps": trainer.state.global_step}, weights, training_seconds=seconds)
-    shutil.rmtree(training.checkpoints(job), ignore_errors=True)
 
 
 def check_lengths(job: Job, entry: recipes.Sft, tokenizer, conversations: list[list[dict]]) -> None:

@@ -77,7 +77,8 @@ _TOKEN = re.compile(
     |(?P<sign>\S)""",
     re.VERBOSE | re.DOTALL,
 )
-_PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z]{2,}[,.]? [A-Za-z]{2,}")
+_PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z]{2,}[,.]? [A-Za-z]{2,}|[.?] [A-Z]")
+_TEXT_GROUP = re.compile(r"\\(?:text\w*|mbox|hbox)\s*\{[^{}]*\}")
 _SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
 
 
@@ -132,7 +133,9 @@ class _Reader:
     def _currency(self, start: int) -> bool:
         """Whether a dollar sign opens no formula: `$50 as a gift. She buys a tape for $9`."""
         end = self.text.find("$", start)
-        return self.text[start : start + 1].isdigit() and (end < 0 or bool(_PROSE.search(self.text, start, end)))
+        if not self.text[start : start + 1].isdigit():
+            return False
+        return end < 0 or bool(_PROSE.search(_TEXT_GROUP.sub("", self.text[start:end])))
 
     def _macro(self, text: str, found: re.Match) -> Iterable:
         name = found["macro"]

@@ -22,7 +22,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -296,12 +296,12 @@ class Table:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
                 self.page.write_text(page, encoding="utf-8")
             os.replace(temporary, self.path)
+            self._keep(stamp["fingerprint"])
         self.__dict__.pop("stamp", None)
-        self._keep(stamp["fingerprint"])
 
     @contextmanager
     def _new_file(self) -> Iterator[Path]:
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
@@ -314,7 +314,7 @@ class Table:
                 f"{self.path}: cannot be written ({error.strerror}); expected room and permission to write there."
             ) from error
         finally:
-            if os.access(temporary.parent, os.W_OK):
+            with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
     # ---------------------------------------------------------------------------------------------- keeping old tables
@@ -337,19 +337,19 @@ class Table:
         kept = self._kept(fingerprint)
         if not (kept / "table.parquet").exists():
             return False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if (kept / "weights").exists():
-            shutil.rmtree(self.scratch, ignore_errors=True)
-            shutil.copytree(kept / "weights", self.scratch / "restored", copy_function=_link)
-            _replace_folder(self.scratch / "restored", self.folder)
-        if (kept / "page.md").exists():
-            self.page.unlink(missing_ok=True)
-            _link(kept / "page.md", self.page)
-            os.utime(self.page)
         with self._new_file() as temporary:
+            if (kept / "weights").exists():
+                restored = self.scratch / "restored"
+                shutil.rmtree(restored, ignore_errors=True)
+                shutil.copytree(kept / "weights", restored, copy_function=_link)
+                _replace_folder(restored, self.folder)
+            if (kept / "page.md").exists():
+                self.page.unlink(missing_ok=True)
+                _link(kept / "page.md", self.page)
+                os.utime(self.page)
             shutil.copy2(kept / "table.parquet", temporary)
             os.replace(temporary, self.path)
-        os.utime(self.path)
+            os.utime(self.path)
         self.__dict__.pop("stamp", None)
         return True
 

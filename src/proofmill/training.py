@@ -1,6 +1,7 @@
 """What `sft` and `grpo` share: arguments of a trainer, checkpoints that survive a kill, progress, and the table of steps."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from proofmill.jobs import Job
 from proofmill.progress import clock, say
 
 SAVE_STEPS = int(os.environ.get("PROOFMILL_SAVE_STEPS", "200"))
-# What depends on the machine and not on the entry is no row of the table; the stamp has the seconds.
-CLOCKS = ("runtime", "per_second", "step_time", "flos", "time")
+# What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
+# mean over all steps, is left out too: after a resume transformers sums only the steps since, and divides by all.
+CLOCKS = ("runtime", "per_second", "step_time", "flos", "time", "train_loss")
 
 
 def load(job: Job, model: str) -> tuple[Any, Any]:
@@ -24,13 +26,18 @@ def load(job: Job, model: str) -> tuple[Any, Any]:
     return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 
 
-def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
-    """Arguments that every trainer is given. A checkpoint falls on a logged step, so that resumed means are whole."""
+def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str, Any]:
+    """Arguments that every trainer is given.
+
+    A checkpoint falls on a logged step, so that resumed means are whole, and on the end of a block of steps that share
+    their rollouts, which are in no checkpoint.
+    """
     import torch
 
     torch.set_num_threads(job.threads)
+    whole = math.lcm(log_every, block)
     return {
-        "output_dir": str(checkpoints(job)),
+        "output_dir": str(job.checkpoints),
         "learning_rate": entry.learning_rate,
         "lr_scheduler_type": entry.schedule,
         "warmup_steps": entry.warmup,
@@ -45,22 +52,17 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
-        "save_steps": max(SAVE_STEPS // log_every, 1) * log_every,
+        "save_steps": max(SAVE_STEPS // whole, 1) * whole,
         "save_total_limit": 2,
         "report_to": [],
         "disable_tqdm": True,
     }
 
 
-def checkpoints(job: Job) -> Path:
-    """Where checkpoints of exactly this entry stand: of another fingerprint they would be of another training."""
-    return job.table.scratch / f"checkpoints-{job.fingerprint}"
-
-
 def last_checkpoint(job: Job) -> Path | None:
     """The newest complete checkpoint; its trainer state is the file that is written last."""
     found = sorted(
-        checkpoints(job).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True
+        job.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True
     )
     return next((path for path in found if _complete(path)), None)
 
@@ -80,6 +82,8 @@ def train(trainer: Any, job: Job) -> float:
     trainer.add_callback(Steps(job.name))
     if resume:
         say(job.name, f"goes on from {resume.name}")
+        logged = json.loads((resume / "trainer_state.json").read_text())["log_history"]
+        trainer._total_train_tokens = logged[-1].get("num_tokens", 0)  # of SFTTrainer; in no checkpoint of TRL 1.16
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     return round(time.monotonic() - start, 2)
 

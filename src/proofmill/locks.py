@@ -1,0 +1,53 @@
+"""One writer at a time: the operating system's lock on an open file, which goes with the process that held it."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proofmill.progress import say
+
+WAIT_SECONDS = float(os.environ.get("PROOFMILL_LOCK_SECONDS", "60"))
+
+
+def take(file: int, where: str, wait: float) -> bool:
+    """Lock an open file, waiting a while for a process that is being stopped to let go; False when it does not."""
+    start, told = time.monotonic(), False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() - start > wait:
+                return False
+            if not told:
+                say(where, "another process is writing here; waiting for it to let go")
+                told = True
+            time.sleep(0.2)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Hold the lock that `path` stands for; yields False when another process keeps it. The file is gone afterwards."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        held = take(file, str(path), WAIT_SECONDS)
+        if not held or _still(path, file):
+            break
+        os.close(file)  # its last holder removed it while we waited
+    try:
+        yield held
+    finally:
+        if held:
+            path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _still(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    except FileNotFoundError:
+        return False
