@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from project import CHAIN, Project
 from proofmill import base as base_kind
 from proofmill import examples, grades, grpo, jobs, labels, problems, recipes, responses, schemes, scores, sft
 

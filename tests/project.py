@@ -81,7 +81,7 @@ class Project:
     def made(self, *arguments: str, profile: tuple = LOCAL, **environment: str) -> list[str]:
         """Run Snakemake to a good end; the artifacts whose jobs ran."""
         done = self.snakemake(*arguments, profile=profile, **environment)
-        assert 0 == done.returncode, done.stdout
+        assert done.returncode == 0, done.stdout
         return _outputs(done.stdout)
 
     def planned(self, *arguments: str, **environment: str) -> set[str]:

@@ -170,7 +170,7 @@ def plan(problem: Congruence) -> str:
     if problem.family == "products":
         return f"{n[0]}*{n[1]}, {n[2]}*{n[3]}, sum mod {m}"
     if problem.family == "digits":
-        return f"{' '.join(map(str, n))} mod {m}"
+        return f"{len(n) - 1} steps mod {m}"
     return f"{n[3]} times {n[1]}x+{n[2]} mod {m}"
 
 

@@ -103,14 +103,17 @@ def _copy(source: Path, folder: Path) -> None:
 
 def _download(model: str, commit: str, folder: Path) -> None:
     """The files of one commit; only what a model needs to run, not its other formats."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         found = snapshot_download(
-            model, revision=commit, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+            model,
+            revision=commit,
+            allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"],
+            local_files_only=constants.HF_HUB_OFFLINE,  # a full commit is looked up on the network even when offline
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
         raise TableError(
             f"{model} at {commit}: cannot be fetched ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
             "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
