@@ -38,7 +38,7 @@ chain:
     unscored: drop
     group: 2
     problems-per-step: 4
-    steps: 24
+    steps: 16
     iterations: 2
     max-tokens: 24
     learning-rate: 1.0e-3
@@ -133,7 +133,7 @@ class Project:
 
 
 def copy_of(project: Project, folder: Path) -> Project:
-    """A second project in the same state, with links to the same (never rewritten) files of tables and weights."""
+    """A second project in the same state, times of the files included."""
     shutil.copytree(project.folder, folder, symlinks=True)
     twin = object.__new__(Project)
     twin.folder, twin.results, twin.config = folder, folder / "results", folder / "config.yaml"
