@@ -5,7 +5,7 @@ pass. A row has the columns of `problems`, and besides them `label` (its row of 
 of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember
 the rows that were kept.
 
-From: data.md sections 1.2 and 1.3 (QED-Nano), 2.2 (open-r1's pass rates).
+From: the data filter of QED-Nano, and the pass-rate filter of open-r1.
 
 How it differs:
 1. QED-Nano writes labels and drops nothing; here each label is a filter, and a row without a label never passes one.

@@ -4,7 +4,7 @@
     Overlap      a run of text that a statement shares with a benchmark
 
 From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
-decontamination of open-r1 (specs/data.md, section 2.1).
+decontamination of open-r1 (`scripts/decontaminate.py`).
 
 How it differs:
 1. Two statements with other numbers are other problems: forums are full of templates, and so is mathematics.

@@ -13,9 +13,12 @@ def say(name: str, text: str) -> None:
 
 
 class Progress:
-    """Counts what is done and says so at most every `every` seconds, and once more at the end."""
+    """Counts what is done and says so at most every `every` seconds, and once more at the end.
 
-    def __init__(self, name: str, total: int, unit: str = "rows", every: float = 5.0):
+    `total` is None where it is not known before the end.
+    """
+
+    def __init__(self, name: str, total: int | None, unit: str = "rows", every: float = 5.0):
         self.name, self.total, self.unit, self.every = name, total, unit, every
         self.done = self.cached = self.failed = self.tokens = 0
         self.cost = 0.0
@@ -34,12 +37,15 @@ class Progress:
     def line(self) -> str:
         seconds = time.monotonic() - self.start
         fresh = self.done - self.cached
-        parts = [f"{self.done:,} of {self.total:,} {self.unit} ({100 * self.done // max(self.total, 1)} %)"]
+        if self.total is None:
+            parts = [f"{self.done:,} {self.unit}"]
+        else:
+            parts = [f"{self.done:,} of {self.total:,} {self.unit} ({100 * self.done // max(self.total, 1)} %)"]
         parts += [f"{self.cached:,} cached"] * bool(self.cached)
         parts += [f"{self.failed:,} failed"] * bool(self.failed)
         parts += [f"{self.tokens / max(seconds, 1e-9):,.0f} tokens/s"] * bool(self.tokens)
         parts += [f"${self.cost:.2f}"] * bool(self.cost)
-        if fresh and self.done < self.total:
+        if self.total is not None and fresh and self.done < self.total:
             parts.append(f"{clock(seconds / fresh * (self.total - self.done))} left")
         return ", ".join(parts)
 

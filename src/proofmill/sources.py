@@ -6,7 +6,7 @@ them. Files and datasets are streamed (records.py); their mistakes end in one Ta
 
     thread       how a forum thread becomes a problem, its selected solution and its other posts
 
-From: data.md sections 1.1 (AoPS records) and 4 (benchmarks), grading.md section 1 (structured schemes).
+From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
 
 import json

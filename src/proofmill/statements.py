@@ -1,6 +1,6 @@
 """One token is a word, number or operator of a statement, the same whatever the LaTeX it is written in.
 
-From: the normalisation of n-gram decontamination in open-r1 (specs/data.md, section 2.1).
+From: the normalisation of n-gram decontamination in open-r1 (`scripts/decontaminate.py`).
 
 How it differs:
 1. Dollar signs, punctuation, spacing, fonts and the size of brackets are no tokens (in open-r1 `x,` differs from `x`).
