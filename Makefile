@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 CORES ?= all
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -42,8 +43,9 @@ docs: $(VENV)/ready ## docs/kinds.md from the dataclasses
 
 $(VENV)/ready: envs/cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r envs/cpu.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu $(shell grep '^torch==' envs/cpu.txt)
+	$(PIP) -r envs/cpu.txt
+	$(PIP) --no-build-isolation -e .
 	touch $@
 
 clean: ## the environment; results are yours to delete
