@@ -21,11 +21,13 @@ try:
 except RecipeError as error:
     raise WorkflowError(f"RecipeError: {error}")
 
-# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment.
-if workflow.is_main_process and workflow.dag_settings:  # `--list` and `--lint` have none
+# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings are
+# not known yet while this file is read.
+onstart:
     dag = workflow.dag_settings
     forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in dag.forcerun]
     os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * (dag.forceall or dag.forcetargets) + forced)
+
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources.
 JOB = (

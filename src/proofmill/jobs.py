@@ -62,6 +62,7 @@ class Job:
 def run(main: Callable[[Any, Job], None]) -> None:
     """The command line of a kind's module."""
     kind = Path(sys.argv[0]).stem
+    os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries make a log unreadable; progress.py says what is to be said
     parser = argparse.ArgumentParser(
         prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
     )
