@@ -7,7 +7,7 @@ import pytest
 
 from project import CHAIN, Project
 from proofmill import base as base_kind
-from proofmill import examples, grades, grpo, jobs, labels, problems, recipes, responses, schemes, scores, sft
+from proofmill import examples, grades, grpo, jobs, kinds, labels, problems, recipes, responses, schemes, scores, sft
 
 ROOT = Path(__file__).parent.parent
 MAINS = {
@@ -46,7 +46,7 @@ class Mill:
         """Make artifacts in order; returns the table of the last."""
         for name in names:
             identity = recipes.identity(self.book.entries[name], self.book.apis)
-            jobs.make(MAINS[recipes.kind_of(name)], name, identity, self.results, engine)
+            jobs.make(MAINS[kinds.kind_of(name)], name, identity, self.results, engine)
         return self.table(names[-1])
 
     def table(self, name: str):

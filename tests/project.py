@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from proofmill import recipes
+from proofmill import kinds, recipes
 from proofmill.tables import Table
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +93,7 @@ class Project:
         return self.run(*self.job_command(name, *arguments), **environment)
 
     def job_command(self, name: str, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", f"proofmill.{recipes.kind_of(name)}", name, *self.overlay, *arguments]
+        return [sys.executable, "-m", f"proofmill.{kinds.kind_of(name)}", name, *self.overlay, *arguments]
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -105,7 +105,7 @@ class Project:
     def with_descendants(self, *names: str) -> set[str]:
         """These artifacts and all that are made from them, at any distance, of the recipes that contain them."""
         book = self.book
-        return {n for n in book.entries if n in names or set(names) & set(book.ancestors(n))}
+        return {n for n in book.entries if n in names or set(names) & set(kinds.ancestors(book.entries, n))}
 
     def table(self, name: str) -> Table:
         return Table(name, self.results)

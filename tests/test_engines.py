@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from conftest import REFEREE
-from proofmill import engines, recipes
+from proofmill import engines, kinds, recipes
 from proofmill.calls import Question
 from proofmill.engines import SeededNoise, TransformersEngine, open_api
 from proofmill.recipes import RecipeError
@@ -137,7 +137,7 @@ def hasty(monkeypatch):
 def answer_from(monkeypatch, *replies, **api):
     with server(*replies) as (url, given):
         monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
-        declared = recipes.Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, **api})
+        declared = kinds.Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, **api})
         with open_api("api/judge", declared) as engine:
             (_, answer), *_ = list(engine.answers([Question("m", (("user", "q"),))]))
     return answer, given
@@ -203,7 +203,7 @@ def test_content_filter_finish_is_refused(monkeypatch):
 def test_server_that_is_not_there_is_a_failure_of_the_row(monkeypatch, hasty):
     """A refused connection does not crash the stage."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
-    with open_api("api/judge", recipes.Api(id="m", price="unknown")) as engine:
+    with open_api("api/judge", kinds.Api(id="m", price="unknown")) as engine:
         (_, answer), *_ = list(engine.answers([Question("m", (("user", "q"),))]))
     assert (answer.stop, answer.reason) == ("error", "provider")
 
@@ -213,7 +213,7 @@ def test_remote_model_without_an_address_says_what_to_set(monkeypatch):
     monkeypatch.delenv("PROOFMILL_JUDGE_URL", raising=False)
     with (
         pytest.raises(RecipeError, match="PROOFMILL_JUDGE_URL"),
-        open_api("api/judge", recipes.Api(id="m", price="unknown")),
+        open_api("api/judge", kinds.Api(id="m", price="unknown")),
     ):
         pass
 

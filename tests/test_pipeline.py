@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from project import CHAIN, ROOT, Project, copy_of
-from proofmill import recipes
+from proofmill import kinds, recipes
 from proofmill.tables import COLUMNS
 
 pytestmark = pytest.mark.pipeline
@@ -62,15 +62,15 @@ def test_nano_stamps_say_where_every_table_comes_from(nano):
     for name, entry in nano.book.entries.items():
         if name in nano.book.recipes["nano"]:
             stamp = nano.table(name).stamp
-            wanted = STAMP | ({"tokens", "cost"} if recipes.kind_of(name) in ASKED else set())
+            wanted = STAMP | ({"tokens", "cost"} if kinds.kind_of(name) in ASKED else set())
             assert wanted <= set(stamp), name
-            assert {p: nano.table(p).content for p in recipes.parents(entry)} == stamp["parents"], name
+            assert {p: nano.table(p).content for p in kinds.parents(entry)} == stamp["parents"], name
 
 
 def test_nano_counts_add_up_to_its_rows(nano):
     """Every row of a table of problems, calls, grades or examples is in exactly one count of its stamp."""
     for name in nano.book.recipes["nano"]:
-        if recipes.kind_of(name) in ASKED | {"problems", "examples"}:
+        if kinds.kind_of(name) in ASKED | {"problems", "examples"}:
             assert nano.frame(name).height == sum(nano.table(name).stamp["counts"].values()), name
 
 
@@ -109,7 +109,7 @@ def test_list_is_a_table_of_contents(nano):
     done = nano.snakemake("--list")
     assert done.returncode == 0
     listed = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-    assert {*recipes.KINDS, *nano.book.recipes} <= listed
+    assert {*kinds.KINDS, *nano.book.recipes} <= listed
 
 
 # ------------------------------------------------------------------------------------------------- what an edit plans
@@ -178,7 +178,7 @@ def test_edited_code_plans_nothing(nano, source):
         file.write(
             before + "class Examples:" + after.replace("revision: ClassVar[int] = 1", "revision: ClassVar[int] = 77", 1)
         )
-    examples = [n for n in nano.book.recipes["nano"] if recipes.kind_of(n) == "examples"]
+    examples = [n for n in nano.book.recipes["nano"] if kinds.kind_of(n) == "examples"]
     wanted = nano.with_descendants(*examples) & set(nano.book.recipes["nano"])
     assert wanted == nano.planned("nano", PYTHONPATH=source)
 
@@ -195,7 +195,10 @@ def copy(chain, tmp_path) -> Project:
 def test_edited_threshold_runs_its_descendants_and_its_reversal_restores_them(copy):
     """An edit makes new tables; its reversal brings back the old rows, byte for byte, without a single new call."""
     target = "results/grades/cold.parquet"
-    wanted = copy.with_descendants("problems/train") & {"grades/cold", *copy.book.ancestors("grades/cold")}
+    wanted = copy.with_descendants("problems/train") & {
+        "grades/cold",
+        *kinds.ancestors(copy.book.entries, "grades/cold"),
+    }
     old = {name: copy.frame(name) for name in wanted}
     contents = {name: copy.table(name).content for name in wanted}
     untouched = {n: copy.table(n).path.stat().st_mtime_ns for n in set(copy.book.entries) - wanted}

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from conftest import REFEREE, ROOT
-from proofmill import recipes, sources
+from proofmill import kinds, recipes, sources
 from proofmill.recipes import RecipeError
 
 BENCH = {"source": "arithmetic", "part": "test", "rows": 4}
@@ -202,9 +202,7 @@ def test_identity_survives_the_way_to_a_job():
     book = recipes.expand({"r": scored()})
     for entry in book.entries.values():
         given = json.loads(recipes.identity(entry, book.apis))
-        assert entry == recipes.entry_from(
-            next(k for k, c in recipes.KINDS.items() if c is type(entry)), given["entry"]
-        )
+        assert entry == recipes.entry_from(next(k for k, c in kinds.KINDS.items() if c is type(entry)), given["entry"])
 
 
 def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):
@@ -241,10 +239,10 @@ def test_path_without_its_variable_says_what_to_set(monkeypatch):
 
 def test_every_field_has_a_sentence():
     """The manual is made from the fields: each of them says what it means."""
-    for cls in (*recipes.ENTRY_TYPES.values(), recipes.Sampling):
+    for cls in (*kinds.ENTRY_TYPES.values(), kinds.Sampling):
         assert all(f.default.description for f in fields(cls))
 
 
 def test_sources_are_those_that_can_be_loaded():
     """A source that config accepts has a loader, and the other way round."""
-    assert set(recipes.SOURCES) == set(sources.LOADERS)
+    assert set(kinds.SOURCES) == set(sources.LOADERS)

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from proofmill import arithmetic, recipes, sources
+from proofmill import arithmetic, kinds, recipes, sources
 from proofmill.sources import like_a_solution, plain, thread
 from proofmill.tables import COLUMNS, TableError
 
@@ -34,7 +34,7 @@ PROOF = "Since $a+b=c$ we have $a^2+2ab+b^2=c^2$, and so the claim follows at on
 
 def test_loaders_are_those_that_recipes_name():
     """Every source of the configuration has a loader, and every loader is a source."""
-    assert recipes.SOURCES.keys() == sources.LOADERS.keys()
+    assert kinds.SOURCES.keys() == sources.LOADERS.keys()
 
 
 def test_loaders_yield_only_columns_of_problems(data):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from conftest import MAINS, SMALL
-from proofmill import jobs, recipes
+from proofmill import jobs, kinds, recipes
 from proofmill.tables import COLUMNS, KEYS, Table, TableError, rows_sha256
 
 STAMP = {"fingerprint": "f1", "name": "labels/x", "entry": {}}
@@ -22,7 +22,7 @@ def test_every_table_opens_in_polars_and_datasets(small):
     """A table is a Parquet file like any other, with the columns of its kind."""
     for name in SMALL:
         path = small.table(name).path
-        wanted = list(COLUMNS[recipes.kind_of(name)])
+        wanted = list(COLUMNS[kinds.kind_of(name)])
         assert wanted == pl.scan_parquet(path).collect_schema().names()
         assert (
             wanted

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from conftest import MAINS, ROOT
-from proofmill import judges, manual, recipes
+from proofmill import judges, kinds, manual, recipes
 from proofmill.tables import COLUMNS
 
-KINDS = list(recipes.KINDS)
+KINDS = list(kinds.KINDS)
 
 
 def test_kinds_are_the_words_of_the_design():
@@ -28,8 +28,8 @@ def test_kind_has_its_rule_module_dataclass_columns_and_page(kind):
     rule = (ROOT / f"workflow/rules/{kind}.smk").read_text()
     assert f"rule {kind}:" in rule and f"results/{kind}/{{name}}.parquet" in rule
     assert callable(importlib.import_module(f"proofmill.{kind}").main)
-    assert kind.capitalize() == recipes.KINDS[kind].__name__
-    assert isinstance(recipes.KINDS[kind].revision, int)
+    assert kind.capitalize() == kinds.KINDS[kind].__name__
+    assert isinstance(kinds.KINDS[kind].revision, int)
     assert f'include: "workflow/rules/{kind}.smk"' in (ROOT / "Snakefile").read_text()
     assert (ROOT / f"docs/kinds/{kind}.md").exists()
     assert any(kind in path.read_text() for path in (ROOT / "tests").glob("test_*.py"))

@@ -5,7 +5,7 @@ import sys
 
 from snakemake.exceptions import WorkflowError
 
-from proofmill import recipes
+from proofmill import kinds, recipes
 from proofmill.recipes import RecipeError
 
 PYTHON = sys.executable
@@ -20,6 +20,7 @@ try:
     BOOK = recipes.expand(config)
 except RecipeError as error:
     raise WorkflowError(f"RecipeError: {error}")
+
 
 # --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings are
 # not known yet while this file is read.
@@ -56,7 +57,7 @@ def parents(kind):
             sources = recipes.source_files(made_from)
         except RecipeError as error:
             raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
-        return [f"results/{parent}.parquet" for parent in recipes.parents(made_from)] + sources
+        return [f"results/{parent}.parquet" for parent in kinds.parents(made_from)] + sources
 
     return files
 

@@ -10,7 +10,7 @@ How we differ:
 import shutil
 from pathlib import Path
 
-from proofmill import recipes
+from proofmill import kinds, recipes
 from proofmill.jobs import Job, run
 from proofmill.tables import TableError, file_sha256
 
@@ -23,7 +23,7 @@ CHAT_TEMPLATE = (
 NEEDED = ("config.json",)
 
 
-def main(entry: recipes.Base, job: Job) -> None:
+def main(entry: kinds.Base, job: Job) -> None:
     folder = job.table.scratch / "weights"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -38,7 +38,7 @@ def main(entry: recipes.Base, job: Job) -> None:
     job.finish(rows, {"files": len(rows)}, weights=folder)
 
 
-def _from_scratch(entry: recipes.Base, job: Job, folder: Path) -> None:
+def _from_scratch(entry: kinds.Base, job: Job, folder: Path) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 

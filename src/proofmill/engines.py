@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from proofmill import recipes
+from proofmill import kinds
 from proofmill.calls import Answer, Engine, Question, split_reasoning
 from proofmill.recipes import RecipeError
 from proofmill.tables import Table
@@ -35,7 +35,7 @@ SAME_FAILURES = 3  # a server that refuses the same question this often in the s
 def open_engine(model: str, apis: Mapping[str, Any], parent: Table, engine: str, threads: int) -> Iterator[Engine]:
     """The engine for a model reference: `api/...` is reached, an artifact is loaded from its table's weights."""
     with ExitStack() as stack:
-        if recipes.kind_of(model) == "api":
+        if kinds.kind_of(model) == "api":
             yield stack.enter_context(open_api(model, apis[model]))
         elif engine == "vllm":
             yield VllmEngine(parent)

@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import judges, recipes
+from proofmill import judges, kinds
 from proofmill.grades import problems_of
 from proofmill.jobs import Job, run
 from proofmill.named import split
@@ -21,7 +21,7 @@ from proofmill.selectors import SELECTORS
 from proofmill.tables import TableError, digest
 
 
-def main(entry: recipes.Examples, job: Job) -> None:
+def main(entry: kinds.Examples, job: Job) -> None:
     rows = list(_mixture(entry, job) if entry.mix else _candidates(entry, job))
     select(rows, entry.keep)
     kept = sum(row["dropped"] is None for row in rows)
@@ -34,7 +34,7 @@ def main(entry: recipes.Examples, job: Job) -> None:
     job.finish([{key: row[key] for key in wanted} for row in rows], counts)
 
 
-def select(rows: list[dict], keep: recipes.Named) -> None:
+def select(rows: list[dict], keep: kinds.Named) -> None:
     """Ask the selectors in turn; each sees only the rows that those before it left."""
     for item in keep:
         name, argument = split(item)
@@ -45,7 +45,7 @@ def select(rows: list[dict], keep: recipes.Named) -> None:
                 row["dropped"] = name
 
 
-def _candidates(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     source = entry.problems or entry.responses or entry.grades
     if entry.problems:
         rows = [
@@ -75,7 +75,7 @@ def _candidates(entry: recipes.Examples, job: Job) -> Iterator[dict]:
         }
 
 
-def _attempts(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+def _attempts(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     """Responses, with their grades where there are any, and their problems' statements."""
     responses = entry.responses or job.parent(entry.grades).stamp["entry"]["responses"]
     grades = {row["response"]: row for row in job.parent(entry.grades).rows()} if entry.grades else {}
@@ -87,7 +87,7 @@ def _attempts(entry: recipes.Examples, job: Job) -> Iterator[dict]:
         yield {**ungraded, **grades.get(row["response"], {}), **row, "statement": statements[row["problem"]]}
 
 
-def _mixture(entry: recipes.Examples, job: Job) -> Iterator[dict]:
+def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     tables = {name: job.parent(name).rows() for name in entry.mix}
     total = entry.rows or int(min(len(tables[name]) / share for name, share in entry.mix.items() if share))

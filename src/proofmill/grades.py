@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from proofmill import arithmetic, judges, recipes
+from proofmill import arithmetic, judges, kinds
 from proofmill.calls import Answer, Journal, ask
 from proofmill.engines import open_engine
 from proofmill.jobs import Job, run
@@ -89,7 +89,7 @@ class Grader:
         self._stack = ExitStack()
 
     def __enter__(self) -> "Grader":
-        if recipes.kind_of(self.grader) == "api":
+        if kinds.kind_of(self.grader) == "api":
             self.api = self.job.apis[self.grader]
             self.journal = self._stack.enter_context(Journal(self.job.table.calls))
             self.engine = self._stack.enter_context(
@@ -114,7 +114,7 @@ class Grader:
             return Verdict(None, FULL_MARKS, "no-response")
         if not script.final:
             return Verdict(0.0, FULL_MARKS, "empty")
-        if "scheme" in judges.fields_of(self.prompt) and recipes.kind_of(self.grader) == "api" and not script.scheme:
+        if "scheme" in judges.fields_of(self.prompt) and kinds.kind_of(self.grader) == "api" and not script.scheme:
             return Verdict(None, FULL_MARKS, "no-scheme")
         return None
 
@@ -167,7 +167,7 @@ def problems_of(job: Job, responses: str) -> str:
     return job.parent(responses).stamp["entry"]["problems"]
 
 
-def main(entry: recipes.Grades, job: Job) -> None:
+def main(entry: kinds.Grades, job: Job) -> None:
     responses = job.parent(entry.responses).rows("response", "problem", "attempt", "text", "reasoning", "stop")
     problems = job.parent(problems_of(job, entry.responses)).rows("problem", "statement", "answer")
     schemes = job.parent(entry.schemes).rows("problem", "scheme") if entry.schemes else []

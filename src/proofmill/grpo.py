@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from proofmill import judges, recipes
+from proofmill import judges, kinds
 from proofmill.grades import Grader, Script
 from proofmill.jobs import Job, run
 from proofmill.rewards import REWARDS, Rollout
@@ -25,7 +25,7 @@ from proofmill.rewards import REWARDS, Rollout
 LOG_EVERY = 5
 
 
-def main(entry: recipes.Grpo, job: Job) -> None:
+def main(entry: kinds.Grpo, job: Job) -> None:
     from datasets import Dataset
     from trl import GRPOConfig
 
@@ -84,7 +84,7 @@ def _step_of(checkpoint: Path | None) -> int:
 class Judge:
     """Grades a batch of rollouts once and hands each named reward its numbers."""
 
-    def __init__(self, entry: recipes.Grpo, grader: Grader, end_token: int):
+    def __init__(self, entry: kinds.Grpo, grader: Grader, end_token: int):
         self.entry, self.grader, self.end_token = entry, grader, end_token
         self.batch: list[Rollout] = []
 

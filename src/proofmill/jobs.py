@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proofmill import locks, recipes
+from proofmill import kinds, locks, recipes
 from proofmill.calls import JournalError
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
@@ -62,7 +62,9 @@ class Job:
 def run(main: Callable[[Any, Job], None]) -> None:
     """The command line of a kind's module."""
     kind = Path(sys.argv[0]).stem
-    os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries make a log unreadable; progress.py says what is to be said
+    os.environ.setdefault(
+        "TQDM_DISABLE", "1"
+    )  # bars of libraries make a log unreadable; progress.py says what is to be said
     parser = argparse.ArgumentParser(
         prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
     )
@@ -79,7 +81,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
         signal.SIGTERM, lambda *_: sys.exit(f"{options.name}: stopped by SIGTERM; run the same command to go on.")
     )
     try:
-        if recipes.kind_of(options.name) != kind:
+        if kinds.kind_of(options.name) != kind:
             raise RecipeError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         make(main, options.name, options.entry or _identity(options), options.results, options.engine, options.threads)
     except (RecipeError, TableError, JournalError) as error:
@@ -98,7 +100,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
 def _identity(options: argparse.Namespace) -> str:
     book = recipes.expand(recipes.read("config.yaml", *options.configfile))
     if options.name not in book.entries:
-        known = [n for n in book.entries if recipes.kind_of(n) == recipes.kind_of(options.name)]
+        known = [n for n in book.entries if kinds.kind_of(n) == kinds.kind_of(options.name)]
         raise RecipeError(f"{options.name}: no recipe declares it; expected one of {', '.join(sorted(known))}.")
     return recipes.identity(book.entries[options.name], book.apis)
 
@@ -113,10 +115,10 @@ def make(
 ) -> None:
     """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had."""
     given = json.loads(identity)
-    entry = recipes.entry_from(recipes.kind_of(name), given["entry"])
+    entry = recipes.entry_from(kinds.kind_of(name), given["entry"])
     apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
     table = Table(name, results)
-    parents = {parent: table.other(parent).content for parent in recipes.parents(entry)}
+    parents = {parent: table.other(parent).content for parent in kinds.parents(entry)}
     sources = {str(path): _source_digest(path) for path in recipes.source_files(entry)}
     fingerprint = digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
     fresh = os.environ.get("PROOFMILL_FRESH", "").split()

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from proofmill import judges, recipes
+from proofmill import judges, kinds
 from proofmill.calls import Answer
 from proofmill.jobs import Job, run
 
@@ -40,7 +40,7 @@ def read_labels(answer: Answer) -> tuple[dict[str, Any], str]:
     return {flag: found[flag] for flag in (*FLAGS, "difficulty")}, "ok"
 
 
-def main(entry: recipes.Labels, job: Job) -> None:
+def main(entry: kinds.Labels, job: Job) -> None:
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "origin", "candidates")
     answers = judges.consult(
         job, entry.model, entry.prompt, ({**p, "comments": judges.comments(p["candidates"] or [])} for p in problems)

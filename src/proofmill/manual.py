@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from pydantic_core import PydanticUndefined
 
-from proofmill import recipes
+from proofmill import kinds
 from proofmill.filters import FILTERS
 from proofmill.measures import MEASURES
 from proofmill.named import Named
@@ -31,19 +31,19 @@ LISTS = {
 
 def pages() -> dict[str, str]:
     """File name and text of every page."""
-    made = {f"{kind}.md": _page(kind, cls) for kind, cls in recipes.KINDS.items()}
-    api = "# api\n\n" + inspect.getdoc(recipes.Api) + "\n\n" + _fields(recipes.Api)
+    made = {f"{kind}.md": _page(kind, cls) for kind, cls in kinds.KINDS.items()}
+    api = "# api\n\n" + inspect.getdoc(kinds.Api) + "\n\n" + _fields(kinds.Api)
     return {**made, "api.md": api.rstrip() + "\n"}
 
 
 def _page(kind: str, cls: type) -> str:
     parts = [f"# {kind}", inspect.getdoc(cls), f"Revision {cls.revision}.", "## Fields of an entry", _fields(cls)]
     if kind == "scores":
-        parts += ["Each way of sampling under `sampling` has:", _fields(recipes.Sampling)]
+        parts += ["Each way of sampling under `sampling` has:", _fields(kinds.Sampling)]
     if kind == "problems":
         rows = [
             (f"`{name}`", ", ".join(f"`{f.replace('_', '-')}`" for f in sorted(read)))
-            for name, read in recipes.SOURCES.items()
+            for name, read in kinds.SOURCES.items()
         ]
         parts += ["## Sources", _table(("source", "reads"), rows)]
     if kind in LISTS:

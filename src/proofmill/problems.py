@@ -18,8 +18,8 @@ from typing import Any
 import polars as pl
 
 from proofmill import filters, jobs, sources, statements
+from proofmill.kinds import Problems
 from proofmill.progress import Progress
-from proofmill.recipes import Problems
 from proofmill.tables import COLUMNS, TableError, digest
 
 BATCH = 5_000  # rows held as Python objects

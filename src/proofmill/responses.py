@@ -7,16 +7,16 @@ How we differ:
 
 from collections import Counter
 
-from proofmill import judges, recipes
+from proofmill import judges, kinds
 from proofmill.calls import Journal, Question, ask
 from proofmill.engines import open_engine
 from proofmill.jobs import Job, run
 from proofmill.tables import digest
 
 
-def main(entry: recipes.Responses, job: Job) -> None:
+def main(entry: kinds.Responses, job: Job) -> None:
     problems = job.parent(entry.problems).rows("problem", "statement")
-    remote = recipes.kind_of(entry.model) == "api"
+    remote = kinds.kind_of(entry.model) == "api"
     weights = job.parent(entry.model)
     model = job.apis[entry.model].id if remote else weights.content
     wanted = [(problem["problem"], attempt) for problem in problems for attempt in range(entry.attempts)]

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import judges, recipes
+from proofmill import judges, kinds
 from proofmill.calls import Answer
 from proofmill.jobs import Job, run
 
@@ -51,7 +51,7 @@ def read_scheme(answer: Answer) -> tuple[str | None, int | None, str]:
     return (scheme if reason == "ok" else None), points_of(scheme), reason
 
 
-def main(entry: recipes.Schemes, job: Job) -> None:
+def main(entry: kinds.Schemes, job: Job) -> None:
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
     if entry.model is None:
         rows = list(_given(problems))

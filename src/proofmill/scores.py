@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill import recipes, statements
+from proofmill import kinds, statements
 from proofmill.jobs import Job, run
 from proofmill.measures import MEASURES, OfAttempts, label
 from proofmill.named import split
@@ -30,7 +30,7 @@ SEED = re.compile(r"@seed-(\d+)")
 LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is no split, and many are hardly levels
 
 
-def main(entry: recipes.Scores, job: Job) -> None:
+def main(entry: kinds.Scores, job: Job) -> None:
     measures = [split(item)[0] for item in entry.measures]
     rows = [
         row for measure in measures if MEASURES[measure].apply is None for row in shared_problems(entry.problems, job)
@@ -172,7 +172,7 @@ def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
 # --------------------------------------------------------------------------------------------------------------- report
 
 
-def report(name: str, rows: Sequence[Mapping], entry: recipes.Scores) -> str:
+def report(name: str, rows: Sequence[Mapping], entry: kinds.Scores) -> str:
     """The table as Markdown: a line for each model and way of sampling, all problems together."""
     everything = [row for row in rows if row["split"] == "all" and row["model"]]
     lines = [f"# {name}", ""]

@@ -7,12 +7,12 @@ How we differ:
 2. Checkpoints stand outside declared outputs and are found again by the entry's fingerprint: a killed job goes on.
 """
 
-from proofmill import recipes
+from proofmill import kinds
 from proofmill.jobs import Job, run
 from proofmill.tables import TableError
 
 
-def main(entry: recipes.Sft, job: Job) -> None:
+def main(entry: kinds.Sft, job: Job) -> None:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
@@ -37,7 +37,7 @@ def main(entry: recipes.Sft, job: Job) -> None:
     job.finish(rows, {"steps": trainer.state.global_step}, weights, training_seconds=seconds)
 
 
-def check_lengths(job: Job, entry: recipes.Sft, tokenizer, conversations: list[list[dict]]) -> None:
+def check_lengths(job: Job, entry: kinds.Sft, tokenizer, conversations: list[list[dict]]) -> None:
     lengths = [len(tokenizer.apply_chat_template(c, tokenize=True, return_dict=False)) for c in conversations]
     if long := [n for n in lengths if n > entry.max_length]:
         raise TableError(

@@ -20,7 +20,8 @@ from typing import Any
 import yaml
 
 from proofmill import arithmetic, filters, forum, records
-from proofmill.recipes import Problems, local_path
+from proofmill.kinds import Problems
+from proofmill.recipes import local_path
 from proofmill.records import Record, field, text, texts, word
 from proofmill.tables import COLUMNS, TableError
 

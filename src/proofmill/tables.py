@@ -32,7 +32,7 @@ from typing import Any
 import polars as pl
 
 import proofmill
-from proofmill import recipes
+from proofmill import kinds
 
 
 class TableError(Exception):
@@ -185,7 +185,7 @@ class Table:
 
     @property
     def kind(self) -> str:
-        return recipes.kind_of(self.name)
+        return kinds.kind_of(self.name)
 
     @property
     def path(self) -> Path:
@@ -395,7 +395,7 @@ def new_stamp(
     """What is known of a table before its rows: where it comes from and what makes it."""
     entry = json.loads(identity)
     return {
-        "kind": recipes.kind_of(name),
+        "kind": kinds.kind_of(name),
         "name": name,
         **entry,
         "fingerprint": fingerprint,

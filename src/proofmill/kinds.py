@@ -1,0 +1,342 @@
+"""One class of this module is one kind of artifact: its fields are the schema of an entry, its defaults and its manual.
+
+    references   names of the entries that an entry is made from: the edges of the pipeline
+    canonical    an entry as text: equal text means equal rows wanted
+
+`revision` is raised when the same entry should give other rows. Nothing here computes rows, so importing it is cheap.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass
+
+
+class Ref:
+    """Marks a field as a reference to another entry of one of `kinds`: an edge of the pipeline."""
+
+    def __init__(self, *kinds: str):
+        self.kinds = kinds
+
+
+ProblemsRef = Annotated[str, Ref("problems")]
+Judge = Annotated[str, Ref("api")]
+Model = Annotated[str, Ref("api", "base", "sft", "grpo")]
+Weights = Annotated[str, Ref("base", "sft", "grpo")]
+Strict = ConfigDict(extra="forbid", strict=True)
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+# A list such as `keep: [has-problem, {length: [20, 4000]}]`: a name, or a name with its argument.
+Named = list[str | dict[str, Any]]
+
+
+def doc(text: str, default: Any = ..., **limits: Any) -> Any:
+    """A field with its sentence in the manual; lists and mappings default to empty ones."""
+    if default in ([], {}):
+        return Field(default_factory=type(default), description=text, **limits)
+    return Field(default, description=text, **limits)
+
+
+@dataclass(frozen=True, config=Strict)
+class Api:
+    """A remote model: what it is called and what it costs. Its address, key and rate limits are in the environment."""
+
+    id: str = doc("the model's id as the server knows it")
+    price: dict[str, float] | Literal["unknown"] = doc(
+        "dollars per million tokens, `{input: , output: }`, or `unknown`, which must be said aloud"
+    )
+    price_source: str = doc("where the price was read, and when", "")
+    program: Literal["referee"] | None = doc("a program of this project that a job starts and stops for itself", None)
+    max_tokens: Count = doc("the most tokens one answer may have", 4096)
+    temperature: float | None = doc("sampling temperature when judging; none leaves it to the server", None, ge=0)
+    delimiters: list[str] = doc("marks that end the reasoning part of an answer, in the order tried", [])
+
+
+# Which fields a source reads besides `keep` and its company; `problems` refuses the others.
+SOURCES: dict[str, set[str]] = {
+    "arithmetic": {"part", "families", "rows", "seed"},
+    "arithmetic-threads": {"part", "families", "rows", "seed"},
+    "aops-threads": {"path", "rows"},
+    "aops": {"path", "id", "commit", "config", "split", "rows"},
+    "harp": {"path", "rows"},
+    "proofbench": {"path", "id", "commit", "config", "split", "rows"},
+    "answerbench": {"path", "id", "commit", "config", "split", "rows"},
+    "gsm8k": {"path", "id", "commit", "config", "split", "rows"},
+    "math": {"path", "id", "commit", "config", "split", "rows"},
+    "aime": {"path", "id", "commit", "config", "split", "rows"},
+    "usamo": {"path", "rows"},
+    "hub": {"id", "commit", "config", "split", "columns", "rows"},
+    "table": {"path", "columns", "rows"},
+}
+
+
+@dataclass(frozen=True, config=Strict)
+class Problems:
+    """A problem a row, kept or dropped with the reason: from a source or another table, through named filters."""
+
+    revision: ClassVar[int] = 1
+    source: Annotated[str, Ref("problems", *SOURCES)] = doc("a loader by name, or another `problems/<name>`")
+    path: str | None = doc(
+        "a local file or folder; `${VARIABLES}` come from the environment and are not identity", None
+    )
+    id: str | None = doc("a dataset's hub id", None)
+    commit: str | None = doc("the pinned commit of the dataset; required with `id`", None)
+    config: str | None = doc("the dataset's configuration on the hub", None)
+    split: str = doc("the dataset's split on the hub", "train")
+    columns: dict[str, str] = doc("our column: their column, for `hub` and `table`", {})
+    part: Literal["train", "dev", "test"] = doc("which of the three disjoint parts (arithmetic only)", "train")
+    families: list[str] = doc("problem families (arithmetic only); empty means all", [])
+    rows: Count | None = doc("read at most so many", None)
+    seed: int = doc("of the generator (arithmetic only)", 0)
+    labels: Annotated[str, Ref("labels")] | None = doc("a judge's classification, which filters may ask", None)
+    grades: Annotated[str, Ref("grades")] | None = doc("graded attempts, from which filters know the pass rate", None)
+    keep: Named = doc("filters in the order they are asked; the first that refuses a row names it", [])
+    apart_from: list[ProblemsRef] = doc("drop what also stands in these tables (decontamination)", [])
+    overlap_words: Count = doc("shared run of this many words that counts as the same text (`apart-from`)", 13)
+    overlap_similarity: Share = doc("Jaccard similarity that counts as the same text (`apart-from`)", 0.9)
+
+
+@dataclass(frozen=True, config=Strict)
+class Labels:
+    """A judge's classification of a problem a row: the fields that filters over labels ask for."""
+
+    revision: ClassVar[int] = 1
+    problems: ProblemsRef = doc("whose kept rows are classified")
+    model: Judge = doc("the judge")
+    prompt: str = doc("a prompt by name", "classify")
+
+
+@dataclass(frozen=True, config=Strict)
+class Schemes:
+    """A 0-7 marking scheme a row, written by a judge, or taken from the guidelines the problems came with."""
+
+    revision: ClassVar[int] = 1
+    problems: ProblemsRef = doc("whose kept rows get a scheme")
+    model: Judge | None = doc("the judge that writes; without one the problems' own guidelines are taken", None)
+    prompt: str = doc("a prompt by name", "scheme")
+
+
+@dataclass(frozen=True, config=Strict)
+class Base:
+    """A file of a model's weights a row: from the hub, from a folder, or a tiny model made here from random numbers."""
+
+    revision: ClassVar[int] = 1
+    source: Literal["scratch", "folder", "hub"] = doc("where the weights come from")
+    path: str | None = doc("the folder; `${VARIABLES}` come from the environment", None)
+    id: str | None = doc("the hub id", None)
+    commit: str | None = doc("the pinned commit on the hub", None)
+    problems: ProblemsRef | None = doc("text from which a scratch model's tokenizer is trained", None)
+    vocabulary: int = doc("tokens of a scratch model's byte-level BPE", 350, ge=270)
+    hidden: Count = doc("hidden size (scratch)", 64)
+    layers: Count = doc("layers (scratch)", 3)
+    heads: Count = doc("attention heads of 32 dimensions (scratch)", 2)
+    feed_forward: Count = doc("feed-forward size (scratch)", 192)
+    initializer_range: float = doc(
+        "standard deviation of the first weights; 0.02 learns nothing at this size", 0.08, gt=0
+    )
+    context: Count = doc("longest sequence (scratch)", 512)
+    seed: int = doc("of the first weights (scratch)", 0)
+
+
+@dataclass(frozen=True, config=Strict)
+class Responses:
+    """One attempt at a problem a row, with why it stopped, its tokens and its cost."""
+
+    revision: ClassVar[int] = 1
+    problems: ProblemsRef = doc("whose kept rows are attempted")
+    model: Model = doc("the solver")
+    prompt: str = doc("a prompt by name", "solve")
+    attempts: Count = doc("for each problem", 1)
+    temperature: float = doc("0 is greedy", 1.0, ge=0)
+    top_p: float = doc("nucleus sampling", 1.0, gt=0, le=1)
+    max_tokens: Count = doc("the most tokens of one answer", 128)
+    seed: int = doc("of the sampling", 0)
+
+
+@dataclass(frozen=True, config=Strict)
+class Grades:
+    """One verdict on a response a row: a mark out of `out_of`, or none with the reason."""
+
+    revision: ClassVar[int] = 1
+    responses: Annotated[str, Ref("responses")] = doc("the attempts to grade")
+    schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
+    grader: Annotated[str, Ref("api", "arithmetic")] = doc(
+        "a judge `api/<name>`, or the program `arithmetic` that checks proofs of that family line by line"
+    )
+    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+
+
+@dataclass(frozen=True, config=Strict)
+class Examples:
+    """A training row, kept or dropped with the reason: from problems' own solutions, responses or grades, or a mixture."""
+
+    revision: ClassVar[int] = 1
+    problems: ProblemsRef | None = doc("take the problems' own solutions", None)
+    responses: Annotated[str, Ref("responses")] | None = doc("take attempts as they are", None)
+    grades: Annotated[str, Ref("grades")] | None = doc("take graded attempts", None)
+    mix: dict[Annotated[str, Ref("examples")], Share] = doc("take other examples in these shares", {})
+    keep: Named = doc("selectors in the order they are asked; the first that refuses a row names it", [])
+    prompt: str = doc("the solver's prompt by name", "solve")
+    rows: Count | None = doc("how many rows a mixture has; without it, as many as the shares allow", None)
+    seed: int = doc("of the order of rows", 0)
+
+
+@dataclass(frozen=True, config=Strict)
+class Sft:
+    """A measured training step a row; the weights stand beside the table."""
+
+    revision: ClassVar[int] = 1
+    model: Weights = doc("where training starts")
+    examples: Annotated[str, Ref("examples")] = doc("whose kept rows are learned, the answer only")
+    steps: Count | None = doc("optimizer steps; give this or `epochs`", None)
+    epochs: float | None = doc("passes over the examples; give this or `steps`", None, gt=0)
+    batch: Count = doc("examples in one step, over all devices", 8)
+    learning_rate: float = doc("at its highest", 3e-5, gt=0)
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = doc("of the learning rate", "cosine")
+    warmup: Share = doc("share of the steps that warm up", 0.03)
+    beta2: Share = doc("of AdamW", 0.999)
+    weight_decay: float = doc("of AdamW", 0.0, ge=0)
+    clip: float = doc("largest norm of the gradient", 1.0, gt=0)
+    max_length: Count = doc("tokens; a longer example stops the stage before training, none is cut silently", 512)
+    precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
+    log_every: Count = doc("steps between rows of the table", 10)
+    seed: int = doc("of the order of examples", 0)
+
+
+@dataclass(frozen=True, config=Strict)
+class Grpo:
+    """A measured training step a row; the weights and the rollouts stand beside the table."""
+
+    revision: ClassVar[int] = 1
+    model: Weights = doc("where training starts")
+    problems: ProblemsRef = doc("whose kept rows are attempted")
+    schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
+    grader: Annotated[str, Ref("api", "arithmetic")] = doc("as in `grades`")
+    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+    ask: str = doc("the solver's prompt by name", "solve")
+    rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`")
+    unscored: Literal["drop", "zero"] = doc(
+        "an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean"
+    )
+    group: int = doc("attempts at each problem", 8, ge=2)
+    problems_per_step: Count = doc("problems in one step", 16)
+    steps: Count = doc("optimizer steps")
+    learning_rate: float = doc("at its highest", 1e-6, gt=0)
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = doc("of the learning rate", "constant")
+    warmup: Share = doc("share of the steps that warm up", 0.0)
+    beta2: Share = doc("of AdamW", 0.999)
+    weight_decay: float = doc("of AdamW", 0.0, ge=0)
+    clip: float = doc("largest norm of the gradient", 1.0, gt=0)
+    temperature: float = doc("of the rollouts", 1.0, gt=0)
+    max_tokens: Count = doc("the most tokens of one rollout", 128)
+    loss: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = doc("aggregation over tokens, as TRL names it", "dapo")
+    scale: Literal["group", "batch", "none"] = doc("what the advantage is divided by the deviation of", "group")
+    kl: float = doc("weight of the divergence from the start", 0.0, ge=0)
+    epsilon: float = doc("clip below", 0.2, gt=0)
+    epsilon_high: float | None = doc("clip above, if different", None, gt=0)
+    iterations: Count = doc("updates for each batch of rollouts", 1)
+    mask_truncated: bool = doc("leave cut-off rollouts out of the loss", False)
+    precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
+    seed: int = doc("of the problems' order and the rollouts", 0)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # strict would refuse a mapping inside `Scores`
+class Sampling:
+    """How a benchmark is sampled."""
+
+    attempts: Count = doc("for each problem", 1)
+    temperature: float = doc("0 is greedy", 1.0, ge=0)
+    top_p: float = doc("nucleus sampling", 1.0, gt=0, le=1)
+    max_tokens: Count = doc("the most tokens of one answer", 128)
+    prompt: str = doc("the solver's prompt by name", "solve")
+    seed: int = doc("of the sampling", 0)
+
+
+@dataclass(frozen=True, config=Strict)
+class Scores:
+    """One measured number a row, with its interval, its n and its share unscored.
+
+    `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
+    """
+
+    revision: ClassVar[int] = 1
+    models: list[Model] = doc("the models to measure", [])
+    problems: list[ProblemsRef] = doc("the benchmarks; without `models`, the tables to measure", [])
+    schemes: list[Annotated[str, Ref("schemes")]] = doc("a scheme for each benchmark, in the same order", [])
+    sampling: dict[str, Sampling] = doc("named ways to sample, such as `sampled` and `greedy`", {})
+    grader: Annotated[str, Ref("api", "arithmetic")] | None = doc("as in `grades`", None)
+    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+    grades: list[Annotated[str, Ref("grades")]] = doc("graded attempts to measure as they are", [])
+    measures: Named = doc("named measures; a `repeat` takes those it repeats", [])
+    confidence: float = doc("of the intervals", 0.95, gt=0, lt=1)
+    resamples: Count = doc("of the bootstrap over problems", 2000)
+    max_unscored: Share = doc("stop when a larger share of the attempts has no verdict", 0.1)
+    repeat: Annotated[str, Ref("scores")] | None = doc(
+        "measure another scores entry over `seeds`, retraining all it needs", None
+    )
+    seeds: list[int] = doc("the seeds of `repeat`", [])
+    seed: int = doc("of the bootstrap", 0)
+
+
+KINDS: dict[str, type] = {
+    "problems": Problems,
+    "labels": Labels,
+    "schemes": Schemes,
+    "base": Base,
+    "responses": Responses,
+    "grades": Grades,
+    "examples": Examples,
+    "sft": Sft,
+    "grpo": Grpo,
+    "scores": Scores,
+}
+ENTRY_TYPES = {"api": Api, **KINDS}
+
+
+# --------------------------------------------------------------------------------------------------- entries and edges
+
+
+def kind_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def references(entry: Any) -> list[str]:
+    """Names of the entries that this one is made from, `api/...` included, in the order of its fields."""
+    found = []
+    hints = get_type_hints(type(entry), include_extras=True)
+    for f in fields(entry):
+        value = getattr(entry, f.name)
+        if value is not None and ref_of(hints[f.name]) is not None:
+            found.extend([value] if isinstance(value, str) else value)
+    return [name for name in dict.fromkeys(found) if "/" in name]
+
+
+def parents(entry: Any) -> list[str]:
+    """Names of the artifacts that this entry reads: edges of the graph (a remote model is not an artifact)."""
+    return [name for name in references(entry) if kind_of(name) != "api"]
+
+
+def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:
+    """The artifacts that `name` is made from, at any distance, each once."""
+    seen, stack = set(), parents(entries[name])
+    while stack:
+        if (parent := stack.pop()) not in seen:
+            seen.add(parent)
+            yield parent
+            stack.extend(parents(entries[parent]))
+
+
+def ref_of(hint: Any) -> Ref | None:
+    """The reference inside a type such as `list[Annotated[str, Ref("x")]] | None`."""
+    for argument in getattr(hint, "__metadata__", ()):
+        if isinstance(argument, Ref):
+            return argument
+    return next((ref for part in get_args(hint) if (ref := ref_of(part)) is not None), None)
+
+
+def canonical(entry: Any) -> str:
+    """The entry as JSON with defaults filled and keys sorted: equal text means equal rows wanted."""
+    return json.dumps(TypeAdapter(type(entry)).dump_python(entry), sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,240 @@
+"""A `kill -9` at any time: the next run goes on, ends with the tables of an undisturbed run, and repeats no answered call."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from project import Project, copy_of
+from proofmill import referee
+
+pytestmark = pytest.mark.pipeline
+IN_FLIGHT = 4
+
+
+@contextmanager
+def slow_referee(delay: float) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """The referee's verdicts, each after a delay; yields the environment that leads jobs here and the prompts answered."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = request["messages"][-1]["content"]
+            time.sleep(delay)
+            text = referee.verdict(prompt)
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4, "total_tokens": 0}
+            body = {"id": "r", "object": "chat.completion", "created": 1, "model": request["model"]}
+            payload = json.dumps({**body, "choices": [choice], "usage": usage}).encode()
+            asked.append(prompt)
+            try:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+            except OSError:  # whoever asked was killed
+                self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield {"PROOFMILL_REFEREE_URL": address, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT)}, asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def started(project: Project, command: list[str], **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def killed(process: subprocess.Popen, when: Callable[[], bool], how: int = signal.SIGKILL, group: bool = False) -> int:
+    """Send the signal as soon as the condition holds; returns the exit code."""
+    while not when():
+        assert process.poll() is None, f"ended before it could be killed:\n{process.stdout.read()}"
+        time.sleep(0.002)
+    (os.killpg if group else os.kill)(process.pid, how)
+    return process.wait(timeout=60)
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+def answers(project: Project, name: str) -> Path:
+    return project.table(name).calls / "answers.jsonl"
+
+
+def checkpoint(project: Project, name: str, step: int) -> bool:
+    return any(project.table(name).scratch.glob(f"checkpoints-*/checkpoint-{step}/trainer_state.json"))
+
+
+def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
+    """Tables, weights and journals are those of the undisturbed run, and nothing unfinished is left."""
+    for name in names:
+        assert whole.frame(name).equals(project.frame(name)), name
+        assert whole.table(name).content == project.table(name).content, name
+        assert whole.table(name).stamp["counts"] == project.table(name).stamp["counts"], name
+        if answers(whole, name).exists():
+            assert sorted(whole.journal(name)) == sorted(project.journal(name)), name
+    left = [path for path in project.results.rglob("*") if path.is_file() and path.name.startswith(".")]
+    assert left + [path for path in (project.results / "unfinished").rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture
+def copy(chain, tmp_path) -> Callable[..., Project]:
+    """The finished small project, in which these artifacts have never been made."""
+
+    def without(*names: str) -> Project:
+        project = copy_of(chain, tmp_path / "copy")
+        for name in names:
+            project.forget(name)
+        return project
+
+    return without
+
+
+# ---------------------------------------------------------------------------------------------------------------- calls
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("labels/threads", signal.SIGKILL), ("grades/cold", signal.SIGKILL), ("schemes/train", signal.SIGTERM)],
+)
+def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, how):
+    """Of the answers before the kill none is asked again; at most the calls in flight are."""
+    project = copy(name)
+    with slow_referee(0.02) as (environment, asked):
+        code = killed(
+            started(project, project.job_command(name), **environment),
+            when=lambda: len(lines(answers(project, name))) >= 10,
+            how=how,
+        )
+        assert code != 0 and not project.table(name).path.exists()
+        project.table(name).path.with_name(f".{project.table(name).path.name}.new").write_bytes(b"PAR1 and no more")
+        done = project.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert_equal_to(chain, project, name)
+    assert len(asked) <= len(chain.journal(name)) + IN_FLIGHT
+
+
+def test_killed_sampling_goes_on_and_samples_the_same(chain, copy):
+    """Attempts sampled after a kill are those that an unbroken run samples, and none is sampled twice."""
+    name = "responses/cold"
+    project = copy(name)
+    code = killed(started(project, project.job_command(name)), when=lambda: len(lines(answers(project, name))) > 0)
+    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+    assert 0 < len(lines(answers(project, name))) < len(chain.journal(name))
+    done = project.job(name)
+    assert done.returncode == 0, done.stdout
+    assert_equal_to(chain, project, name)
+
+
+def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
+    """A torn last line and a damaged line in the middle are two calls to repeat, not a broken journal."""
+    name = "labels/threads"
+    project = copy()
+    path = answers(project, name)
+    whole = path.read_bytes().splitlines(keepends=True)
+    torn = [*whole[:20], b"\x00" * (len(whole[20]) - 1) + b"\n", *whole[21:-1], whole[-1][:-9]]
+    project.forget(name)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(torn))
+    with slow_referee(0) as (environment, asked):
+        done = project.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert chain.table(name).content == project.table(name).content
+    assert len(asked) == 2
+    assert len(lines(path)) == len(whole) + 1
+
+
+def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
+    """Two processes never make one artifact: the second says so after a while, or waits and takes what the first made."""
+    name = "labels/threads"
+    project = copy(name)
+    with slow_referee(0.3) as (environment, asked):
+        first = started(project, project.job_command(name), **environment)
+        while not lines(answers(project, name)):
+            time.sleep(0.01)
+        patient = started(project, project.job_command(name), **environment)
+        hasty = project.job(name, **environment, PROOFMILL_LOCK_SECONDS="0.1")
+        assert (first.wait(60), patient.wait(60)) == (0, 0)
+    assert hasty.returncode == 1
+    assert hasty.stdout.splitlines()[-1].startswith(f"TableError: {name}: another process has been making it")
+    assert len(asked) == len(chain.journal(name))
+    assert_equal_to(chain, project, name)
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+
+
+def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy):
+    """Every number of the table and every byte of the weights are those of an unbroken training."""
+    name = "sft/cold"
+    project = copy(name)
+    often = {"PROOFMILL_SAVE_STEPS": "8"}
+    code = killed(started(project, project.job_command(name), **often), when=lambda: checkpoint(project, name, 16))
+    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+    done = project.job(name, **often)
+    assert done.returncode == 0, done.stdout
+    assert "goes on from checkpoint-" in done.stdout
+    assert_equal_to(chain, project, name)
+
+
+def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy):
+    """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
+    name = "grpo/cold"
+    project = copy(name)
+    often = {"PROOFMILL_SAVE_STEPS": "5"}
+
+    def in_the_second_half() -> bool:
+        found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
+        return bool(found) and b'{"step": 13,' in found[0].read_bytes()
+
+    code = killed(started(project, project.job_command(name), **often), when=in_the_second_half)
+    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+    done = project.job(name, **often)
+    assert done.returncode == 0, done.stdout
+    assert "goes on from checkpoint-10" in done.stdout
+    assert_equal_to(chain, project, name)
+
+
+# -------------------------------------------------------------------------------------------------------- the whole run
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["with-its-jobs", "alone"])
+def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
+    """The same command goes on, without --unlock, also beside a job that outlived the Snakemake that started it."""
+    names = ["sft/cold", "responses/cold", "grades/cold"]
+    project = copy(*names)
+    command = project.snakemake_command("results/grades/cold.parquet")
+    often = {"PROOFMILL_SAVE_STEPS": "8"}
+    killed(started(project, command, **often), when=lambda: checkpoint(project, "sft/cold", 8), group=group)
+    assert set(names) == set(project.made("results/grades/cold.parquet", **often))
+    assert_equal_to(chain, project, *names)
+    assert set() == project.planned("results/grades/cold.parquet")
