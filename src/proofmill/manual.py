@@ -73,7 +73,7 @@ def _type(hint: Any) -> str:
     text = (
         str(hint if not isinstance(hint, type) else hint.__name__)
         .replace("typing.", "")
-        .replace("proofmill.recipes.", "")
+        .replace("proofmill.kinds.", "")
     )
     return re.sub(r"^Optional\[(.*)\]$", r"\1 | None", text)
 
