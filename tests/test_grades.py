@@ -5,7 +5,7 @@ import pytest
 from conftest import SMALL
 from proofmill import arithmetic, judges, referee
 from proofmill.calls import Answer
-from proofmill.grades import Script, read_points
+from proofmill.grades import Grader, Script, read_points
 
 PROBLEM = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 2))
 STATEMENT = arithmetic.statement(PROBLEM)
@@ -128,3 +128,15 @@ def test_program_and_judge_give_the_same_marks(small, mill):
     same.make("grades/checked")
     judged = {row["response"]: row["grade"] for row in small.table("grades/cold").rows()}
     assert judged == {row["response"]: row["grade"] for row in same.table("grades/checked").rows()}
+
+
+@pytest.mark.parametrize("reason", ["refused", "too-long", "provider", "timeout"])
+def test_response_that_is_none_has_no_grade(reason):
+    """A refusal, a prompt that did not fit and a failed call are not proofs worth 0; an empty answer is."""
+    silent, empty = (
+        Script(STATEMENT, None, SCHEME, "", reason=reason),
+        Script(STATEMENT, None, SCHEME, "<think>cut off"),
+    )
+    with Grader("arithmetic", "grade-of-7", None) as grader:
+        verdicts = grader([silent, empty])
+    assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]

@@ -48,6 +48,7 @@ class Script:
     text: str
     reasoning: str | None = None
     stop: str = "end"
+    reason: str = "ok"
 
     @property
     def final(self) -> str:
@@ -110,8 +111,8 @@ class Grader:
         return verdicts
 
     def _without_asking(self, script: Script) -> Verdict | None:
-        if script.stop == "error":
-            return Verdict(None, FULL_MARKS, "no-response")
+        if script.reason != "ok":  # there is no response to grade: it failed, was refused, or did not fit
+            return Verdict(None, FULL_MARKS, script.reason)
         if not script.final:
             return Verdict(0.0, FULL_MARKS, "empty")
         if "scheme" in judges.fields_of(self.prompt) and kinds.kind_of(self.grader) == "api" and not script.scheme:
@@ -157,6 +158,7 @@ def scripts_of(
             r["text"] or "",
             r["reasoning"],
             r["stop"],
+            r["reason"],
         )
         for r in responses
     ]
@@ -168,7 +170,9 @@ def problems_of(job: Job, responses: str) -> str:
 
 
 def main(entry: kinds.Grades, job: Job) -> None:
-    responses = job.parent(entry.responses).rows("response", "problem", "attempt", "text", "reasoning", "stop")
+    responses = job.parent(entry.responses).rows(
+        "response", "problem", "attempt", "text", "reasoning", "stop", "reason"
+    )
     problems = job.parent(problems_of(job, entry.responses)).rows("problem", "statement", "answer")
     schemes = job.parent(entry.schemes).rows("problem", "scheme") if entry.schemes else []
     if missing := {r["problem"] for r in responses} - {p["problem"] for p in problems}:
