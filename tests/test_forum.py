@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from proofmill import arithmetic, forum, sources
+from proofmill import arithmetic, forum
+from proofmill.threads import thread
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_thread_of_a_true_problem_has_a_forum_proof_word_for_word_as_its_solutio
         proofs = [p for p in posts[1:] if "\\boxed" in p["post_canonical"]]
         if proofs:
             most = max(proofs, key=lambda p: p["thanks_received"])["post_canonical"]
-            assert most == sources.thread("x", record)["solution"]
+            assert most == thread("x", record)["solution"]
             best += arithmetic.check(problem, most).marks() == arithmetic.FULL_MARKS
     assert best > len(made) // 4
 
@@ -59,7 +60,7 @@ def test_thread_with_an_objection_is_mostly_about_a_proof_with_a_false_line(made
     """Of the proofs that somebody calls wrong, most have a line that is false."""
     founded = objections = 0
     for record, problem in zip(made, statements(made), strict=True):
-        row = sources.thread("x", record)
+        row = thread("x", record)
         if any(c.startswith("I think this is wrong: ") for c in row["candidates"]):
             objections += 1
             founded += bool(arithmetic.check(problem, row["solution"]).false)
@@ -70,7 +71,7 @@ def test_thread_with_an_objection_is_mostly_about_a_proof_with_a_false_line(made
 def test_thread_of_a_false_statement_says_so_in_its_solution(made):
     """The selected solution of a false statement is the reply that calls it false."""
     false = [
-        sources.thread("x", record)["solution"]
+        thread("x", record)["solution"]
         for record, problem in zip(made, statements(made), strict=True)
         if problem and problem.asks_for_proof and problem.residue != 0
     ]

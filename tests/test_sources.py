@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from proofmill import arithmetic, kinds, recipes, sources
-from proofmill.sources import like_a_solution, plain, thread
 from proofmill.tables import COLUMNS, TableError
+from proofmill.threads import like_a_solution, plain, thread
 
 
 def load(**values) -> list[dict]:
