@@ -27,7 +27,7 @@ chain:
   base/tiny: {source: scratch, problems: problems/bench, hidden: 32, layers: 1, heads: 1, feed-forward: 32}
   examples/cold: {problems: problems/train}
   sft/cold: {model: base/tiny, examples: examples/cold, steps: 40, batch: 4, learning-rate: 3.0e-3, log-every: 4}
-  responses/cold: {problems: problems/train, model: sft/cold, attempts: 12, max-tokens: 32}
+  responses/cold: {problems: problems/train, model: sft/cold, attempts: 6, max-tokens: 32}
   grades/cold: {responses: responses/cold, schemes: schemes/train, grader: api/referee}
   grpo/cold:
     model: sft/cold

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,14 +17,17 @@ import pytest
 
 from project import Project, copy_of
 from proofmill import referee
+from proofmill.tables import file_sha256
 
 pytestmark = pytest.mark.pipeline
 IN_FLIGHT = 4
 
 
 @contextmanager
-def slow_referee(delay: float) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """The referee's verdicts, each after a delay; yields the environment that leads jobs here and the prompts answered."""
+def slow_referee(
+    delay: float = 0.0, verdict: Callable[[str], str] = referee.verdict
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """A judge that takes its time; yields the environment that leads jobs here, and the prompts it has answered."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -32,7 +37,7 @@ def slow_referee(delay: float) -> Iterator[tuple[dict[str, str], list[str]]]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = request["messages"][-1]["content"]
             time.sleep(delay)
-            text = referee.verdict(prompt)
+            text = verdict(prompt)
             choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
             usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4, "total_tokens": 0}
             body = {"id": "r", "object": "chat.completion", "created": 1, "model": request["model"]}
@@ -90,6 +95,10 @@ def answers(project: Project, name: str) -> Path:
     return project.table(name).calls / "answers.jsonl"
 
 
+def weights(project: Project, name: str) -> str:
+    return file_sha256(project.table(name).folder / "model.safetensors")
+
+
 def checkpoint(project: Project, name: str, step: int) -> bool:
     return any(project.table(name).scratch.glob(f"checkpoints-*/checkpoint-{step}/trainer_state.json"))
 
@@ -111,6 +120,7 @@ def copy(chain, tmp_path) -> Callable[..., Project]:
     """The finished small project, in which these artifacts have never been made."""
 
     def without(*names: str) -> Project:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         project = copy_of(chain, tmp_path / "copy")
         for name in names:
             project.forget(name)
@@ -129,7 +139,7 @@ def copy(chain, tmp_path) -> Callable[..., Project]:
 def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, how):
     """Of the answers before the kill none is asked again; at most the calls in flight are."""
     project = copy(name)
-    with slow_referee(0.02) as (environment, asked):
+    with slow_referee(0.01) as (environment, asked):
         code = killed(
             started(project, project.job_command(name), **environment),
             when=lambda: len(lines(answers(project, name))) >= 10,
@@ -165,7 +175,7 @@ def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
     project.forget(name)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(torn))
-    with slow_referee(0) as (environment, asked):
+    with slow_referee() as (environment, asked):
         done = project.job(name, **environment)
     assert done.returncode == 0, done.stdout
     assert chain.table(name).content == project.table(name).content
@@ -206,22 +216,34 @@ def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy)
     assert_equal_to(chain, project, name)
 
 
-def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy):
+def any_marks(prompt: str) -> str:
+    """Marks that differ from proof to proof, so that a model that has learned nothing yet gets a gradient."""
+    return f"<points>{zlib.crc32(prompt.encode()) % 8}</points>"
+
+
+def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path):
     """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
     name = "grpo/cold"
-    project = copy(name)
+    whole, project = copy_of(copy(name), tmp_path / "whole"), copy(name)
+    with slow_referee(verdict=any_marks) as (environment, _):
+        done = whole.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert weights(whole, name) != weights(chain, "sft/cold")
     often = {"PROOFMILL_SAVE_STEPS": "5"}
 
     def in_the_second_half() -> bool:
         found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
         return bool(found) and b'{"step": 13,' in found[0].read_bytes()
 
-    code = killed(started(project, project.job_command(name), **often), when=in_the_second_half)
-    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
-    done = project.job(name, **often)
+    with slow_referee(verdict=any_marks) as (environment, asked):
+        command = project.job_command(name)
+        code = killed(started(project, command, **often, **environment), when=in_the_second_half)
+        assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+        done = project.job(name, **often, **environment)
     assert done.returncode == 0, done.stdout
     assert "goes on from checkpoint-10" in done.stdout
-    assert_equal_to(chain, project, name)
+    assert_equal_to(whole, project, name)
+    assert len(asked) <= len(whole.journal(name)) + IN_FLIGHT
 
 
 # -------------------------------------------------------------------------------------------------------- the whole run
@@ -230,11 +252,15 @@ def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy
 @pytest.mark.parametrize("group", [True, False], ids=["with-its-jobs", "alone"])
 def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
     """The same command goes on, without --unlock, also beside a job that outlived the Snakemake that started it."""
-    names = ["sft/cold", "responses/cold", "grades/cold"]
+    names, target = ["labels/threads", "problems/train", "schemes/train"], "results/schemes/train.parquet"
     project = copy(*names)
-    command = project.snakemake_command("results/grades/cold.parquet")
-    often = {"PROOFMILL_SAVE_STEPS": "8"}
-    killed(started(project, command, **often), when=lambda: checkpoint(project, "sft/cold", 8), group=group)
-    assert set(names) == set(project.made("results/grades/cold.parquet", **often))
+    with slow_referee(0.1) as (environment, asked):
+        killed(
+            started(project, project.snakemake_command(target), **environment),
+            when=lambda: len(lines(answers(project, "labels/threads"))) >= 10,
+            group=group,
+        )
+        assert set(names) == set(project.made(target, **environment))
     assert_equal_to(chain, project, *names)
-    assert set() == project.planned("results/grades/cold.parquet")
+    assert len(asked) <= len(chain.journal("labels/threads")) + len(chain.journal("schemes/train")) + IN_FLIGHT
+    assert set() == project.planned(target)

@@ -115,9 +115,9 @@ class Steps(TrainerCallback):
 
 
 def steps(trainer: Any) -> Iterator[dict]:
-    """Rows of the table: every number that was logged, in long form."""
+    """Rows of the table: every number that was logged, in long form, by name: a checkpoint keeps no other order."""
     for logged in trainer.state.log_history:
-        for measure, value in logged.items():
+        for measure, value in sorted(logged.items()):
             if measure not in ("step", "epoch") and not any(word in measure for word in CLOCKS):
                 yield {"step": logged["step"], "epoch": logged["epoch"], "measure": measure, "value": float(value)}
 
