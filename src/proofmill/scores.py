@@ -173,26 +173,28 @@ def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
 
 
 def report(name: str, rows: Sequence[Mapping], entry: kinds.Scores) -> str:
-    """The table as Markdown: a line for each model and way of sampling, all problems together."""
-    everything = [row for row in rows if row["split"] == "all" and row["model"]]
+    """The numbers over all problems as Markdown, a sheet for each way of sampling; then the same for each seed."""
+    everything = [row for row in rows if row["model"] and (row["split"] == "all" or row["split"].startswith("seed"))]
     lines = [f"# {name}", ""]
     if everything:
         lines += [
             f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem. Marks (avg@k) are out of 7.",
             "",
         ]
-    for way in dict.fromkeys(row["sampling"] for row in everything):
-        lines += [*_sheet(way, [row for row in everything if row["sampling"] == way]), ""]
+    for part in ("all", *sorted({row["split"] for row in everything} - {"all"})):
+        for way in dict.fromkeys(row["sampling"] for row in everything):
+            title = way if part == "all" else f"{way}, {part}"
+            lines += [*_sheet(title, [r for r in everything if (r["sampling"], r["split"]) == (way, part)]), ""]
     for row in rows:
         if row["model"] is None:
             lines.append(f"- {row['problems']}: {row['value']:g} {row['measure']}")
     return "\n".join(lines) + "\n"
 
 
-def _sheet(way: str, rows: Sequence[Mapping]) -> list[str]:
+def _sheet(title: str, rows: Sequence[Mapping]) -> list[str]:
     """One way of sampling: a line for each model and benchmark, a column for each measure."""
     columns = list(dict.fromkeys(row["measure"] for row in rows))
-    lines = [f"| {way} | problems | {' | '.join(columns)} | attempts | unscored |", "|---" * (len(columns) + 4) + "|"]
+    lines = [f"| {title} | problems | {' | '.join(columns)} | attempts | unscored |", "|---" * (len(columns) + 4) + "|"]
     for model, problems in dict.fromkeys((row["model"], row["problems"]) for row in rows):
         cells = {row["measure"]: row for row in rows if (row["model"], row["problems"]) == (model, problems)}
         first = next(iter(cells.values()))
