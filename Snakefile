@@ -39,7 +39,9 @@ for recipe in BOOK.recipes:
     workflow.get_rule(recipe).docstring = f"Recipe with {len(BOOK.recipes[recipe])} tables."
 
 
+# The final screen: the page of every table that was asked for and has one.
 onsuccess:
-    pages = [t.replace(".parquet", ".md") for r in BOOK.recipes for t in targets(r)]
-    for page in filter(os.path.exists, dict.fromkeys(pages)):
+    asked = workflow.dag_settings.targets or [next(iter(BOOK.recipes))]
+    tables = [table for target in asked for table in (targets(target) if target in BOOK.recipes else [target])]
+    for page in filter(os.path.exists, (table.replace(".parquet", ".md") for table in map(str, tables))):
         print(open(page, encoding="utf-8").read(), file=sys.stderr)

@@ -340,7 +340,7 @@ def test_full_disk_leaves_the_tables_as_they_were(small_disk):
 
 def test_full_disk_keeps_what_was_answered(small_disk):
     """A journal without room stops the asking with a message; its answers are whole, and none is asked again."""
-    entries = {"schemes/x": {**SMALL["schemes/train"], "prompt": "scheme", "problems": "problems/bench"}}
+    entries = {"schemes/x": SMALL["schemes/train"]}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)
     filler = fill(small_disk, leave=20_480)
     done = small_disk.run("schemes/x", entries=entries, PROOFMILL_CONCURRENCY="1")

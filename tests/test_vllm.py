@@ -2,7 +2,7 @@
 
 import pytest
 
-from project import Project
+from project import Project, copy_of
 
 pytestmark = pytest.mark.vllm
 CONFIG = """
@@ -28,9 +28,9 @@ def served(tmp_path_factory) -> tuple[Project, Project]:
     """One model's responses, by transformers and by vLLM."""
     local = Project(tmp_path_factory.mktemp("vllm") / "transformers", CONFIG)
     local.made("served")
-    vllm = Project(tmp_path_factory.mktemp("vllm") / "vllm", CONFIG)
-    vllm.made(*(f"results/{name}.parquet" for name in ("sft/tiny", "problems/bench")))
+    vllm = copy_of(local, tmp_path_factory.mktemp("vllm") / "vllm")
     for name in NAMES:
+        vllm.forget(name)
         by_vllm(vllm, name)
     return local, vllm
 

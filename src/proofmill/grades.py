@@ -92,10 +92,10 @@ class Grader:
     def __enter__(self) -> "Grader":
         if kinds.kind_of(self.grader) == "api":
             self.api = self.job.apis[self.grader]
-            self.journal = self._stack.enter_context(Journal(self.job.table.calls))
             self.engine = self._stack.enter_context(
                 open_engine(self.grader, self.job.apis, self.job.table, self.job.engine, self.job.threads)
             )
+            self.journal = self._stack.enter_context(Journal(self.job.table.calls))
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from proofmill import kinds, locks, recipes
 from proofmill.calls import JournalError
 from proofmill.progress import clock, say
@@ -128,7 +130,12 @@ def make(
         if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
             say(name, "restored: the same was made before and kept")
         else:
-            main(entry, job)
+            try:
+                main(entry, job)
+            except pl.exceptions.ComputeError:
+                for parent in parents:
+                    job.parent(parent).check()
+                raise
         shutil.rmtree(job.checkpoints, ignore_errors=True)
         with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
             table.scratch.rmdir()

@@ -56,8 +56,8 @@ def consult(job: Job, model: str, prompt: str, rows: Iterable[Mapping[str, Any]]
     """A judge's answers to one prompt for many rows of fields, in their order; asked once ever."""
     questions = [question(job.apis[model], fill(prompt, row)) for row in rows]
     with (
-        Journal(job.table.calls) as journal,
         open_engine(model, job.apis, job.table, job.engine, job.threads) as engine,
+        Journal(job.table.calls) as journal,
     ):
         answers = ask(journal, engine, questions, job.name)
     check_failures(job.name, answers)

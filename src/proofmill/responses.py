@@ -34,8 +34,8 @@ def main(entry: kinds.Responses, job: Job) -> None:
         for problem, attempt in wanted
     ]
     with (
-        Journal(job.table.calls) as journal,
         open_engine(entry.model, job.apis, weights, job.engine, job.threads) as engine,
+        Journal(job.table.calls) as journal,
     ):
         answers = ask(journal, engine, questions, job.name)
     judges.check_failures(job.name, answers)

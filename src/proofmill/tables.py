@@ -227,7 +227,7 @@ class Table:
         except (pl.exceptions.PolarsError, OSError) as error:
             raise TableError(
                 f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
-                f"Delete the file and make it again."
+                f"Make it again: snakemake --forcerun {self.path} {self.path}"
             ) from error
         if "proofmill" not in found:
             raise TableError(
@@ -246,6 +246,16 @@ class Table:
         frame = pl.scan_parquet(self.path)
         _check_columns(self.kind, str(self.path), frame.collect_schema())
         return frame
+
+    def check(self) -> None:
+        """Read everything once; TableError when a part of the file is damaged."""
+        try:
+            self.scan().collect()
+        except pl.exceptions.ComputeError as error:
+            raise TableError(
+                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
+                f"Make it again: snakemake --forcerun {self.path} {self.path}"
+            ) from error
 
     def rows(self, *columns: str, kept: bool = True) -> list[dict]:
         """Rows as dictionaries, in order, only the named columns; of tables with drops only what is kept."""
@@ -309,9 +319,10 @@ class Table:
             raise TableError(
                 f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
             ) from error
-        except OSError as error:
+        except (OSError, pl.exceptions.ComputeError) as error:
             raise TableError(
-                f"{self.path}: cannot be written ({error.strerror}); expected room and permission to write there."
+                f"{self.path}: cannot be written ({getattr(error, 'strerror', None) or error}); "
+                "expected room and permission to write there."
             ) from error
         finally:
             with suppress(OSError):
@@ -335,7 +346,9 @@ class Table:
     def restore(self, fingerprint: str) -> bool:
         """Bring back the table that this fingerprint once had; False when there is none."""
         kept = self._kept(fingerprint)
-        if not (kept / "table.parquet").exists():
+        try:
+            pl.read_parquet_metadata(kept / "table.parquet")
+        except (OSError, pl.exceptions.PolarsError):  # none, or a damaged one
             return False
         with self._new_file() as temporary:
             if (kept / "weights").exists():
