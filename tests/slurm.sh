@@ -1,21 +1,51 @@
 #!/usr/bin/env bash
-# Starts a SLURM of one node on this Debian machine (as root), for the tests of the cluster path. Safe to run twice.
+# Starts a SLURM of one node on this Debian machine (as root), for the tests of the cluster path. Safe to run twice, and
+# after a crash or a restart of the machine; a SLURM that answers is left alone, and a configuration of others is too.
 set -euo pipefail
-if sinfo >/dev/null 2>&1; then exit 0; fi
-[ "$(id -u)" = 0 ] || { echo "starting a SLURM needs root" >&2; exit 1; }
-if ! command -v slurmctld >/dev/null; then
-  apt-get update -qq >/dev/null 2>&1 || true
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge >/dev/null 2>&1
-fi
+
+answers() { sinfo --noheader --format=%T 2>/dev/null | grep -Eq '^(idle|mixed|allocated|completing)'; }
+refuse() { echo "tests/slurm.sh: $*" >&2; exit 1; }
+
+if answers; then exit 0; fi
+[ "$(id -u)" = 0 ] || refuse "found no SLURM that answers sinfo; expected one, or root to start one. Run it as root."
 here="$(cd "$(dirname "$0")" && pwd)"
-mkdir -p /etc/slurm /run/munge /run/slurm /var/lib/slurm/slurmctld /var/lib/slurm/slurmd /var/log/slurm
+conf=/etc/slurm/slurm.conf
+if [ -e $conf ] && ! grep -q '^ClusterName=proofmill$' $conf; then
+  refuse "$conf is not ours and its SLURM has no node that works; expected none, or one that answers. Nothing was changed."
+fi
+
+missing() { ! command -v slurmctld || ! command -v slurmd || ! command -v munged; }
+if missing >/dev/null; then
+  command -v apt-get >/dev/null || refuse "found neither SLURM nor apt-get; expected Debian, or slurm-wlm and munge installed."
+  log="$(mktemp)"
+  export DEBIAN_FRONTEND=noninteractive
+  # Package lists may be absent (a fresh image) or fresh but unreachable (no network): only the installation must succeed.
+  { apt-get update -qq || true; apt-get install -y -qq --no-install-recommends slurm-wlm munge; } >"$log" 2>&1 ||
+    { tail -5 "$log" >&2; refuse "slurm-wlm and munge cannot be installed; expected a package source that has them."; }
+  rm -f "$log"
+fi
+
+mkdir -p /etc/slurm /run/munge /run/slurm /var/lib/slurm/slurmctld /var/lib/slurm/slurmd /var/log/slurm /var/log/munge
 memory=$(( $(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024 * 9 / 10 ))
-sed -e "s/@CPUS@/$(nproc)/" -e "s/@MEMORY@/$memory/" "$here/slurm.conf" > /etc/slurm/slurm.conf
-[ -e /etc/munge/munge.key ] || { dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1 status=none; }
-chown munge:munge /run/munge /etc/munge/munge.key; chmod 400 /etc/munge/munge.key
-pgrep -x munged >/dev/null || runuser -u munge -- munged
-pgrep -x slurmctld >/dev/null || slurmctld
-pgrep -x slurmd >/dev/null || slurmd
-for _ in $(seq 30); do sinfo >/dev/null 2>&1 && exit 0; sleep 1; done
-echo "SLURM was started and does not answer sinfo; see /var/log/slurm" >&2
-exit 1
+sed -e "s/@CPUS@/$(nproc)/" -e "s/@MEMORY@/$memory/" "$here/slurm.conf" >$conf.new
+mv $conf.new $conf
+
+[ -s /etc/munge/munge.key ] || { mkdir -p /etc/munge; dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1 status=none; }
+chown munge:munge /etc/munge /etc/munge/munge.key /run/munge /var/log/munge
+chmod 700 /etc/munge
+chmod 400 /etc/munge/munge.key
+chmod 755 /run/munge
+# --force: a socket that a crash left behind is no munged.
+munge --no-input 2>/dev/null | unmunge >/dev/null 2>&1 || runuser -u munge -- munged --force >/dev/null 2>&1
+scontrol ping 2>/dev/null | grep -q 'is UP' || slurmctld
+alive() { [ -e "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null && grep -q slurmd "/proc/$(cat "$1")/comm"; }
+alive /run/slurm/slurmd.pid || slurmd
+
+for _ in $(seq 60); do
+  if answers; then exit 0; fi
+  # A node that was lost (a restart, other sizes) is taken up again as soon as it reports.
+  scontrol update NodeName=localhost State=RESUME >/dev/null 2>&1 || true
+  sleep 0.5
+done
+sinfo >&2 || true
+refuse "SLURM was started and no node is ready after 30 s; expected one. See /var/log/slurm."

@@ -184,6 +184,7 @@ def test_same_failure_again_and_again_is_parked(monkeypatch, hasty):
         ({"error": {"message": "maximum context length exceeded"}}, ("end", "too-long")),
         ({"error": {"message": "blocked", "code": "content_filter"}}, ("end", "refused")),
         ({"error": {"message": "no such parameter"}}, ("error", "provider")),
+        ({"error": {"message": "'max_tokens' is not supported in this context"}}, ("error", "provider")),
     ],
 )
 def test_refusal_is_an_outcome_and_asked_once(monkeypatch, body, expected):
@@ -230,3 +231,25 @@ def test_referee_starts_answers_and_stops():
         assert "no verdict" in answer.text
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", one._client.base_url.port), timeout=2)
+
+
+def test_referee_is_reached_past_a_proxy(monkeypatch):
+    """A proxy in a node's environment does not stand between a job and the program it started."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with open_api("api/referee", recipes.entry_from("api", REFEREE)) as engine:
+        (_, answer), *_ = list(engine.answers([Question("referee-1", (("user", "hello"),))]))
+    assert "no verdict" in answer.text
+
+
+def test_answer_cut_inside_a_character_is_kept(monkeypatch):
+    """Half of a surrogate pair does not stop the stage or lose the answer."""
+    cut = {**GOOD, "choices": [{**GOOD["choices"][0], "message": {"role": "assistant", "content": "fine \ud83d"}}]}
+    answer, _ = answer_from(monkeypatch, (200, cut, {}))
+    assert answer.text == "fine ?"
+
+
+def test_answer_without_usage_has_an_unknown_cost(monkeypatch):
+    """A server that does not count tokens leaves the cost unknown, not 0."""
+    answer, _ = answer_from(monkeypatch, (200, {k: v for k, v in GOOD.items() if k != "usage"}, {}))
+    assert answer.cost is None

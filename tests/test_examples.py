@@ -1,9 +1,11 @@
 """What is learned: selectors, mixtures, and the rows they leave."""
 
+import shutil
+
 import pytest
 
 from conftest import SMALL
-from proofmill.examples import select
+from proofmill.examples import apportioned, select
 from proofmill.selectors import SELECTORS
 from proofmill.tables import TableError
 
@@ -90,3 +92,37 @@ def test_nothing_kept_stops_the_stage(small, mill):
     made.results = small.results
     with pytest.raises(TableError, match="none of 24 rows is kept"):
         made.make("examples/none")
+
+
+@pytest.mark.parametrize(
+    ("shares", "total", "expected"),
+    [
+        ({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, 100, 100),
+        ({"a": 0.3, "b": 0.7}, 2400, 2400),
+        ({"a": 0.999, "b": 0.001}, 10, 10),
+    ],
+)
+def test_shares_are_apportioned_to_the_last_row(shares, total, expected):
+    """A mixture has as many rows as it says, each part within one row of its share."""
+    counts = apportioned(shares, total)
+    assert expected == sum(counts.values())
+    assert all(abs(counts[name] - share * total) < 1 for name, share in shares.items())
+
+
+def test_attempt_without_a_response_is_never_learned(small, mill):
+    """A refused or failed attempt is dropped as `answered`, whatever the selectors say."""
+    import polars as pl
+
+    made = mill({**SMALL, "examples/x": {"responses": "responses/cold"}})
+    shutil.copytree(small.results, made.results)
+    table = made.table("responses/cold")
+    refused = (
+        table.scan()
+        .collect()
+        .with_columns(
+            pl.when(pl.col("attempt") == 0).then(pl.lit("refused")).otherwise(pl.col("reason")).alias("reason")
+        )
+    )
+    table.write(refused, table.stamp)
+    rows = made.make("examples/x").rows(kept=False)
+    assert (sum(r["dropped"] == "answered" for r in rows), sum(r["dropped"] is None for r in rows)) == (12, 12)

@@ -6,6 +6,7 @@ from conftest import SMALL
 from proofmill import arithmetic, judges, referee
 from proofmill.calls import Answer
 from proofmill.grades import Grader, Script, read_points
+from proofmill.tables import TableError
 
 PROBLEM = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 2))
 STATEMENT = arithmetic.statement(PROBLEM)
@@ -140,3 +141,15 @@ def test_response_that_is_none_has_no_grade(reason):
     with Grader("arithmetic", "grade-of-7", None) as grader:
         verdicts = grader([silent, empty])
     assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]
+
+
+def test_stage_whose_judge_is_down_writes_no_table(small, mill, monkeypatch):
+    """With the server gone nothing is graded, nothing is written, and the message says why."""
+    monkeypatch.setenv("PROOFMILL_DEAD_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setattr("proofmill.engines.ATTEMPTS", 1)
+    dead = {"id": "dead", "price": "unknown"}
+    made = mill({**SMALL, "api/dead": dead, "grades/x": {**SMALL["grades/cold"], "grader": "api/dead"}})
+    made.results = small.results
+    with pytest.raises(TableError, match="calls failed, the last with provider"):
+        made.make("grades/x")
+    assert not made.table("grades/x").path.exists()

@@ -153,7 +153,7 @@ def scored(**more) -> dict:
         "base/b": {"source": "scratch", "problems": "problems/train"},
         "examples/c": {"problems": "problems/train"},
         "sft/c": {"model": "base/b", "examples": "examples/c", "steps": 3},
-        "scores/s": {"models": ["sft/c"], "problems": ["problems/bench"], "grader": "api/referee",
+        "scores/s": {"models": ["sft/c"], "problems": ["problems/bench"], "grader": "arithmetic",
                      "sampling": {"sampled": {"attempts": 2}, "greedy": {"temperature": 0}}, "measures": ["avg-at-k"]},
         **more,
     }  # fmt: skip
@@ -246,3 +246,68 @@ def test_every_field_has_a_sentence():
 def test_sources_are_those_that_can_be_loaded():
     """A source that config accepts has a loader, and the other way round."""
     assert set(kinds.SOURCES) == set(sources.LOADERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "expected"),
+    [
+        (
+            "grades/x",
+            {"responses": "responses/r", "grader": "api/referee"},
+            "shows the judge a scheme and `schemes` is not given",
+        ),
+        ("examples/x", {"problems": "problems/train", "rows": 5}, "`rows` is for `mix`"),
+        ("examples/x", {"mix": {"examples/c": 1.0}, "keep": ["finished"]}, "`keep` stands beside `mix`"),
+        ("problems/x", {**BENCH, "keep": [{"year": [2020, 1990]}]}, "`year` has the argument"),
+        ("problems/x", {**BENCH, "keep": [{"year": [1, 2], "origin": ["a"]}]}, "an item with 2 names"),
+        (
+            "scores/x",
+            {"problems": ["problems/bench"], "measures": ["avg-at-k"]},
+            "measures attempts and there are none",
+        ),
+        ("scores/x", {"repeat": "scores/s", "seeds": [1, 1]}, "expected each once"),
+        ("scores/x", {"repeat": "scores/s", "seeds": [-1]}, "greater than or equal to 0"),
+        ("sft/x", {"model": "base/b", "examples": "examples/c", "steps": 1, "strange": 1}, "unknown key `strange`"),
+        ("api/x", {"id": "x", "price": {"inputs": 1, "outputs": 2}}, "price"),
+    ],
+)
+def test_entry_that_would_fail_late_is_refused_early(name, entry, expected):
+    """What a stage would stumble over after hours is a mistake of the configuration."""
+    responses = {"responses/r": {"problems": "problems/bench", "model": "sft/c"}}
+    assert expected in mistake(**scored(**responses, **{name: entry}))
+
+
+def test_sampling_with_an_unknown_prompt_is_refused():
+    """A prompt inside a way of sampling is checked like any other."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], "sampling": {"greedy": {"prompt": "sovle"}}}
+    assert "Did you mean `solve`?" in mistake(**entries)
+
+
+def test_comment_on_a_price_changes_nothing():
+    """Where a price was read is not identity; the price is."""
+    entry = kinds.Labels(problems="problems/x", model="api/a")
+    price = {"input": 1.0, "output": 2.0}
+    apis = [kinds.Api(id="a", price=price, price_source=text) for text in ("a page", "another page")]
+    one, two = (recipes.identity(entry, {"api/a": api}) for api in apis)
+    assert one == two
+    assert one != recipes.identity(entry, {"api/a": kinds.Api(id="a", price={**price, "input": 2.0})})
+
+
+def test_prompt_that_is_not_asked_is_no_part_of_an_entry():
+    """A program that checks, and guidelines that are taken as they are, are asked nothing."""
+    by_program = kinds.Grades(responses="responses/r", grader="arithmetic")
+    assert recipes.prompts_of(by_program) == {}
+    assert recipes.prompts_of(kinds.Schemes(problems="problems/x")) == {}
+    assert list(recipes.prompts_of(kinds.Grades(responses="r", grader="api/a"))) == ["grade-of-7"]
+
+
+def test_tables_behind_the_parents_are_read_too():
+    """Grades read the problems of their responses, and scores those of their grades: they are inputs as well."""
+    book = recipes.expand({"r": scored()})
+    assert kinds.reads("scores", book.entries["scores/s"], book.entries.get) == [
+        "sft/c",
+        "problems/bench",
+        *(f"grades/sft-c@bench@{way}" for way in ("sampled", "greedy")),
+        *(f"responses/sft-c@bench@{way}" for way in ("sampled", "greedy")),
+    ]

@@ -69,6 +69,20 @@ def test_interval_of_a_constant_is_exact_binomial(marks, expected):
     assert expected == (round(found["low"], 4), round(found["high"], 4))
 
 
+def test_interval_of_a_constant_inside_the_scale_is_no_certainty():
+    """Five problems that all have 3 marks of 7 leave room: Hoeffding's bound, not a point."""
+    found = scores.measured(MARKS, attempts(*[[3]] * 20))
+    margin = 7 * (np.log(40) / 40) ** 0.5
+    assert (found["low"], found["high"]) == (pytest.approx(3 - margin), pytest.approx(3 + margin))
+
+
+def test_attempt_without_a_response_is_unscored_in_every_measure():
+    """A failed call has no format and was not cut off: it is missing, not 0."""
+    failed = {**attempts([None])[0], "well_formed": None, "stop": "error"}
+    for measure in ("avg-at-k", "full-mark-rate", "format-rate", "cut-off-rate"):
+        assert scores.measured(MEASURES[measure].apply, [failed])["n"] == 0, measure
+
+
 def test_nothing_scored_has_no_value():
     """Without a verdict there is no number and no interval."""
     found = scores.measured(MARKS, attempts([None], [None]))

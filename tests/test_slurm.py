@@ -15,11 +15,12 @@ pytestmark = pytest.mark.slurm
 SLURM = ("--profile", "workflow/profiles/slurm")
 # Jobs of seconds are looked at more often than the profile does for jobs of hours.
 OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
-# The rehearsal of nano up to the marks of its last model: every kind, some twenty jobs. The plugin waits five seconds before
-# each submission and at least eleven between looks at a job that has not ended, so the whole of nano would take ten minutes.
+# The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits
+# five seconds before each submission and eleven between its looks at a job, so the whole of nano would take ten minutes.
 TARGET = "results/scores/nano.parquet"
 OVERLAY = """
 nano:
+  grpo/nano: {model: sft/cold}
   scores/nano: {models: [grpo/nano]}
 """
 

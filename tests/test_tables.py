@@ -36,7 +36,7 @@ def test_stamp_says_where_a_table_comes_from(small):
     """Kind, name, entry, fingerprint, parents, commit, versions, counts and seconds are in the file itself."""
     stamp = small.table("grades/cold").stamp
     assert (stamp["kind"], stamp["name"]) == ("grades", "grades/cold")
-    assert {"responses/cold", "schemes/bench"} == set(stamp["parents"])
+    assert {"responses/cold", "schemes/bench", "problems/bench"} == set(stamp["parents"])
     assert small.table("responses/cold").content == stamp["parents"]["responses/cold"]
     assert stamp["entry"]["grader"] == "api/referee" and "api/referee" in stamp["apis"]
     assert sum(stamp["counts"].values()) == 24
@@ -192,3 +192,12 @@ def test_weights_of_another_training_are_refused(small, tmp_path):
         os.unlink(mark)
         mark.write_text(old)
     assert table.folder == table.weights()
+
+
+def test_table_with_failures_is_not_kept(tmp_path):
+    """Failures that may pass are not brought back: asking for the table again asks the server again."""
+    table = Table("labels/x", tmp_path)
+    table.write([label(reason="timeout")], {**STAMP, "counts": {"ok": 0, "timeout": 1}})
+    assert not table.restore("f1")
+    table.write([label()], {**STAMP, "counts": {"ok": 1}})
+    assert table.restore("f1")

@@ -140,7 +140,7 @@ def test_rewards_of_a_rollout():
 def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
     """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
     path = tmp_path / "rollouts.jsonl"
-    script = grades.Script("s", None, None, "text")
+    script = grades.Script("s", None, None, "text \u2028 \u0085 of several kinds of line")
     one = [Rollout(script, grades.Verdict(1.0, 7, "ok"), 3)]
     diary = Diary(path, after=0)
     for step in (1, 2, 3):

@@ -26,8 +26,9 @@ except RecipeError as error:
 # not known yet while this file is read.
 onstart:
     dag = workflow.dag_settings
-    forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in dag.forcerun]
-    os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * (dag.forceall or dag.forcetargets) + forced)
+    asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
+    forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in asked]
+    os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
 
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources.
@@ -57,7 +58,8 @@ def parents(kind):
             sources = recipes.source_files(made_from)
         except RecipeError as error:
             raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
-        return [f"results/{parent}.parquet" for parent in kinds.parents(made_from)] + sources
+        read = kinds.reads(kind, made_from, BOOK.entries.get)
+        return [f"results/{table}.parquet" for table in read] + sources
 
     return files
 

@@ -3,7 +3,7 @@
     JournalError   the journal cannot be written: another job holds it, the disk is full or read-only
 
 A journal is the file results/calls/<kind>/<name>/answers.jsonl: one JSON object a line, the key first, appended the
-moment an answer arrives and synced to disk at most a second later. A key is a digest of what decides the answer: model
+moment an answer arrives and synced to disk with the first answer that comes a second after the last sync, or at the end. A key is a digest of what decides the answer: model
 id and weights, messages, sampling, sample index. So a changed prompt asks only its own rows again, a changed
 concurrency asks none, and a reverted edit finds its old answers.
 
@@ -90,6 +90,10 @@ class Engine(Protocol):
         """Answers as they arrive, in any order."""
         ...
 
+    def read(self, answer: Answer) -> Answer:
+        """An answer of the journal as it is to be understood; the journal has it as it came."""
+        ...
+
 
 class Journal:
     """All answers of one artifact by key. A context manager: while it is open nobody else writes here."""
@@ -126,7 +130,7 @@ class Journal:
             line += os.pread(self._file, 65536, place + len(line))
             line = line[: line.find(b"\n") + 1] or line
         values = json.loads(line)
-        return Answer(**{name: values[name] for name in Answer.__dataclass_fields__})
+        return Answer(**{name: values[name] for name in Answer.__dataclass_fields__ if name in values})
 
     def add(self, question: Question, answer: Answer) -> None:
         line = json.dumps({"key": question.key, **asdict(answer)}, ensure_ascii=False).encode() + b"\n"
@@ -206,7 +210,7 @@ def ask(
             progress.add(failed=answer.stop == "error", tokens=answer.tokens, cost=answer.cost or 0)
     if not quiet:
         progress.close()
-    return [failed[q.key] if q.key in failed else journal[q] for q in questions]
+    return [failed[q.key] if q.key in failed else engine.read(journal[q]) for q in questions]
 
 
 def split_reasoning(answer: Answer, delimiters: Sequence[str]) -> Answer:

@@ -28,6 +28,14 @@ from proofmill.tables import Table
 
 BATCH = 256
 ATTEMPTS = 6
+TOO_LONG = (
+    "context_length_exceeded",
+    "maximum context length",
+    "context length",
+    "prompt is too long",
+    "too many tokens",
+)
+REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies")
 SAME_FAILURES = 3  # a server that refuses the same question this often in the same words will refuse it again
 
 
@@ -50,18 +58,18 @@ def open_engine(model: str, apis: Mapping[str, Any], parent: Table, engine: str,
 def open_api(name: str, api: Any) -> Iterator["ApiEngine"]:
     """A remote model; one that is a program of this project is started on a loopback port and stopped again."""
     variable = f"PROOFMILL_{name.partition('/')[2].upper().replace('-', '_').replace('.', '_')}"
-    url, key = os.environ.get(f"{variable}_URL"), os.environ.get(f"{variable}_KEY", "none")
+    url, key, started = os.environ.get(f"{variable}_URL"), os.environ.get(f"{variable}_KEY", "none"), False
     with ExitStack() as stack:
         if url is None and api.program == "referee":
             from proofmill.referee import serve
 
-            url = stack.enter_context(serve(api.id))
+            url, started = stack.enter_context(serve(api.id)), True
         if url is None:
             raise RecipeError(
                 f"{name}: the environment has no {variable}_URL; expected the address of the server, such as "
                 f"https://host/v1. Set it, and {variable}_KEY if the server wants a key."
             )
-        engine = ApiEngine(name, api, url, key)
+        engine = ApiEngine(name, api, url, key, own=started)
         stack.callback(engine.close)
         yield engine
 
@@ -69,16 +77,21 @@ def open_api(name: str, api: Any) -> Iterator["ApiEngine"]:
 class ApiEngine:
     """A model behind the OpenAI protocol."""
 
-    def __init__(self, name: str, api: Any, url: str, key: str):
+    def __init__(self, name: str, api: Any, url: str, key: str, own: bool = False):
         import openai
 
         self.name, self.api, self.model = name, api, api.id
         self._openai = openai
         self._runner = asyncio.Runner()
         self._client = openai.AsyncOpenAI(
-            base_url=url, api_key=key, max_retries=0, timeout=float(os.environ.get("PROOFMILL_TIMEOUT", "600"))
+            base_url=url,
+            api_key=key,
+            max_retries=0,
+            timeout=float(os.environ.get("PROOFMILL_TIMEOUT", "600")),
+            # A proxy of the environment does not know the loopback address of a program that was started here.
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if own else None,
         )
-        self._limit = int(os.environ.get("PROOFMILL_CONCURRENCY", "32"))
+        self._limit = max(1, int(os.environ.get("PROOFMILL_CONCURRENCY", "32")))
 
     def close(self) -> None:
         self._runner.run(self._client.close())
@@ -137,25 +150,38 @@ class ApiEngine:
         choice, usage = reply.choices[0], reply.usage
         prompt_tokens, tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
         price = self.api.price
-        answer = Answer(
-            text=choice.message.content or "",
+        return Answer(
+            text=_writable(choice.message.content) or "",
             stop="length" if choice.finish_reason == "length" else "end",
             reason="refused"
             if choice.finish_reason == "content_filter" or getattr(choice.message, "refusal", None)
             else "ok",
-            reasoning=getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None),
+            reasoning=_writable(
+                getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+            ),
             prompt_tokens=prompt_tokens,
             tokens=tokens,
-            cost=None if price == "unknown" else (prompt_tokens * price["input"] + tokens * price["output"]) / 1e6,
+            cost=None
+            if price == "unknown" or not usage
+            else (prompt_tokens * price["input"] + tokens * price["output"]) / 1e6,
             seconds=round(seconds, 4),
             attempts=attempts,
             model=reply.model or "",
         )
+
+    def read(self, answer: Answer) -> Answer:
         return split_reasoning(answer, self.api.delimiters)
 
 
+def _writable(text: str | None) -> str | None:
+    """A server that cuts an answer inside a character sends half of a surrogate pair, which no file can hold."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
 async def _next(queue: asyncio.Queue, workers: Sequence[asyncio.Task]) -> Any:
-    """The next answer, or the exception that a worker died of."""
+    """The next answer; when there is none, the exception that a worker died of."""
+    if not queue.empty():
+        return queue.get_nowait()
     getter = asyncio.ensure_future(queue.get())
     while not getter.done():
         await asyncio.wait([getter, *(w for w in workers if not w.done())], return_when=asyncio.FIRST_COMPLETED)
@@ -175,13 +201,9 @@ def _failure(error: Any) -> tuple[str, bool, str]:
         return "provider", True, text
     if status == 429:
         return "rate-limit", True, text
-    if status in (400, 413, 422) and any(
-        word in text.lower() for word in ("context", "too long", "maximum length", "max_tokens")
-    ):
+    if status in (400, 413, 422) and any(words in text.lower() for words in TOO_LONG):
         return "too-long", False, text
-    if status in (400, 403) and any(
-        word in text.lower() for word in ("content_filter", "content management", "usage policy", "safety")
-    ):
+    if status in (400, 403) and any(words in text.lower() for words in REFUSED):
         return "refused", False, text
     return "provider", status >= 500 or status in (408, 409), text
 
@@ -189,7 +211,14 @@ def _failure(error: Any) -> tuple[str, bool, str]:
 # ------------------------------------------------------------------------------------------------ weights in this process
 
 
-class TransformersEngine:
+class _Local:
+    """What the two ways of serving weights in this process share."""
+
+    def read(self, answer: Answer) -> Answer:
+        return answer
+
+
+class TransformersEngine(_Local):
     """Weights in this process through transformers."""
 
     def __init__(self, table: Table, threads: int = 1):
@@ -200,7 +229,8 @@ class TransformersEngine:
         self.model, folder = table.content, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        self.network = AutoModelForCausalLM.from_pretrained(folder).to(self.device).eval()
+        precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
+        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=precision).to(self.device).eval()
         self.context = self.network.config.max_position_embeddings
 
     def batches(self, questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
@@ -289,7 +319,7 @@ class SeededNoise:
         return scores - exponential.log().to(scores.device)
 
 
-class VllmEngine:
+class VllmEngine(_Local):
     """Weights in this process through vLLM."""
 
     def __init__(self, table: Table):

@@ -71,7 +71,7 @@ def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
             "tokens": row.get("tokens", len(row["text"])),
             "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": row["text"]}],
             "origin": source,
-            "dropped": None,
+            "dropped": None if row.get("reason", "ok") == "ok" else "answered",
         }
 
 
@@ -83,22 +83,31 @@ def _attempts(entry: kinds.Examples, job: Job) -> Iterator[dict]:
         row["problem"]: row["statement"] for row in job.parent(problems_of(job, responses)).rows("problem", "statement")
     }
     ungraded = {"grade": None, "out_of": None, "well_formed": None}
-    for row in job.parent(responses).rows("response", "problem", "text", "stop", "tokens"):
+    for row in job.parent(responses).rows("response", "problem", "text", "stop", "reason", "tokens"):
         yield {**ungraded, **grades.get(row["response"], {}), **row, "statement": statements[row["problem"]]}
 
 
 def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     tables = {name: job.parent(name).rows() for name in entry.mix}
-    total = entry.rows or int(min(len(tables[name]) / share for name, share in entry.mix.items() if share))
+    total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
     mixed = [
         {**row, "example": digest(name, row["example"], turn)}
-        for name, share in entry.mix.items()
-        for row, turn in _cycled(tables[name], round(share * total), rng)
+        for name, count in apportioned(entry.mix, total).items()
+        for row, turn in _cycled(tables[name], count, rng)
     ]
     rng.shuffle(mixed)
-    for row in mixed:
-        yield {**row, "text": row["messages"][-1]["content"], "tokens": len(row["messages"][-1]["content"])}
+    yield from mixed
+
+
+def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:
+    """Whole numbers that add up to `total`, each as near to its share as the others allow (largest remainders)."""
+    exact = {name: share * total for name, share in shares.items()}
+    counts = {name: int(value) for name, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: counts[name] - exact[name])
+    for name in by_remainder[: total - sum(counts.values())]:
+        counts[name] += 1
+    return counts
 
 
 def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[tuple[dict, int]]:

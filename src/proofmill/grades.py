@@ -134,7 +134,9 @@ class Grader:
             )
             for s in scripts
         ]
-        return [read_points(answer) for answer in ask(self.journal, self.engine, questions, self.job.name, quiet)]
+        answers = ask(self.journal, self.engine, questions, self.job.name, quiet)
+        judges.check_failures(self.job.name, answers)
+        return [read_points(answer) for answer in answers]
 
 
 def _check_lines(script: Script) -> Verdict:
@@ -191,7 +193,7 @@ def main(entry: kinds.Grades, job: Job) -> None:
             "grade": v.grade,
             "out_of": v.out_of,
             "reason": v.reason,
-            "well_formed": s.well_formed,
+            "well_formed": s.well_formed if s.reason == "ok" else None,
             "stop": r["stop"],
             "verdict": v.text,
             "cost": v.cost,

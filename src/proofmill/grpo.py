@@ -21,6 +21,7 @@ from proofmill import judges, kinds
 from proofmill.grades import Grader, Script
 from proofmill.jobs import Job, run
 from proofmill.rewards import REWARDS, Rollout
+from proofmill.tables import TableError
 
 LOG_EVERY = 5
 
@@ -36,6 +37,10 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     if entry.schemes:
         schemes = {row["problem"]: row["scheme"] for row in job.parent(entry.schemes).rows("problem", "scheme")}
     problems = job.parent(entry.problems).rows("problem", "statement", "answer")
+    if len(problems) < entry.problems_per_step:
+        raise TableError(
+            f"{entry.problems}: {len(problems)} problems are kept; expected at least `problems-per-step` {entry.problems_per_step}."
+        )
     data = Dataset.from_list(
         [
             {
@@ -49,7 +54,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     config = GRPOConfig(
         **training.arguments(entry, job, LOG_EVERY, entry.iterations),
         max_steps=entry.steps,
-        per_device_train_batch_size=entry.problems_per_step * entry.group,
+        per_device_train_batch_size=training.per_device(job, entry.problems_per_step * entry.group),
         num_generations=entry.group,
         num_iterations=entry.iterations,
         max_completion_length=entry.max_tokens,
@@ -186,9 +191,10 @@ class Diary:
 
 
 def _whole_lines(path: Path) -> list[str]:
+    """Lines that end; JSON leaves characters as they are that `splitlines` would take for ends of lines."""
     if not path.exists():
         return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    return [f"{line.decode()}\n" for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 if __name__ == "__main__":

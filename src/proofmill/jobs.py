@@ -24,7 +24,7 @@ from proofmill import kinds, locks, recipes
 from proofmill.calls import JournalError
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
-from proofmill.tables import Table, TableError, digest, file_sha256, files_of, new_stamp
+from proofmill.tables import Table, TableError, digest, file_sha256, new_stamp
 
 
 @dataclass
@@ -120,7 +120,8 @@ def make(
     entry = recipes.entry_from(kinds.kind_of(name), given["entry"])
     apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
     table = Table(name, results)
-    parents = {parent: table.other(parent).content for parent in kinds.parents(entry)}
+    read = kinds.reads(table.kind, entry, lambda parent: table.other(parent).stamp["entry"])
+    parents = {parent: table.other(parent).content for parent in read}
     sources = {str(path): _source_digest(path) for path in recipes.source_files(entry)}
     fingerprint = digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
     fresh = os.environ.get("PROOFMILL_FRESH", "").split()
@@ -160,8 +161,6 @@ def _alone(table: Table) -> Iterator[None]:
 
 
 def _source_digest(path: Path) -> str:
-    if not path.exists():
+    if not path.is_file():
         raise TableError(f"{path}: no such file or folder; expected the source that the entry names.")
-    if path.is_file():
-        return file_sha256(path)
-    return digest(files_of(path))
+    return file_sha256(path)

@@ -67,7 +67,7 @@ def consult(job: Job, model: str, prompt: str, rows: Iterable[Mapping[str, Any]]
 def check_failures(name: str, answers: list[Answer], share: float = 0.5) -> None:
     """Stop when so much failed that the table would say little; what was answered is in the journal."""
     failed = [a for a in answers if a.stop == "error"]
-    if len(failed) > share * len(answers):
+    if failed and len(failed) > share * len(answers):
         raise TableError(
             f"{name}: {len(failed):,} of {len(answers):,} calls failed, the last with {failed[-1].reason}: {failed[-1].detail}; "
             f"expected fewer than {share:.0%}. See to the server and run again: answered calls are not repeated."

@@ -7,12 +7,13 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
 
 
 class Ref:
@@ -40,12 +41,20 @@ def doc(text: str, default: Any = ..., **limits: Any) -> Any:
     return Field(default, description=text, **limits)
 
 
+class Price(TypedDict):
+    """Dollars per million tokens."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+
+
 @dataclass(frozen=True, config=Strict)
 class Api:
     """A remote model: what it is called and what it costs. Its address, key and rate limits are in the environment."""
 
     id: str = doc("the model's id as the server knows it")
-    price: dict[str, float] | Literal["unknown"] = doc(
+    price: Price | Literal["unknown"] = doc(
         "dollars per million tokens, `{input: , output: }`, or `unknown`, which must be said aloud"
     )
     price_source: str = doc("where the price was read, and when", "")
@@ -217,7 +226,7 @@ class Grpo:
     grader: Annotated[str, Ref("api", "arithmetic")] = doc("as in `grades`")
     prompt: str = doc("the judge's prompt by name", "grade-of-7")
     ask: str = doc("the solver's prompt by name", "solve")
-    rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`")
+    rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`", min_length=1)
     unscored: Literal["drop", "zero"] = doc(
         "an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean"
     )
@@ -277,7 +286,7 @@ class Scores:
     repeat: Annotated[str, Ref("scores")] | None = doc(
         "measure another scores entry over `seeds`, retraining all it needs", None
     )
-    seeds: list[int] = doc("the seeds of `repeat`", [])
+    seeds: list[Annotated[int, Field(ge=0)]] = doc("the seeds of `repeat`", [])
     seed: int = doc("of the bootstrap", 0)
 
 
@@ -317,6 +326,30 @@ def references(entry: Any) -> list[str]:
 def parents(entry: Any) -> list[str]:
     """Names of the artifacts that this entry reads: edges of the graph (a remote model is not an artifact)."""
     return [name for name in references(entry) if kind_of(name) != "api"]
+
+
+# Tables that a kind opens besides its parents, by the fields that lead to them from its entry.
+BEHIND = {
+    "grades": ("responses.problems",),
+    "examples": ("responses.problems", "grades.responses", "grades.responses.problems"),
+    "scores": ("grades.responses", "grades.responses.problems"),
+}
+
+
+def reads(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
+    """Names of all tables that an artifact reads: its parents, and what stands behind them.
+
+    `entry_of` gives the entry of a name, from config or as the mapping that a table's stamp has.
+    """
+    names = parents(entry)
+    for path in BEHIND.get(kind, ()):
+        some = [entry]
+        for step in path.split("."):
+            values = [e.get(step) if isinstance(e, Mapping) else getattr(e, step) for e in some]
+            found = [n for v in values for n in ([v] if isinstance(v, str) else v or [])]
+            some = [entry_of(name) for name in found]
+        names += found
+    return list(dict.fromkeys(names))
 
 
 def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:

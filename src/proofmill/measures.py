@@ -23,6 +23,14 @@ def _marks(row: Mapping) -> float | None:
     return row["grade"]
 
 
+def _well_formed(row: Mapping) -> float | None:
+    return None if row["well_formed"] is None else float(row["well_formed"])
+
+
+def _cut_off(row: Mapping) -> float | None:
+    return None if row["well_formed"] is None else float(row["stop"] == "length")
+
+
 def _full(row: Mapping) -> float | None:
     return None if row["grade"] is None else float(row["grade"] == row["out_of"])
 
@@ -31,12 +39,10 @@ MEASURES: dict[str, Named] = {
     "avg-at-k": Named(OfAttempts(_marks, 7.0), "mean marks of the k attempts at a problem, averaged over problems"),
     "full-mark-rate": Named(OfAttempts(_full, 1.0), "share of attempts with full marks"),
     "format-rate": Named(
-        OfAttempts(lambda row: float(row["well_formed"]), 1.0),
+        OfAttempts(_well_formed, 1.0),
         "share of attempts with closed reasoning, one box and an end",
     ),
-    "cut-off-rate": Named(
-        OfAttempts(lambda row: float(row["stop"] == "length"), 1.0), "share of attempts that were cut off"
-    ),
+    "cut-off-rate": Named(OfAttempts(_cut_off, 1.0), "share of attempts that were cut off"),
     "shared-problems": Named(None, "problems that two tables have in common, by normalised statement; of `problems`"),
 }
 

@@ -22,9 +22,7 @@ class Named:
         right = {
             "none": argument is None,
             "number": _is_number(argument),
-            "bounds": isinstance(argument, list)
-            and len(argument) == 2
-            and all(b is None or _is_number(b) for b in argument),
+            "bounds": _is_bounds(argument),
             "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) for t in argument),
         }[self.argument]
         shape = {
@@ -41,9 +39,19 @@ def split(item: str | Mapping[str, Any]) -> tuple[str, Any]:
     return (item, None) if isinstance(item, str) else next(iter(item.items()), ("", None))
 
 
+def name_of(item: str | Mapping[str, Any]) -> str:
+    return split(item)[0]
+
+
 def within(value: float, bounds: list[float | None]) -> bool:
     low, high = bounds
     return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _is_bounds(value: Any) -> bool:
+    if not (isinstance(value, list) and len(value) == 2 and all(b is None or _is_number(b) for b in value)):
+        return False
+    return None in value or value[0] <= value[1]
 
 
 def _is_number(value: Any) -> bool:

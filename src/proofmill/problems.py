@@ -20,6 +20,7 @@ import polars as pl
 from proofmill import filters, jobs, sources, statements
 from proofmill.kinds import Problems
 from proofmill.progress import Progress
+from proofmill.recipes import local_path
 from proofmill.tables import COLUMNS, TableError, digest
 
 BATCH = 5_000  # rows held as Python objects
@@ -60,7 +61,14 @@ def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Count
 def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
     if "/" in entry.source:
         return islice(_carried(entry, job), entry.rows)
-    return _with_ids(islice(sources.LOADERS[entry.source](entry), entry.rows))
+    return _with_ids(_without_folder(islice(sources.LOADERS[entry.source](entry), entry.rows), entry))
+
+
+def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Iterator[Mapping[str, Any]]:
+    """Where a file lies on this machine is no part of where its rows come from."""
+    folder = f"{local_path(entry.path).parent}/" if entry.path else ""
+    for row in rows:
+        yield {**row, "origin": row["origin"].removeprefix(folder)} if folder and row.get("origin") else row
 
 
 def _carried(entry: Problems, job: jobs.Job) -> Iterator[dict]:

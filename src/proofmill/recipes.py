@@ -24,7 +24,7 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import ValidationError
 
-from proofmill import arithmetic, filters, measures, rewards, selectors
+from proofmill import arithmetic, filters, measures, named, rewards, selectors
 from proofmill.expansion import expand_repeats, expand_scores
 from proofmill.kinds import (
     ENTRY_TYPES,
@@ -32,7 +32,10 @@ from proofmill.kinds import (
     Api,
     Base,
     Examples,
+    Grades,
+    Grpo,
     Problems,
+    Schemes,
     Scores,
     Sft,
     canonical,
@@ -61,16 +64,25 @@ def prompt_names() -> list[str]:
 
 
 def prompts_of(entry: Any) -> dict[str, str]:
-    """The prompts an entry names, with a digest of their text: editing one changes what the entry makes."""
-    if isinstance(entry, Scores):  # asks nobody: what it expands to does
-        return {}
-    names = [getattr(entry, key, None) for key in ("prompt", "ask")]
+    """The prompts an entry asks with, and a digest of their text: editing one changes what the entry makes."""
+    asked = {"prompt": True, "ask": True}
+    if isinstance(entry, Grades | Grpo):  # a program that checks is asked nothing
+        asked["prompt"] = kind_of(entry.grader) == "api"
+    elif isinstance(entry, Schemes):
+        asked["prompt"] = entry.model is not None
+    elif isinstance(entry, Examples):
+        asked["prompt"] = not entry.mix
+    elif isinstance(entry, Scores):  # its grades ask
+        asked["prompt"] = False
+    names = [getattr(entry, key, None) for key, really in asked.items() if really]
     return {name: hashlib.sha256(prompt_text(name).encode()).hexdigest()[:16] for name in names if name}
 
 
 def identity(entry: Any, apis: Mapping[str, Api]) -> str:
     """All that decides the rows besides the parents: the entry, its kind's revision, its prompts, its remote models."""
     remote = {name: json.loads(canonical(apis[name])) for name in references(entry) if kind_of(name) == "api"}
+    for declared in remote.values():
+        del declared["price_source"]  # a comment
     return json.dumps(
         {
             "entry": json.loads(canonical(entry)),
@@ -106,6 +118,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict:
     for key, _ in node.value:
         if key.tag != "tag:yaml.org,2002:merge":
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise RecipeError(f"{key.start_mark.name}:{line}: a key is a list or mapping; expected a name.")
             if key.value in seen:
                 raise RecipeError(
                     f"{key.start_mark.name}:{line}: `{key.value}` is declared twice (first in line {seen[key.value]}); "
@@ -226,7 +240,7 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
             key = ".".join(
                 str(part).replace("_", "-")
                 for part in e["loc"]
-                if not str(part).startswith(("function", "str", "dict"))
+                if not re.match(r"^(str|dict\[.*|function-.*|Price|literal\[.*|constrained-.*|list\[.*)$", str(part))
             )
             if e["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
                 mistakes.append(f"{where}: unknown key `{key}`; expected one of {_among(key, known)}")
@@ -287,8 +301,10 @@ def _check(where: str, entry: Any, declared: Mapping) -> Iterator[str]:
                     yield f"{where}: `{key}` refers to `{name}`, which no recipe declares; expected one of {_among(name, alike)}"
         if (names := NAMED.get((kind, f.name))) is not None:
             for item in value:
-                name = item if isinstance(item, str) else next(iter(item), "")
-                if name not in names:
+                name = named.name_of(item)
+                if not isinstance(item, str) and len(item) != 1:
+                    yield f"{where}: `{key}` has an item with {len(item)} names: {', '.join(item)}; expected each as an item of its own."
+                elif name not in names:
                     yield f"{where}: `{key}` names `{name}`; expected one of {_among(name, names, 30)}"
                 elif kind != "grpo" and (fault := names[name].fault(item)):
                     yield f"{where}: `{key}`: {fault}"
@@ -333,8 +349,18 @@ def _examples_faults(entry: Examples) -> Iterator[str]:
     given = [key for key in ("problems", "responses", "grades", "mix") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
+    if entry.mix and entry.keep:
+        yield "`keep` stands beside `mix`; expected selectors in the tables that are mixed, before they are mixed."
+    if entry.rows and not entry.mix:
+        yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
     if len(given) != 1:
         yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix."
+
+
+def _judged_faults(entry: Grades | Grpo | Scores) -> Iterator[str]:
+    judged = entry.grader is not None and kind_of(entry.grader) == "api"
+    if judged and not entry.schemes and entry.prompt in prompt_names() and "{scheme}" in prompt_text(entry.prompt):
+        yield f"prompt `{entry.prompt}` shows the judge a scheme and `schemes` is not given; expected a schemes/<name>."
 
 
 def _sft_faults(entry: Sft) -> Iterator[str]:
@@ -343,6 +369,18 @@ def _sft_faults(entry: Sft) -> Iterator[str]:
 
 
 def _scores_faults(entry: Scores) -> Iterator[str]:
+    yield from _judged_faults(entry)
+    if len(set(entry.seeds)) < len(entry.seeds):
+        yield f"`seeds` are {entry.seeds}; expected each once."
+    for way, sampling in entry.sampling.items():
+        if sampling.prompt not in prompt_names():
+            known = _among(sampling.prompt, prompt_names())
+            yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
+    of_attempts = [
+        m for m in map(named.name_of, entry.measures) if m in measures.MEASURES and measures.MEASURES[m].apply
+    ]
+    if of_attempts and not (entry.models or entry.grades or entry.repeat):
+        yield f"`{of_attempts[0]}` measures attempts and there are none; expected models, grades or repeat."
     if entry.repeat and (not entry.seeds or entry.models or entry.grades or entry.problems):
         yield "`repeat` needs `seeds`, and nothing else that is measured; expected `repeat`, `seeds` and `measures`."
     elif not (entry.repeat or entry.measures):
@@ -357,6 +395,8 @@ def _scores_faults(entry: Scores) -> Iterator[str]:
 
 _FAULTS: dict[str, Any] = {
     "problems": _problems_faults,
+    "grades": _judged_faults,
+    "grpo": _judged_faults,
     "base": _base_faults,
     "examples": _examples_faults,
     "sft": _sft_faults,
@@ -372,9 +412,11 @@ def _cycles(entries: Mapping[str, Any]) -> Iterator[str]:
 
 
 def source_files(entry: Any) -> list[Path]:
-    """The local files or folders an entry reads that are no artifacts."""
-    path = getattr(entry, "path", None)
-    return [local_path(path)] if path else []
+    """The local files an entry reads that are no artifacts; of a folder all its files."""
+    if not getattr(entry, "path", None):
+        return []
+    path = local_path(entry.path)
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 # ---------------------------------------------------------------------------------------------------------- the command

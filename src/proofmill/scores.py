@@ -6,11 +6,12 @@ Evals", section 3.2); problems are resampled with replacement, each with all its
 How we differ from the usual table of means:
 1. Unscored attempts are left out of the mean and reported beside it; too large a share of them stops the stage.
 2. Where every problem has the same value, a bootstrap would claim certainty; the interval is then the exact binomial one
-   (Clopper and Pearson 1934) for that many problems.
+   (Clopper and Pearson 1934) at an end of the scale, and Hoeffding's elsewhere, for that many problems.
 3. Several seeds are several trainings: they are shown one by one and together, and the interval of the latter takes the
    problems as clusters, so it speaks of these problems' population, not of further seeds.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill import kinds, statements
+from proofmill import arithmetic, kinds, statements
 from proofmill.jobs import Job, run
 from proofmill.measures import MEASURES, OfAttempts, label
 from proofmill.named import split
@@ -66,12 +67,19 @@ def main(entry: kinds.Scores, job: Job) -> None:
 def grouped(names: Iterable[str], job: Job) -> dict[tuple[str, str, str], list[dict]]:
     """Graded attempts by (model, problems, sampling), each with its problem's level and its seed."""
     groups: dict[tuple[str, str, str], list[dict]] = defaultdict(list)
+    homes: dict[tuple[str, str, str], str] = {}
     for name in names:
         responses = job.parent(job.parent(name).stamp["entry"]["responses"]).stamp["entry"]
         model, seed = _without_seed(responses["model"])
         problems = responses["problems"]
         levels = {row["problem"]: row["level"] for row in job.parent(problems).rows("problem", "level")}
         way = name.split("@")[2] if name.count("@") > 1 else _way(responses)
+        home = homes.setdefault((model, problems, way), SEED.sub("", name))
+        if home != SEED.sub("", name):
+            raise TableError(
+                f"{job.name}: {home} and {name} both measure {model} on {problems} ({way}); expected one. "
+                "Measure them in two scores entries."
+            )
         for row in job.parent(name).rows("problem", "attempt", "grade", "out_of", "well_formed", "stop"):
             groups[model, problems, way].append({**row, "level": levels[row["problem"]], "seed": seed})
     return groups
@@ -133,16 +141,23 @@ def measured(
 def interval(
     means_P: np.ndarray, scale: float | None, confidence: float, resamples: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """Percentile bootstrap interval of the mean over problems; exact where all problems have one value at the scale's end."""
+    """Percentile bootstrap interval of the mean over problems; where all have one value, a bound that needs no spread."""
     if len(means_P) == 0:
         return None, None
+    if np.all(means_P == means_P[0]):
+        return _without_spread(float(means_P[0]), len(means_P), scale, 1 - confidence)
     tail = (1 - confidence) / 2
-    if np.all(means_P == means_P[0]) and scale is not None and means_P[0] in (0, scale):
-        margin = scale * (1 - tail ** (1 / len(means_P)))
-        return (0.0, margin) if means_P[0] == 0 else (scale - margin, scale)
     chosen_RP = np.random.default_rng(seed).integers(len(means_P), size=(resamples, len(means_P)))
     low, high = np.quantile(means_P[chosen_RP].mean(axis=1), [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _without_spread(mean: float, n: int, scale: float | None, alpha: float) -> tuple[float | None, float | None]:
+    """Clopper-Pearson at an end of the scale, else Hoeffding's inequality (1963, theorem 2); nothing without a scale."""
+    if scale is None:
+        return None, None
+    margin = scale * (1 - (alpha / 2) ** (1 / n) if mean in (0, scale) else math.sqrt(math.log(2 / alpha) / (2 * n)))
+    return max(0.0, mean - margin), min(scale, mean + margin)
 
 
 # ------------------------------------------------------------------------------------------------------------- problems
@@ -167,6 +182,12 @@ def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
             "problems_n": size,
             "unscored": 0.0,
         }
+
+
+def _content(statement: str) -> str:
+    """What a statement states: of the arithmetic family the problem itself, else its normalised text."""
+    problem = arithmetic.read(statement)
+    return statements.normal(statement) if problem is None else repr(problem)
 
 
 # --------------------------------------------------------------------------------------------------------------- report

@@ -26,7 +26,7 @@ def main(entry: kinds.Sft, job: Job) -> None:
         **training.arguments(entry, job, entry.log_every),
         max_steps=entry.steps or -1,
         num_train_epochs=entry.epochs or 1,
-        per_device_train_batch_size=entry.batch,
+        per_device_train_batch_size=training.per_device(job, entry.batch),
         max_length=entry.max_length,
         completion_only_loss=True,
     )

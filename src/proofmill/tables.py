@@ -103,7 +103,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "grade": (pl.Float64, "marks; null when there is no verdict"),
         "out_of": (pl.Int64, "full marks"),
         "reason": (pl.String, "`ok`, `empty` (nothing was written: 0 marks), or why there is no grade"),
-        "well_formed": (pl.Boolean, "the response ended and has the reasoning tags and the box it should have"),
+        "well_formed": (pl.Boolean, "it ended and has closed reasoning and one box; null where there is no response"),
         "stop": (pl.String, "as in responses"),
         "verdict": (pl.String, "the grader's whole answer"),
         "cost": (pl.Float64, "dollars; null when the price is unknown"),
@@ -115,7 +115,10 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "messages": (pl.List(ROLE), "the conversation to learn; only the last message is learned"),
         "grade": (pl.Float64, "marks, if it was graded"),
         "origin": (pl.String, "the table it comes from"),
-        "dropped": (pl.String, "the selector that refused the row; null when it is kept"),
+        "dropped": (
+            pl.String,
+            "the selector that refused the row (`answered`: there was no response); null when it is kept",
+        ),
     },
     "sft": {
         "step": (pl.Int64, "optimizer step"),
@@ -148,6 +151,8 @@ KEYS = {
     "responses": "response", "grades": "response", "examples": "example",
 }  # fmt: skip
 STOPS = ("end", "length", "loop", "error")
+# Failures that may pass when asked again: a table that has some is not kept, so that asking for it again asks them again.
+PASSING = {"error", "provider", "rate-limit", "timeout"}
 MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
 
 
@@ -306,7 +311,8 @@ class Table:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
                 self.page.write_text(page, encoding="utf-8")
             os.replace(temporary, self.path)
-            self._keep(stamp["fingerprint"])
+            if not PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}:
+                self._keep(stamp["fingerprint"])
         self.__dict__.pop("stamp", None)
 
     @contextmanager

@@ -13,6 +13,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from proofmill.jobs import Job
 from proofmill.progress import clock, say
+from proofmill.tables import TableError
 
 SAVE_STEPS = int(os.environ.get("PROOFMILL_SAVE_STEPS", "200"))
 # What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
@@ -23,7 +24,8 @@ CLOCKS = ("runtime", "per_second", "step_time", "flos", "time", "train_loss")
 def load(job: Job, model: str) -> tuple[Any, Any]:
     """Model and tokenizer of an artifact, from its checked weights."""
     folder = job.parent(model).weights()
-    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    # Weights in float32 whatever the files hold: `precision: bfloat16` is the arithmetic's, through autocast.
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), AutoTokenizer.from_pretrained(folder)
 
 
 def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str, Any]:
@@ -57,6 +59,21 @@ def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str,
         "report_to": [],
         "disable_tqdm": True,
     }
+
+
+def per_device(job: Job, batch: int) -> int:
+    """An entry's batch is over all devices; what falls to each of them."""
+    import torch
+
+    devices = int(os.environ.get("WORLD_SIZE", "1")) * max(
+        1, torch.cuda.device_count() if "RANK" not in os.environ else 1
+    )
+    if batch % devices:
+        raise TableError(
+            f"{job.name}: a batch of {batch} does not divide among {devices} devices; expected a multiple. "
+            "Change the number of devices in the profile: another batch would be another training."
+        )
+    return batch // devices
 
 
 def last_checkpoint(job: Job) -> Path | None:
