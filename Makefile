@@ -38,7 +38,7 @@ format: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
 
-docs: $(VENV)/ready ## docs/kinds.md from the dataclasses
+docs: $(VENV)/ready ## docs/kinds/ from the dataclasses
 	$(BIN)/python -m proofmill.manual
 
 $(VENV)/ready: envs/cpu.txt pyproject.toml

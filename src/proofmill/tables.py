@@ -87,7 +87,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "response": (pl.String, "id, from the problem, the model and the attempt"),
         "problem": (pl.String, "id"),
         "attempt": (pl.Int64, "0, 1, ..."),
-        "text": (pl.String, "the whole answer, reasoning included"),
+        "text": (pl.String, "the answer; with its reasoning, unless that was sent or split apart"),
         "reasoning": (pl.String, "reasoning that the server sent apart"),
         "stop": (pl.String, "`end`, `length`, `loop` or `error`"),
         "reason": (pl.String, "`ok`, or why there is no answer"),
