@@ -3,7 +3,8 @@
 # after a crash or a restart of the machine; a SLURM that answers is left alone, and a configuration of others is too.
 set -euo pipefail
 
-answers() { sinfo --noheader --format=%T 2>/dev/null | grep -Eq '^(idle|mixed|allocated|completing)'; }
+# A client waits half a minute for a controller that is not there.
+answers() { timeout 5 sinfo --noheader --format=%T 2>/dev/null | grep -Eq '^(idle|mixed|allocated|completing)$'; }
 refuse() { echo "tests/slurm.sh: $*" >&2; exit 1; }
 
 if answers; then exit 0; fi
@@ -37,15 +38,17 @@ chmod 400 /etc/munge/munge.key
 chmod 755 /run/munge
 # --force: a socket that a crash left behind is no munged.
 munge --no-input 2>/dev/null | unmunge >/dev/null 2>&1 || runuser -u munge -- munged --force >/dev/null 2>&1
-scontrol ping 2>/dev/null | grep -q 'is UP' || slurmctld
+# -c: jobs of before a crash hold their memory for ever.
+timeout 5 scontrol ping 2>/dev/null | grep -q 'is UP' || slurmctld -c
 alive() { [ -e "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null && grep -q slurmd "/proc/$(cat "$1")/comm"; }
 alive /run/slurm/slurmd.pid || slurmd
 
-for _ in $(seq 60); do
+SECONDS=0
+while [ $SECONDS -lt 40 ]; do
   if answers; then exit 0; fi
   # A node that was lost (a restart, other sizes) is taken up again as soon as it reports.
-  scontrol update NodeName=localhost State=RESUME >/dev/null 2>&1 || true
+  timeout 5 scontrol update NodeName=localhost State=RESUME >/dev/null 2>&1 || true
   sleep 0.5
 done
-sinfo >&2 || true
-refuse "SLURM was started and no node is ready after 30 s; expected one. See /var/log/slurm."
+tail -n 3 /var/log/slurm/*.log >&2 || true
+refuse "SLURM was started and no node is ready after 40 s; expected one. See /var/log/slurm."
