@@ -1,6 +1,9 @@
 """The pipeline as its user runs it: the whole recipe `nano` at small sizes, and what an edit, a deletion or a flag makes run."""
 
+import inspect
+import re
 import shutil
+from pathlib import Path
 
 import datasets
 import polars as pl
@@ -168,17 +171,19 @@ def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, pro
 
 
 def test_edited_code_plans_nothing(nano, source):
-    """Code is no part of what a table is; a kind's `revision` is."""
-    with open(f"{source}/proofmill/problems.py", "a", encoding="utf-8") as file:
-        file.write("\n# another line\n")
+    """Code is no part of what a table is."""
+    for path in Path(source).rglob("*.py"):
+        path.write_text(path.read_text(encoding="utf-8") + "\n# another line\n", encoding="utf-8")
     assert set() == nano.planned("nano", PYTHONPATH=source)
-    with open(f"{source}/proofmill/recipes.py", encoding="utf-8") as file:
-        text = file.read()
-    before, after = text.split("class Examples:")
-    with open(f"{source}/proofmill/recipes.py", "w", encoding="utf-8") as file:
-        file.write(
-            before + "class Examples:" + after.replace("revision: ClassVar[int] = 1", "revision: ClassVar[int] = 77", 1)
-        )
+
+
+def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
+    """A kind's `revision` says that the same entry now gives other rows."""
+    path = Path(source) / "proofmill" / Path(inspect.getfile(kinds.Examples)).name
+    before, name, after = path.read_text(encoding="utf-8").partition("class Examples:")
+    path.write_text(
+        before + name + re.sub(r"(revision: ClassVar\[int\] =) \d+", r"\1 77", after, count=1), encoding="utf-8"
+    )
     examples = [n for n in nano.book.recipes["nano"] if kinds.kind_of(n) == "examples"]
     wanted = nano.with_descendants(*examples) & set(nano.book.recipes["nano"])
     assert wanted == nano.planned("nano", PYTHONPATH=source)
