@@ -31,7 +31,9 @@ def served(tmp_path_factory) -> tuple[Project, Project]:
     vllm = copy_of(local, tmp_path_factory.mktemp("vllm") / "vllm")
     for name in NAMES:
         vllm.forget(name)
-        by_vllm(vllm, name)
+    by_vllm(vllm, "responses/greedy")
+    by_vllm(vllm, "responses/long")
+    vllm.made("results/responses/sampled.parquet", "--set-resources", "responses:engine=vllm")  # as a profile says it
     return local, vllm
 
 
@@ -53,9 +55,10 @@ def test_vllm_says_why_it_stopped_and_counts_tokens(served):
 
 
 def test_vllm_samples_are_distinct_and_reproducible(served):
-    """Two attempts differ; asked again from nothing with the same seeds, they are the same."""
-    _, vllm = served
+    """Two attempts differ; asked again from nothing with the same seeds, they are the same, and not those of transformers."""
+    local, vllm = served
     sampled = vllm.frame("responses/sampled")
+    assert (sampled["text"] != local.frame("responses/sampled")["text"]).mean() > 0.5
     first, second = (sampled.filter(attempt=a).sort("problem")["text"] for a in (0, 1))
     assert (first != second).mean() > 0.5
     vllm.forget("responses/sampled")

@@ -101,18 +101,28 @@ class ApiEngine:
         yield questions
 
     def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
-        """Answers as they arrive: a fixed number of workers, each with one call in flight."""
+        """Answers as they arrive: a fixed number of workers, each with one call in flight.
+
+        A worker asks again when its answer has been taken (and is in the journal), so that a kill loses at most as many
+        answers as there may be calls in flight.
+        """
         loop = self._runner.get_loop()
         queue, waiting = asyncio.Queue(), iter(questions)
 
         async def worker() -> None:
             for question in waiting:  # one iterator shared by all workers
-                await queue.put((question, await self._answer(question)))
+                answer, taken = await self._answer(question), loop.create_future()
+                await queue.put((question, answer, taken))
+                await taken
 
         workers = [loop.create_task(worker()) for _ in range(min(self._limit, len(questions)))]
         try:
-            for _ in questions:
-                yield self._runner.run(_next(queue, workers))
+            left = len(questions)
+            while left:
+                for question, answer, taken in self._runner.run(_arrived(queue, workers)):
+                    yield question, answer
+                    taken.set_result(None)
+                    left -= 1
         finally:
             for task in workers:
                 task.cancel()
@@ -178,18 +188,20 @@ def _writable(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-async def _next(queue: asyncio.Queue, workers: Sequence[asyncio.Task]) -> Any:
-    """The next answer; when there is none, the exception that a worker died of."""
-    if not queue.empty():
-        return queue.get_nowait()
-    getter = asyncio.ensure_future(queue.get())
-    while not getter.done():
-        await asyncio.wait([getter, *(w for w in workers if not w.done())], return_when=asyncio.FIRST_COMPLETED)
-        for worker in workers:
-            if worker.done() and worker.exception():
-                getter.cancel()
-                raise worker.exception()
-    return getter.result()
+async def _arrived(queue: asyncio.Queue, workers: Sequence[asyncio.Task]) -> list:
+    """What has arrived, at least one answer; when there is none, the exception that a worker died of."""
+    if queue.empty():
+        getter = asyncio.ensure_future(queue.get())
+        while not getter.done():
+            await asyncio.wait([getter, *(w for w in workers if not w.done())], return_when=asyncio.FIRST_COMPLETED)
+            for worker in workers:
+                if worker.done() and worker.exception():
+                    getter.cancel()
+                    raise worker.exception()
+        first = [getter.result()]
+    else:
+        first = []
+    return first + [queue.get_nowait() for _ in range(queue.qsize())]
 
 
 def _failure(error: Any) -> tuple[str, bool, str]:
