@@ -55,10 +55,10 @@ def test_vllm_says_why_it_stopped_and_counts_tokens(served):
 
 
 def test_vllm_samples_are_distinct_and_reproducible(served):
-    """Two attempts differ; asked again from nothing with the same seeds, they are the same, and not those of transformers."""
+    """Two attempts differ; asked again from nothing with the same seeds, they are the same, from either engine."""
     local, vllm = served
     sampled = vllm.frame("responses/sampled")
-    assert (sampled["text"] != local.frame("responses/sampled")["text"]).mean() > 0.5
+    assert (sampled["text"] == local.frame("responses/sampled")["text"]).mean() >= 0.8
     first, second = (sampled.filter(attempt=a).sort("problem")["text"] for a in (0, 1))
     assert (first != second).mean() > 0.5
     vllm.forget("responses/sampled")

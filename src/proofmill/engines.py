@@ -10,6 +10,7 @@ it, and where a server is, stand in the profile and the environment:
 How we differ from calling the libraries directly:
 1. A sample's randomness comes from its own question (Gumbel noise seeded by its key), not from its place in a batch:
    a run that was killed and resumed samples what an unbroken run samples.
+   On a CPU vLLM draws the same noise from the same seed, so that sampled texts agree between the two engines.
 2. Questions are batched the same way whether or not some of them are answered already.
 """
 
