@@ -46,6 +46,13 @@ def test_both_engines_give_the_same_table(served):
     assert (one["text"] == other["text"]).mean() >= 0.9
 
 
+def test_stamp_names_the_engine(served):
+    """Whether a profile or the command line chose it, the table says which engine answered."""
+    local, vllm = served
+    assert {"transformers"} == {local.table(name).stamp["engine"] for name in NAMES}
+    assert {"vllm"} == {vllm.table(name).stamp["engine"] for name in NAMES}
+
+
 def test_vllm_says_why_it_stopped_and_counts_tokens(served):
     """`stop`, tokens and prompt tokens mean the same from either engine."""
     one, other = (project.frame("responses/greedy") for project in served)

@@ -56,7 +56,8 @@ def main(entry: kinds.Responses, job: Job) -> None:
         for (problem, attempt), question, answer in zip(wanted, questions, answers, strict=True)
     ]
     counts = Counter(row["stop"] for row in rows)
-    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers))
+    engine = "api" if remote else job.engine  # no part of what a row is, and worth knowing of a measured one
+    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers), engine=engine)
 
 
 if __name__ == "__main__":
