@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import datasets
 import polars as pl
@@ -192,6 +193,26 @@ def test_weights_of_another_training_are_refused(small, tmp_path):
         os.unlink(mark)
         mark.write_text(old)
     assert table.folder == table.weights()
+
+
+def test_model_is_its_weights_alone(small, tmp_path):
+    """Other measurements or rollouts of the same weights are the same model, which answers as it did; other weights are not."""
+
+    def write(name, value, rollouts=b"", changed=b""):
+        folder, table = tmp_path / "new", Table(f"grpo/{name}", tmp_path / "results")
+        shutil.copytree(small.table("sft/cold").folder, folder)
+        (folder / "rollouts.parquet").write_bytes(rollouts)
+        with open(folder / "config.json", "ab") as file:
+            file.write(changed)
+        table.write(
+            [{"step": 1, "epoch": 0.5, "measure": "loss", "value": value}], {"fingerprint": "f"}, weights=folder
+        )
+        return table
+
+    first, again, other = write("a", 1.0), write("b", 2.0, rollouts=b"x"), write("c", 1.0, changed=b"\n")
+    assert first.content != again.content
+    assert first.model == again.model == small.table("sft/cold").model
+    assert other.model != first.model
 
 
 def test_table_with_failures_is_not_kept(tmp_path):

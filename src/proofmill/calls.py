@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ class JournalError(Exception):
 class Question:
     """What a model is asked: the conversation, how to sample, and which of several samples this is.
 
-    `model` is whatever identifies the weights: a server's model id, or the content of an artifact's table.
+    `model` is whatever identifies the weights: a server's model id, or the digest of an artifact's weights.
     """
 
     model: str
@@ -52,12 +52,13 @@ class Question:
 
     @cached_property
     def key(self) -> str:
-        return digest(asdict(self))
+        """What decides the answer; a field at its default is left out, so that a new one changes no old key."""
+        return digest({f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default})
 
     @cached_property
     def row_seed(self) -> int:
         """A seed for this sample alone, so that it does not matter what it is batched with."""
-        return int(digest("seed", self.key)[:15], 16)
+        return int(digest("seed", self.model, self.messages, self.seed, self.sample)[:15], 16)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ class TransformersEngine(_Local):
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(threads)
-        self.model, folder = table.content, table.weights()
+        self.model, folder = table.model, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
         precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
@@ -341,7 +341,7 @@ class VllmEngine(_Local):
         import torch
         from vllm import LLM
 
-        self.model, folder = table.content, table.weights()
+        self.model, folder = table.model, table.weights()
         on_gpu = torch.cuda.is_available()
         # On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch.
         cpu = {

@@ -21,7 +21,7 @@ from proofmill import judges, kinds
 from proofmill.grades import Grader, Script
 from proofmill.jobs import Job, run
 from proofmill.rewards import REWARDS, Rollout
-from proofmill.tables import TableError
+from proofmill.tables import ROLLOUTS, TableError
 
 LOG_EVERY = 5
 
@@ -77,7 +77,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
         seconds = training.train(trainer, job)
     rows = list(training.steps(trainer))
     weights = training.save(trainer, tokenizer, job)
-    rollouts = diary.write_parquet(weights / "rollouts.parquet")
+    rollouts = diary.write_parquet(weights / ROLLOUTS)
     counts = {"rollouts": rollouts.height, "unscored": rollouts["grade"].null_count()}
     job.finish(rows, counts, weights, training_seconds=seconds)
 

@@ -132,7 +132,7 @@ class Schemes:
 class Base:
     """A file of a model's weights a row: from the hub, from a folder, or a tiny model made here from random numbers."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     source: Literal["scratch", "folder", "hub"] = doc("where the weights come from")
     path: str | None = doc("the folder; `${VARIABLES}` come from the environment", None)
     id: str | None = doc("the hub id", None)
@@ -154,7 +154,7 @@ class Base:
 class Responses:
     """One attempt at a problem a row, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     problems: ProblemsRef = doc("whose kept rows are attempted")
     model: Model = doc("the solver")
     prompt: str = doc("a prompt by name", "solve")
@@ -197,7 +197,7 @@ class Examples:
 class Sft:
     """A measured training step a row; the weights stand beside the table."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     model: Weights = doc("where training starts")
     examples: Annotated[str, Ref("examples")] = doc("whose kept rows are learned, the answer only")
     steps: Count | None = doc("optimizer steps; give this or `epochs`", None)
@@ -219,7 +219,7 @@ class Sft:
 class Grpo:
     """A measured training step a row; the weights and the rollouts stand beside the table."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     model: Weights = doc("where training starts")
     problems: ProblemsRef = doc("whose kept rows are attempted")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)

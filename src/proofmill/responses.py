@@ -18,7 +18,7 @@ def main(entry: kinds.Responses, job: Job) -> None:
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kinds.kind_of(entry.model) == "api"
     weights = job.parent(entry.model)
-    model = job.apis[entry.model].id if remote else weights.content
+    model = job.apis[entry.model].id if remote else weights.model
     wanted = [(problem["problem"], attempt) for problem in problems for attempt in range(entry.attempts)]
     prompts = {p["problem"]: judges.fill(entry.prompt, {"statement": p["statement"]}) for p in problems}
     questions = [

@@ -154,6 +154,7 @@ STOPS = ("end", "length", "loop", "error")
 # Failures that may pass when asked again: a table that has some is not kept, so that asking for it again asks them again.
 PASSING = {"error", "provider", "rate-limit", "timeout"}
 MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
+ROLLOUTS = "rollouts.parquet"  # beside weights, and no part of the model
 
 
 def digest(*parts: Any) -> str:
@@ -245,6 +246,11 @@ class Table:
         """A digest of the rows and weights: equal content means equal for whatever is made from it."""
         return self.stamp["content"]
 
+    @property
+    def model(self) -> str:
+        """A digest of the weights and tokenizer alone: equal models answer alike, whatever was measured in training."""
+        return self.stamp["model"]
+
     def scan(self) -> pl.LazyFrame:
         """The rows, lazily, after checking that the columns are those of the kind."""
         _ = self.stamp
@@ -302,7 +308,10 @@ class Table:
             raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs more than once; expected each id once.")
         with self._new_file() as temporary:
             frame = frame.select(list(schema))
-            stamp = {**stamp, "content": digest(rows_sha256(frame), files_of(weights) if weights else None)}
+            files = files_of(weights) if weights else None
+            stamp = {**stamp, "content": digest(rows_sha256(frame), files)}
+            if files:
+                stamp["model"] = digest([file for file in files if file[0] != ROLLOUTS])
             frame.write_parquet(temporary, metadata={"proofmill": json.dumps(stamp, ensure_ascii=False)})
             if weights is not None:
                 (weights / MARK).write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
