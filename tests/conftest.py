@@ -46,7 +46,7 @@ class Mill:
         """Make artifacts in order; returns the table of the last."""
         for name in names:
             identity = recipes.identity(self.book.entries[name], self.book.apis)
-            jobs.make(MAINS[kinds.kind_of(name)], name, identity, self.results, engine)
+            jobs.make(MAINS[kinds.kind_of(name)], name, identity, self.results, engine=engine)
         return self.table(names[-1])
 
     def table(self, name: str):

@@ -1,6 +1,5 @@
 """A project of its own in a folder that is thrown away: Snakefile, rules, a configuration, results; and how it is run."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from proofmill import journal as journals
 from proofmill import kinds, recipes
 from proofmill.tables import Table
 
@@ -114,9 +114,8 @@ class Project:
         return self.table(name).scan().collect()
 
     def journal(self, name: str) -> list[str]:
-        """The keys of an artifact's journal, line by line."""
-        path = self.table(name).calls / "answers.jsonl"
-        return [json.loads(line)["key"] for line in path.read_text(encoding="utf-8").splitlines()]
+        """The keys of an artifact's journal."""
+        return journals.frame(self.table(name).calls)["key"].to_list()
 
     def edit(self, old: str, new: str) -> None:
         """Change one place of the configuration, as with an editor."""

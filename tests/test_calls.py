@@ -1,45 +1,60 @@
-"""The journal and the way a model is asked."""
+"""The way a model is asked: once ever, with failures parked, and stopped without losing anything."""
 
-import json
 import os
-import subprocess
-import sys
+import signal
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from proofmill.calls import Answer, Journal, JournalError, Question, ask, split_reasoning
+from proofmill import stopping
+from proofmill.budget import Budget
+from proofmill.calls import Asker, Question, Questions, Spent, split_reasoning
+from proofmill.journal import Answer, Journal
+from proofmill.tables import TableError
 
 
 class Echo:
     """An engine that answers with the question's own text, counts what it is asked, and fails where it is told to."""
 
-    model = "echo"
+    model, max_parked = "echo", 0.5
+    price = {"input": 0.0, "output": 0.0}  # noqa: RUF012
 
-    def __init__(self, failing=()):
-        self.asked, self.failing = [], set(failing)
+    def __init__(self, failing=(), during=lambda asking: None):
+        self.asked, self.failing, self.during = [], set(failing), during
 
     def batches(self, questions):
+        questions = list(questions)
         for start in range(0, len(questions), 3):
             yield questions[start : start + 3]
 
-    def answers(self, questions):
-        for question in reversed(questions):
+    def answer(self, questions, asking):
+        for question in reversed(list(questions)):
             text = question.messages[-1][1]
             self.asked.append(text)
-            yield question, Answer("", "error", "provider") if text in self.failing else Answer(text, "end", cost=0.0)
+            failed = text in self.failing
+            asking.take(
+                question, Answer("", "error", "provider", detail="bug") if failed else Answer(text, "end", cost=0.0)
+            )
+            self.during(asking)
 
     def read(self, answer):
         return answer
 
 
 def questions(*texts, **sampling):
-    return [Question("echo", (("user", text),), **sampling) for text in texts]
+    made = [(f"row-{text}", Question("echo", (("user", text),), **sampling)) for text in texts]
+    return Questions(len(made), lambda: made)
+
+
+def asker(folder, engine, journal):
+    return Asker("test/x", engine, journal, Budget(None, folder, journal))
 
 
 def answered(folder, engine, *texts, **sampling):
     with Journal(folder) as journal:
-        return [a.text for a in ask(journal, engine, questions(*texts, **sampling), "test", quiet=True)]
+        return [a.text for a in asker(folder, engine, journal)(questions(*texts, **sampling))]
 
 
 def test_answers_come_in_the_order_of_the_questions(tmp_path):
@@ -63,126 +78,94 @@ def test_equal_questions_are_asked_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 5}, {"seed": 1}, {"sample": 1}]
-)
+    "change",
+    [{"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 5}, {"seed": 1}, {"sample": 1}, {"options": "{}"}, {"logprobs": True}],
+)  # fmt: skip
 def test_key_changes_with_everything_that_decides_the_answer(change):
     """Other sampling, another seed or another sample of the same prompt is another question."""
-    assert questions("a")[0].key != questions("a", **change)[0].key
+    (one,), (other,) = questions("a"), questions("a", **change)
+    assert one.key != other.key
 
 
-def test_failure_is_an_answer_that_is_not_kept(tmp_path):
-    """A failed call is a value with its reason, and is asked again by the next run."""
-    engine = Echo(failing="b")
+def test_key_tells_messages_apart():
+    """Where one message ends and the next begins is part of a question."""
+    keys = {Question("m", messages).key for messages in [
+        (("user", "a"), ("assistant", "b")), (("user", "a"), ("user", "b")), (("user", "ab"),), (("user", 'a", "b'),)]}  # fmt: skip
+    assert len(keys) == 4
+
+
+def test_failure_is_parked_and_asked_again(tmp_path):
+    """A failed row is an answer with its reason; the next run asks it again, and only it."""
     with Journal(tmp_path) as journal:
-        answers = ask(journal, engine, questions(*"abc"), "test", quiet=True)
-    assert [(a.text, a.reason) for a in answers] == [("a", "ok"), ("", "provider"), ("c", "ok")]
-    engine.failing = set()
-    assert list("abc") == answered(tmp_path, engine, *"abc")
-    assert sorted("abbc") == sorted(engine.asked)
-
-
-@pytest.mark.parametrize("text", ["", "Zeile\nzwei", "≡ \u2028 \x00 \U0001f600", 'quote " and \\ slash', "x" * 200_000])
-def test_any_text_survives_the_journal(tmp_path, text):
-    """Line breaks, separators, control characters and long answers come back as they were."""
-    answered(tmp_path, Echo(), text)
-    with Journal(tmp_path) as journal:
-        assert text == journal[questions(text)[0]].text
-
-
-def test_torn_last_line_is_asked_again(tmp_path):
-    """A line that a kill cut off is one call to repeat; what stands before it stays."""
-    answered(tmp_path, Echo(), *"abc")
-    path = tmp_path / "answers.jsonl"
-    path.write_bytes(path.read_bytes()[:-7])
+        answers = list(asker(tmp_path, Echo(failing="b"), journal)(questions(*"abc")))
+    assert [a.reason for a in answers] == ["ok", "provider", "ok"]
     engine = Echo()
-    assert list("abc") == answered(tmp_path, engine, *"abc")
-    assert len(engine.asked) == 1
-    assert all(json.loads(line) for line in path.read_text().splitlines())
+    assert answered(tmp_path, engine, *"abc") == list("abc")
+    assert engine.asked == ["b"]
 
 
-@pytest.mark.parametrize("damage", [b"\xff\xfe garbage\n", b"{}\n", b'{"key": "0000000000000000", "text": \n'])
-def test_damaged_line_is_passed_over(tmp_path, damage):
-    """A line that is no answer costs its own question, not the journal."""
-    answered(tmp_path, Echo(), *"abc")
-    path = tmp_path / "answers.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + damage + lines[2])
+def test_stage_fails_when_too_much_is_parked_and_says_which_rows(tmp_path):
+    """More than the declared share stops the stage; the message names rows, reasons and the way on; answers are kept."""
+    with Journal(tmp_path) as journal, pytest.raises(TableError) as error:
+        asker(tmp_path, Echo(failing="abef"), journal)(questions(*"abcdef"))
+    said = str(error.value)
+    assert "4 of 6 calls are parked (4 provider)" in said
+    assert "row-a: provider, bug" in said
+    assert "`max-parked`" in said
     engine = Echo()
-    assert list("abc") == answered(tmp_path, engine, *"abc")
-    assert len(engine.asked) == 1
+    answered(tmp_path, engine, *"abcdef")
+    assert sorted("abef") == sorted(engine.asked)
 
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from proofmill.calls import Journal
-with Journal(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+@pytest.mark.parametrize("number", stopping.SIGNALS)
+def test_signal_stops_after_what_is_in_flight(tmp_path, number):
+    """The first SIGTERM or Ctrl-C lets the batch in flight finish, journals it, and says how to go on."""
+    engine = Echo(during=lambda asking: os.kill(os.getpid(), number))
+    engine.during = lambda asking: (os.kill(os.getpid(), number), setattr(engine, "during", lambda asking: None))
+    with pytest.raises(SystemExit) as stop:
+        answered(tmp_path, engine, *"abcdefg")
+    assert f"stopped by {signal.Signals(number).name}; 3 of 7 calls" in str(stop.value)
+    assert "Run the same command to go on" in str(stop.value)
+    assert answered(tmp_path, engine, *"abcdefg") == list("abcdefg")
+    assert sorted("abcdefg") == sorted(engine.asked)
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """Another process that holds the journal."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline().strip() == "held"
-    yield process
-    process.kill()
+def test_end_of_the_grace_time_ends_at_once(tmp_path, monkeypatch):
+    """An engine that does not stop in the grace time is not waited for; what it answered stays."""
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0.2)
+
+    def hang(asking):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+
+    start = time.monotonic()
+    with pytest.raises(SystemExit, match="stopped at once"):
+        answered(tmp_path, Echo(during=hang), *"abc")
+    assert time.monotonic() - start < 10
+    engine = Echo()
+    answered(tmp_path, engine, *"abc")
+    assert len(engine.asked) == 2
 
 
-def test_second_writer_stops_with_a_message(tmp_path, holder, monkeypatch):
-    """Two processes never write one journal: the second waits, then says who is in the way."""
-    monkeypatch.setattr("proofmill.calls.WAIT_SECONDS", 0.3)
-    with pytest.raises(JournalError, match="expected one writer"):
-        Journal(tmp_path).__enter__()
+def test_signals_are_as_before_afterwards(tmp_path):
+    """Asking leaves the handlers of signals as it found them, in the main thread and in others."""
+    before = [signal.getsignal(number) for number in (*stopping.SIGNALS, signal.SIGALRM)]
+    answered(tmp_path, Echo(), "a")
+    assert before == [signal.getsignal(number) for number in (*stopping.SIGNALS, signal.SIGALRM)]
+    elsewhere = threading.Thread(target=answered, args=(tmp_path, Echo(), "b"))
+    elsewhere.start()
+    elsewhere.join()
+    assert answered(tmp_path, Echo(failing="b"), "b") == ["b"]
 
 
-def test_lock_of_a_killed_process_is_free(tmp_path, holder):
-    """A killed job leaves no lock behind."""
-    holder.kill()
-    holder.wait()
-    assert answered(tmp_path, Echo(), "a") == ["a"]
-
-
-def test_answer_is_on_disk_before_the_next_is_asked(tmp_path):
-    """What was answered survives a process that ends without closing anything."""
-    script = (
-        "import os, sys\nfrom pathlib import Path\nfrom proofmill.calls import *\n"
-        "j = Journal(Path(sys.argv[1])).__enter__()\n"
-        "j.add(Question('m', (('user', 'q'),)), Answer('kept', 'end'))\nos.kill(os.getpid(), 9)\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
-    with Journal(tmp_path) as journal:
-        assert journal[Question("m", (("user", "q"),))].text == "kept"
-
-
-def test_journal_that_cannot_be_written_says_so(tmp_path):
-    """A file in the place of the folder is a message, not a traceback of the operating system."""
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(JournalError, match="expected a journal that can be written"):
-        Journal(tmp_path / "taken").__enter__()
-
-
-def test_journal_is_readable_while_it_is_written(tmp_path):
-    """polars reads the answers of an open journal."""
-    import polars as pl
-
-    with Journal(tmp_path) as journal:
-        ask(journal, Echo(), questions(*"abc"), "test", quiet=True)
-        assert sorted(pl.read_ndjson(tmp_path / "answers.jsonl")["text"]) == ["a", "b", "c"]
-
-
-def test_sync_happens_at_most_a_second_late(tmp_path, monkeypatch):
-    """Answers are synced to disk in groups, each at most a second after the first of it."""
-    synced = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
-    with Journal(tmp_path) as journal:
-        for number, question in enumerate(questions(*"abcdefgh")):
-            journal.add(question, Answer(str(number), "end"))
-            time.sleep(0.3)
-    assert len(synced) >= 2
+def test_spent_counts_what_passes():
+    """Costs and tokens add up; one unknown cost makes the sum unknown; a parked row without a cost adds nothing."""
+    spent = Spent()
+    given = [Answer("a", "end", cost=1.0, tokens=2), Answer("", "error", "provider", tokens=1)]
+    assert list(spent.of(given)) == given
+    assert (spent.cost, spent.tokens) == (1.0, 3)
+    list(spent.of([Answer("b", "end", cost=None)]))
+    assert spent.cost is None
 
 
 @pytest.mark.parametrize(
@@ -205,3 +188,32 @@ def test_reasoning_that_was_sent_apart_is_left_alone():
     """A server that separates reasoning itself is believed."""
     answer = Answer("answer", "end", reasoning="thought")
     assert answer == split_reasoning(answer, ["</think>"])
+
+
+def test_budget_that_is_full_stops_before_the_next_call(tmp_path):
+    """A question that the budget has no room for is not asked; the reserve of one that ended is free again."""
+    journal = SimpleNamespace(spent=0.4, folder=tmp_path / "a" / "x")
+    journal.folder.mkdir(parents=True)
+    budget = Budget(1.0, tmp_path, journal)
+    assert budget.reserve(0.5)
+    assert not budget.reserve(0.2)
+    budget.settle(0.5)
+    assert budget.reserve(0.2)
+
+
+def test_budget_counts_the_claims_of_all_jobs(tmp_path):
+    """Two jobs never have more in flight together than the budget allows, and the claim of an ended job is what it spent."""
+    jobs = []
+    for name in "xy":
+        journal = SimpleNamespace(spent=0.0, folder=tmp_path / "responses" / name)
+        journal.folder.mkdir(parents=True)
+        jobs.append(Budget(1.0, tmp_path, journal))
+    one, other = jobs
+    assert one.reserve(0.7)
+    assert not other.reserve(0.7)
+    one.settle(0.7)
+    one.journal.spent = 0.1
+    one.close()
+    other._read = -1e9  # a second later
+    assert other.reserve(0.7)
+    assert not one.reserve(0.3)

@@ -9,7 +9,6 @@ from proofmill import arithmetic, judges, referee
 from proofmill.calls import Answer
 from proofmill.labels import read_labels
 from proofmill.schemes import clean, fault, points_of, read_scheme
-from proofmill.tables import TableError
 
 GOOD = {
     "incomplete": False,
@@ -129,13 +128,6 @@ def test_referee_labels_a_false_statement_wrong():
     fields = {"statement": arithmetic.statement(false), "solution": "It is false.", "origin": "f", "comments": ""}
     labels, _ = read_labels(Answer(referee.verdict(judges.fill("classify", fields)), "end"))
     assert labels["wrong"]
-
-
-def test_stage_whose_calls_mostly_fail_stops():
-    """A table of failures is not written: the message has the share and the last reason."""
-    failed = [Answer("", "error", "provider", detail="no route to host")] * 9 + [Answer("x", "end")]
-    with pytest.raises(TableError, match="9 of 10 calls failed, the last with provider: no route to host"):
-        judges.check_failures("labels/x", failed)
 
 
 def test_labels_of_a_stage_are_all_there(small, mill):

@@ -109,7 +109,7 @@ def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
         assert whole.frame(name).equals(project.frame(name)), name
         assert whole.table(name).content == project.table(name).content, name
         assert whole.table(name).stamp["counts"] == project.table(name).stamp["counts"], name
-        if answers(whole, name).exists():
+        if whole.table(name).calls.exists():
             assert sorted(whole.journal(name)) == sorted(project.journal(name)), name
     left = [path for path in project.results.rglob("*") if path.is_file() and path.name.startswith(".")]
     assert left + [path for path in (project.results / "unfinished").rglob("*") if path.is_file()] == []
@@ -168,19 +168,20 @@ def test_killed_sampling_goes_on_and_samples_the_same(chain, copy):
 def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
     """A torn last line and a damaged line in the middle are two calls to repeat, not a broken journal."""
     name = "labels/threads"
-    project = copy()
+    project = copy(name)
+    with slow_referee(0.01) as (environment, asked):
+        killed(
+            started(project, project.job_command(name), **environment),
+            when=lambda: len(lines(answers(project, name))) >= 30,
+        )
     path = answers(project, name)
     whole = path.read_bytes().splitlines(keepends=True)
-    torn = [*whole[:20], b"\x00" * (len(whole[20]) - 1) + b"\n", *whole[21:-1], whole[-1][:-9]]
-    project.forget(name)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"".join(torn))
+    path.write_bytes(b"".join([*whole[:20], b"\x00" * (len(whole[20]) - 1) + b"\n", *whole[21:-1], whole[-1][:-9]]))
     with slow_referee() as (environment, asked):
         done = project.job(name, **environment)
     assert done.returncode == 0, done.stdout
     assert chain.table(name).content == project.table(name).content
-    assert len(asked) == 2
-    assert len(lines(path)) == len(whole) + 1
+    assert len(asked) == len(chain.journal(name)) - (len(whole) - 2)
 
 
 def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):

@@ -11,6 +11,7 @@ import pytest
 
 from project import CHAIN, ROOT, Project, copy_of
 from proofmill import kinds, recipes
+from proofmill.journal import frame
 from proofmill.tables import COLUMNS
 
 pytestmark = pytest.mark.pipeline
@@ -37,9 +38,9 @@ def files(project: Project) -> dict[str, tuple[int, int]]:
 
 
 def journals(project: Project) -> dict[str, int]:
-    """Lines of every journal."""
-    paths = (project.results / "calls").rglob("answers.jsonl")
-    return {str(path.parent): len(path.read_bytes().splitlines()) for path in paths}
+    """Answers in every journal."""
+    folders = (path.parent for path in (project.results / "calls").rglob("answers.jsonl"))
+    return {str(folder): frame(folder).height for folder in folders}
 
 
 # ------------------------------------------------------------------------------------------------------- the whole run

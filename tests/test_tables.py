@@ -94,8 +94,8 @@ def test_parquet_of_somebody_else_is_refused(tmp_path):
 def test_content_depends_on_rows_and_their_order_only():
     """Equal rows have equal content, however they were put together."""
     frame = pl.DataFrame({"a": range(100), "b": [str(n) for n in range(100)]})
-    assert rows_sha256(frame) == rows_sha256(pl.concat([frame[:37], frame[37:]]))
-    assert rows_sha256(frame) != rows_sha256(frame[::-1])
+    assert rows_sha256([frame]) == rows_sha256([pl.concat([frame[:37], frame[37:]])])
+    assert rows_sha256([frame]) != rows_sha256([frame[::-1]])
 
 
 def test_ids_are_of_the_table_they_are_in():

@@ -1,5 +1,10 @@
 """Sampling with a real vLLM engine: the same table as from transformers, apart from noise."""
 
+import os
+import subprocess
+import time
+
+import psutil
 import pytest
 
 from project import Project, copy_of
@@ -88,3 +93,85 @@ def test_prompt_that_does_not_fit_is_an_outcome(served):
     """A context that is too short is a row with its reason, from either engine."""
     for project in served:
         assert {"too-long"} == set(project.frame("responses/long")["reason"])
+
+
+# ------------------------------------------------------------------------------------------------ behind vLLM's server
+
+
+@pytest.fixture(scope="module")
+def behind_server(served, tmp_path_factory) -> Project:
+    """The same responses from vLLM's own server, whose engine process is killed once in the middle."""
+    local, _ = served
+    project = copy_of(local, tmp_path_factory.mktemp("vllm") / "server")
+    for name in NAMES:
+        project.forget(name)
+    command = [*project.job_command("responses/sampled"), "--engine", "vllm-server", "--engine-args=--max-num-seqs 4"]
+    process = subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env={**os.environ, "PROOFMILL_CONCURRENCY": "4"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    journal = project.table("responses/sampled").calls / "answers.jsonl"
+    while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= 10):
+        time.sleep(0.02)
+    assert process.poll() is None, process.stdout.read()
+    servers = [p for p in psutil.Process(process.pid).children(recursive=True) if "api_server" in " ".join(p.cmdline())]
+    assert len(servers) == 1
+    project.flags = servers[0].cmdline()
+    servers[0].kill()
+    project.said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, project.said
+    return project
+
+
+def test_server_gives_the_same_table(served, behind_server):
+    """Behind the server the same model gives the same rows, apart from sampling noise."""
+    one, other = served[0].frame("responses/sampled"), behind_server.frame("responses/sampled")
+    assert one.schema == other.schema
+    assert one["response"].to_list() == other["response"].to_list()
+    assert (one["text"] == other["text"]).mean() >= 0.8
+    same = one["text"] == other["text"]
+    for column in ("stop", "tokens", "prompt_tokens", "reason"):
+        assert one.filter(same)[column].to_list() == other.filter(same)[column].to_list(), column
+    assert behind_server.table("responses/sampled").stamp["engine"] == "vllm-server"
+    assert set(other["cost"]) == {0.0}
+
+
+def test_server_that_crashed_was_started_again(behind_server):
+    """A crash in mid-stage costs what was in flight; the journal has each answer once."""
+    assert behind_server.said.count("the server died") == 1
+    keys = behind_server.journal("responses/sampled")
+    assert len(keys) == len(set(keys)) == 96
+
+
+def test_server_has_the_flags_of_the_profile(behind_server):
+    """Further flags reach vLLM's command line, and win over ours; the port is free and on the loopback."""
+    flags = behind_server.flags
+    assert flags[len(flags) - 1 - flags[::-1].index("--max-num-seqs") + 1] == "4"
+    assert flags[flags.index("--host") + 1] == "127.0.0.1"
+
+
+def test_no_server_outlives_its_job(behind_server):
+    """When the job is over nothing of its server is left."""
+    weights = str(behind_server.table("sft/tiny").folder)
+    left = [p for p in psutil.process_iter(["cmdline"]) if weights in " ".join(p.info["cmdline"] or [])]
+    assert left == []
+
+
+def test_too_long_prompt_behind_the_server_is_an_outcome(behind_server):
+    """What the server refuses as too long is the same row as from the other engines."""
+    done = behind_server.job("responses/long", "--engine", "vllm-server")
+    assert done.returncode == 0, done.stdout
+    assert {"too-long"} == set(behind_server.frame("responses/long")["reason"])
+
+
+def test_flags_reach_the_engine_in_process(served, tmp_path):
+    """The same flags are options of the engine in this process: a context of 64 tokens leaves no room for 48 of answer."""
+    project = copy_of(served[0], tmp_path / "flags")
+    project.forget("responses/greedy")
+    done = project.job("responses/greedy", "--engine", "vllm", "--engine-args=--max-model-len 64")
+    assert done.returncode == 0, done.stdout
+    assert "too-long" in set(project.frame("responses/greedy")["reason"])

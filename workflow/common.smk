@@ -18,6 +18,7 @@ wildcard_constraints:
 try:
     recipes.read(*workflow.configfiles)  # refuses a name declared twice, which Snakemake's own reader lets win
     BOOK = recipes.expand(config)
+    TERMS = recipes.terms(BOOK)
 except RecipeError as error:
     raise WorkflowError(f"RecipeError: {error}")
 
@@ -31,10 +32,11 @@ onstart:
     os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
 
 
-# One command for every kind: what runs is decided by the entry, where it runs by threads and resources.
+# One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job itself
+# hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down.
 JOB = (
-    "{PYTHON:q} -m proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} "
-    "--engine {resources.engine} --threads {threads} 2>&1 | tee {log}"
+    "trap '' INT TERM; {PYTHON:q} -m proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} "
+    "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | tee {log}"
 )
 
 

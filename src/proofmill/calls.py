@@ -1,45 +1,38 @@
-"""One row of a journal is one answer of a model; this module is the only way to ask a model anything.
+"""One question is asked once ever: this module is the only way to ask a model anything, and what it answers is journaled.
 
-    JournalError   the journal cannot be written: another job holds it, the disk is full or read-only
+A key is a digest of what decides the answer: model id or weights, messages, sampling, sample index. So a changed prompt
+asks only its own rows again, a changed concurrency asks none, and a reverted edit finds its old answers.
 
-A journal is the file results/calls/<kind>/<name>/answers.jsonl: one JSON object a line, the key first, appended the
-moment an answer arrives and synced to disk with the first answer that comes a second after the last sync, or at the end. A key is a digest of what decides the answer: model
-id and weights, messages, sampling, sample index. So a changed prompt asks only its own rows again, a changed
-concurrency asks none, and a reverted edit finds its old answers.
-
-How it differs from the caches of its kind:
-1. The unit is one call, not one stage: added rows ask nothing that was asked before.
-2. A line torn by a kill, or damaged, is one answer to be asked again, not a broken journal.
-3. One writer: the lock is the operating system's, so that it goes with the process that held it, requeued or killed.
-4. Failures are not written: a rerun asks them again, while the table has the reason.
+How it differs from a loop over a client:
+1. An answer is in the journal (journal.py) before its place is taken by another call.
+2. A row that fails is parked with its reason, and the stage goes on; a stage fails when more than the model's declared
+   share is parked, and says which rows and why.
+3. SIGTERM, Ctrl-C, a spent budget and a full disk stop asking, let finish what is in flight, and say how to go on.
 """
 
+import hashlib
 import json
-import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from proofmill import locks
-from proofmill.locks import WAIT_SECONDS
-from proofmill.progress import Progress, say
-from proofmill.tables import digest
+from proofmill.budget import Budget, most
+from proofmill.journal import Answer, Journal
+from proofmill.progress import Progress
+from proofmill.stopping import Stop, gracefully
+from proofmill.tables import TableError, digest
 
-SYNC_SECONDS = 1.0
-
-
-class JournalError(Exception):
-    """The journal cannot be written: where: what was found; expected what. What to do."""
+SHOWN = 5  # parked rows that a message names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """What a model is asked: the conversation, how to sample, and which of several samples this is.
 
-    `model` is whatever identifies the weights: a server's model id, or the digest of an artifact's weights.
+    `model` is whatever identifies the weights: a server's model id, or the digest of an artifact's weights. `options` are
+    further fields of the request as JSON; `logprobs` asks for the log-probability of each token.
     """
 
     model: str
@@ -49,46 +42,65 @@ class Question:
     max_tokens: int = 4096
     seed: int = 0
     sample: int = 0
+    options: str = ""
+    logprobs: bool = False
 
     @cached_property
     def key(self) -> str:
-        """What decides the answer; a field at its default is left out, so that a new one changes no old key."""
-        return digest({f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default})
+        """What decides the answer, as 128 bits."""
+        sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
+        asked = _asked(self.model, self.messages, sampling)
+        return hashlib.sha256(f"{asked} {self.sample}".encode()).hexdigest()[:32]
 
     @cached_property
     def row_seed(self) -> int:
         """A seed for this sample alone, so that it does not matter what it is batched with."""
         return int(digest("seed", self.model, self.messages, self.seed, self.sample)[:15], 16)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the conversation."""
+        return sum(len(content.encode()) for _, content in self.messages)
 
-@dataclass(frozen=True)
-class Answer:
-    """What came back. `stop` is end, length or error; `reason` is ok, or why there is no text (refused, provider, ...)."""
 
-    text: str
-    stop: str
-    reason: str = "ok"
-    reasoning: str | None = None
-    prompt_tokens: int = 0
-    tokens: int = 0
-    cost: float | None = None
-    seconds: float = 0.0
-    attempts: int = 1
-    model: str = ""
-    detail: str = ""
+@lru_cache(maxsize=4096)
+def _asked(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
+    """A digest of a question but for its sample index: the samples of one prompt are made one after another."""
+    return hashlib.sha256(json.dumps([model, messages, sampling]).encode()).hexdigest()
+
+
+class Questions:
+    """What is asked for the rows of a table, in their order: `make` gives (row's id, question) anew each time.
+
+    Nothing keeps them all in memory: the prompts of a million gradings are as large as what is graded.
+    """
+
+    def __init__(self, number: int, make: Callable[[], Iterable[tuple[str, Question]]]):
+        self._number, self._make = number, make
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __iter__(self) -> Iterator[Question]:
+        return (question for _, question in self._make())
+
+    def named(self) -> Iterator[tuple[str, Question]]:
+        return iter(self._make())
 
 
 class Engine(Protocol):
     """Whatever answers questions: a server, or weights in this process."""
 
     model: str
+    max_parked: float  # the share of the questions that may fail
+    price: Any
 
-    def batches(self, questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
+    def batches(self, questions: Iterable[Question]) -> Iterable[Iterable[Question]]:
         """The questions in the groups in which they are asked; the same for the same questions, cached or not."""
         ...
 
-    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
-        """Answers as they arrive, in any order."""
+    def answer(self, questions: Iterator[Question], asking: "Asking") -> None:
+        """Give each answer to `asking.take` as it arrives, in any order; begin no more once `asking.stop.why` is set."""
         ...
 
     def read(self, answer: Answer) -> Answer:
@@ -96,129 +108,125 @@ class Engine(Protocol):
         ...
 
 
-class Journal:
-    """All answers of one artifact by key. A context manager: while it is open nobody else writes here."""
+class Asking:
+    """What an engine is given besides questions: where answers go, whether to stop, and what may be spent."""
 
-    def __init__(self, folder: Path):
-        self.path = folder / "answers.jsonl"
-        self._places: dict[str, int] = {}
-        self._synced = time.monotonic()
+    def __init__(self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: Stop):
+        self.journal, self.budget, self.price = journal, budget, engine.price
+        self.progress, self.stop = progress, stop
+        self.parked: list[tuple[Question, Answer]] = []
+        self.most_parked = engine.max_parked * (progress.total or 0)
 
-    def __enter__(self) -> "Journal":
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror}; expected a journal that can be written.") from error
-        self._lock()
-        self._index()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        os.fsync(self._file)
-        os.close(self._file)  # releases the lock
-
-    def __contains__(self, question: Question) -> bool:
-        return question.key in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, question: Question) -> Answer:
-        place = self._places[question.key]
-        line = b""
-        while not line.endswith(b"\n"):
-            line += os.pread(self._file, 65536, place + len(line))
-            line = line[: line.find(b"\n") + 1] or line
-        values = json.loads(line)
-        return Answer(**{name: values[name] for name in Answer.__dataclass_fields__ if name in values})
-
-    def add(self, question: Question, answer: Answer) -> None:
-        line = json.dumps({"key": question.key, **asdict(answer)}, ensure_ascii=False).encode() + b"\n"
-        place = os.lseek(self._file, 0, os.SEEK_END)
-        try:
-            written = os.write(self._file, line)
-        except OSError as error:
-            raise JournalError(
-                f"{self.path}: {error.strerror}; expected room for one more answer. Make room and run again."
-            ) from error
-        if written < len(line):
-            os.ftruncate(self._file, place)
-            raise JournalError(
-                f"{self.path}: the disk took {written} of {len(line)} bytes; expected room for one more answer."
-            )
-        self._places[question.key] = place
-        if time.monotonic() - self._synced > SYNC_SECONDS:
-            self.sync()
-
-    def sync(self) -> None:
-        os.fsync(self._file)
-        self._synced = time.monotonic()
-
-    def _lock(self) -> None:
-        """Take the lock, waiting a while for a job that is being stopped to let go of it."""
-        if not locks.take(self._file, str(self.path), WAIT_SECONDS):
-            os.close(self._file)
-            raise JournalError(
-                f"{self.path}: another process has been writing here for {WAIT_SECONDS:g} s; expected one writer. "
-                "Wait for that job or cancel it, then run again."
-            )
-
-    def _index(self) -> None:
-        """Find the whole lines; cut off a torn last one; pass over what is damaged."""
-        place, damaged = 0, 0
-        with open(self.path, "rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    os.ftruncate(self._file, place)
-                    break
-                if line.startswith(b'{"key": "') and line.endswith(b"}\n") and _is_json(line):
-                    self._places[line[9:25].decode()] = place
-                else:
-                    damaged += 1
-                place += len(line)
-        if damaged:
-            say(str(self.path), f"{damaged} damaged lines are passed over; their questions are asked again")
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def ask(
-    journal: Journal, engine: Engine, questions: Iterable[Question], name: str, quiet: bool = False
-) -> list[Answer]:
-    """Answers to all questions in their order; only those that are not in the journal are asked.
-
-    An answer with stop `error` is a failure that may pass (its `reason` says which); it is not written to the journal.
-    """
-    questions = list(questions)
-    progress = Progress(name, len(questions), "calls")
-    failed: dict[str, Answer] = {}
-    for batch in engine.batches(questions):
-        missing = list({q.key: q for q in batch if q not in journal}.values())
-        if cached := len(batch) - len(missing):
-            progress.add(cached, cached=cached)
-        for question, answer in engine.answers(missing):
-            if answer.stop == "error":
-                failed[question.key] = answer
+    def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
+        """The questions that the journal has no answer to, each once."""
+        met: set[str] = set()
+        for question in questions:
+            if question in self.journal or question.key in met:
+                self.progress.add(cached=1)
             else:
-                journal.add(question, answer)
-            progress.add(failed=answer.stop == "error", tokens=answer.tokens, cost=answer.cost or 0)
-    if not quiet:
-        progress.close()
-    return [failed[q.key] if q.key in failed else engine.read(journal[q]) for q in questions]
+                met.add(question.key)
+                yield question
+
+    def reserve(self, question: Question) -> bool:
+        """Set aside what the question may cost; False when the budget has no room for it now."""
+        return self.budget.reserve(most(self.price, question.size, question.max_tokens))
+
+    def release(self, question: Question) -> None:
+        """Free what was set aside."""
+        self.budget.settle(most(self.price, question.size, question.max_tokens))
+
+    def take(self, question: Question, answer: Answer) -> None:
+        """Journal an answer, or a row that is parked."""
+        failed = answer.stop == "error"
+        self.journal.add(question, answer)
+        self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
+        if failed:
+            self.parked.append((question, answer))
+            if len(self.parked) > self.most_parked:
+                self.stop.ask("stopped because more calls are parked than `max-parked` allows")
+        if self.journal.full:
+            self.stop.ask("stopped because the disk is full")
+
+
+class Answers:
+    """Answers to all questions in their order, read from the journal as they are gone through: never all in memory."""
+
+    def __init__(self, journal: Journal, engine: Engine, questions: Iterable[Question]):
+        self._journal, self._engine, self._questions = journal, engine, questions
+
+    def __iter__(self) -> Iterator[Answer]:
+        return (self._engine.read(answer) for answer in self._journal.answers(self._questions))
+
+
+@dataclass
+class Asker:
+    """One model, the journal of whoever asks it, and the budget."""
+
+    name: str
+    engine: Engine
+    journal: Journal
+    budget: Budget
+
+    def __call__(self, questions: Questions, quiet: bool = False) -> Answers:
+        """Answers to all questions; only those that the journal has not are asked.
+
+        An answer with stop `error` is a failure that may pass: its `reason` says which, and a rerun asks it again.
+        TableError when more than the engine's share is parked; SystemExit when something stopped the asking.
+        """
+        progress = Progress(self.name, len(questions), "calls")
+        with gracefully(self.name) as stop:
+            asking = Asking(self.journal, self.budget, self.engine, progress, stop)
+            for batch in self.engine.batches(questions):
+                if stop.why:
+                    break
+                self.engine.answer(asking.missing(batch), asking)
+        if not quiet or stop.why:
+            progress.close()
+        if len(asking.parked) > asking.most_parked:
+            raise TableError(self._too_many(asking.parked, questions))
+        if stop.why and progress.done < len(questions):
+            self.journal.sync()
+            raise SystemExit(
+                f"{self.name}: {stop.why}; {progress.done - len(asking.parked):,} of {len(questions):,} calls are answered and "
+                "in the journal. Run the same command to go on."
+            )
+        return Answers(self.journal, self.engine, questions)
+
+    def _too_many(self, parked: list[tuple[Question, Answer]], questions: Questions) -> str:
+        reasons = Counter(answer.reason for _, answer in parked)
+        counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+        details = {question.key: f"{answer.reason}, {answer.detail[:200]}" for question, answer in parked[:SHOWN]}
+        named = "\n".join(f"  {row}: {details[q.key]}" for row, q in questions.named() if q.key in details)
+        return (
+            f"{self.name}: {len(parked):,} of {len(questions):,} calls are parked ({counted}); expected at most the share "
+            f"{self.engine.max_parked:g} that `max-parked` of the model allows.\n{named}\n"
+            "See to the server and run again: answered calls are not repeated."
+        )
+
+
+@dataclass
+class Spent:
+    """What the calls of a table cost: dollars (None when a price is unknown) and tokens, counted as its rows are made."""
+
+    cost: float | None = 0.0
+    tokens: int = 0
+
+    def of(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+        """The same answers, counted as they pass."""
+        for answer in answers:
+            self.add(answer.cost if answer.stop != "error" else answer.cost or 0.0, answer.tokens)
+            yield answer
+
+    def add(self, cost: float | None, tokens: int) -> None:
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.tokens += tokens
 
 
 def split_reasoning(answer: Answer, delimiters: Sequence[str]) -> Answer:
-    """Move the reasoning part of the text to `reasoning`: what stands before the first delimiter that occurs.
+    """Move the reasoning part of the text to `reasoning`: what stands before the last occurrence of a delimiter.
 
-    Without any delimiter in the text and without reasoning sent apart, all of it is reasoning and the answer is empty:
-    it was cut off while thinking (specification of the benchmark's client, section on reasoning).
+    Delimiters are tried in their order. Without any of them in the text and without reasoning sent apart, all of it is
+    reasoning and the answer is empty: it was cut off while thinking (QED-Nano, grading: the benchmark's client).
     """
     if not delimiters or answer.reasoning is not None:
         return answer

@@ -9,16 +9,16 @@ How we differ:
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from proofmill import arithmetic, judges, kinds
-from proofmill.calls import Answer, Journal, ask
-from proofmill.engines import open_engine
+from proofmill import arithmetic, engines, judges, kinds
+from proofmill.calls import Question, Questions, Spent
 from proofmill.jobs import Job, run
-from proofmill.tables import TableError
+from proofmill.journal import Answer
+from proofmill.tables import PASSING, TableError
 
 FULL_MARKS = 7
 POINTS = re.compile(r"<points[^>]*>(.*?)</points>", re.DOTALL)
@@ -68,6 +68,9 @@ class Script:
         return self.stop == "end" and thought and self.final.count("\\boxed{") == 1
 
 
+Scripts = Callable[[], Iterable[tuple[str, Script]]]  # (response, script), read anew each time
+
+
 def read_points(answer: Answer) -> Verdict:
     """The verdict in a judge's answer."""
     cost, tokens = answer.cost, answer.tokens
@@ -91,52 +94,44 @@ class Grader:
 
     def __enter__(self) -> "Grader":
         if kinds.kind_of(self.grader) == "api":
-            self.api = self.job.apis[self.grader]
-            self.engine = self._stack.enter_context(
-                open_engine(self.grader, self.job.apis, self.job.table, self.job.engine, self.job.threads)
-            )
-            self.journal = self._stack.enter_context(Journal(self.job.table.calls))
+            self._asker = self._stack.enter_context(engines.asking(self.job, self.grader))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.close()
+        self._stack.__exit__(*error)
 
     def __call__(self, scripts: Sequence[Script], quiet: bool = False) -> list[Verdict]:
         """A verdict for each script, in order."""
-        verdicts: list[Verdict | None] = [self._without_asking(script) for script in scripts]
-        open_places = [place for place, verdict in enumerate(verdicts) if verdict is None]
-        asked = [scripts[place] for place in open_places]
-        for place, verdict in zip(open_places, self._ask(asked, quiet), strict=True):
-            verdicts[place] = verdict
-        return verdicts
+        return list(self.verdicts(lambda: (("", script) for script in scripts), quiet))
+
+    def verdicts(self, scripts: Scripts, quiet: bool = False) -> Iterator[Verdict]:
+        """A verdict for each script, in order; a judge is asked for all of them before the first is given."""
+        asked = self.questions(scripts)
+        answers = iter(self._asker(asked, quiet) if len(asked) else ())
+        return (self._without_asking(script) or read_points(next(answers)) for _, script in scripts())
+
+    def questions(self, scripts: Scripts) -> Questions:
+        """What a judge is asked for the scripts that a program cannot settle."""
+
+        def asked() -> Iterator[tuple[str, Question]]:
+            api = self.job.apis[self.grader]
+            for row, s in scripts():
+                if self._without_asking(s) is None:
+                    fields = {"statement": s.statement, "scheme": s.scheme, "proof": s.final, "answer": s.answer}
+                    yield row, judges.question(api, judges.fill(self.prompt, fields))
+
+        return Questions(sum(self._without_asking(script) is None for _, script in scripts()), asked)
 
     def _without_asking(self, script: Script) -> Verdict | None:
         if script.reason != "ok":  # there is no response to grade: it failed, was refused, or did not fit
             return Verdict(None, FULL_MARKS, script.reason)
         if not script.final:
             return Verdict(0.0, FULL_MARKS, "empty")
-        if "scheme" in judges.fields_of(self.prompt) and kinds.kind_of(self.grader) == "api" and not script.scheme:
+        if self.grader == "arithmetic":
+            return _check_lines(script)
+        if "scheme" in judges.fields_of(self.prompt) and not script.scheme:
             return Verdict(None, FULL_MARKS, "no-scheme")
         return None
-
-    def _ask(self, scripts: Sequence[Script], quiet: bool) -> list[Verdict]:
-        if self.grader == "arithmetic":
-            return [_check_lines(script) for script in scripts]
-        if not scripts:
-            return []
-        questions = [
-            judges.question(
-                self.api,
-                judges.fill(
-                    self.prompt,
-                    {"statement": s.statement, "scheme": s.scheme, "proof": s.final, "answer": s.answer},
-                ),
-            )
-            for s in scripts
-        ]
-        answers = ask(self.journal, self.engine, questions, self.job.name, quiet)
-        judges.check_failures(self.job.name, answers)
-        return [read_points(answer) for answer in answers]
 
 
 def _check_lines(script: Script) -> Verdict:
@@ -146,24 +141,33 @@ def _check_lines(script: Script) -> Verdict:
     return Verdict(float(arithmetic.check(problem, script.final, answer_only=True).marks()), FULL_MARKS, "ok")
 
 
-def scripts_of(
-    responses: Sequence[Mapping[str, Any]], problems: Sequence[Mapping], schemes: Sequence[Mapping]
-) -> list[Script]:
-    """Responses joined with their problems and schemes."""
-    problem = {row["problem"]: row for row in problems}
-    scheme = {row["problem"]: row["scheme"] for row in schemes}
-    return [
-        Script(
-            problem[r["problem"]]["statement"],
-            problem[r["problem"]]["answer"],
-            scheme.get(r["problem"]),
-            r["text"] or "",
-            r["reasoning"],
-            r["stop"],
-            r["reason"],
+def scripts_of(entry: kinds.Grades, job: Job) -> Scripts:
+    """Responses joined with their problems and schemes, read anew each time; TableError when a problem is missing."""
+    responses = job.parent(entry.responses)
+    problems = {
+        row["problem"]: row
+        for row in job.parent(problems_of(job, entry.responses)).stream("problem", "statement", "answer")
+    }
+    schemes = dict(_schemes(entry, job))
+    missing = {row["problem"] for row in responses.stream("problem")} - set(problems)
+    if missing:
+        raise TableError(
+            f"{entry.responses}: {len(missing)} problems are not in {problems_of(job, entry.responses)}, such as {min(missing)}; "
+            "expected responses to its rows. Make the responses again."
         )
-        for r in responses
-    ]
+
+    def scripts() -> Iterator[tuple[str, Script]]:
+        for r in responses.stream("response", "problem", "text", "reasoning", "stop", "reason"):
+            asked, scheme = problems[r["problem"]], schemes.get(r["problem"])
+            text, rest = r["text"] or "", (r["reasoning"], r["stop"], r["reason"])
+            yield r["response"], Script(asked["statement"], asked["answer"], scheme, text, *rest)
+
+    return scripts
+
+
+def _schemes(entry: kinds.Grades, job: Job) -> Iterator[tuple[str, str | None]]:
+    rows = job.parent(entry.schemes).stream("problem", "scheme") if entry.schemes else ()
+    return ((row["problem"], row["scheme"]) for row in rows)
 
 
 def problems_of(job: Job, responses: str) -> str:
@@ -171,42 +175,35 @@ def problems_of(job: Job, responses: str) -> str:
     return job.parent(responses).stamp["entry"]["problems"]
 
 
+def questions(entry: kinds.Grades, job: Job) -> Questions:
+    """What a judge is asked about each response."""
+    return Grader(entry.grader, entry.prompt, job).questions(scripts_of(entry, job))
+
+
 def main(entry: kinds.Grades, job: Job) -> None:
-    responses = job.parent(entry.responses).rows(
-        "response", "problem", "attempt", "text", "reasoning", "stop", "reason"
-    )
-    problems = job.parent(problems_of(job, entry.responses)).rows("problem", "statement", "answer")
-    schemes = job.parent(entry.schemes).rows("problem", "scheme") if entry.schemes else []
-    if missing := {r["problem"] for r in responses} - {p["problem"] for p in problems}:
-        raise TableError(
-            f"{entry.responses}: {len(missing)} problems are not in {problems_of(job, entry.responses)}, such as {min(missing)}; "
-            "expected responses to its rows. Make the responses again."
-        )
-    scripts = scripts_of(responses, problems, schemes)
+    scripts, counts, spent = scripts_of(entry, job), Counter(), Spent()
     with Grader(entry.grader, entry.prompt, job) as grader:
-        verdicts = grader(scripts)
-    rows = [
-        {
-            "response": r["response"],
-            "problem": r["problem"],
-            "attempt": r["attempt"],
-            "grade": v.grade,
-            "out_of": v.out_of,
-            "reason": v.reason,
-            "well_formed": s.well_formed if s.reason == "ok" else None,
-            "stop": r["stop"],
-            "verdict": v.text,
-            "cost": v.cost,
-        }
-        for r, s, v in zip(responses, scripts, verdicts, strict=True)
-    ]
-    costs = [v.cost for v in verdicts]
-    job.finish(
-        rows,
-        Counter(v.reason for v in verdicts),
-        cost=None if None in costs else round(sum(costs), 6),
-        tokens=sum(v.tokens for v in verdicts),
-    )
+        verdicts = grader.verdicts(scripts)
+    graded = job.parent(entry.responses).stream("response", "problem", "attempt", "stop")
+
+    def rows() -> Iterator[dict]:
+        for r, (_, s), v in zip(graded, scripts(), verdicts, strict=True):
+            counts[v.reason] += 1
+            spent.add(v.cost if v.reason not in PASSING else v.cost or 0.0, v.tokens)
+            yield {
+                "response": r["response"],
+                "problem": r["problem"],
+                "attempt": r["attempt"],
+                "grade": v.grade,
+                "out_of": v.out_of,
+                "reason": v.reason,
+                "well_formed": s.well_formed if s.reason == "ok" else None,
+                "stop": r["stop"],
+                "verdict": v.text,
+                "cost": v.cost,
+            }
+
+    job.finish(rows(), counts, spent=spent)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ from typing import Any
 import polars as pl
 
 from proofmill import judges, kinds
+from proofmill.calls import Spent
 from proofmill.grades import Grader, Script
 from proofmill.jobs import Job, run
 from proofmill.rewards import REWARDS, Rollout
-from proofmill.tables import ROLLOUTS, TableError
+from proofmill.tables import PASSING, ROLLOUTS, TableError
 
 LOG_EVERY = 5
 
@@ -79,7 +80,10 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     weights = training.save(trainer, tokenizer, job)
     rollouts = diary.write_parquet(weights / ROLLOUTS)
     counts = {"rollouts": rollouts.height, "unscored": rollouts["grade"].null_count()}
-    job.finish(rows, counts, weights, training_seconds=seconds)
+    spent = Spent()
+    for verdict in rollouts.iter_rows(named=True):
+        spent.add(verdict["cost"] or 0.0 if verdict["reason"] in PASSING else verdict["cost"], verdict["judge_tokens"])
+    job.finish(rows, counts, weights, spent=spent, training_seconds=seconds)
 
 
 def _step_of(checkpoint: Path | None) -> int:
@@ -174,6 +178,8 @@ class Diary:
                     "grade": rollout.verdict.grade,
                     "reason": rollout.verdict.reason,
                     "verdict": rollout.verdict.text,
+                    "cost": rollout.verdict.cost,
+                    "judge_tokens": rollout.verdict.tokens,
                     "advantage": advantages[place],
                     **{
                         f"reward_{name}": None if values[place] != values[place] else values[place]

@@ -9,19 +9,18 @@ import errno
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from proofmill import kinds, locks, recipes
-from proofmill.calls import JournalError
+from proofmill import kinds, locks, recipes, stopping
+from proofmill.journal import JournalError
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
 from proofmill.tables import Table, TableError, digest, file_sha256, new_stamp
@@ -37,6 +36,8 @@ class Job:
     stamp: dict
     engine: str = "transformers"
     threads: int = 1
+    engine_args: str = ""
+    budget: float | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -52,13 +53,34 @@ class Job:
         return self.table.other(name)
 
     def finish(
-        self, rows: Any, counts: Mapping[str, int], weights: Path | None = None, page: str | None = None, **facts: Any
+        self,
+        rows: Any,
+        counts: Mapping[str, int],
+        weights: Path | None = None,
+        page: str | None = None,
+        spent: Any = None,
+        **facts: Any,
     ) -> None:
-        """Write the table with its completed stamp, and say what became of the rows."""
-        seconds = round(time.monotonic() - self.started, 2)
-        self.table.write(rows, {**self.stamp, "counts": dict(counts), "seconds": seconds, **facts}, weights, page)
+        """Write the table with its completed stamp, and say what became of the rows.
+
+        `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all are written.
+        """
+
+        def stamp() -> dict[str, Any]:
+            if spent is not None:
+                facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens)
+            seconds = round(time.monotonic() - self.started, 2)
+            return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
+
+        self.table.write(rows, stamp, weights, page)
         outcome = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        say(self.name, f"{outcome or 'done'}; took {clock(seconds)}")
+        say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}")
+
+
+def _gpus() -> int:
+    """How many GPUs this process has used torch with."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.device_count() if torch and torch.cuda.is_available() else 0
 
 
 def run(main: Callable[[Any, Job], None]) -> None:
@@ -75,17 +97,25 @@ def run(main: Callable[[Any, Job], None]) -> None:
     parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
     parser.add_argument(
-        "--engine", default="transformers", choices=["transformers", "vllm"], help="what serves an artifact model"
+        "--engine",
+        default="transformers",
+        choices=["transformers", "vllm", "vllm-server"],
+        help="what serves an artifact model",
     )
+    parser.add_argument("--engine-args", default="", help="further flags of vLLM's server, for either way of vLLM")
     parser.add_argument("--threads", type=int, default=1, help="for arithmetic in this process")
-    options = parser.parse_args()
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(f"{options.name}: stopped by SIGTERM; run the same command to go on.")
+    parser.add_argument(
+        "--terms", help="the budget and the shares that may fail as JSON, instead of the configuration's"
     )
+    options = parser.parse_args()
+    stopping.at_once(options.name)
     try:
         if kinds.kind_of(options.name) != kind:
             raise RecipeError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
-        make(main, options.name, options.entry or _identity(options), options.results, options.engine, options.threads)
+        if options.entry is None:
+            options.entry, options.terms = _from_config(options)
+        how = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
+        make(main, options.name, options.entry, options.results, **how)
     except (RecipeError, TableError, JournalError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except OSError as error:
@@ -99,35 +129,32 @@ def run(main: Callable[[Any, Job], None]) -> None:
         sys.exit(f"{options.name}: interrupted; run the same command to go on.")
 
 
-def _identity(options: argparse.Namespace) -> str:
+def _from_config(options: argparse.Namespace) -> tuple[str, str]:
+    """The identity of an entry, and the terms of calls, from the configuration."""
     book = recipes.expand(recipes.read("config.yaml", *options.configfile))
     if options.name not in book.entries:
         known = [n for n in book.entries if kinds.kind_of(n) == kinds.kind_of(options.name)]
         raise RecipeError(f"{options.name}: no recipe declares it; expected one of {', '.join(sorted(known))}.")
-    return recipes.identity(book.entries[options.name], book.apis)
+    return recipes.identity(book.entries[options.name], book.apis), recipes.terms(book)
 
 
 def make(
-    main: Callable[[Any, Job], None],
-    name: str,
-    identity: str,
-    results: Path,
-    engine: str = "transformers",
-    threads: int = 1,
+    main: Callable[[Any, Job], None], name: str, identity: str, results: Path, terms: str | None = None, **how: Any
 ) -> None:
-    """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had."""
-    given = json.loads(identity)
-    entry = recipes.entry_from(kinds.kind_of(name), given["entry"])
-    apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
+    """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had.
+
+    `terms` (recipes.terms) say what calls may cost; `how` are the fields of Job that say how it runs on this machine.
+    """
+    entry, apis = declared(name, identity)
     table = Table(name, results)
-    read = kinds.reads(table.kind, entry, lambda parent: table.other(parent).stamp["entry"])
-    parents = {parent: table.other(parent).content for parent in read}
-    sources = {str(path): _source_digest(path) for path in recipes.source_files(entry)}
-    fingerprint = digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
+    parents, sources = made_from(table, entry)
+    fingerprint = fingerprint_of(entry, apis, parents, sources)
     fresh = os.environ.get("PROOFMILL_FRESH", "").split()
     with _alone(table):
         stamp = new_stamp(name, recipes.identity(entry, apis), fingerprint, parents, sources)
-        job = Job(table, apis, fingerprint, stamp, engine, threads)
+        allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
+        apis = {api: replace(a, max_parked=allowed["max_parked"].get(api, a.max_parked)) for api, a in apis.items()}
+        job = Job(table, apis, fingerprint, stamp, budget=allowed["budget"], **how)
         if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
             say(name, "restored: the same was made before and kept")
         else:
@@ -140,6 +167,29 @@ def make(
         shutil.rmtree(job.checkpoints, ignore_errors=True)
         with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
             table.scratch.rmdir()
+
+
+def declared(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
+    """The entry and the remote models of an identity."""
+    given = json.loads(identity)
+    apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
+    return recipes.entry_from(kinds.kind_of(name), given["entry"]), apis
+
+
+def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Content by name of the tables an artifact reads, and digest by path of its source files; TableError if one is missing."""
+    read = kinds.reads(table.kind, entry, lambda parent: table.other(parent).stamp["entry"])
+    return {parent: table.other(parent).content for parent in read}, sources_of(entry)
+
+
+def sources_of(entry: Any) -> dict[str, str]:
+    """Digest by path of the files an entry reads that are no artifacts."""
+    return {str(path): _source_digest(path) for path in recipes.source_files(entry)}
+
+
+def fingerprint_of(entry: Any, apis: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]) -> str:
+    """What decides the rows: the identity of the entry, the content of its parents, the digests of its sources."""
+    return digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
 
 
 @contextmanager

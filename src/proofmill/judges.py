@@ -6,16 +6,16 @@ How we differ from formatting a string:
 2. A field cannot close the block it stands in: `</proof>` inside a proof reaches the judge as text.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from proofmill import recipes
-from proofmill.calls import Answer, Journal, Question, ask
-from proofmill.engines import open_engine
+from proofmill.calls import Answers, Question, Questions
+from proofmill.engines import asking
 from proofmill.jobs import Job
-from proofmill.tables import TableError
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 BLOCKS = ("problem", "solution", "source", "comments", "scheme", "proof", "points")
@@ -49,36 +49,18 @@ def comments(candidates: Iterable[str]) -> str:
 
 
 def question(api: Any, text: str) -> Question:
-    return Question(api.id, (("user", text),), temperature=api.temperature, max_tokens=api.max_tokens)
+    """A judge is asked one text, once, at its own temperature."""
+    options = json.dumps(api.options, sort_keys=True) if api.options else ""
+    return Question(api.id, (("user", text),), temperature=api.temperature, max_tokens=api.max_tokens, options=options)
 
 
-def consult(job: Job, model: str, prompt: str, rows: Iterable[Mapping[str, Any]]) -> list[Answer]:
-    """A judge's answers to one prompt for many rows of fields, in their order; asked once ever."""
-    questions = [question(job.apis[model], fill(prompt, row)) for row in rows]
-    with (
-        open_engine(model, job.apis, job.table, job.engine, job.threads) as engine,
-        Journal(job.table.calls) as journal,
-    ):
-        answers = ask(journal, engine, questions, job.name)
-    check_failures(job.name, answers)
-    return answers
+def questions(job: Job, model: str, prompt: str, rows: Sequence[Mapping[str, Any]]) -> Questions:
+    """One prompt for many rows of fields, each with its `problem`."""
+    api = job.apis[model]
+    return Questions(len(rows), lambda: ((row["problem"], question(api, fill(prompt, row))) for row in rows))
 
 
-def check_failures(name: str, answers: list[Answer], share: float = 0.5) -> None:
-    """Stop when so much failed that the table would say little; what was answered is in the journal."""
-    failed = [a for a in answers if a.stop == "error"]
-    if failed and len(failed) > share * len(answers):
-        raise TableError(
-            f"{name}: {len(failed):,} of {len(answers):,} calls failed, the last with {failed[-1].reason}: {failed[-1].detail}; "
-            f"expected fewer than {share:.0%}. See to the server and run again: answered calls are not repeated."
-        )
-
-
-def cost_of(answers: Iterable[Answer]) -> float | None:
-    """Dollars of all answers together; None when a price is unknown."""
-    costs = [a.cost for a in answers if a.stop != "error"]
-    return None if None in costs else round(sum(costs), 6)
-
-
-def tokens_of(answers: Iterable[Answer]) -> int:
-    return sum(a.tokens for a in answers)
+def consult(job: Job, model: str, asked: Questions) -> Answers:
+    """A judge's answers in the order of what it is asked; asked once ever."""
+    with asking(job, model) as ask:
+        return ask(asked)

@@ -9,7 +9,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
@@ -30,6 +30,7 @@ Weights = Annotated[str, Ref("base", "sft", "grpo")]
 Strict = ConfigDict(extra="forbid", strict=True)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Dollars = Annotated[float, Field(ge=0)]
 # A list such as `keep: [has-problem, {length: [20, 4000]}]`: a name, or a name with its argument.
 Named = list[str | dict[str, Any]]
 
@@ -42,11 +43,21 @@ def doc(text: str, default: Any = ..., **limits: Any) -> Any:
 
 
 class Price(TypedDict):
-    """Dollars per million tokens."""
+    """Dollars per million tokens; what is not named costs as much as the class it belongs to."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
+    input: Dollars
+    output: Dollars
+    cached_input: NotRequired[Dollars]  # of the input, what the server had read before
+    reasoning: NotRequired[Dollars]  # of the output, what was thought and not said
+
+
+class Guess(TypedDict):
+    """Tokens of one call."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    input: Annotated[int, Field(ge=0)]
+    output: Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=Strict)
@@ -55,13 +66,26 @@ class Api:
 
     id: str = doc("the model's id as the server knows it")
     price: Price | Literal["unknown"] = doc(
-        "dollars per million tokens, `{input: , output: }`, or `unknown`, which must be said aloud"
+        "dollars per million tokens, `{input: , output: , cached-input: , reasoning: }` (the last two as input and output "
+        "where they are not named), or `unknown`, which must be said aloud"
     )
-    price_source: str = doc("where the price was read, and when", "")
+    price_source: str = doc("where the price was read, and on which day (YYYY-MM-DD); needed with a price above 0", "")
     program: Literal["referee"] | None = doc("a program of this project that a job starts and stops for itself", None)
     max_tokens: Count = doc("the most tokens one answer may have", 4096)
     temperature: float | None = doc("sampling temperature when judging; none leaves it to the server", None, ge=0)
     delimiters: list[str] = doc("marks that end the reasoning part of an answer, in the order tried", [])
+    protocol: Literal["chat", "responses"] = doc("Chat Completions, or Responses", "chat")
+    options: dict[str, Any] = doc(
+        "further fields of each request as the server knows them, such as `{reasoning_effort: low}`", {}
+    )
+    omit: list[Literal["seed", "temperature", "top_p"]] = doc("fields that its server refuses", [])
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = doc(
+        "what its server calls it (chat)", "max_tokens"
+    )
+    max_parked: Share = doc("share of a stage's calls that may fail; more of them stop the stage", 0.1)
+    guess: Guess | None = doc(
+        "tokens of one call, `{input: , output: }`, to plan with before the first is answered", None
+    )
 
 
 # Which fields a source reads besides `keep` and its company; `problems` refuses the others.
@@ -154,7 +178,7 @@ class Base:
 class Responses:
     """One attempt at a problem a row, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problems: ProblemsRef = doc("whose kept rows are attempted")
     model: Model = doc("the solver")
     prompt: str = doc("a prompt by name", "solve")
@@ -163,6 +187,7 @@ class Responses:
     top_p: float = doc("nucleus sampling", 1.0, gt=0, le=1)
     max_tokens: Count = doc("the most tokens of one answer", 128)
     seed: int = doc("of the sampling", 0)
+    logprobs: bool = doc("keep the log-probability of each token, in the journal", False)
 
 
 @dataclass(frozen=True, config=Strict)

@@ -9,11 +9,13 @@ How we differ:
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from proofmill import judges, kinds
-from proofmill.calls import Answer
+from proofmill.calls import Questions, Spent
 from proofmill.jobs import Job, run
+from proofmill.journal import Answer
 
 FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
 FENCE = re.compile(r"```json\s*(.*?)```", re.DOTALL)
@@ -40,27 +42,26 @@ def read_labels(answer: Answer) -> tuple[dict[str, Any], str]:
     return {flag: found[flag] for flag in (*FLAGS, "difficulty")}, "ok"
 
 
-def main(entry: kinds.Labels, job: Job) -> None:
+def questions(entry: kinds.Labels, job: Job) -> Questions:
+    """What a judge is asked of each problem."""
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "origin", "candidates")
-    answers = judges.consult(
-        job, entry.model, entry.prompt, ({**p, "comments": judges.comments(p["candidates"] or [])} for p in problems)
-    )
-    rows = []
-    for problem, answer in zip(problems, answers, strict=True):
-        labels, reason = read_labels(answer)
-        unknown = dict.fromkeys((*FLAGS, "difficulty"))
-        rows.append(
-            {
-                "problem": problem["problem"],
-                **unknown,
-                **labels,
-                "reason": reason,
-                "verdict": answer.text,
-                "cost": answer.cost,
-            }
-        )
-    counts = Counter(row["reason"] for row in rows)
-    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers))
+    rows = [{**problem, "comments": judges.comments(problem["candidates"] or [])} for problem in problems]
+    return judges.questions(job, entry.model, entry.prompt, rows)
+
+
+def main(entry: kinds.Labels, job: Job) -> None:
+    asked, counts, spent = questions(entry, job), Counter(), Spent()
+    answers = judges.consult(job, entry.model, asked)
+
+    def rows() -> Iterator[dict]:
+        for (problem, _), answer in zip(asked.named(), spent.of(answers), strict=True):
+            labels, reason = read_labels(answer)
+            counts[reason] += 1
+            unknown = dict.fromkeys((*FLAGS, "difficulty"))
+            told = {"reason": reason, "verdict": answer.text, "cost": answer.cost}
+            yield {"problem": problem, **unknown, **labels, **told}
+
+    job.finish(rows(), counts, spent=spent)
 
 
 if __name__ == "__main__":

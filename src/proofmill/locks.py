@@ -28,6 +28,19 @@ def take(file: int, where: str, wait: float) -> bool:
             time.sleep(0.2)
 
 
+def sign(file: int) -> None:
+    """Write into a file that is locked who holds it, for whoever has to wait."""
+    job = os.environ.get("SLURM_JOB_ID")
+    text = f"process {os.getpid()} on {os.uname().nodename}{f', SLURM job {job}' if job else ''}, since {time.ctime()}"
+    os.ftruncate(file, 0)
+    os.pwrite(file, text.encode(), 0)
+
+
+def holder(file: int) -> str:
+    """Who holds the lock of an open file, as it signed."""
+    return os.pread(file, 500, 0).decode(errors="replace") or "of unknown name"
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[bool]:
     """Hold the lock that `path` stands for; yields False when another process keeps it. The file is gone afterwards."""

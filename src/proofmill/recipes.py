@@ -82,7 +82,8 @@ def identity(entry: Any, apis: Mapping[str, Api]) -> str:
     """All that decides the rows besides the parents: the entry, its kind's revision, its prompts, its remote models."""
     remote = {name: json.loads(canonical(apis[name])) for name in references(entry) if kind_of(name) == "api"}
     for declared in remote.values():
-        del declared["price_source"]  # a comment
+        for key in ("price_source", "guess", "max_parked"):  # said for people, for planning and for stopping
+            del declared[key]
     return json.dumps(
         {
             "entry": json.loads(canonical(entry)),
@@ -93,6 +94,11 @@ def identity(entry: Any, apis: Mapping[str, Api]) -> str:
         sort_keys=True,
         ensure_ascii=False,
     )
+
+
+def terms(book: "Book") -> str:
+    """What calls may cost and how many of them may fail: for jobs to know, and no part of what decides rows."""
+    return json.dumps({"budget": book.budget, "max_parked": {name: api.max_parked for name, api in book.apis.items()}})
 
 
 def local_path(text: str) -> Path:
@@ -161,11 +167,12 @@ def overlay(under: Mapping, over: Mapping) -> dict:
 
 @dataclass(frozen=True)
 class Book:
-    """The checked and expanded configuration: every artifact's entry, the remote models, and the recipes by name."""
+    """The checked and expanded configuration: every artifact's entry, the remote models, the recipes by name, the budget."""
 
     entries: dict[str, Any]
     apis: dict[str, Any]
     recipes: dict[str, list[str]]
+    budget: float | None = None  # dollars for all calls under one results folder; None is no limit
 
     def targets(self, recipe: str) -> list[str]:
         """The artifacts of a recipe that nothing else in it is made from, with the expansions they stand for."""
@@ -181,7 +188,7 @@ def expand(config: Mapping) -> Book:
     homes: dict[str, str] = {}
     mistakes: list[str] = []
     for recipe, declared in config.items():
-        if str(recipe).startswith("_"):
+        if str(recipe).startswith("_") or recipe == "budget":
             continue
         if not isinstance(declared, Mapping):
             mistakes.append(
@@ -206,6 +213,9 @@ def expand(config: Mapping) -> Book:
                     entries[name] = entry
                     if kind_of(name) != "api":
                         recipes[recipe].append(name)
+    budget = config.get("budget")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
+        mistakes.append(f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0.")
     mistakes += [m for name, entry in entries.items() for m in _check(f"{homes[name]} > {name}", entry, homes)]
     if not mistakes:
         mistakes += _cycles(entries)
@@ -216,7 +226,7 @@ def expand(config: Mapping) -> Book:
         raise RecipeError("\n".join(mistakes))
     apis = {name: entry for name, entry in entries.items() if kind_of(name) == "api"}
     artifacts = {name: entry for name, entry in entries.items() if kind_of(name) != "api"}
-    return Book(artifacts, apis, {name: listed for name, listed in recipes.items() if listed})
+    return Book(artifacts, apis, {name: listed for name, listed in recipes.items() if listed}, budget)
 
 
 def entry_from(kind: str, values: Mapping) -> Any:
@@ -240,7 +250,9 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
             key = ".".join(
                 str(part).replace("_", "-")
                 for part in e["loc"]
-                if not re.match(r"^(str|dict\[.*|function-.*|Price|literal\[.*|constrained-.*|list\[.*)$", str(part))
+                if not re.match(
+                    r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$", str(part)
+                )
             )
             if e["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
                 mistakes.append(f"{where}: unknown key `{key}`; expected one of {_among(key, known)}")
@@ -255,7 +267,8 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
 def _underscored(values: Mapping) -> dict:
     """Config writes `max-tokens`, Python `max_tokens`; the keys of a named mapping (`mix`, `rewards`) are names and stay."""
     inner = {
-        "sampling": lambda ways: {way: _underscored(v) if isinstance(v, Mapping) else v for way, v in ways.items()}
+        "sampling": lambda ways: {way: _underscored(v) if isinstance(v, Mapping) else v for way, v in ways.items()},
+        "price": lambda price: {str(key).replace("-", "_"): value for key, value in price.items()},
     }
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     return {k: inner[k](v) if k in inner and isinstance(v, Mapping) else v for k, v in plain.items()}
@@ -311,6 +324,17 @@ def _check(where: str, entry: Any, declared: Mapping) -> Iterator[str]:
         if f.name in ("prompt", "ask") and value not in prompt_names():
             yield f"{where}: `{key}` is `{value}`, which is no file in prompts/; expected one of {_among(value, prompt_names())}"
     yield from (f"{where}: {fault}" for fault in _FAULTS.get(kind, lambda _: [])(entry))
+
+
+def _api_faults(entry: Api) -> Iterator[str]:
+    paid = isinstance(entry.price, dict) and any(entry.price.values())
+    if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
+        yield (
+            f"`price-source` is {entry.price_source!r}; expected where the price was read and on which day, such as "
+            "`https://example.org/pricing, 2026-11-20`."
+        )
+    if "response_format" in entry.options or {"model", "messages", "input"} & set(entry.options):
+        yield "`options` sets what a question consists of; expected further fields of the request only."
 
 
 def _problems_faults(entry: Problems) -> Iterator[str]:
@@ -394,6 +418,7 @@ def _scores_faults(entry: Scores) -> Iterator[str]:
 
 
 _FAULTS: dict[str, Any] = {
+    "api": _api_faults,
     "problems": _problems_faults,
     "grades": _judged_faults,
     "grpo": _judged_faults,

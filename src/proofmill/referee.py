@@ -4,23 +4,17 @@ It classifies threads, writes marking schemes and marks proofs, reading the same
 language model would; prompts, parsers, journal and client are the real ones. It is a program, not a language model: it
 knows the family and nothing else, and says so when asked about another problem.
 
-Started by the job that needs it on a free loopback port, it ends with that job: its standard input is a pipe from the
-job, and it stops when that is closed, however the job ends.
+It can also misbehave on request (faults.py), as remote servers do. Started by the job that needs it (servers.py), it ends
+with that job.
 """
 
 import argparse
 import json
 import os
 import re
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from proofmill import arithmetic
-from proofmill.tables import TableError
+from proofmill import arithmetic, faults
 
 BLOCK = r"<{0}>\n(.*?)\n</{0}>"
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
@@ -134,43 +128,27 @@ def application():
     )
 
 
-@contextmanager
-def serve(model: str) -> Iterator[str]:
-    """Run the referee in a process of its own; yields the address of its `/v1`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "proofmill.referee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        address = process.stdout.readline().strip()
-        if not address:
-            raise TableError(f"the referee for {model} did not start (exit {process.wait()}); see the lines above.")
-        yield address
-    finally:
-        process.stdin.close()
-        process.wait(timeout=10)
-
-
 def main() -> None:
     import uvicorn
 
     parser = argparse.ArgumentParser(
         prog="python -m proofmill.referee", description="Serve the referee on a loopback port."
     )
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints the address")
-    parser.add_argument("--stay", action="store_true", help="go on when standard input is closed")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one; its address is printed")
+    parser.add_argument(
+        "--faults",
+        default=os.environ.get("PROOFMILL_REFEREE_FAULTS"),
+        help="a schedule of faults: JSON, or a file with it",
+    )
     options = parser.parse_args()
-    config = uvicorn.Config(application(), host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
+    served = application()
+    if options.faults:
+        served = faults.Unreliable(served, faults.read(options.faults))
+    config = uvicorn.Config(served, host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
     socket = config.bind_socket()
+    socket.listen(2048)  # whoever reads the address may connect at once
     print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
-    if not options.stay:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    server.run(sockets=[socket])
-
-
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(0)
+    uvicorn.Server(config).run(sockets=[socket])
 
 
 if __name__ == "__main__":

@@ -5,59 +5,71 @@ How we differ:
 2. An attempt that failed is a row with stop `error` and its reason, not a missing row and not an empty solution.
 """
 
+import json
 from collections import Counter
+from collections.abc import Iterator
 
-from proofmill import judges, kinds
-from proofmill.calls import Journal, Question, ask
-from proofmill.engines import open_engine
+from proofmill import engines, judges, kinds
+from proofmill.calls import Question, Questions, Spent
 from proofmill.jobs import Job, run
 from proofmill.tables import digest
 
 
-def main(entry: kinds.Responses, job: Job) -> None:
+def questions(entry: kinds.Responses, job: Job) -> Questions:
+    """What the model is asked: each problem, so many times."""
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kinds.kind_of(entry.model) == "api"
-    weights = job.parent(entry.model)
-    model = job.apis[entry.model].id if remote else weights.model
-    wanted = [(problem["problem"], attempt) for problem in problems for attempt in range(entry.attempts)]
-    prompts = {p["problem"]: judges.fill(entry.prompt, {"statement": p["statement"]}) for p in problems}
-    questions = [
-        Question(
-            model,
-            (("user", prompts[problem]),),
-            entry.temperature,
-            entry.top_p,
-            entry.max_tokens,
-            entry.seed,
-            sample=attempt,
-        )
-        for problem, attempt in wanted
-    ]
-    with (
-        open_engine(entry.model, job.apis, weights, job.engine, job.threads) as engine,
-        Journal(job.table.calls) as journal,
-    ):
-        answers = ask(journal, engine, questions, job.name)
-    judges.check_failures(job.name, answers)
-    rows = [
-        {
-            "response": digest(problem, question.key),
-            "problem": problem,
-            "attempt": attempt,
-            "text": answer.text,
-            "reasoning": answer.reasoning,
-            "stop": answer.stop,
-            "reason": answer.reason,
-            "prompt_tokens": answer.prompt_tokens,
-            "tokens": answer.tokens,
-            "cost": answer.cost,
-            "history": [{"role": role, "content": content} for role, content in question.messages],
-        }
-        for (problem, attempt), question, answer in zip(wanted, questions, answers, strict=True)
-    ]
-    counts = Counter(row["stop"] for row in rows)
-    engine = "api" if remote else job.engine  # no part of what a row is, and worth knowing of a measured one
-    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers), engine=engine)
+    model = job.apis[entry.model].id if remote else job.parent(entry.model).model
+    options = (
+        json.dumps(job.apis[entry.model].options, sort_keys=True) if remote and job.apis[entry.model].options else ""
+    )
+
+    def asked() -> Iterator[tuple[str, Question]]:
+        for problem in problems:
+            messages = (("user", judges.fill(entry.prompt, {"statement": problem["statement"]})),)
+            for attempt in range(entry.attempts):
+                yield (
+                    problem["problem"],
+                    Question(
+                        model,
+                        messages,
+                        entry.temperature,
+                        entry.top_p,
+                        entry.max_tokens,
+                        entry.seed,
+                        sample=attempt,
+                        options=options,
+                        logprobs=entry.logprobs,
+                    ),
+                )
+
+    return Questions(len(problems) * entry.attempts, asked)
+
+
+def main(entry: kinds.Responses, job: Job) -> None:
+    asked, counts, spent = questions(entry, job), Counter(), Spent()
+    with engines.asking(job, entry.model) as ask:
+        answers = ask(asked)
+
+    def rows() -> Iterator[dict]:
+        for (problem, question), answer in zip(asked.named(), spent.of(answers), strict=True):
+            counts[answer.stop] += 1
+            yield {
+                "response": digest(problem, question.key),
+                "problem": problem,
+                "attempt": question.sample,
+                "text": answer.text,
+                "reasoning": answer.reasoning,
+                "stop": answer.stop,
+                "reason": answer.reason,
+                "prompt_tokens": answer.prompt_tokens,
+                "tokens": answer.tokens,
+                "cost": answer.cost,
+                "history": [{"role": role, "content": content} for role, content in question.messages],
+            }
+
+    engine = "api" if kinds.kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
+    job.finish(rows(), counts, spent=spent, engine=engine)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from proofmill import judges, kinds
-from proofmill.calls import Answer
+from proofmill.calls import Questions, Spent
 from proofmill.jobs import Job, run
+from proofmill.journal import Answer
 
 SECTIONS = ("Checkpoints", "Zero-credit items", "Deductions")
 POINTS = re.compile(r"[(\[]\s*(\d+)\s*(?:pts?|points?)\.?\s*[)\]]", re.IGNORECASE)
@@ -51,22 +52,28 @@ def read_scheme(answer: Answer) -> tuple[str | None, int | None, str]:
     return (scheme if reason == "ok" else None), points_of(scheme), reason
 
 
+def questions(entry: kinds.Schemes, job: Job) -> Questions:
+    """What a judge is asked to write, for each problem."""
+    rows = job.parent(entry.problems).rows("problem", "statement", "solution") if entry.model else []
+    return judges.questions(job, entry.model, entry.prompt, rows) if rows else Questions(0, list)
+
+
 def main(entry: kinds.Schemes, job: Job) -> None:
-    problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
     if entry.model is None:
-        rows = list(_given(problems))
-        answers: list[Answer] = []
-    else:
-        answers = judges.consult(job, entry.model, entry.prompt, problems)
-        rows = []
-        for problem, answer in zip(problems, answers, strict=True):
+        rows = list(_given(job.parent(entry.problems).rows("problem", "guidelines")))
+        job.finish(rows, Counter(row["reason"] for row in rows), spent=Spent())
+        return
+    asked, counts, spent = questions(entry, job), Counter(), Spent()
+    answers = judges.consult(job, entry.model, asked)
+
+    def rows() -> Iterator[dict]:
+        for (problem, _), answer in zip(asked.named(), spent.of(answers), strict=True):
             scheme, points, reason = read_scheme(answer)
-            rows.append(
-                {"problem": problem["problem"], "scheme": scheme, "points": points, "reason": reason,
-                 "verdict": answer.text, "cost": answer.cost}
-            )  # fmt: skip
-    counts = Counter(row["reason"] for row in rows)
-    job.finish(rows, counts, cost=judges.cost_of(answers), tokens=judges.tokens_of(answers))
+            counts[reason] += 1
+            told = {"reason": reason, "verdict": answer.text, "cost": answer.cost}
+            yield {"problem": problem, "scheme": scheme, "points": points, **told}
+
+    job.finish(rows(), counts, spent=spent)
 
 
 def _given(problems: list[dict]) -> Iterator[dict]:

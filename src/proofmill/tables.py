@@ -21,15 +21,17 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pyarrow import parquet
 
 import proofmill
 from proofmill import kinds
@@ -154,6 +156,7 @@ STOPS = ("end", "length", "loop", "error")
 # Failures that may pass when asked again: a table that has some is not kept, so that asking for it again asks them again.
 PASSING = {"error", "provider", "rate-limit", "timeout"}
 MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
+ROW_GROUP = 8192  # rows that are made, hashed and written together
 ROLLOUTS = "rollouts.parquet"  # beside weights, and no part of the model
 
 
@@ -168,10 +171,10 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def rows_sha256(frame: pl.DataFrame, rows: int = 50_000) -> str:
-    """A digest of the rows in order, whatever their compression in a file."""
+def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
+    """A digest of the rows in order, given in parts of ROW_GROUP, whatever their compression in a file."""
     whole = hashlib.sha256()
-    for part in frame.iter_slices(rows):
+    for part in frames:
         whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
     return whole.hexdigest()
 
@@ -275,6 +278,13 @@ class Table:
             frame = frame.filter(pl.col("dropped").is_null())
         return (frame.select(columns) if columns else frame).collect().to_dicts()
 
+    def stream(self, *columns: str) -> Iterator[dict]:
+        """The named columns of all rows, dropped ones too, one after another: never all of them in memory."""
+        self.scan()
+        with parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=1024, columns=list(columns)):
+                yield from batch.to_pylist()
+
     def weights(self) -> Path:
         """The folder with the weights of a `base`, `sft` or `grpo`, checked against the table's stamp."""
         wanted = self.stamp["fingerprint"]
@@ -292,27 +302,17 @@ class Table:
     def write(
         self,
         rows: pl.DataFrame | Iterable[Mapping[str, Any]],
-        stamp: Mapping[str, Any],
+        stamp: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         weights: Path | None = None,
         page: str | None = None,
     ) -> None:
         """Write the table in one rename; before it its weights and page, so that no table stands without them.
 
-        Raises TableError when the rows are not those of the kind, or when an id occurs twice; nothing is then changed.
+        Rows may be made as they are written; a stamp that counts them is called when all are. Raises TableError when the
+        rows are not those of the kind, or when an id occurs twice; nothing is then changed.
         """
-        schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
-        frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(list(rows), schema=schema, orient="row")
-        _check_columns(self.kind, self.name, frame.schema)
-        key = KEYS.get(self.kind)
-        if key and (twice := frame.filter(pl.col(key).is_duplicated())).height:
-            raise TableError(f"{self.name}: {key} `{twice[key][0]}` occurs more than once; expected each id once.")
         with self._new_file() as temporary:
-            frame = frame.select(list(schema))
-            files = files_of(weights) if weights else None
-            stamp = {**stamp, "content": digest(rows_sha256(frame), files)}
-            if files:
-                stamp["model"] = digest([file for file in files if file[0] != ROLLOUTS])
-            frame.write_parquet(temporary, metadata={"proofmill": json.dumps(stamp, ensure_ascii=False)})
+            stamp = self._write_rows(temporary, rows, stamp, files_of(weights) if weights else None)
             if weights is not None:
                 (weights / MARK).write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
                 _replace_folder(weights, self.folder)
@@ -323,6 +323,35 @@ class Table:
             if not PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}:
                 self._keep(stamp["fingerprint"])
         self.__dict__.pop("stamp", None)
+
+    def _write_rows(self, path: Path, rows: Any, stamp: Any, files: list[tuple[str, str]] | None) -> dict:
+        """Write rows and stamp to a file, a part at a time; gives the stamp with the digest of what was written."""
+        schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
+        arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+        with parquet.ParquetWriter(path, arrow, compression="zstd") as writer:
+
+            def written() -> Iterator[pl.DataFrame]:
+                for frame in self._checked(rows, schema):
+                    writer.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
+                    yield frame
+
+            content = digest(rows_sha256(written()), files)
+            stamp = {**(stamp() if callable(stamp) else stamp), "content": content}
+            if files:
+                stamp["model"] = digest([file for file in files if file[0] != ROLLOUTS])
+            writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
+        return stamp
+
+    def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+        """The rows in parts, each with the columns of the kind, no id twice."""
+        key, met = KEYS.get(self.kind), set()
+        for frame in _parts(rows, schema):
+            _check_columns(self.kind, self.name, frame.schema)
+            for value in frame[key] if key else ():
+                if value in met:
+                    raise TableError(f"{self.name}: {key} `{value}` occurs more than once; expected each id once.")
+                met.add(value)
+            yield frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
     @contextmanager
     def _new_file(self) -> Iterator[Path]:
@@ -358,13 +387,18 @@ class Table:
             shutil.copytree(self.folder, kept / "weights", copy_function=_link)
         _link(self.path, kept / "table.parquet")  # last: what has its table is whole
 
+    def kept_stamp(self, fingerprint: str) -> dict | None:
+        """The stamp of the table that could be brought back for this fingerprint; None when there is none."""
+        try:
+            return json.loads(pl.read_parquet_metadata(self._kept(fingerprint) / "table.parquet")["proofmill"])
+        except (OSError, pl.exceptions.PolarsError):  # none, or a damaged one
+            return None
+
     def restore(self, fingerprint: str) -> bool:
         """Bring back the table that this fingerprint once had; False when there is none."""
-        kept = self._kept(fingerprint)
-        try:
-            pl.read_parquet_metadata(kept / "table.parquet")
-        except (OSError, pl.exceptions.PolarsError):  # none, or a damaged one
+        if self.kept_stamp(fingerprint) is None:
             return False
+        kept = self._kept(fingerprint)
         with self._new_file() as temporary:
             if (kept / "weights").exists():
                 restored = self.scratch / "restored"
@@ -380,6 +414,16 @@ class Table:
             os.utime(self.path)
         self.__dict__.pop("stamp", None)
         return True
+
+
+def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    """Rows as frames of ROW_GROUP rows."""
+    if isinstance(rows, pl.DataFrame):
+        yield from rows.iter_slices(ROW_GROUP)
+        return
+    rows = iter(rows)
+    while part := list(islice(rows, ROW_GROUP)):
+        yield pl.DataFrame(part, schema=schema, orient="row")
 
 
 def _link(source: str | Path, target: str | Path) -> None:

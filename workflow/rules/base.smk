@@ -16,6 +16,7 @@ rule base:
     threads: 1
     resources:
         engine="transformers",
+        engine_args="",
         mem_mb=4000,
     params:
         entry=entry("base"),

@@ -16,6 +16,7 @@ rule grades:
     threads: 1
     resources:
         engine="transformers",
+        engine_args="",
         mem_mb=2000,
     params:
         entry=entry("grades"),

@@ -17,6 +17,7 @@ rule scores:
     threads: 1
     resources:
         engine="transformers",
+        engine_args="",
         mem_mb=2000,
     params:
         entry=entry("scores"),

@@ -1,0 +1,341 @@
+"""What a target would make, why, and what it would cost: read from config, tables and journals; nothing is run or asked.
+
+A stage whose parents stand as they will be is counted exactly: its questions are made and looked up in its journal. Of a
+stage behind one that will be made again the rows are estimated (`about`), from the table as it is, or from the entries.
+Tokens and dollars of a call are learned from the answers in the stage's journal, or else in others with the same model;
+without any, from the `guess` of the model; or they are unknown, and it says so. The interval is the 95 % prediction
+interval of a sum: n calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from proofmill import budget, jobs, kinds, recipes
+from proofmill import journal as journals
+from proofmill.jobs import Job
+from proofmill.progress import clock
+from proofmill.recipes import Book, RecipeError
+from proofmill.tables import Table, TableError
+
+Z = 1.96
+ASKING = ("labels", "schemes", "responses", "grades", "grpo")  # kinds that may ask a model
+LEARNED = ("prompt_tokens", "tokens", "cost", "stop", "model")
+
+
+@dataclass
+class Range:
+    """A number with its interval; `value` None is unknown."""
+
+    value: float | None = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    def __add__(self, other: "Range") -> "Range":
+        """Independent sums: deviations add up by their squares."""
+        if self.value is None or other.value is None:
+            return Range(None)
+        value = self.value + other.value
+        down = math.hypot(self.value - self.low, other.value - other.low)
+        up = math.hypot(self.high - self.value, other.high - other.value)
+        return Range(value, max(0.0, value - down), value + up)
+
+    def shown(self, form: str) -> str:
+        """Such as `$4.10 [$3.90, $4.30]`; without the interval where it is no wider than the number."""
+        if self.value is None:
+            return "unknown"
+        ends = [form.format(end) for end in (self.low, self.high)]
+        return form.format(self.value) + (f" [{ends[0]}, {ends[1]}]" if len(set(ends)) > 1 else "")
+
+
+@dataclass
+class Stage:
+    """One artifact of a plan."""
+
+    name: str
+    state: str  # done, restore, make
+    why: list[str] = field(default_factory=list)
+    exact: bool = True  # the rows are counted, not estimated
+    rows: int | None = None
+    cached: int = 0
+    parked: int = 0
+    calls: int | None = 0  # to do
+    tokens: Range = field(default_factory=Range)
+    dollars: Range = field(default_factory=Range)
+    learned: str = ""  # from what tokens and dollars are known
+    seconds: float | None = None  # of the last time it was made
+    gpus: int | None = None
+
+
+class Plan:
+    """The stages of a target in the order they would run."""
+
+    def __init__(self, book: Book, target: str, results: Path = Path("results")):
+        self.book, self.results, self.target = book, results, target
+        self.stages: dict[str, Stage] = {}
+        self._contents: dict[str, str] = {}  # of tables that stand as they will, or will be brought back
+        for name in self._order(target):
+            self.stages[name] = self._stage(name)
+
+    @cached_property
+    def totals(self) -> Stage:
+        """All stages that would run, added up."""
+        made = [stage for stage in self.stages.values() if stage.state == "make"]
+        total = Stage("all", "make" if made else "done")
+        for stage in made:
+            total.calls = None if None in (total.calls, stage.calls) else total.calls + stage.calls
+            total.tokens, total.dollars = total.tokens + stage.tokens, total.dollars + stage.dollars
+        return total
+
+    def _order(self, target: str) -> list[str]:
+        name = target.removeprefix(f"{self.results}/").removeprefix("results/").removesuffix(".parquet")
+        if name in self.book.recipes:
+            wanted = self.book.targets(name)
+        elif name in self.book.entries:
+            wanted = [name]
+        else:
+            raise RecipeError(
+                f"{target}: no recipe and no artifact; expected one of {', '.join(self.book.recipes)}, or <kind>/<name>."
+            )
+        needed = {n for w in wanted for n in (w, *kinds.ancestors(self.book.entries, w))}
+        order = TopologicalSorter({n: kinds.parents(self.book.entries[n]) for n in self.book.entries}).static_order()
+        return [n for n in order if n in needed]
+
+    # ----------------------------------------------------------------------------------------------- one artifact
+
+    def _stage(self, name: str) -> Stage:
+        entry, table = self.book.entries[name], Table(name, self.results)
+        read = kinds.reads(table.kind, entry, self.book.entries.get)
+        remade = [parent for parent in read if self.stages[parent].state == "make"]
+        old = _stamp(table)
+        stage = Stage(name, "make", seconds=old and old["seconds"], gpus=old and old.get("gpus"))
+        stage.why = [f"{parent} will be made" for parent in remade]
+        if not remade:
+            parents, sources = {parent: self._contents[parent] for parent in read}, jobs.sources_of(entry)
+            fingerprint = jobs.fingerprint_of(entry, self.book.apis, parents, sources)
+            kept = old if old and old["fingerprint"] == fingerprint else table.kept_stamp(fingerprint)
+            if kept:
+                stage.state, self._contents[name] = "done" if kept is old else "restore", kept["content"]
+                return stage
+            stage.why = self._changes(entry, old, parents, sources) if old else ["never made"]
+        if table.kind in ASKING:
+            self._count(stage, entry, exact=all(self.stages[parent].state == "done" for parent in read))
+        return stage
+
+    def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
+        """Which field of which entry, which prompt, parent or file differs from what the table was made from."""
+        new = json.loads(recipes.identity(entry, self.book.apis))
+        found = [
+            f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
+            for key, value in new["entry"].items()
+            if old["entry"].get(key) != value
+        ]
+        found += [f"`{key}` is gone" for key in old["entry"] if key not in new["entry"]]
+        found += [f"revision {old['revision']} -> {new['revision']}"] * (old["revision"] != new["revision"])
+        found += [
+            f"prompt `{name}` was edited"
+            for name, text in new["prompts"].items()
+            if old["prompts"].get(name, text) != text
+        ]
+        found += [
+            f"{api}: `{key.replace('_', '-')}` {_shown(old['apis'][api].get(key))} -> {_shown(value)}"
+            for api, values in new["apis"].items()
+            if api in old["apis"]
+            for key, value in values.items()
+            if old["apis"][api].get(key) != value
+        ]
+        found += [
+            f"{name} has other rows"
+            for name, content in parents.items()
+            if old["parents"].get(name, content) != content
+        ]
+        found += [f"{path} was edited" for path, sha in sources.items() if old["sources"].get(path, sha) != sha]
+        return found or ["made by another version of the project"]
+
+    # ------------------------------------------------------------------------------------------------------- calls
+
+    def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
+        """Rows cached, to do and parked, and what those to do would cost."""
+        model = getattr(entry, "grader", None) or entry.model
+        if model is None or model == "arithmetic":
+            return
+        kind = kinds.kind_of(stage.name)
+        folder = Table(stage.name, self.results).calls
+        stage.exact = exact and kind != "grpo"
+        if stage.exact:
+            job = Job(Table(stage.name, self.results), self.book.apis, "", {})
+            asked = import_module(f"proofmill.{kind}").questions(entry, job)
+            known = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
+            states = [known.get(question.key) for question in asked]
+            stage.rows, stage.parked = len(states), states.count("error")
+            stage.calls = states.count(None) + stage.parked
+            stage.cached = stage.rows - stage.calls
+        else:
+            stage.rows = stage.calls = self._rows(stage.name)
+        if stage.calls is None:
+            stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
+        elif stage.calls:
+            self._price(stage, model)
+
+    def _rows(self, name: str) -> int | None:
+        """About how many rows a table will have: as many as it has, or as its entry says."""
+        entry, table = self.book.entries.get(name), Table(name, self.results)
+        if isinstance(entry, kinds.Grpo):
+            return entry.steps * entry.problems_per_step * entry.group // entry.iterations
+        if isinstance(entry, kinds.Responses):
+            problems = self._rows(entry.problems)
+            return None if problems is None else problems * entry.attempts
+        if isinstance(entry, kinds.Labels | kinds.Schemes):
+            return self._rows(entry.problems)
+        if isinstance(entry, kinds.Grades):
+            return self._rows(entry.responses)
+        if (stamp := _stamp(table)) is not None:
+            return stamp["counts"].get("kept")
+        if isinstance(entry, kinds.Problems):
+            return entry.rows or (self._rows(entry.source) if "/" in entry.source else None)
+        return None
+
+    def _price(self, stage: Stage, model: str) -> None:
+        api = self.book.apis.get(model)
+        answers, stage.learned = self._answers(stage.name, model)
+        if answers.height:
+            tokens = (answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64)
+            stage.tokens = _sum(tokens, stage.calls)
+            costs = answers["cost"].drop_nulls()
+            stage.dollars = _sum(costs, stage.calls) if costs.len() == answers.height else Range(None)
+        elif api and api.guess:
+            read, written = api.guess["input"], api.guess["output"]
+            cost = budget.price(api.price, read, 0, written, 0)
+            stage.tokens = _certain(stage.calls * (read + written))
+            stage.dollars = Range(None) if cost is None else _certain(stage.calls * cost)
+        else:
+            stage.tokens, stage.dollars = Range(None), Range(None)
+        free = api is None or (isinstance(api.price, dict) and not any(api.price.values()))
+        if free:
+            stage.dollars = _certain(0.0)
+        elif isinstance(api.price, dict) and answers.height and (answers["cost"] == 0).all():
+            stage.dollars = Range(None)  # learned when it was free
+
+    def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
+        """Answers to learn from: of the stage itself, or else of its kind with the same model, or of any with it."""
+        own = _answered(Table(name, self.results).calls)
+        if own.height > 1:
+            return own, f"learned from its {own.height:,} answers"
+        users = [
+            other for other, entry in self.book.entries.items()
+            if other != name and model in (getattr(entry, "grader", None), getattr(entry, "model", None))
+        ]  # fmt: skip
+        alike = [other for other in users if kinds.kind_of(other) == kinds.kind_of(name)]
+        for others, what in ((alike, f"other {kinds.kind_of(name)} by {model}"), (users, f"other calls of {model}")):
+            found = pl.concat([own.clear(), *(_answered(Table(other, self.results).calls) for other in others)])
+            if found.height > 1:
+                return found, f"learned from {found.height:,} answers to {what}"
+        api = self.book.apis.get(model)
+        return (
+            own.clear(),
+            f"by the guess of {model}" if api and api.guess else f"no answers yet, and no `guess` in {model}",
+        )
+
+    # ------------------------------------------------------------------------------------------------------ showing
+
+    def lines(self) -> Iterator[str]:
+        """The plan as text."""
+        width = max(map(len, self.stages), default=0)
+        for stage in self.stages.values():
+            yield f"{stage.name:<{width}}  {_STATES[stage.state]}{': ' if stage.why else ''}{'; '.join(stage.why)}".rstrip()
+            if stage.state == "make":
+                yield from (f"{'':<{width}}    {line}" for line in self._details(stage))
+        yield from self._sums()
+
+    def _details(self, stage: Stage) -> Iterator[str]:
+        about = "" if stage.exact else "about "
+        if stage.rows:
+            known = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
+            counted = known if stage.exact else "how many are cached is known when they are there"
+            yield f"{about}{stage.rows:,} rows: {counted}"
+        if stage.calls is None or stage.calls:
+            calls = "?" if stage.calls is None else f"{stage.calls:,}"
+            tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
+            yield f"{about}{calls} calls, {tokens} tokens, {dollars} ({stage.learned})"
+        if stage.seconds is not None:
+            gpus = f", {stage.seconds * stage.gpus / 3600:,.2f} GPU-hours" if stage.gpus else ""
+            yield f"took {clock(stage.seconds)}{gpus} the last time"
+
+    def _sums(self) -> Iterator[str]:
+        states = [stage.state for stage in self.stages.values()]
+        yield ""
+        yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
+        total = self.totals
+        if total.calls is None or total.calls:
+            calls = "an unknown number of" if total.calls is None else f"at most {total.calls:,}"
+            yield f"{calls} calls, {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
+        made = [stage for stage in self.stages.values() if stage.state == "make"]
+        hours = sum(stage.seconds * stage.gpus for stage in made if stage.gpus) / 3600
+        unknown = sum(stage.gpus is None for stage in made if kinds.kind_of(stage.name) in ("sft", "grpo", "responses"))
+        if hours or unknown:
+            yield f"{hours:,.2f} GPU-hours as the last time" + (
+                f"; {unknown} stages were never made" if unknown else ""
+            )
+        spent, most = budget.spent(self.results / "calls"), self.book.budget
+        if most is None:
+            yield f"${spent:,.2f} spent so far; no budget is declared"
+        else:
+            yield f"${spent:,.2f} spent so far of a budget of ${most:,.2f}"
+            if total.dollars.value is not None and spent + total.dollars.high > most:
+                yield f"the budget may not suffice: up to ${spent + total.dollars.high - most:,.2f} are missing"
+
+    def data(self) -> dict[str, Any]:
+        """The plan for programs."""
+        return {
+            "target": self.target,
+            "stages": [asdict(stage) for stage in self.stages.values()],
+            "totals": {
+                key: value for key, value in asdict(self.totals).items() if key in ("calls", "tokens", "dollars")
+            },
+            "spent": budget.spent(self.results / "calls"),
+            "budget": self.book.budget,
+        }
+
+
+_STATES = {"done": "done", "restore": "restore, it was made before", "make": "make"}
+
+
+def _stamp(table: Table) -> dict | None:
+    try:
+        return table.stamp
+    except TableError:
+        return None
+
+
+def _answered(folder: Path) -> pl.DataFrame:
+    return journals.frame(folder, *LEARNED).filter(pl.col("stop") != "error")
+
+
+def _sum(values: pl.Series, calls: int) -> Range:
+    """The sum over so many calls, predicted from the values of some."""
+    mean, known = values.mean(), values.len()
+    error = Z * (values.std() or 0.0) * math.sqrt(calls + calls**2 / known)
+    return Range(mean * calls, max(0.0, mean * calls - error), mean * calls + error)
+
+
+def _certain(value: float) -> Range:
+    return Range(value, value, value)
+
+
+def _shown(value: Any, most: int = 60) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def of(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
+    """The plan of a target of config.yaml; without one, of its first recipe."""
+    book = recipes.expand(recipes.read("config.yaml", *configfiles))
+    return Plan(book, target or next(iter(book.recipes)), results)

@@ -1,0 +1,216 @@
+"""The plan: what would run and why, what is cached, and what it would cost, without running or asking anything."""
+
+import json
+import random
+import sys
+
+import polars as pl
+import pytest
+
+from conftest import SMALL, Mill
+from project import snapshot
+from proofmill import __main__ as command
+from proofmill import kinds, labels, recipes
+from proofmill.inspect import plan as module
+from proofmill.inspect.plan import Plan
+from proofmill.jobs import Job
+from proofmill.journal import Answer, Journal
+
+PAID = {
+    "id": "judge-1",
+    "price": {"input": 2.0, "output": 8.0},
+    "price-source": "made up, 2026-11-20",
+    "guess": {"input": 1000, "output": 500},
+}
+LABELS = {"labels/paid": {"problems": "problems/train", "model": "api/paid"}}
+
+
+def book(budget=None, **entries):
+    config = {"test": {**SMALL, "api/referee": {"id": "referee-1", "program": "referee", "price": {"input": 0, "output": 0},
+              "temperature": 0, "max-tokens": 1024}, "api/paid": PAID, **entries}}  # fmt: skip
+    return recipes.expand(config if budget is None else {**config, "budget": budget})
+
+
+def planned(small, target, **more):
+    return Plan(book(**more), target, small.results)
+
+
+def answer_some(results, made, answered, parked, cost=0.01):
+    """The journal of labels/paid as a run leaves it that was killed."""
+    table = Mill.table(type("Here", (), {"results": results})(), "labels/paid")
+    asked = list(labels.questions(made.entries["labels/paid"], Job(table, made.apis, "", {})))
+    with Journal(table.calls) as journal:
+        for question in asked[:answered]:
+            journal.add(question, Answer("x", "end", prompt_tokens=900, tokens=100, cost=cost))
+        for question in asked[answered : answered + parked]:
+            journal.add(question, Answer("", "error", "provider", detail="bug"))
+    return len(asked)
+
+
+@pytest.fixture
+def copied(small, tmp_path):
+    """The small chain's results, to be changed."""
+    import shutil
+
+    shutil.copytree(small.results, tmp_path / "results")
+    return Mill(tmp_path / "results", **SMALL)
+
+
+def test_finished_target_has_nothing_to_do(small):
+    """Of a target that is made every stage is done, and nothing is asked."""
+    made = planned(small, "grades/cold")
+    assert {stage.state for stage in made.stages.values()} == {"done"}
+    assert (made.totals.calls, made.totals.dollars.value) == (0, 0.0)
+
+
+def test_plan_changes_nothing(small, capsys):
+    """Planning writes no file, and takes a recipe, a name or a path."""
+    before = snapshot(small.results)
+    for target in ("grades/cold", "results/grades/cold.parquet"):
+        list(planned(small, target, **LABELS).lines())
+    list(planned(small, "test", **LABELS).lines())
+    assert before == snapshot(small.results)
+
+
+def test_edit_names_the_field_and_touches_descendants_only(small):
+    """A changed field is named with both values; what is made from it waits for it; all else is done."""
+    made = planned(small, "grades/cold", **{"responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}})
+    assert made.stages["responses/cold"].why == ["`temperature` 1.0 -> 0.5"]
+    assert made.stages["grades/cold"].why == ["responses/cold will be made"]
+    others = set(made.stages) - {"responses/cold", "grades/cold"}
+    assert {made.stages[name].state for name in others} == {"done"}
+    assert (made.stages["responses/cold"].exact, made.stages["grades/cold"].exact) == (True, False)
+    assert made.stages["grades/cold"].calls == 24
+
+
+def test_edited_prompt_is_named(small, monkeypatch):
+    """A prompt whose text changed is the reason that is given."""
+    real = recipes.prompt_text
+    monkeypatch.setattr(recipes, "prompt_text", lambda name: real(name) + ("!" if name == "grade-of-7" else ""))
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["prompt `grade-of-7` was edited"]
+
+
+def test_revision_and_model_are_named(small, monkeypatch):
+    """So are a kind's revision, and a remote model that is declared otherwise."""
+    monkeypatch.setattr(kinds.Grades, "revision", 9)
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["revision 1 -> 9"]
+    referee = {
+        "id": "referee-2",
+        "program": "referee",
+        "price": {"input": 0, "output": 0},
+        "temperature": 0,
+        "max-tokens": 1024,
+    }
+    why = planned(small, "schemes/bench", **{"api/referee": referee}).stages["schemes/bench"].why
+    assert why == ['api/referee: `id` "referee-1" -> "referee-2"']
+
+
+def test_rows_are_counted_in_the_journal(copied):
+    """Rows that are answered, to do, and parked before are told apart, question by question."""
+    made = book(**LABELS)
+    rows = answer_some(copied.results, made, answered=10, parked=3)
+    stage = Plan(made, "labels/paid", copied.results).stages["labels/paid"]
+    assert (stage.rows, stage.cached, stage.calls, stage.parked, stage.exact) == (rows, 10, rows - 10, 3, True)
+    assert stage.tokens.value == pytest.approx(1000 * (rows - 10))
+    assert stage.dollars.value == pytest.approx(0.01 * (rows - 10))
+    assert stage.learned == "learned from its 10 answers"
+
+
+def test_guess_is_used_and_said_where_nothing_was_answered(small):
+    """Without answers a stage costs its rows times the guess: 1000 x 2 + 500 x 8 millionths of a dollar a call."""
+    made = planned(small, "labels/paid", **LABELS)
+    stage = made.stages["labels/paid"]
+    assert stage.dollars.value == pytest.approx(stage.calls * 0.006)
+    assert stage.learned == "by the guess of api/paid"
+    assert f"${stage.calls * 0.006:.2f}" in "\n".join(made.lines())
+
+
+def test_unknown_cost_is_said_not_guessed(small):
+    """Without answers and without a guess the cost is unknown, in the stage and in the sum; it is not 0."""
+    silent = {key: value for key, value in PAID.items() if key != "guess"}
+    made = planned(small, "labels/paid", **LABELS, **{"api/paid": silent})
+    assert made.stages["labels/paid"].dollars.value is made.totals.dollars.value is None
+    assert "unknown tokens, unknown (no answers yet, and no `guess` in api/paid)" in "\n".join(made.lines())
+
+
+def test_other_stages_teach_what_a_call_costs(copied):
+    """A stage that never ran learns from another of its kind with the same model, and says so."""
+    made = book(**LABELS, **{"labels/again": {"problems": "problems/bench", "model": "api/paid"}})
+    answer_some(copied.results, made, answered=10, parked=0)
+    stage = Plan(made, "labels/again", copied.results).stages["labels/again"]
+    assert stage.dollars.value == pytest.approx(12 * 0.01)
+    assert stage.learned == "learned from 10 answers to other labels by api/paid"
+
+
+def test_interval_covers_the_sum_it_predicts():
+    """Of sums of skewed costs, predicted from a sample, about 95 % fall into their interval."""
+    rng, covered, trials = random.Random(3), 0, 600
+    for _ in range(trials):
+        known = pl.Series([rng.gammavariate(2, 1) for _ in range(60)])
+        found = module._sum(known, 200)
+        covered += found.low <= sum(rng.gammavariate(2, 1) for _ in range(200)) <= found.high
+    assert 0.92 <= covered / trials <= 0.98
+
+
+def test_sum_of_stages_adds_deviations_by_squares():
+    """Independent stages err independently: the interval of their sum is narrower than the sum of intervals."""
+    total = module.Range(10, 7, 13) + module.Range(20, 16, 24)
+    assert (total.value, total.low, total.high) == (30, 25, 35)
+
+
+def test_reverted_edit_is_restored(copied):
+    """A stage whose table was made before, as the entry now says, is brought back, and its descendants are planned by it."""
+    other = {**SMALL, "responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}}
+    Mill(copied.results, **other).make("responses/cold")
+    made = Plan(book(), "grades/cold", copied.results)
+    assert (made.stages["responses/cold"].state, made.stages["grades/cold"].state) == ("restore", "done")
+
+
+def test_budget_that_may_not_suffice_is_said(small):
+    """The plan names what was spent, the budget, and what is missing."""
+    text = "\n".join(planned(small, "labels/paid", budget=0.1, **LABELS).lines())
+    assert "$0.00 spent so far of a budget of $0.10" in text
+    assert "the budget may not suffice" in text
+    assert "no budget is declared" in "\n".join(planned(small, "labels/paid", **LABELS).lines())
+
+
+def test_unknown_target_says_what_there_is(small):
+    """A target that nobody declared is a message with the recipes."""
+    with pytest.raises(recipes.RecipeError, match="no recipe and no artifact; expected one of test"):
+        planned(small, "nonsense")
+
+
+def run(monkeypatch, folder, *arguments):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["proofmill", *arguments])
+    command.main()
+
+
+def test_command_prints_text_and_json_without_keys(small, copied, tmp_path, monkeypatch, capsys):
+    """`proofmill plan` reads config.yaml; as JSON it has the same numbers; a key of the environment is in neither."""
+    monkeypatch.setenv("PROOFMILL_PAID_KEY", "sk-very-secret-0123456789")
+    config = {"test": {**SMALL, "api/referee": {"id": "referee-1", "price": "unknown"}, "api/paid": PAID, **LABELS}}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    run(monkeypatch, tmp_path, "plan", "labels/paid")
+    text = capsys.readouterr().out
+    assert "labels/paid" in text
+    run(monkeypatch, tmp_path, "plan", "labels/paid", "--json")
+    data = capsys.readouterr().out
+    assert json.loads(data)["totals"]["calls"] == 48
+    assert "sk-very-secret" not in text + data
+
+
+def test_renamed_artifact_adopts_its_answers(copied, tmp_path, monkeypatch, capsys):
+    """After `proofmill adopt` the new name has the answers of the old one, which are paid once and asked no more."""
+    made = book(**LABELS, **{"labels/again": LABELS["labels/paid"]})
+    answer_some(copied.results, made, answered=10, parked=2)
+    run(monkeypatch, tmp_path, "adopt", "labels/paid", "labels/again")
+    assert "labels/again  has 10 answers now" in capsys.readouterr().err
+    stages = [Plan(made, name, copied.results).stages[name] for name in ("labels/paid", "labels/again")]
+    assert [(stage.cached, stage.parked) for stage in stages] == [(0, 0), (10, 2)]
+    for arguments, said in (
+        (("labels/nothing", "labels/again"), "expected one to adopt"),
+        (("labels/paid", "grades/y"), "one kind"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            run(monkeypatch, tmp_path, "adopt", *arguments)
