@@ -118,7 +118,8 @@ def behind_server(served, tmp_path_factory) -> Project:
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= 10):
         time.sleep(0.02)
     assert process.poll() is None, process.stdout.read()
-    servers = [p for p in psutil.Process(process.pid).children(recursive=True) if "api_server" in " ".join(p.cmdline())]
+    started = [p for p in psutil.Process(process.pid).children(recursive=True) if "--served-model-name" in p.cmdline()]
+    servers = [p for p in started if "proofmill.servers" not in p.cmdline()]
     assert len(servers) == 1
     project.flags = servers[0].cmdline()
     servers[0].kill()

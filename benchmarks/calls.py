@@ -1,0 +1,256 @@
+"""Calls: throughput beside two plain clients, memory over many rows, and the opening of a large journal.
+
+    python benchmarks/calls.py throughput [--calls 5120]
+    python benchmarks/calls.py memory [--rows 100000]
+    python benchmarks/calls.py journal [--rows 1000000]
+
+Throughput: a server of its own process answers each request after 2 s, with 512 requests allowed in flight (the 513th is
+refused with 429). The same calls are made by our stage with its journal on, by a plain asyncio loop over the `openai`
+client with a semaphore, and by 512 threads with the synchronous client, one after another in one run; each number is a
+share of the ideal, 512 / 2 s. Memory: the peak resident size of a sampling stage, from question to written table, whose
+server answers 4 kB at once, at a quarter of the rows and at all. Journal: a journal of a million answers is opened and
+all its questions and 1,000 new ones are looked for, in a process of its own.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ALLOWED, SECONDS = 512, 2.0
+TEXT = "The residue of the power is found line by line, as the scheme wants it to be. " * 60
+
+
+# ---------------------------------------------------------------------------------------------------------- the server
+
+
+def serve(ready: multiprocessing.Queue, delay: float, allowed: int, size: int) -> None:
+    """A server that does nothing but wait and count: plain asyncio, so that it is not what is measured."""
+    body = json.dumps({
+        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": TEXT[:size]}}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100},
+    }).encode()  # fmt: skip
+    head = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    good = b"HTTP/1.1 200 OK\r\n" + head % len(body) + body
+    busy = b"HTTP/1.1 429 Too Many Requests\r\n" + head % 2 + b"{}"
+    state = {"now": 0}
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                asked = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(line[15:]) for line in asked.split(b"\r\n") if line.lower().startswith(b"content-length")
+                )
+                await reader.readexactly(length)
+                if state["now"] >= allowed:
+                    writer.write(busy)
+                    continue
+                state["now"] += 1
+                await asyncio.sleep(delay)
+                state["now"] -= 1
+                writer.write(good)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0, backlog=2048)
+        ready.put(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+class Served:
+    """The server in a process of its own, as a context."""
+
+    def __init__(self, delay: float, allowed: int = ALLOWED, size: int = 400):
+        self.arguments = (delay, allowed, size)
+
+    def __enter__(self) -> str:
+        context = multiprocessing.get_context("spawn")
+        ready = context.Queue()
+        self.process = context.Process(target=serve, args=(ready, *self.arguments), daemon=True)
+        self.process.start()
+        return f"http://127.0.0.1:{ready.get()}/v1"
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+
+
+# -------------------------------------------------------------------------------------------------------- three clients
+
+
+def ours(url: str, texts: list[str]) -> float:
+    """Seconds of our way, journal on."""
+    from proofmill import kinds
+    from proofmill.budget import Budget
+    from proofmill.calls import Asker, Question, Questions
+    from proofmill.engines import open_api
+    from proofmill.journal import Journal
+
+    os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY=str(ALLOWED))
+    api = kinds.Api(id="m", price={"input": 1.0, "output": 1.0})
+    asked = Questions(len(texts), lambda: (("", Question("m", (("user", text),))) for text in texts))
+    with tempfile.TemporaryDirectory() as folder, open_api("api/bench", api) as engine:
+        start = time.monotonic()
+        with Journal(Path(folder) / "calls") as journal:
+            answers = Asker("bench", engine, journal, Budget(None, Path(folder), journal))(asked, quiet=True)
+        assert sum(answer.reason == "ok" for answer in answers) == len(texts)
+        return time.monotonic() - start
+
+
+def plain_loop(url: str, texts: list[str]) -> float:
+    """Seconds of asyncio.gather over the openai client with a semaphore."""
+    import httpx
+    import openai
+
+    async def run() -> None:
+        limits = httpx.Limits(max_connections=ALLOWED, max_keepalive_connections=ALLOWED)
+        http = openai.DefaultAsyncHttpxClient(limits=limits, trust_env=False)
+        client, room = openai.AsyncOpenAI(base_url=url, api_key="none", http_client=http), asyncio.Semaphore(ALLOWED)
+
+        async def one(text: str) -> str:
+            async with room:
+                reply = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+                return reply.choices[0].message.content
+
+        assert all(await asyncio.gather(*map(one, texts)))
+        await client.close()
+
+    start = time.monotonic()
+    asyncio.run(run())
+    return time.monotonic() - start
+
+
+def threads(url: str, texts: list[str]) -> float:
+    """Seconds of a pool of threads over the synchronous openai client."""
+    import httpx
+    import openai
+
+    limits = httpx.Limits(max_connections=ALLOWED, max_keepalive_connections=ALLOWED)
+    http = openai.DefaultHttpxClient(limits=limits, trust_env=False)
+    client = openai.OpenAI(base_url=url, api_key="none", http_client=http)
+
+    def one(text: str) -> str:
+        return (
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+            .choices[0]
+            .message.content
+        )
+
+    start = time.monotonic()
+    with ThreadPoolExecutor(ALLOWED) as pool:
+        assert all(pool.map(one, texts))
+    return time.monotonic() - start
+
+
+def throughput(calls: int) -> None:
+    texts = [f"question {number}: {TEXT[:800]}" for number in range(calls)]
+    ideal = calls * SECONDS / ALLOWED
+    print(f"{calls:,} calls, ideal {ideal:.1f} s\n\n| client | seconds | share of the ideal |\n|---|---|---|")
+    shares = {}
+    for name, client in (("ours, journal on", ours), ("asyncio loop", plain_loop), ("512 threads", threads)):
+        with Served(SECONDS) as url:
+            seconds = client(url, texts)
+        shares[name] = ideal / seconds
+        print(f"| {name} | {seconds:.1f} | {ideal / seconds:.3f} |", flush=True)
+    best = max(share for name, share in shares.items() if name != "ours, journal on")
+    print(f"\nours over the better of the two: {shares['ours, journal on'] / best:.3f}")
+
+
+# ---------------------------------------------------------------------------------------------------- memory and opening
+
+
+def memory(rows: int) -> None:
+    """Peak memory of a stage at two sizes, each in a process of its own."""
+    from proofmill import jobs, kinds, responses
+    from proofmill.tables import Table, new_stamp
+
+    print("| rows | seconds | rows/s | peak memory, MB | table, MB |\n|---|---|---|---|---|")
+    for count in (rows // 4, rows):
+        with tempfile.TemporaryDirectory() as folder, Served(0.0, size=4000) as url:
+            results, os.environ["PROOFMILL_BENCH_URL"] = Path(folder), url
+            os.environ["PROOFMILL_CONCURRENCY"] = "64"
+            blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
+                     "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
+            problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
+            Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
+            entry = kinds.Responses(problems="problems/x", model="api/bench", attempts=4)
+            apis = {"api/bench": kinds.Api(id="m", price={"input": 1.0, "output": 1.0})}
+
+            def stage(entry=entry, apis=apis, results=results) -> None:
+                table = Table("responses/x", results)
+                stamp = new_stamp("responses/x", '{"entry": {}}', "g", {}, {})
+                responses.main(entry, jobs.Job(table, apis, "g", stamp))
+
+            start = time.monotonic()
+            pid = os.fork()
+            if pid == 0:
+                stage()
+                os._exit(0)
+            _, status, used = os.wait4(pid, 0)
+            assert status == 0
+            seconds, size = time.monotonic() - start, (results / "responses/x.parquet").stat().st_size
+            print(
+                f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used.ru_maxrss / 1024:,.0f} | {size / 2**20:,.1f} |"
+            )
+
+
+def open_journal(rows: int) -> None:
+    from proofmill.calls import Question
+    from proofmill.journal import Answer, Journal
+
+    def asked(start: int, end: int):
+        for number in range(start, end):
+            yield Question("m", (("user", f"problem {number // 8}: {TEXT[:800]}"),), sample=number % 8)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            with Journal(folder) as journal:
+                for question in asked(0, rows):
+                    journal.add(question, Answer(f"{question.key} {TEXT[:1000]}", "end", cost=0.01, tokens=300))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+        print(f"{rows:,} answers of 1 kB written in {time.monotonic() - start:.0f} s, {size:,.0f} MB on disk")
+        start = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            with Journal(folder) as journal:
+                opened = time.monotonic() - start
+                missing = sum(question not in journal for question in asked(0, rows + 1000))
+                print(
+                    f"opened in {opened:.1f} s; {missing:,} of {rows + 1000:,} found missing after {time.monotonic() - start:.1f} s"
+                )
+            sys.stdout.flush()
+            os._exit(0)
+        _, _, used = os.wait4(pid, 0)
+        print(f"peak memory {used.ru_maxrss / 1024:,.0f} MB")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["throughput", "memory", "journal"])
+    parser.add_argument("--calls", type=int, default=5120)
+    parser.add_argument("--rows", type=int)
+    options = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    if options.part == "throughput":
+        throughput(options.calls)
+    elif options.part == "memory":
+        memory(options.rows or 100_000)
+    else:
+        open_journal(options.rows or 1_000_000)
