@@ -57,7 +57,7 @@ class Question:
         """A seed for this sample alone, so that it does not matter what it is batched with."""
         return int(digest("seed", self.model, self.messages, self.seed, self.sample)[:15], 16)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of the conversation."""
         return sum(len(content.encode()) for _, content in self.messages)

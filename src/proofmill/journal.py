@@ -26,7 +26,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -244,7 +244,8 @@ class Journal:
             raise JournalError(
                 f"{self.tail}: {self._fault.strerror} while syncing; expected a disk that keeps what is written."
             ) from self._fault
-        body = json.dumps({"key": question.key, **asdict(answer)}, ensure_ascii=False)[:-1].encode()
+        row = {"key": question.key} | {name: getattr(answer, name) for name in Answer.__slots__}
+        body = json.dumps(row, ensure_ascii=False)[:-1].encode()
         line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
         place = self._places[question.key] = self._append(line)
         self._note(question.key, answer.stop, answer.reason, answer.cost)
