@@ -172,39 +172,33 @@ def throughput(calls: int) -> None:
 # ---------------------------------------------------------------------------------------------------- memory and opening
 
 
-def memory(rows: int) -> None:
-    """Peak memory of a stage at two sizes, each in a process of its own."""
+def stage(results: Path, url: str, count: int) -> None:
+    """A sampling stage of so many rows, from problems to the written table; prints what it used."""
     from proofmill import jobs, kinds, responses
     from proofmill.tables import Table, new_stamp
 
-    print("| rows | seconds | rows/s | peak memory, MB | table, MB |\n|---|---|---|---|---|")
+    os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY="64")
+    blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
+             "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
+    problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
+    Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
+    entry = kinds.Responses(problems="problems/x", model="api/bench", attempts=4)
+    apis = {"api/bench": kinds.Api(id="m", price={"input": 1.0, "output": 1.0})}
+    start = time.monotonic()
+    table = Table("responses/x", results)
+    responses.main(entry, jobs.Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {}, {})))
+    seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used:,.0f} |", flush=True)
+
+
+def memory(rows: int) -> None:
+    """Peak memory of a stage at two sizes, each in a process of its own."""
+    print("| rows | seconds | rows/s | peak memory, MB |\n|---|---|---|---|", flush=True)
     for count in (rows // 4, rows):
         with tempfile.TemporaryDirectory() as folder, Served(0.0, size=4000) as url:
-            results, os.environ["PROOFMILL_BENCH_URL"] = Path(folder), url
-            os.environ["PROOFMILL_CONCURRENCY"] = "64"
-            blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
-                     "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
-            problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
-            Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
-            entry = kinds.Responses(problems="problems/x", model="api/bench", attempts=4)
-            apis = {"api/bench": kinds.Api(id="m", price={"input": 1.0, "output": 1.0})}
-
-            def stage(entry=entry, apis=apis, results=results) -> None:
-                table = Table("responses/x", results)
-                stamp = new_stamp("responses/x", '{"entry": {}}', "g", {}, {})
-                responses.main(entry, jobs.Job(table, apis, "g", stamp))
-
-            start = time.monotonic()
-            pid = os.fork()
-            if pid == 0:
-                stage()
-                os._exit(0)
-            _, status, used = os.wait4(pid, 0)
-            assert status == 0
-            seconds, size = time.monotonic() - start, (results / "responses/x.parquet").stat().st_size
-            print(
-                f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used.ru_maxrss / 1024:,.0f} | {size / 2**20:,.1f} |"
-            )
+            process = multiprocessing.get_context("spawn").Process(target=stage, args=(Path(folder), url, count))
+            process.start()
+            process.join()
 
 
 def open_journal(rows: int) -> None:

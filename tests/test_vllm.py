@@ -118,8 +118,12 @@ def behind_server(served, tmp_path_factory) -> Project:
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= 10):
         time.sleep(0.02)
     assert process.poll() is None, process.stdout.read()
-    started = [p for p in psutil.Process(process.pid).children(recursive=True) if "--served-model-name" in p.cmdline()]
-    servers = [p for p in started if "proofmill.servers" not in p.cmdline()]
+    project.processes = psutil.Process(process.pid).children(recursive=True)
+    servers = [
+        p
+        for p in project.processes
+        if "--served-model-name" in p.cmdline()[:9] and "proofmill.servers" not in p.cmdline()
+    ]
     assert len(servers) == 1
     project.flags = servers[0].cmdline()
     servers[0].kill()
@@ -156,7 +160,9 @@ def test_server_has_the_flags_of_the_profile(behind_server):
 
 
 def test_no_server_outlives_its_job(behind_server):
-    """When the job is over nothing of its server is left."""
+    """When the job is over nothing of its servers is left, not even the workers of the one that was killed."""
+    assert len(behind_server.processes) >= 3
+    assert [p for p in behind_server.processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
     weights = str(behind_server.table("sft/tiny").folder)
     left = [p for p in psutil.process_iter(["cmdline"]) if weights in " ".join(p.info["cmdline"] or [])]
     assert left == []

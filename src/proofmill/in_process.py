@@ -4,7 +4,8 @@ How we differ from calling the libraries directly:
 1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a run
    that was killed and resumed samples what an unbroken run samples. On a CPU vLLM draws the same noise from the same
    seed, so that sampled texts agree between the two engines.
-2. Questions are batched the same way whether or not some of them are answered already.
+2. With transformers, questions are batched the same way whether or not some of them are answered already; vLLM is fed
+   step by step, and each answer is journaled when it is finished, not when its batch is.
 """
 
 import os
@@ -18,6 +19,7 @@ from proofmill.journal import Answer
 from proofmill.tables import Table
 
 BATCH = 256
+FED = 1024  # requests that vLLM has at most at a time; filled up again at half of it, twice what runs at once
 # On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch; the default
 # share of memory is not to be had.
 VLLM_ON_CPU = {
@@ -178,59 +180,59 @@ class VllmEngine(_Local):
         options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **_vllm_options(arguments)}
         self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
         self.tokenizer = self.llm.get_tokenizer()
-        self.context = self.llm.llm_engine.model_config.max_model_len
+        self.engine = self.llm.llm_engine
+        self.context = self.engine.model_config.max_model_len
 
-    def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
-        questions = iter(questions)
-        while batch := list(islice(questions, 4 * BATCH)):
-            yield batch
+    def batches(self, questions: Iterable[Question]) -> Iterator[Iterable[Question]]:
+        yield questions
 
-    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
+    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
+        """Keep the engine fed from the questions, step by step, and take each answer when it is finished."""
+        running: dict[str, tuple[Question, int, float]] = {}  # prompt tokens, and when it was added
+        while True:
+            if len(running) <= FED // 2 and not asking.stop.why:
+                more = list(islice(questions, FED - len(running)))
+                for question, ids in zip(more, render(self.tokenizer, more), strict=True):
+                    self._add(question, ids, running, asking)
+            if not running:
+                return
+            for output in self.engine.step():
+                if output.finished:
+                    question, length, start = running.pop(output.request_id)
+                    asking.take(question, self._read(output.outputs[0], length, time.monotonic() - start))
+
+    def _add(self, question: Question, ids: list[int], running: dict[str, tuple], asking: Asking) -> None:
         from vllm import SamplingParams, TokensPrompt
+        from vllm.sampling_params import RequestOutputKind
 
-        if not questions:
+        if len(ids) + question.max_tokens > self.context:
+            detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {self.context}"
+            asking.take(question, Answer("", "end", "too-long", prompt_tokens=len(ids), detail=detail))
             return
-        start = time.monotonic()
-        prompts = render(self.tokenizer, questions)
-        asked = []
-        for question, ids in zip(questions, prompts, strict=True):
-            if len(ids) + question.max_tokens > self.context:
-                detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {self.context}"
-                yield question, Answer("", "end", "too-long", prompt_tokens=len(ids), detail=detail)
-            else:
-                asked.append((question, ids))
-        sampling = [
-            SamplingParams(
-                temperature=q.temperature,
-                top_p=q.top_p,
-                max_tokens=q.max_tokens,
-                seed=q.row_seed % 2**63,
-                skip_special_tokens=True,
-                logprobs=0 if q.logprobs else None,
-            )
-            for q, _ in asked
-        ]
-        outputs = self.llm.generate([TokensPrompt(prompt_token_ids=ids) for _, ids in asked], sampling, use_tqdm=False)
-        seconds = (time.monotonic() - start) / max(len(asked), 1)
-        for (question, ids), output in zip(asked, outputs, strict=True):
-            made = output.outputs[0]
-            yield (
-                question,
-                Answer(
-                    made.text,
-                    "length" if made.finish_reason == "length" else "end",
-                    prompt_tokens=len(ids),
-                    tokens=len(made.token_ids),
-                    cost=0.0,
-                    seconds=round(seconds, 4),
-                    model=self.model,
-                    finish=made.finish_reason or "",
-                    logprobs=self._named(
-                        made.token_ids,
-                        made.logprobs and [p[t].logprob for t, p in zip(made.token_ids, made.logprobs, strict=True)],
-                    ),
-                ),
-            )
+        sampling = SamplingParams(
+            temperature=question.temperature,
+            top_p=question.top_p,
+            max_tokens=question.max_tokens,
+            seed=question.row_seed % 2**63,
+            logprobs=0 if question.logprobs else None,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), sampling)
+        running[question.key] = (question, len(ids), time.monotonic())
+
+    def _read(self, made: Any, prompt_tokens: int, seconds: float) -> Answer:
+        chosen = made.logprobs and [p[t].logprob for t, p in zip(made.token_ids, made.logprobs, strict=True)]
+        return Answer(
+            made.text,
+            "length" if made.finish_reason == "length" else "end",
+            prompt_tokens=prompt_tokens,
+            tokens=len(made.token_ids),
+            cost=0.0,
+            seconds=round(seconds, 4),
+            model=self.model,
+            finish=made.finish_reason or "",
+            logprobs=self._named(made.token_ids, chosen),
+        )
 
 
 def vllm_flags() -> list[str]:
@@ -257,9 +259,14 @@ def _vllm_options(arguments: str) -> dict[str, Any]:
 
 
 def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
-    """Token ids of each conversation in the chat template that is kept with the weights."""
-    conversations = [[{"role": role, "content": content} for role, content in q.messages] for q in questions]
-    return [
-        tokenizer.apply_chat_template(c, add_generation_prompt=True, tokenize=True, return_dict=False)
-        for c in conversations
-    ]
+    """Token ids of each conversation in the chat template that is kept with the weights; once for the samples of one prompt."""
+    rendered: list[list[int]] = []
+    for place, question in enumerate(questions):
+        if place and question.messages == questions[place - 1].messages:
+            rendered.append(rendered[-1])
+            continue
+        conversation = [{"role": role, "content": content} for role, content in question.messages]
+        rendered.append(
+            tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=True, return_dict=False)
+        )
+    return rendered

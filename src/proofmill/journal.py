@@ -37,10 +37,10 @@ from proofmill import locks
 from proofmill.progress import say
 
 SYNC_SECONDS = 1.0
-SEGMENT_BYTES = 32 * 2**20
+SEGMENT_BYTES = 16 * 2**20
 RESERVE_BYTES = 4 * 2**20
 ROW_GROUP = 1024
-AT_ONCE = 16_384  # answers that are read together: at 4 kB, 64 MB
+AT_ONCE = 4096  # answers that are read together: at 4 kB, 16 MB
 CHECK = len(', "crc": "00000000"}\n')
 
 TOKEN = pl.Struct({"token": pl.String, "logprob": pl.Float64})

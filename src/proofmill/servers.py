@@ -4,6 +4,7 @@ It ends with its job however that ends: between the two stands a small process (
 whose standard input is a pipe from the job, and which kills the server's process group when that pipe is closed.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -115,7 +116,9 @@ def main() -> None:
     command = sys.argv[sys.argv.index("--") + 1 :]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_hear_signals)
     threading.Thread(target=_end_with_job, args=(process,), daemon=True).start()
-    os._exit(process.wait() & 0xFF)  # the thread may be reading: an orderly end would wait for it
+    code = process.wait()
+    _kill_group(process, signal.SIGKILL)  # a server that was killed leaves its workers behind
+    os._exit(code & 0xFF)  # the thread may be reading: an orderly end would wait for it
 
 
 def _hear_signals() -> None:
@@ -125,12 +128,14 @@ def _hear_signals() -> None:
 
 def _end_with_job(process: subprocess.Popen) -> None:
     os.read(0, 1)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        time.sleep(5 if number == signal.SIGTERM else 0)
+    _kill_group(process, signal.SIGTERM)
+    time.sleep(5)
+    _kill_group(process, signal.SIGKILL)
+
+
+def _kill_group(process: subprocess.Popen, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 if __name__ == "__main__":

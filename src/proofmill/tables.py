@@ -156,7 +156,7 @@ STOPS = ("end", "length", "loop", "error")
 # Failures that may pass when asked again: a table that has some is not kept, so that asking for it again asks them again.
 PASSING = {"error", "provider", "rate-limit", "timeout"}
 MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
-ROW_GROUP = 8192  # rows that are made, hashed and written together
+ROW_GROUP = 2048  # rows that are made, hashed and written together
 ROLLOUTS = "rollouts.parquet"  # beside weights, and no part of the model
 
 

@@ -1,0 +1,87 @@
+"""Sampling in process: our stage, from questions to a written table, beside vLLM called bare on the same prompts.
+
+    python benchmarks/engines.py [--problems 1024] [--attempts 4] [--tokens 64] [--rounds 3]
+
+A small model of random weights samples the same number of tokens for each prompt (its end is never sampled: a bias on
+the end token would be no fair comparison, so rows end at `--tokens`, or where the model happens to stop). Bare is one
+`LLM.generate` over all prompts with the same sampling parameters; both engines are loaded beforehand, and the ways take
+turns in one process: ours includes the journal, its fsyncs, compaction and the table.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def main() -> None:
+    from vllm import SamplingParams, TokensPrompt
+
+    from proofmill import base, jobs, kinds, problems, responses
+    from proofmill.calls import Asker
+    from proofmill.in_process import VllmEngine, render
+    from proofmill.tables import Table, new_stamp
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("problems", 1024), ("attempts", 4), ("tokens", 64), ("rounds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder)
+
+        def job(name: str, fingerprint: str = "f") -> jobs.Job:
+            stamp = new_stamp(name, '{"entry": {}}', fingerprint, {}, {})
+            return jobs.Job(Table(name, results), {}, fingerprint, stamp, engine="vllm")
+
+        problems.main(kinds.Problems(source="arithmetic", rows=options.problems), job("problems/x"))
+        base.main(kinds.Base(source="scratch", problems="problems/x"), job("base/x"))
+        engine = VllmEngine(Table("base/x", results))
+        shares, rows = [], options.problems * options.attempts
+        print(
+            f"{rows:,} rows of at most {options.tokens} tokens\n\n| round | ours, rows/s | bare, rows/s | ours over bare |\n|---|---|---|---|"
+        )
+        for turn in range(options.rounds + 1):
+            entry = kinds.Responses(
+                problems="problems/x", model="base/x", attempts=options.attempts, max_tokens=options.tokens, seed=turn
+            )
+            asked = list(responses.questions(entry, job("responses/x")))
+            start = time.monotonic()
+            prompts = [TokensPrompt(prompt_token_ids=ids) for ids in render(engine.tokenizer, asked)]
+            sampling = [SamplingParams(temperature=1.0, max_tokens=options.tokens, seed=q.row_seed) for q in asked]
+            engine.llm.generate(prompts, sampling, use_tqdm=False)
+            bare = rows / (time.monotonic() - start)
+            start = time.monotonic()
+            with_engine(responses, Asker, engine, entry, job(f"responses/r{turn}", f"f{turn}"))
+            ours = rows / (time.monotonic() - start)
+            if turn:  # the first turn warms up
+                shares.append(ours / bare)
+                print(f"| {turn} | {ours:,.0f} | {bare:,.0f} | {ours / bare:.3f} |", flush=True)
+        print(f"\nmedian of ours over bare: {statistics.median(shares):.3f}")
+
+
+def with_engine(responses, asker, engine, entry, job) -> None:
+    """Our stage with an engine that is loaded already."""
+    from contextlib import contextmanager
+
+    from proofmill.budget import Budget
+    from proofmill.journal import Journal
+
+    @contextmanager
+    def loaded(job, model):
+        with Journal(job.table.calls) as journal:
+            yield asker(job.name, engine, journal, Budget(None, job.table.results / "calls", journal))
+
+    responses.engines.asking, real = loaded, responses.engines.asking
+    try:
+        responses.main(entry, job)
+    finally:
+        responses.engines.asking = real
+
+
+if __name__ == "__main__":
+    main()
