@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proofmill import stopping
+from proofmill import locks, stopping
 from proofmill.budget import Budget
 from proofmill.calls import Asker, Question, Questions, Spent, split_reasoning
 from proofmill.journal import Answer, Journal
@@ -147,6 +147,26 @@ def test_end_of_the_grace_time_ends_at_once(tmp_path, monkeypatch):
     assert len(engine.asked) == 2
 
 
+def test_signal_at_the_end_of_the_asking_is_not_swallowed(tmp_path):
+    """A signal during the last call ends the process as outside of the asking, and its answers are kept."""
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        engine = Echo(during=lambda asking: os.kill(os.getpid(), signal.SIGTERM))
+        assert answered(tmp_path, engine, "a") == ["a"]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
+
+
+def test_engine_that_forgets_a_question_is_an_error(tmp_path):
+    """A question that is neither answered nor parked is never a row that is missing."""
+    engine = Echo()
+    engine.answer = lambda questions, asking: list(questions)
+    with pytest.raises(RuntimeError, match="2 calls were neither answered nor parked"):
+        answered(tmp_path, engine, *"ab")
+
+
 def test_signals_are_as_before_afterwards(tmp_path):
     """Asking leaves the handlers of signals as it found them, in the main thread and in others."""
     before = [signal.getsignal(number) for number in (*stopping.SIGNALS, signal.SIGALRM)]
@@ -190,30 +210,68 @@ def test_reasoning_that_was_sent_apart_is_left_alone():
     assert answer == split_reasoning(answer, ["</think>"])
 
 
-def test_budget_that_is_full_stops_before_the_next_call(tmp_path):
-    """A question that the budget has no room for is not asked; the reserve of one that ended is free again."""
-    journal = SimpleNamespace(spent=0.4, folder=tmp_path / "a" / "x")
-    journal.folder.mkdir(parents=True)
-    budget = Budget(1.0, tmp_path, journal)
-    assert budget.reserve(0.5)
-    assert not budget.reserve(0.2)
-    budget.settle(0.5)
-    assert budget.reserve(0.2)
-
-
-def test_budget_counts_the_claims_of_all_jobs(tmp_path):
-    """Two jobs never have more in flight together than the budget allows, and the claim of an ended job is what it spent."""
-    jobs = []
+@pytest.fixture
+def jobs(tmp_path):
+    """Two jobs that share a budget of a dollar, each with its journal locked as a running job has it."""
+    made, files = [], []
     for name in "xy":
-        journal = SimpleNamespace(spent=0.0, folder=tmp_path / "responses" / name)
-        journal.folder.mkdir(parents=True)
-        jobs.append(Budget(1.0, tmp_path, journal))
-    one, other = jobs
+        folder = tmp_path / "responses" / name
+        folder.mkdir(parents=True)
+        files.append(os.open(folder / "lock", os.O_RDWR | os.O_CREAT))
+        assert locks.take(files[-1], name, 0)
+        made.append(Budget(1.0, tmp_path, SimpleNamespace(spent=0.0, folder=folder)))
+    yield *made, lambda place: os.close(files.pop(place))
+    for file in files:
+        os.close(file)
+
+
+def later(budget):
+    """A second later: the claims of others are read again."""
+    budget._read = -1e9
+    return budget
+
+
+def test_budget_has_room_for_so_much(jobs):
+    """A question that the budget has no room for is not asked; the reserve of one that ended is free again."""
+    one, _, _ = jobs
+    one.journal.spent = 0.4
+    assert one.reserve(0.5)
+    assert not one.reserve(0.2)
+    one.settle(0.5)
+    assert one.reserve(0.2)
+
+
+def test_jobs_never_set_aside_more_than_the_budget_together(jobs):
+    """What one job has in flight is no room for another, which waits for it and does not give up."""
+    one, other, _ = jobs
     assert one.reserve(0.7)
     assert not other.reserve(0.7)
+    assert not other.spent_up(0.7)
     one.settle(0.7)
     one.journal.spent = 0.1
     one.close()
-    other._read = -1e9  # a second later
-    assert other.reserve(0.7)
-    assert not one.reserve(0.3)
+    assert later(other).reserve(0.7)
+    assert not later(one).reserve(0.3)
+
+
+def test_budget_that_is_spent_is_spent_up(jobs):
+    """When the others' cost leaves no room for a call, waiting cannot help."""
+    one, other, _ = jobs
+    one.journal.spent = 0.5
+    one.close()
+    assert later(other).spent_up(0.6)
+    assert not other.spent_up(0.4)
+
+
+def test_killed_job_sets_nothing_aside(jobs):
+    """The reserve of a job that was killed is free, and what its journal cost counts."""
+    one, other, kill = jobs
+    with Journal(one.journal.folder.parent.parent / "labels" / "z") as journal:
+        (question,) = questions("a")
+        journal.add(question, Answer("a", "end", cost=0.25))
+    assert one.reserve(0.7)
+    assert not other.reserve(0.5)
+    kill(0)
+    assert later(other).reserve(0.5)
+    assert other.others() == (0.25, 0.0)
+    assert not other.reserve(0.5)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -10,10 +11,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import polars as pl
 import pytest
 
 from project import Project, copy_of
 from proofmill import journal as journals
+from proofmill import referee
+from test_remote import good, server
 
 pytestmark = pytest.mark.pipeline
 IN_FLIGHT = 16
@@ -135,9 +139,8 @@ def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
     project = copy_of(whole, tmp_path / "died")
     project.edit("id: referee-1,", "id: referee-1, program: referee,")
     project.forget("labels/many")
-    # A new server knows nothing of the old one's questions: it would say nothing to the same ones once more.
-    shares = {name: share for name, share in SCHEDULE["shares"].items() if name != "empty"} | {"truncated": 0.05}
-    schedule = {**SCHEDULE, "shares": shares, "script": {"300": "die"}}
+    # A new server fails at the questions of the old one once more: one fault of each, or a row is parked for it.
+    schedule = {**SCHEDULE, "times": 1, "script": {"400": "die"}}
     environment = {
         "PROOFMILL_REFEREE_FAULTS": json.dumps(schedule),
         "PROOFMILL_TIMEOUT": "2",
@@ -145,7 +148,7 @@ def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
     }
     done = project.job("labels/many", **environment)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("the server died") >= 1
+    assert done.stdout.count("the server died") == 1
     assert whole.frame("labels/many").equals(project.frame("labels/many"))
     project.forget("labels/many")
     mortal = json.dumps({**SCHEDULE, "script": {"20": "die"}})
@@ -153,3 +156,75 @@ def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
     assert done.returncode == 1
     assert "the server died again and again: exit 9" in done.stdout
     assert journals.frame(project.table("labels/many").calls).height > 30
+
+
+# ------------------------------------------------------------------------------------------------------ under Snakemake
+
+KEY = "sk-planted-0123456789abcdef"
+SMALL = """
+small:
+  api/judge: {id: judge-1, price: unknown, max-parked: 0.5}
+  problems/some: {source: arithmetic-threads, rows: 60}
+  labels/some: {problems: problems/some, model: api/judge}
+"""
+
+
+def judge(request: dict, number: int) -> tuple[int, dict, dict]:
+    """A judge that is slow, and at times fails and repeats our key."""
+    time.sleep(0.05)
+    if number % 5 == 2:
+        return 500 + number % 2 * 3, {"error": {"message": f"wrong key {KEY}", "headers": f"Bearer {KEY}"}}, {}
+    text = referee.verdict(request["messages"][-1]["content"])
+    return 200, good(text), {}
+
+
+@pytest.fixture
+def asking(tmp_path):
+    """A project, and the environment that leads it to that judge."""
+    with server(judge) as (url, served):
+        environment = {"PROOFMILL_JUDGE_URL": url, "PROOFMILL_JUDGE_KEY": KEY, "PROOFMILL_CONCURRENCY": "2"}
+        yield Project(tmp_path / "project", SMALL), environment, served
+
+
+def test_key_is_nowhere(asking):
+    """After a run with failures, the plan and a traceback's worth of logs, the key is in no file and no output."""
+    project, environment, served = asking
+    said = project.snakemake("small", **environment).stdout
+    said += project.run(sys.executable, "-m", "proofmill", "plan", "small", **environment).stdout
+    said += project.job(
+        "labels/some", **{**environment, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1", "PROOFMILL_FRESH": "all"}
+    ).stdout
+    assert any(request["key"] == f"Bearer {KEY}" for request in served.requests)
+    assert project.frame("labels/some").height == 60
+    assert KEY not in said
+    for path in (p for p in project.folder.rglob("*") if p.is_file()):
+        assert KEY.encode() not in path.read_bytes(), path
+        if path.suffix == ".parquet":
+            assert KEY not in str(pl.read_parquet(path).to_dicts()) + str(pl.read_parquet_metadata(path)), path
+    assert journals.frame(project.table("labels/some").calls)["attempts"].max() > 1
+
+
+def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
+    """A SIGTERM to everything that a job consists of, as SLURM sends it: the job says how to go on, and its log has it."""
+    project, environment, _ = asking
+    process = subprocess.Popen(
+        project.snakemake_command("results/labels/some.parquet"),
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    tail = project.table("labels/some").calls / "answers.jsonl"
+    while not (tail.exists() and tail.read_bytes().count(b"\n") >= 10):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(60)
+    log = (project.results / "labels/some.log").read_text()
+    assert "labels/some: stopped by SIGTERM; " in log
+    assert log.strip().endswith("Run the same command to go on.")
+    assert not project.table("labels/some").path.exists()
+    answered = journals.frame(project.table("labels/some").calls).filter(stop="end").height
+    assert 10 <= answered < 60
+    assert project.made("results/labels/some.parquet", **environment) == ["labels/some"]

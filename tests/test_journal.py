@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -74,6 +75,15 @@ def test_any_text_comes_back(tmp_path, text):
         assert journal[asked("a")[0]] == full
     with Journal(tmp_path) as journal:
         assert journal[asked("a")[0]] == full
+
+
+def test_what_no_file_can_hold_is_replaced(tmp_path):
+    """Half of a surrogate pair anywhere in an answer, and a whole number for a log-probability, are kept as well as can be."""
+    odd = Answer("a \ud83d", "end", detail="\ud83d", model="\udc00", logprobs=[{"token": "\ud83d", "logprob": 0}])
+    with Journal(tmp_path) as journal:
+        journal.add(*asked("a"), odd)
+        assert journal[asked("a")[0]].text == "a ?"
+    assert frame(tmp_path)["logprobs"].to_list() == [[{"token": "?", "logprob": 0.0}]]
 
 
 def test_answer_is_kept_by_a_process_that_is_killed(tmp_path):
@@ -153,9 +163,10 @@ def test_kill_between_segment_and_tail_loses_and_counts_nothing_twice(tmp_path):
     with Journal(tmp_path):
         pass
     (tmp_path / "answers.jsonl").write_bytes(tail)
-    with Journal(tmp_path) as journal:
-        assert (len(journal), journal.spent) == (3, 1.5)
-    assert frame(tmp_path).height == 3
+    for _ in range(3):
+        with Journal(tmp_path) as journal:
+            assert (len(journal), journal.spent) == (3, 1.5)
+    assert frame(tmp_path).height == pl.read_parquet(tmp_path / "*.parquet").height == 3
 
 
 def test_journal_is_readable_while_it_is_written(tmp_path):
@@ -286,6 +297,21 @@ def test_full_disk_takes_the_answers_under_way_and_says_so(small_disk):
         Journal(small_disk / "j").__enter__()
     rows = frame(small_disk / "j")
     assert rows.height == kept > 1000
+
+
+def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatch):
+    """A disk too full for a segment stops the asking, not the journal: the answers stay where they are."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 1_000_000)
+    noise = random.Random(1)
+    with Journal(small_disk / "j") as journal:
+        for question in asked(*map(str, range(5000))):
+            journal.add(question, Answer(noise.randbytes(1500).hex(), "end"))
+            if journal.full:
+                break
+    rows = frame(small_disk / "j")
+    assert rows["text"].str.len_chars().eq(3000).all()
+    assert rows.height > 300
+    assert not list((small_disk / "j").glob("*.new"))
 
 
 def test_journal_without_any_room_refuses_the_answer(small_disk):

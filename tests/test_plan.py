@@ -112,7 +112,7 @@ def test_rows_are_counted_in_the_journal(copied):
     stage = Plan(made, "labels/paid", copied.results).stages["labels/paid"]
     assert (stage.rows, stage.cached, stage.calls, stage.parked, stage.exact) == (rows, 10, rows - 10, 3, True)
     assert stage.tokens.value == pytest.approx(1000 * (rows - 10))
-    assert stage.dollars.value == pytest.approx(0.01 * (rows - 10))
+    assert stage.dollars.value == pytest.approx((900 * 2 + 100 * 8) / 1e6 * (rows - 10)), "by the price as it is now"
     assert stage.learned == "learned from its 10 answers"
 
 
@@ -138,7 +138,7 @@ def test_other_stages_teach_what_a_call_costs(copied):
     made = book(**LABELS, **{"labels/again": {"problems": "problems/bench", "model": "api/paid"}})
     answer_some(copied.results, made, answered=10, parked=0)
     stage = Plan(made, "labels/again", copied.results).stages["labels/again"]
-    assert stage.dollars.value == pytest.approx(12 * 0.01)
+    assert stage.dollars.value == pytest.approx(12 * 0.0026)
     assert stage.learned == "learned from 10 answers to other labels by api/paid"
 
 

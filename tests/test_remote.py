@@ -202,6 +202,9 @@ def test_passing_failure_is_tried_again(ask, hasty, status):
         (b"null", {}),
         (json.dumps(good({"nested": 1})).encode(), {}),
         (b"", {}),
+        (b"[" * 100_000 + b"]" * 100_000, {}),
+        (json.dumps(good()).replace('"prompt_tokens": 10', '"prompt_tokens": 1e999').encode(), {}),
+        (json.dumps(good(finish_reason="error")).encode(), {}),
     ],
 )
 def test_unreadable_reply_is_tried_again(ask, hasty, body, headers):
@@ -225,6 +228,46 @@ def test_empty_answer_is_believed_when_it_comes_again_and_again(ask, hasty):
     assert answer.text == ""  # asked once ever
     answer, _ = ask([(200, good(""), {}), FINE], count=2)
     assert answer[1].text == "fine"
+
+
+def test_failed_response_is_no_answer(ask, hasty):
+    """A Response that failed is a failure of the server, parked when it comes again and again; never an empty answer."""
+    failed = {**RESPONSE, "status": "failed", "output": []}
+    answer, served = ask([(200, failed, {})], protocol="responses")
+    assert (answer.stop, answer.reason, len(served.requests)) == ("error", "provider", 3)
+
+
+def test_attempts_are_counted_by_class(ask, hasty):
+    """A row that met five overloads still has its six attempts for other failures."""
+    replies = [(503, BUSY, {})] * 5 + [
+        (500, {"error": {"message": "a"}}, {}),
+        (500, {"error": {"message": "b"}}, {}),
+        FINE,
+    ]
+    answer, _ = ask(replies)
+    assert (answer.text, answer.attempts) == ("fine", 8)
+
+
+def test_rate_limit_that_speaks_of_billing_is_waited_for(ask):
+    """A limit that passes says Retry-After, whatever else it says."""
+    limit = {"error": {"message": "You exceeded your current quota, see billing", "code": "insufficient_quota"}}
+    answer, _ = ask([(429, limit, {"Retry-After": "0"}), (429, {"error": {"message": "see billing"}}, {}), FINE])
+    assert answer.text == "fine"
+
+
+def test_error_with_half_a_character_is_kept(ask, hasty):
+    """An error that a server cut inside a character parks its row, and stops nothing."""
+    answer, _ = ask([(400, b'{"error": {"message": "bad \\ud83d"}}', {})])
+    assert (answer.stop, answer.reason) == ("error", "provider")
+
+
+def test_cost_of_rows_that_wait_is_not_forgotten(ask, monkeypatch, tmp_path):
+    """When the stage stops, what empty answers cost is in the journal, though their rows have no answer yet."""
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.3")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "0.3")
+    with pytest.raises(SystemExit):
+        ask(lambda _, number: (200, good(""), {}) if number < 3 else (503, BUSY, {}), count=3)
+    assert journals.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
 
 
 def test_same_failure_again_and_again_is_parked(ask, hasty):
@@ -284,6 +327,7 @@ def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
 def test_silent_server_stops_the_stage_and_parks_nothing(ask, monkeypatch, tmp_path):
     """When nobody has been answered for the time that patience lasts, the stage ends; no row is blamed for it."""
     monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
     with pytest.raises(SystemExit, match="answered nothing for 0:0"):
         ask([(503, BUSY, {})], count=50)
     assert journals.frame(tmp_path / "calls/test/x").height == 0
@@ -335,7 +379,7 @@ def test_concurrency_follows_what_the_server_allows(ask, hasty):
     answers, served = ask(guarded, count=600)
     assert {a.text for a in answers} == {"fine"}
     assert state["refused"] < 0.35 * 600
-    assert served.most > 5
+    assert len(served.requests) == 600 + state["refused"]
 
 
 def test_concurrency_of_the_environment_is_never_exceeded(ask, monkeypatch):

@@ -12,6 +12,7 @@ How it differs from a loop over a client:
 
 import hashlib
 import json
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ class Question:
         return sum(len(content.encode()) for _, content in self.messages)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def _asked(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
     """A digest of a question but for its sample index: the samples of one prompt are made one after another."""
     return hashlib.sha256(json.dumps([model, messages, sampling]).encode()).hexdigest()
@@ -114,7 +115,7 @@ class Asking:
     def __init__(self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: Stop):
         self.journal, self.budget, self.price = journal, budget, engine.price
         self.progress, self.stop = progress, stop
-        self.parked: list[tuple[Question, Answer]] = []
+        self.parked: list[tuple[str, str, str]] = []  # key, reason, detail
         self.most_parked = engine.max_parked * (progress.total or 0)
 
     def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
@@ -131,6 +132,10 @@ class Asking:
         """Set aside what the question may cost; False when the budget has no room for it now."""
         return self.budget.reserve(most(self.price, question.size, question.max_tokens))
 
+    def spent_up(self, question: Question) -> bool:
+        """Whether the budget will have no room for the question, whatever becomes of the calls of other jobs."""
+        return self.budget.spent_up(most(self.price, question.size, question.max_tokens))
+
     def release(self, question: Question) -> None:
         """Free what was set aside."""
         self.budget.settle(most(self.price, question.size, question.max_tokens))
@@ -141,7 +146,7 @@ class Asking:
         self.journal.add(question, answer)
         self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
         if failed:
-            self.parked.append((question, answer))
+            self.parked.append((question.key, answer.reason, answer.detail[:200]))
             if len(self.parked) > self.most_parked:
                 self.stop.ask("stopped because more calls are parked than `max-parked` allows")
         if self.journal.full:
@@ -190,12 +195,18 @@ class Asker:
                 f"{self.name}: {stop.why}; {progress.done - len(asking.parked):,} of {len(questions):,} calls are answered and "
                 "in the journal. Run the same command to go on."
             )
+        if stop.signal:  # all is answered, and yet we are to end: whoever handles signals around us decides how
+            signal.raise_signal(stop.signal)
+        if progress.done < len(questions):
+            raise RuntimeError(
+                f"{self.name}: {len(questions) - progress.done:,} calls were neither answered nor parked"
+            )
         return Answers(self.journal, self.engine, questions)
 
-    def _too_many(self, parked: list[tuple[Question, Answer]], questions: Questions) -> str:
-        reasons = Counter(answer.reason for _, answer in parked)
+    def _too_many(self, parked: list[tuple[str, str, str]], questions: Questions) -> str:
+        reasons = Counter(reason for _, reason, _ in parked)
         counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-        details = {question.key: f"{answer.reason}, {answer.detail[:200]}" for question, answer in parked[:SHOWN]}
+        details = {key: f"{reason}, {detail}" for key, reason, detail in parked[:SHOWN]}
         named = "\n".join(f"  {row}: {details[q.key]}" for row, q in questions.named() if q.key in details)
         return (
             f"{self.name}: {len(parked):,} of {len(questions):,} calls are parked ({counted}); expected at most the share "

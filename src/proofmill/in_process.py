@@ -192,10 +192,14 @@ class VllmEngine(_Local):
         while True:
             if len(running) <= FED // 2 and not asking.stop.why:
                 more = list(islice(questions, FED - len(running)))
+                if not more and not running:
+                    return
                 for question, ids in zip(more, render(self.tokenizer, more), strict=True):
                     self._add(question, ids, running, asking)
             if not running:
-                return
+                if asking.stop.why:
+                    return
+                continue  # none of them fitted
             for output in self.engine.step():
                 if output.finished:
                     question, length, start = running.pop(output.request_id)

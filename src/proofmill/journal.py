@@ -245,7 +245,8 @@ class Journal:
                 f"{self.tail}: {self._fault.strerror} while syncing; expected a disk that keeps what is written."
             ) from self._fault
         row = {"key": question.key} | {name: getattr(answer, name) for name in Answer.__slots__}
-        body = json.dumps(row, ensure_ascii=False)[:-1].encode()
+        # A server that cuts inside a character sends half of a surrogate pair, which no file can hold.
+        body = json.dumps(row, ensure_ascii=False)[:-1].encode(errors="replace")
         line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
         place = self._places[question.key] = self._append(line)
         self._note(question.key, answer.stop, answer.reason, answer.cost)
@@ -307,7 +308,7 @@ class Journal:
         rows = [json.loads(line) for _, line in _whole_lines(self.tail)]
         if not rows:
             return
-        new = pl.DataFrame([{name: row.get(name) for name in COLUMNS} for row in rows], schema=COLUMNS)
+        new = _frame(rows, COLUMNS)
         path, before = self._next_segment()
         merged = bool(self._segments) and path == self._segments[-1][1]
         if merged:
@@ -319,9 +320,10 @@ class Journal:
             os.replace(temporary, path)
             _sync_file(self.folder)
             os.ftruncate(self._file, 0)
-        except OSError as error:  # no room for it: the tail stays as it is
-            say(str(self.folder), f"not compacted: {error.strerror}")
+        except (OSError, pl.exceptions.PolarsError) as error:  # no room for it: the tail stays as it is
+            say(str(self.folder), f"not compacted: {error}")
             temporary.unlink(missing_ok=True)
+            self.full = True
             return
         self._segments[len(self._segments) - merged :] = [(before, path)]
         self._rows = before + new.height
@@ -348,6 +350,8 @@ class Journal:
                 for key in self._parked.keys() & set(last["key"]):
                     del self._parked[key]
                 self._parked.update(last.filter(stop="error").select("key", "reason").iter_rows())
+        if self._segments and self._moved(frame["key"]):
+            os.ftruncate(self._file, 0)
         end, damaged = 0, []
         with open(self.tail, "rb") as file:
             for line in file:
@@ -355,8 +359,7 @@ class Journal:
                     break
                 if _is_whole(line):
                     row = json.loads(line)
-                    if row["key"] not in self._places or row["key"] in self._parked or row["stop"] == "error":
-                        self._note(row["key"], row["stop"], row["reason"], row["cost"])
+                    self._note(row["key"], row["stop"], row["reason"], row["cost"])
                     self._places[row["key"]] = end
                 else:
                     damaged.append(line)
@@ -365,6 +368,11 @@ class Journal:
             os.ftruncate(self._file, end)
         if damaged:
             self._put_aside(damaged)
+
+    def _moved(self, last: pl.Series) -> bool:
+        """Whether a kill came between segment and tail: the tail's rows are then the last ones of the last segment."""
+        keys = [json.loads(line)["key"] for _, line in _whole_lines(self.tail)]
+        return bool(keys) and last.tail(len(keys)).to_list() == keys
 
     def _put_aside(self, damaged: list[bytes]) -> None:
         kept = self.folder / "damaged.jsonl"
@@ -384,12 +392,19 @@ def frame(folder: Path, *columns: str) -> pl.DataFrame:
     Only the named columns, where some are named, and the key.
     """
     wanted = {name: dtype for name, dtype in COLUMNS.items() if not columns or name in ("key", *columns)}
-    parts = [_read(path, *wanted) for path in segments(folder)]
-    tail = folder / "answers.jsonl"
-    if tail.exists():
-        rows = [json.loads(line) for _, line in _whole_lines(tail)]
-        parts.append(pl.DataFrame([{name: row.get(name) for name in wanted} for row in rows], schema=wanted))
-    return pl.concat(parts or [pl.DataFrame(schema=wanted)]).unique("key", keep="last", maintain_order=True)
+    tail = folder / "answers.jsonl"  # read first: what moves into a segment meanwhile is met twice, and not missed
+    newest = _frame([json.loads(line) for _, line in _whole_lines(tail)] if tail.exists() else [], wanted)
+    parts = [*(_read(path, *wanted) for path in segments(folder)), newest]
+    return pl.concat(parts).unique("key", keep="last", maintain_order=True)
+
+
+def cost(folder: Path) -> float:
+    """What a journal has cost in dollars, every attempt that was ever written down counted."""
+    return sum(row["cost"] or 0.0 for row in _rows(folder))
+
+
+def _frame(rows: Iterable[dict[str, Any]], wanted: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame([{name: row.get(name) for name in wanted} for row in rows], schema=wanted, strict=False)
 
 
 def adopt(old: Path, new: Path) -> int:
@@ -405,6 +420,7 @@ def adopt(old: Path, new: Path) -> int:
                 taking.add(_Key(row["key"]), _answer(row))
         taking.compact()
         taking.sync()
+        (new / "claim").write_text(f"{taking.spent:.9f} 0\n")
         for path in [*segments(old), old / "claim"]:
             path.unlink(missing_ok=True)
         os.ftruncate(giving._file, 0)
@@ -421,7 +437,8 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
     """Everything that a journal holds, oldest first."""
     for path in segments(folder):
         yield from _read(path).iter_rows(named=True)
-    yield from (json.loads(line) for _, line in _whole_lines(folder / "answers.jsonl"))
+    if (folder / "answers.jsonl").exists():
+        yield from (json.loads(line) for _, line in _whole_lines(folder / "answers.jsonl"))
 
 
 def _read(path: Path, *columns: str) -> pl.DataFrame:

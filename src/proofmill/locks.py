@@ -36,6 +36,21 @@ def sign(file: int) -> None:
     os.pwrite(file, text.encode(), 0)
 
 
+def held(path: Path) -> bool:
+    """Whether some process holds the lock that `path` stands for."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:  # none, or not ours to lock
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+
+
 def holder(file: int) -> str:
     """Who holds the lock of an open file, as it signed."""
     return os.pread(file, 500, 0).decode(errors="replace") or "of unknown name"

@@ -93,8 +93,15 @@ class Pace:
             self._tokens.level -= tokens
         return self.clock()
 
-    def ended(self, start: float, overload: bool = False, asked: float | None = None, tokens: float = 0.0) -> None:
-        """Count a call out. `overload`: the server complained, and `asked` for so many seconds of pause, if it did;
+    def ended(
+        self,
+        start: float,
+        overload: bool = False,
+        asked: float | None = None,
+        tokens: float = 0.0,
+        answered: bool = True,
+    ) -> None:
+        """Count a call out; only an answer lets the window grow. `overload`: the server complained, and `asked` for so many seconds of pause, if it did;
         `tokens`: how many more than it was counted for it had."""
         self.in_flight -= 1
         if self._tokens:
@@ -110,7 +117,7 @@ class Pace:
                 if asked is None:
                     pause = random.uniform(0.5, 1.0) * backoff(self.cuts)
                     self._paused = max(self._paused, self.clock() + pause)
-        else:
+        elif answered:
             self.cuts = 0
             if self._pressed:
                 step = self.window if self._slow_start else max(STEP, STEP_SHARE * self.window)

@@ -23,7 +23,7 @@ from typing import Any
 from proofmill import budget
 from proofmill.calls import Asking, Question, split_reasoning
 from proofmill.journal import Answer
-from proofmill.pace import Pace, backoff
+from proofmill.pace import LONGEST_ASKED, Pace, backoff
 from proofmill.progress import clock
 
 ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3}  # attempts of one row by class of failure; other classes have one
@@ -37,7 +37,16 @@ TOO_LONG = (
     "too many tokens",
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
-NO_CREDIT = ("insufficient_quota", "exceeded your current quota", "insufficient credit", "billing")
+NO_CREDIT = "insufficient_quota"
+FAILED = {"error", "abort", "failed", "cancelled", "incomplete"}  # a server's words for an answer that is none
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)  # no JSON, no completion
 HEADERS = ("retry-after-ms", "retry-after")
 
 
@@ -49,7 +58,8 @@ class Failure:
     reason: str
     detail: str
     wait: float | None = None  # seconds that the server asked for
-    answer: Answer | None = None  # what came in spite of it, and was paid
+    cost: float = 0.0  # dollars: what came was no answer, and was paid
+    answer: Answer | None = None  # what came, where it is believed when it comes again and again
 
 
 @dataclass
@@ -117,10 +127,12 @@ class ApiEngine:
             return Failure("timeout", "timeout", f"no answer in {self._limit:g} s")
         except self._openai.APIError as error:
             return self._failure(error)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:  # no JSON, or no completion
+        except UNREADABLE as error:
             return Failure("provider", "provider", self._hidden(f"unreadable reply: {type(error).__name__}: {error}"))
+        if answer.finish in FAILED:
+            return Failure("provider", "provider", f"finished with `{answer.finish}`", cost=answer.cost or 0.0)
         if answer.reason == "ok" and not answer.text and not answer.reasoning and answer.stop == "end":
-            return Failure("provider", "provider", "empty answer", answer=answer)
+            return Failure("provider", "provider", "empty answer", cost=answer.cost or 0.0, answer=answer)
         return answer
 
     def _chat_request(self, question: Question) -> dict[str, Any]:
@@ -160,10 +172,10 @@ class ApiEngine:
         prompt, written = (int(usage[0] or 0), int(usage[1] or 0)) if usage else (0, 0)
         cached, thought = int(cached or 0), min(int(reasoning_tokens or 0), written)
         return Answer(
-            text=_writable(text) or "",
+            text=text or "",
             stop="length" if finish == "length" else "end",
             reason="refused" if refused else "ok",
-            reasoning=_writable(reasoning),
+            reasoning=reasoning or None,
             prompt_tokens=prompt,
             cached_tokens=cached,
             tokens=written,
@@ -171,9 +183,9 @@ class ApiEngine:
             cost=budget.price(self.price, prompt, cached, written, thought) if usage else None,
             seconds=seconds,
             attempts=attempts,
-            model=model or "",
+            model=str(model or ""),
             finish=finish,
-            logprobs=[{"token": p["token"], "logprob": p["logprob"]} for p in logprobs] if logprobs else None,
+            logprobs=[{"token": p["token"], "logprob": float(p["logprob"])} for p in logprobs] if logprobs else None,
         )
 
     # ----------------------------------------------------------------------------------------------- what went wrong
@@ -184,7 +196,8 @@ class ApiEngine:
         said = text.lower()
         if status is None:  # no connection, which this transport calls a time-out too, or an answer that broke off
             return Failure("away", "provider", f"no connection, or a broken one: {text}")
-        if status in (401, 402) or (status == 429 and any(words in said for words in NO_CREDIT)):
+        wait = None if status is None else _asked_wait(error.response)
+        if status in (401, 402) or (status == 429 and NO_CREDIT in said and wait is None):
             return Failure("no-use", "provider", text)
         if status in (400, 403) and any(words in said for words in REFUSED):
             return Failure("refused", "refused", text)
@@ -193,7 +206,7 @@ class ApiEngine:
         if status in (403, 404):
             return Failure("no-use", "provider", text)
         if status in AWAY:
-            return Failure("away", "rate-limit" if status == 429 else "provider", text, _asked_wait(error.response))
+            return Failure("away", "rate-limit" if status == 429 else "provider", text, wait)
         return Failure("provider" if status >= 500 or status in (408, 409, 425) else "bad-request", "provider", text)
 
     def _hidden(self, text: str) -> str:
@@ -218,14 +231,18 @@ class _Conversation:
         self.tasks: set[asyncio.Task] = set()
         self.arrived: list[tuple[Row, float, float, Answer | Failure]] = []
         self.news = asyncio.Event()
-        self.last_answer = time.monotonic()
+        self.last_answer, self.last_failure = time.monotonic(), ""
+        self.broken: BaseException | None = None
         self.lengths = [512.0, 1.0]  # mean tokens of an answer, and of how many; before the first a guess
 
     async def hold(self) -> None:
         try:
             while True:
                 wait = self._start()
-                if not self.tasks and (self.asking.stop.why or not (self.held or self.waiting)):
+                if self.broken:
+                    raise self.broken
+                idle = not self.tasks and not self.arrived
+                if idle and (self.asking.stop.why or not (self.held or self.waiting)):
                     break
                 try:
                     async with asyncio.timeout(min(wait, 0.5)):  # a signal is looked for twice a second
@@ -236,10 +253,12 @@ class _Conversation:
                 arrived, self.arrived = self.arrived, []
                 for row, start, tokens, outcome in arrived:
                     self._take(row, start, tokens, outcome)
+                self._lose_patience()
                 await self._look_after_server()
         finally:
             for task in self.tasks:
                 task.cancel()
+            self._write_down_costs()
 
     def _start(self) -> float:
         """Start what may start; gives the seconds until more may."""
@@ -255,13 +274,19 @@ class _Conversation:
                 return wait
             if not asking.reserve(row.question):
                 self.held = row
-                if not self.tasks:
+                if not self.tasks and asking.spent_up(row.question):
                     asking.stop.ask(f"stopped because the budget of ${asking.budget.dollars:,.2f} is spent")
                 return math.inf
             task = asyncio.create_task(self._ask(row, self.pace.started(tokens), tokens))
             self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            task.add_done_callback(self._ended)
         return math.inf
+
+    def _ended(self, task: asyncio.Task) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception():
+            self.broken = task.exception()
+            self.news.set()
 
     def _next(self) -> tuple[Row | None, float]:
         """The row to ask next: one that was held back, a retry that is due, a new one; or the seconds until a retry is."""
@@ -280,11 +305,11 @@ class _Conversation:
 
     def _take(self, row: Row, start: float, tokens: float, outcome: Answer | Failure) -> None:
         """Journal an answer, and only then let go of its place in flight."""
-        answer = outcome if isinstance(outcome, Answer) else outcome.answer
         self.asking.release(row.question)
         if isinstance(outcome, Failure):
-            self.pace.ended(start, overload=outcome.kind == "away", asked=outcome.wait)
-            row.cost += (answer.cost or 0.0) if answer else 0.0
+            overload = outcome.kind in ("away", "timeout")
+            self.pace.ended(start, overload=overload, asked=outcome.wait, answered=False)
+            row.cost += outcome.cost
             row.failures.append(outcome)
             self._after_failure(row)
             return
@@ -298,27 +323,37 @@ class _Conversation:
 
     def _after_failure(self, row: Row) -> None:
         failure, failures = row.failures[-1], row.failures
+        self.last_failure = failure.detail
+        alike = sum(f.kind == failure.kind for f in failures)
         same = sum(f.detail == failure.detail for f in failures)
-        most = ATTEMPTS.get(failure.kind, 1)
         if failure.kind == "no-use":
             self.asking.stop.ask(self.engine.no_use(failure))
-        elif len(failures) < most and (failure.kind == "away" or same < SAME_FAILURES):
-            wait = backoff(len(failures)) / 2 if failure.wait is None else failure.wait
+        elif alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES):
+            wait = backoff(len(failures)) / 2 if failure.wait is None else min(failure.wait, LONGEST_ASKED)
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
         elif failure.answer:  # empty again and again: that is its answer, and it was paid
-            self.asking.take(
-                row.question, replace(failure.answer, cost=None if failure.answer.cost is None else row.cost)
-            )
+            cost = None if failure.answer.cost is None else row.cost
+            self.asking.take(row.question, replace(failure.answer, cost=cost))
         else:
-            stop = "end" if failure.kind in ("refused", "too-long") else "error"
-            cost = None if self.engine.price == "unknown" else row.cost
-            self.asking.take(
-                row.question, Answer("", stop, failure.reason, cost=cost, attempts=len(failures), detail=failure.detail)
-            )
+            self.asking.take(row.question, self._parked(row))
+
+    def _parked(self, row: Row) -> Answer:
+        failure = row.failures[-1]
+        stop = "end" if failure.kind in ("refused", "too-long") else "error"
+        cost = None if self.engine.price == "unknown" else row.cost
+        return Answer("", stop, failure.reason, cost=cost, attempts=len(row.failures), detail=failure.detail)
+
+    def _write_down_costs(self) -> None:
+        """Rows that were waiting to be asked again when the asking stopped: what their attempts cost is not forgotten."""
+        for row in [row for _, _, row in self.waiting] + [self.held] * (self.held is not None):
+            if row.cost:
+                self.asking.journal.add(row.question, self._parked(row))
+
+    def _lose_patience(self) -> None:
         silent = time.monotonic() - self.last_answer
-        if silent > self.engine._patience:
+        if self.last_failure and silent > max(self.engine._patience, self.engine._limit):
             self.asking.stop.ask(
-                f"stopped because {self.engine.name} answered nothing for {clock(silent)}: {failure.detail}"
+                f"stopped because {self.engine.name} answered nothing for {clock(silent)}: {self.last_failure}"
             )
 
     async def _look_after_server(self) -> None:
@@ -371,11 +406,6 @@ def _response_parts(reply: dict[str, Any]) -> dict[str, Any]:
 def variable(name: str) -> str:
     """The beginning of the environment variables of `api/<name>`: PROOFMILL_<NAME>."""
     return f"PROOFMILL_{name.partition('/')[2].upper().replace('-', '_').replace('.', '_')}"
-
-
-def _writable(text: str | None) -> str | None:
-    """A server that cuts an answer inside a character sends half of a surrogate pair, which no file can hold."""
-    return None if text is None else text.encode("utf-8", "replace").decode()
 
 
 def _asked_wait(response: Any) -> float | None:

@@ -72,6 +72,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
+            start_new_session=True,  # whatever is sent to the job's group, it lives long enough to end the server
             env={**os.environ, **self.environment},
         )
         start = told = time.monotonic()

@@ -20,6 +20,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.why: str | None = None
+        self.signal: int | None = None
 
     def ask(self, why: str) -> None:
         """Stop for this reason, unless there was one before."""
@@ -45,8 +46,9 @@ def gracefully(name: str) -> Iterator[Stop]:
         return
 
     def handler(number: int, _: object) -> None:
-        if stop.why or number == signal.SIGALRM:
+        if stop.signal or number == signal.SIGALRM:
             sys.exit(f"{name}: stopped at once; what was answered is in the journal. Run the same command to go on.")
+        stop.signal = number
         stop.ask(f"stopped by {signal.Signals(number).name}")
         signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
 

@@ -28,7 +28,7 @@ from proofmill.tables import Table, TableError
 
 Z = 1.96
 ASKING = ("labels", "schemes", "responses", "grades", "grpo")  # kinds that may ask a model
-LEARNED = ("prompt_tokens", "tokens", "cost", "stop", "model")
+LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop")
 
 
 @dataclass
@@ -174,10 +174,10 @@ class Plan:
             job = Job(Table(stage.name, self.results), self.book.apis, "", {})
             asked = import_module(f"proofmill.{kind}").questions(entry, job)
             known = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
-            states = [known.get(question.key) for question in asked]
-            stage.rows, stage.parked = len(states), states.count("error")
-            stage.calls = states.count(None) + stage.parked
-            stage.cached = stage.rows - stage.calls
+            keys = [question.key for question in asked]
+            missing = {key for key in keys if known.get(key, "error") == "error"}  # equal questions are one call
+            stage.rows, stage.calls, stage.parked = len(keys), len(missing), len(missing & set(known))
+            stage.cached = sum(key not in missing for key in keys)
         else:
             stage.rows = stage.calls = self._rows(stage.name)
         if stage.calls is None:
@@ -209,8 +209,9 @@ class Plan:
         if answers.height:
             tokens = (answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64)
             stage.tokens = _sum(tokens, stage.calls)
-            costs = answers["cost"].drop_nulls()
-            stage.dollars = _sum(costs, stage.calls) if costs.len() == answers.height else Range(None)
+            stage.dollars = (
+                _sum(_costs(answers, api.price), stage.calls) if api and api.price != "unknown" else Range(None)
+            )
         elif api and api.guess:
             read, written = api.guess["input"], api.guess["output"]
             cost = budget.price(api.price, read, 0, written, 0)
@@ -221,8 +222,6 @@ class Plan:
         free = api is None or (isinstance(api.price, dict) and not any(api.price.values()))
         if free:
             stage.dollars = _certain(0.0)
-        elif isinstance(api.price, dict) and answers.height and (answers["cost"] == 0).all():
-            stage.dollars = Range(None)  # learned when it was free
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Answers to learn from: of the stage itself, or else of its kind with the same model, or of any with it."""
@@ -317,6 +316,12 @@ def _stamp(table: Table) -> dict | None:
 
 def _answered(folder: Path) -> pl.DataFrame:
     return journals.frame(folder, *LEARNED).filter(pl.col("stop") != "error")
+
+
+def _costs(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
+    """Dollars of each answer by the price as it is declared now."""
+    counts = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens")
+    return pl.Series([budget.price(declared, *row) for row in answers.select(counts).iter_rows()], dtype=pl.Float64)
 
 
 def _sum(values: pl.Series, calls: int) -> Range:
