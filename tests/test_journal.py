@@ -247,8 +247,8 @@ def test_second_writer_goes_on_when_the_first_ends(tmp_path, holder):
     assert texts(tmp_path, "a") == ["a"]
 
 
-def test_answers_are_synced_within_a_second(tmp_path, monkeypatch):
-    """No answer stays unsynced for more than a second, also the last one before a long silence; and not each is synced."""
+def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch):
+    """The last answer before a long silence is synced without another one coming; and not each is synced by itself."""
     synced = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
@@ -256,10 +256,10 @@ def test_answers_are_synced_within_a_second(tmp_path, monkeypatch):
         for question in asked(*map(str, range(50))):
             last = time.monotonic()
             journal.add(question, Answer("a", "end"))
-            time.sleep(0.01)
-        time.sleep(1.2)
-        assert last <= synced[-1] <= last + 1.0
-        assert len(synced) <= 4
+        while not synced or synced[-1] < last:
+            assert time.monotonic() - last < 30
+            time.sleep(0.05)
+        assert len(synced) <= 10
 
 
 def test_folder_that_cannot_be_made_says_so(tmp_path):
