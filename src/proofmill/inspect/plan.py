@@ -279,10 +279,10 @@ class Plan:
         made = [stage for stage in self.stages.values() if stage.state == "make"]
         hours = sum(stage.seconds * stage.gpus for stage in made if stage.gpus) / 3600
         unknown = sum(stage.gpus is None for stage in made if kinds.kind_of(stage.name) in ("sft", "grpo", "responses"))
-        if hours or unknown:
-            yield f"{hours:,.2f} GPU-hours as the last time" + (
-                f"; {unknown} stages were never made" if unknown else ""
-            )
+        if hours:
+            yield f"{hours:,.2f} GPU-hours as the last time"
+        if unknown:
+            yield f"GPU-hours unknown for {unknown} stages that were never made"
         spent, most = budget.spent(self.results / "calls"), self.book.budget
         if most is None:
             yield f"${spent:,.2f} spent so far; no budget is declared"
