@@ -1,0 +1,389 @@
+"""One estimate is what the attempts of a benchmark say about a model, or how sure one may be of it.
+
+From: pass@k (Chen et al. 2021, "Evaluating Large Language Models Trained on Code", section 2.1), exact binomial
+intervals (Clopper and Pearson 1934), the cluster bootstrap (Field and Welsh 2007; for benchmarks Miller 2024, "Adding
+Error Bars to Evals", section 3), sign-flip permutation (Fisher 1935; Phipson and Smyth 2010), variance components of
+nested data (Searle 1961; Searle, Casella and McCulloch 1992, "Variance Components").
+
+How it differs:
+1. best@k and majority@k are exact expectations over all draws of k attempts (verl simulates them).
+2. A draw of more attempts than there are is an error, never a number (MultiPL-E issue 40: it was 1).
+3. What a design cannot tell is None: with one verdict a sample the judge's noise is unknown, and it is not 0.
+4. A value that is missing never reaches these functions: what it counts as is decided before, and reported.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean
+from typing import NamedTuple
+
+import numpy as np
+
+CELLS = 2**20  # of a working array, 8 MB: resamples are drawn in batches of so many cells
+EXACT = 20  # differences: up to a million ways to flip their signs are counted one by one
+ROUNDING = 1e-9  # sums closer than this share of their terms are the same sum
+
+# ---------------------------------------------------------------------------------------------- k attempts of a problem
+
+
+def pass_at_k(successes: int, attempts: int, k: int) -> float:
+    """Chance of a success among k of the attempts, drawn without replacement: 1 - C(n-c, k) / C(n, k).
+
+    Unbiased for a model's chance to succeed in k attempts (Chen et al. 2021, section 2.1). Whole numbers until the last
+    division, so exact to the last digit for any n. ValueError when k is more than the attempts.
+    """
+    _check_draw("pass", attempts, k)
+    if not 0 <= successes <= attempts:
+        raise ValueError(
+            f"pass@{k}: {successes} successes in {attempts} attempts; expected 0 to {attempts}. Count again."
+        )
+    ways = math.comb(attempts, k)
+    return (ways - math.comb(attempts - successes, k)) / ways
+
+
+def best_at_k(chosen_by: Sequence[float], values: Sequence[float], k: int) -> float:
+    """Expected value of the attempt that `chosen_by` ranks highest among k, drawn without replacement; ties at random.
+
+    Best-of-k by a grader; with chosen_by = values it is the expected maximum. The best of a draw has the score s if the
+    draw lies within the attempts up to s and not within those below s; every attempt with that score is then as likely.
+    """
+    _check_draw("best", len(values), k)
+    tied_by_score: dict[float, list[float]] = defaultdict(list)
+    for score, value in zip(chosen_by, values, strict=True):
+        tied_by_score[score].append(value)
+    ways, expected, below = math.comb(len(values), k), 0.0, 0
+    for score in sorted(tied_by_score):
+        tied = tied_by_score[score]
+        upto = below + len(tied)
+        expected += (math.comb(upto, k) - math.comb(below, k)) / ways * fmean(tied)
+        below = upto
+    return expected
+
+
+def majority_at_k(answers: Sequence[Hashable | None], values: Sequence[float], k: int) -> float:
+    """Expected value of the answer given most often among k attempts, drawn without replacement; ties at random.
+
+    None is no answer and never wins; a draw without any answer has the value 0. The value of an answer is the mean of
+    `values` over all attempts that give it.
+
+    Exact, by generating functions. A draw without replacement is an independent binomial number of each answer, given
+    that they add up to k: probabilities stay in range for any n, where binomial coefficients would not.
+    """
+    _check_draw("majority", len(values), k)
+    values_by_answer: dict[Hashable, list[float]] = defaultdict(list)
+    for answer, value in zip(answers, values, strict=True):
+        values_by_answer[answer].append(value)
+    share = k / (len(values) + 1)  # any share in (0, 1) is right; near k / n the sum is likely to be k
+    silent_K = np.zeros(k + 1)
+    silent = _binomial(len(values_by_answer.pop(None, ())), share)[: k + 1]
+    silent_K[: len(silent)] = silent
+    tallies = [(fmean(some), _binomial(len(some), share)) for some in values_by_answer.values()]
+    most = min(k, max((len(chances) - 1 for _, chances in tallies), default=0))
+    won = sum(_won_with(votes, tallies, silent_K) for votes in range(1, most + 1))
+    return float(won / _binomial(len(values), share)[k])
+
+
+def _won_with(votes: int, tallies: Sequence[tuple[float, np.ndarray]], silent_K: np.ndarray) -> float:
+    """Expected value over draws whose winner has so many votes, times the chance that the draw has k attempts.
+
+    State, after each answer in turn: [T, K] is the chance that T answers have `votes`, none has more, and K attempts
+    are drawn; beside it the same, times the sum of the T answers' values.
+    """
+    k = len(silent_K) - 1
+    most_tied = min(k // votes, sum(len(chances) > votes for _, chances in tallies))
+    chance_and_sum_2TK = np.zeros((2, most_tied + 1, k + 1))
+    chance_and_sum_2TK[0, 0] = silent_K
+    for value, chances in tallies:
+        after_2TK = np.zeros_like(chance_and_sum_2TK)
+        for drawn, chance in enumerate(chances[:votes]):
+            after_2TK[:, :, drawn:] += chance * chance_and_sum_2TK[:, :, : k + 1 - drawn]
+        if len(chances) > votes:
+            with_votes_2TK = chances[votes] * chance_and_sum_2TK[:, :-1, : k + 1 - votes]
+            after_2TK[:, 1:, votes:] += with_votes_2TK
+            after_2TK[1, 1:, votes:] += value * with_votes_2TK[0]
+        chance_and_sum_2TK = after_2TK
+    sums_T = chance_and_sum_2TK[1, 1:, k]
+    return float((sums_T / np.arange(1, len(sums_T) + 1)).sum())
+
+
+def _binomial(n: int, share: float) -> np.ndarray:
+    """Chances of 0 to n successes."""
+    yes, no = math.log(share), math.log1p(-share)
+    return np.exp([math.log(math.comb(n, j)) + j * yes + (n - j) * no for j in range(n + 1)])
+
+
+def _check_draw(name: str, attempts: int, k: int) -> None:
+    if not 1 <= k <= attempts:
+        raise ValueError(
+            f"{name}@{k}: {attempts} attempts; expected k from 1 to {attempts}. Ask for a smaller k, or make more attempts."
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------ intervals
+
+
+def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Exact interval of a binomial share: what neither tail of (1 - confidence) / 2 refuses (Clopper and Pearson 1934)."""
+    if not 0 <= successes <= n:
+        raise ValueError(f"Clopper-Pearson: {successes} successes of {n}; expected 0 to {n}. Count again.")
+    tail = (1 - confidence) / 2
+    return _least_share(successes, n, tail), 1 - _least_share(n - successes, n, tail)
+
+
+def _least_share(successes: int, n: int, tail: float) -> float:
+    """The share with which so many successes or more have the probability `tail`, by bisection; 0 for no success."""
+    counts_J = np.arange(successes, n + 1)
+    ways_J = math.lgamma(n + 1) - np.array(
+        [math.lgamma(j + 1) + math.lgamma(n - j + 1) for j in range(successes, n + 1)]
+    )
+    low, high = 0.0, 1.0
+    for _ in range(64):
+        share = (low + high) / 2
+        chance = np.exp(ways_J + counts_J * math.log(share) + (n - counts_J) * math.log1p(-share)).sum()
+        low, high = (share, high) if chance < tail else (low, share)
+    return low
+
+
+def bootstrap(
+    sums_PD: np.ndarray,
+    value: Callable[[np.ndarray], np.ndarray],
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float | None, float | None]:
+    """Percentile cluster bootstrap: problems are drawn with replacement, each with all that belongs to it.
+
+    A problem gives D sums (for a mean: its values' sum and number); `value` takes totals_RD, one row for each resample,
+    to R numbers. Resamples whose value is NaN are left out; without any other, or without problems, there is no
+    interval. The percentile interval needs spread: where all problems are alike it is a point, and another bound should
+    be used.
+    """
+    if len(sums_PD) == 0:
+        return None, None
+    rng, problems = np.random.default_rng(seed), len(sums_PD)
+    found = []
+    for rows in _batches(resamples, problems):
+        chosen_RP = rng.integers(problems, size=(rows, problems)) + problems * np.arange(rows)[:, None]
+        weights_RP = np.bincount(chosen_RP.ravel(), minlength=rows * problems).reshape(rows, problems)
+        found.append(value(weights_RP @ sums_PD))
+    values_R = np.concatenate(found)
+    values_R = values_R[~np.isnan(values_R)]
+    if len(values_R) == 0:
+        return None, None
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values_R, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _batches(rows: int, width: int) -> Iterator[int]:
+    """Counts that add up to `rows`, so that an array of so many rows and `width` columns has at most CELLS cells."""
+    at_once = max(1, CELLS // width)
+    for start in range(0, rows, at_once):
+        yield min(at_once, rows - start)
+
+
+# ---------------------------------------------------------------------------------------------------------------- tests
+
+
+def paired_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 0, draws: int = 100_000) -> float:
+    """Two-sided p-value of the mean difference by problem, if each difference were as likely with the other sign.
+
+    Exact up to 20 differences that are not 0 (the sign of 0 changes nothing); beyond, so many draws with the observed
+    one counted among them, so that p is never 0 (Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero").
+    Problems are all that is resampled: a difference between two trainings may still be luck of the trainings.
+    """
+    d_P = np.asarray(differences_P, dtype=float)
+    d_P = d_P[d_P != 0]
+    observed = abs(d_P.sum()) - ROUNDING * np.abs(d_P).sum()
+    if len(d_P) <= EXACT:
+        sums = np.zeros(1)
+        for d in d_P:
+            sums = np.concatenate([sums + d, sums - d])
+        return float(np.mean(np.abs(sums) >= observed))
+    rng, extreme = np.random.default_rng(seed), 0
+    for rows in _batches(draws, len(d_P)):
+        signs_RP = 2.0 * rng.integers(2, size=(rows, len(d_P)), dtype=np.int8) - 1
+        extreme += np.count_nonzero(np.abs(signs_RP @ d_P) >= observed)
+    return (1 + extreme) / (1 + draws)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values, in the order given: each can be held against alpha for all tests together (Holm 1979)."""
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = least
+    return adjusted
+
+
+# ------------------------------------------------------------------------------------------------------------- variance
+
+
+@dataclass(frozen=True)
+class Variance:
+    """Variance of one verdict's value, split in three; the counts it was measured on are 0 when it was assumed.
+
+    `problem`: between the problems' true means. `sample`: between the true values of a problem's samples (attempts).
+    `judge`: between verdicts on one sample. None: the design could not tell, and the component before it holds it too.
+    """
+
+    problem: float | None
+    sample: float | None
+    judge: float | None
+    n_problems: int = 0
+    n_samples: int = 0
+    n_verdicts: int = 0
+
+
+def split_variance(rows: Iterable[tuple[Hashable, Hashable, float]]) -> Variance:
+    """Variance components of verdicts (problem, sample, value), where numbers of samples and verdicts may differ.
+
+    Nested random effects, by equating the mean squares of the analysis of variance to their expectations (Searle 1961;
+    Searle, Casella and McCulloch 1992). Without bias before negative estimates are reported as 0. A sample is known
+    within its problem: two problems may both have a sample 0.
+    """
+    problems: dict[Hashable, int] = {}
+    samples: dict[tuple[Hashable, Hashable], int] = {}
+    problem_N, sample_N, value_N = [], [], []
+    for problem, sample, value in rows:
+        problem_N.append(problems.setdefault(problem, len(problems)))
+        sample_N.append(samples.setdefault((problem, sample), len(samples)))
+        value_N.append(value)
+    if not value_N:
+        return Variance(None, None, None)
+    found = _components(np.array(problem_N), np.array(sample_N), np.array(value_N, dtype=float))
+    known = (None if component is None else max(0.0, float(component)) for component in found)
+    return Variance(*known, len(problems), len(samples), len(value_N))
+
+
+def _components(
+    problem_N: np.ndarray, sample_N: np.ndarray, value_N: np.ndarray
+) -> tuple[float | None, float | None, float | None]:
+    """Estimates for problem, sample and judge, negative ones as they are; N runs over verdicts, S samples, P problems.
+
+    With n_s verdicts on sample s, n_p on problem p and n in all, the sums of squares are expected to be
+        judge:    (n - S) judge
+        sample:   (S - P) judge + (n - sum_s n_s^2 / n_p) sample
+        problem:  (P - 1) judge + (sum_s n_s^2 / n_p - sum_s n_s^2 / n) sample + (n - sum_p n_p^2 / n) problem
+    """
+    verdicts_P, verdicts_S = np.bincount(problem_N), np.bincount(sample_N)
+    n, n_problems, n_samples = len(value_N), len(verdicts_P), len(verdicts_S)
+    problem_S = problem_N[np.unique(sample_N, return_index=True)[1]]
+    value_N = value_N - value_N.mean()
+    mean_P = np.bincount(problem_N, value_N) / verdicts_P
+    mean_S = np.bincount(sample_N, value_N) / verdicts_S
+    shares = (verdicts_S**2 / verdicts_P[problem_S]).sum()
+    judge = sample = problem = None
+    if n > n_samples:
+        judge = ((value_N - mean_S[sample_N]) ** 2).sum() / (n - n_samples)
+    if n_samples > n_problems:
+        squares = (verdicts_S * (mean_S - mean_P[problem_S]) ** 2).sum()
+        sample = (squares - (n_samples - n_problems) * (judge or 0.0)) / (n - shares)
+    if n_problems > 1:
+        squares = (verdicts_P * mean_P**2).sum() - (n_problems - 1) * (judge or 0.0)
+        squares -= (shares - (verdicts_S**2).sum() / n) * (sample or 0.0)
+        problem = squares / (n - (verdicts_P**2).sum() / n)
+    return problem, sample, judge
+
+
+def worst_variance(scale: float) -> float:
+    """The most variance that values in [0, scale] can have: scale^2 / 4 (Popoviciu 1935), half of them at each end.
+
+    For a plan before anything is measured: the three components add up to no more than this, and the error of a mean is
+    largest if all of it is between problems, `Variance(worst_variance(7), 0.0, 0.0)`. So is that of a difference, unless
+    its models' correlation on shared problems is above 1 - 1 / samples: then `Variance(0.0, worst_variance(7), 0.0)`.
+    """
+    return scale**2 / 4
+
+
+# ----------------------------------------------------------------------------------------------------- errors and plans
+
+
+def standard_error(variance: Variance, problems: int, samples: int, verdicts: int = 1) -> float:
+    """Of a benchmark's mean over so many problems, samples of each and verdicts on each sample.
+
+    The problems are a random sample of those one speaks about. A component that is None counts where it is contained:
+    the judge's noise as the sample's, which more verdicts do not reduce; the sample's as the problem's, which more
+    samples do not reduce. So the error is never too small.
+    """
+    return math.sqrt(_between(variance) / problems + _within(variance, samples, verdicts) / problems)
+
+
+def difference_error(
+    variance: Variance, problems: int, samples: int, verdicts: int = 1, shared: bool = True, correlation: float = 0.0
+) -> float:
+    """Standard error of the difference of two models' means, each with this split and so many problems and samples.
+
+    On shared problems their variance cancels by the correlation of the two models' true means by problem (where
+    `sample` is None: of their observed means); 0 assumes no help. On two sets of problems it counts for nothing.
+    """
+    between = _between(variance) * (1 - correlation if shared else 1)
+    return math.sqrt(2 * (between + _within(variance, samples, verdicts)) / problems)
+
+
+def _between(variance: Variance) -> float:
+    if variance.problem is None:
+        raise ValueError(
+            f"standard error: variance between problems unknown, from {variance.n_problems} problems; expected at least 2. "
+            "Measure more problems, or assume `worst_variance`."
+        )
+    return variance.problem
+
+
+def _within(variance: Variance, samples: int, verdicts: int) -> float:
+    """Variance of a problem's measured mean around its true one."""
+    return (variance.sample or 0.0) / samples + (variance.judge or 0.0) / (samples * verdicts)
+
+
+def detectable(error: float, confidence: float = 0.95, power: float = 0.8) -> float:
+    """The least true difference that a two-sided normal test at this confidence finds with this power."""
+    normal = NormalDist()
+    return (normal.inv_cdf(1 - (1 - confidence) / 2) + normal.inv_cdf(power)) * error
+
+
+def problems_needed(
+    difference: float,
+    variance: Variance,
+    samples: int,
+    verdicts: int = 1,
+    confidence: float = 0.95,
+    power: float = 0.8,
+    shared: bool = True,
+    correlation: float = 0.0,
+) -> int:
+    """The least number of problems with which a true difference of two models is `detectable`."""
+    if not difference > 0:
+        raise ValueError(
+            f"problems needed: a difference of {difference:g}; expected one above 0. Name the least difference that matters."
+        )
+    of_one = detectable(difference_error(variance, 1, samples, verdicts, shared, correlation), confidence, power)
+    return max(1, math.ceil((of_one / difference) ** 2 * (1 - ROUNDING)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+
+class Merged(NamedTuple):
+    value: float  # of the run means
+    std: float | None  # of the run means, ddof = 1; None for one run
+    means: list[float]  # one for each run
+
+
+MERGE: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "max": max, "min": min}
+
+
+def merged(values_by_run: Sequence[Sequence[float]], how: str = "mean") -> Merged:
+    """Mean, largest or smallest of the runs' means, and their sample standard deviation (QED-Nano's `stats`).
+
+    Of runs, not of problems: `max` is the luckiest run, not the best answer to each problem (`best_at_k`). The original
+    counts a missing grade as 0 if there are several runs and leaves it out if there is one; here the caller leaves it
+    out.
+    """
+    if how not in MERGE:
+        raise ValueError(f"merged: runs by `{how}`; expected {', '.join(MERGE)}. Name one of these.")
+    if min(map(len, values_by_run), default=0) == 0:
+        raise ValueError("merged: a run without values, or no run; expected values in each run. Leave empty runs out.")
+    means = [fmean(values) for values in values_by_run]
+    return Merged(MERGE[how](means), float(np.std(means, ddof=1)) if len(means) > 1 else None, means)
