@@ -15,6 +15,7 @@ configfile: "config.yaml"
 include: "workflow/common.smk"
 # The kinds, in the order in which a problem passes through them.
 include: "workflow/rules/problems.smk"
+include: "workflow/rules/overlaps.smk"
 include: "workflow/rules/labels.smk"
 include: "workflow/rules/schemes.smk"
 include: "workflow/rules/base.smk"

@@ -7,11 +7,25 @@ import pytest
 
 from project import CHAIN, Project
 from proofmill import base as base_kind
-from proofmill import examples, grades, grpo, jobs, kinds, labels, problems, recipes, responses, schemes, scores, sft
+from proofmill import (
+    examples,
+    grades,
+    grpo,
+    jobs,
+    kinds,
+    labels,
+    overlaps,
+    problems,
+    recipes,
+    responses,
+    schemes,
+    scores,
+    sft,
+)
 
 ROOT = Path(__file__).parent.parent
 MAINS = {
-    "problems": problems.main, "labels": labels.main, "schemes": schemes.main, "base": base_kind.main,
+    "problems": problems.main, "overlaps": overlaps.main, "labels": labels.main, "schemes": schemes.main, "base": base_kind.main,
     "responses": responses.main, "grades": grades.main, "examples": examples.main, "sft": sft.main, "grpo": grpo.main,
     "scores": scores.main,
 }  # fmt: skip
@@ -45,7 +59,7 @@ class Mill:
     def make(self, *names: str, engine: str = "transformers"):
         """Make artifacts in order; returns the table of the last."""
         for name in names:
-            identity = recipes.identity(self.book.entries[name], self.book.apis)
+            identity = recipes.identity(self.book.entries[name], self.book.declared)
             jobs.make(MAINS[kinds.kind_of(name)], name, identity, self.results, engine=engine)
         return self.table(names[-1])
 

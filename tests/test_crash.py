@@ -17,7 +17,7 @@ import pytest
 from project import Project, copy_of
 from proofmill import journal as journals
 from proofmill import referee
-from test_remote import good, server
+from served import good, server
 
 pytestmark = pytest.mark.pipeline
 IN_FLIGHT = 16

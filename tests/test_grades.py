@@ -3,15 +3,24 @@
 import pytest
 
 from conftest import SMALL
-from proofmill import arithmetic, judges, referee
+from proofmill import arithmetic, referee, templates
 from proofmill.calls import Answer
-from proofmill.grades import Grader, Script, read_points
-from proofmill.tables import TableError
+from proofmill.graders import Grader
+from proofmill.jobs import Job
+from proofmill.scripts import Script
+from proofmill.tables import Table, TableError
+from proofmill.verdicts import read
 
+JOB = Job(Table("grades/none", None), {}, "", {})  # a program that checks needs no models
+STRICT = templates.prompt("grade-strict")
 PROBLEM = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 2))
 STATEMENT = arithmetic.statement(PROBLEM)
 SCHEME = referee.write_scheme(PROBLEM)
 PROOF = arithmetic.split_proof(arithmetic.proof(PROBLEM))
+
+
+def asked(statement, scheme, proof):
+    return STRICT.render({"statement": statement, "scheme": scheme, "proof": proof, "reference": None})
 
 
 @pytest.mark.parametrize(
@@ -26,20 +35,22 @@ PROOF = arithmetic.split_proof(arithmetic.proof(PROBLEM))
         ("<points>-1</points>", (None, "off-scale")),
         ("<points>N/A</points>", (None, "no-verdict")),
         ("<points>3.5</points>", (None, "no-verdict")),
+        ("<points>7 out of 10</points>", (None, "no-verdict")),
+        ("<points>**7**</points>", (7, "ok")),
         ("seven points", (None, "no-verdict")),
         ("", (None, "no-verdict")),
     ],
 )
 def test_points_are_read_from_the_last_tag_and_checked(text, expected):
     """The last verdict counts; off the scale or unreadable is no grade, with the reason."""
-    verdict = read_points(Answer(text, "end"))
+    verdict = read(Answer(text, "end"), STRICT)
     assert expected == (verdict.grade, verdict.reason)
 
 
 @pytest.mark.parametrize("reason", ["refused", "provider", "timeout", "too-long", "rate-limit"])
 def test_answer_that_failed_is_no_grade(reason):
     """A failure of the judge is null with its reason, never 0."""
-    verdict = read_points(Answer("<points>7</points>", "error", reason))
+    verdict = read(Answer("<points>7</points>", "error", reason), STRICT)
     assert (None, reason) == (verdict.grade, verdict.reason)
 
 
@@ -80,23 +91,23 @@ def test_well_formed_needs_an_end_closed_reasoning_and_one_box(text, stop, expec
 def test_referee_marks_what_the_checker_finds():
     """The judge's marks, through prompt and parser, are those of the rubric."""
     for text, expected in [(PROOF, 7), ("", 0), (PROOF.replace("2*3=6≡6.\n", ""), 3)]:
-        prompt = judges.fill("grade-of-7", {"statement": STATEMENT, "scheme": SCHEME, "proof": text})
-        assert expected == read_points(Answer(referee.verdict(prompt), "end")).grade
+        prompt = asked(STATEMENT, SCHEME, text)
+        assert expected == read(Answer(referee.verdict(prompt), "end"), STRICT).grade
 
 
 def test_referee_marks_by_the_scheme_it_is_shown():
     """Other prices in the scheme give other marks: the scheme is read, not only the proof."""
-    dearer = SCHEME.replace("(5 pts)", "(3 pts)").replace("2. (1 pt)", "2. (3 pts)")
+    dearer = SCHEME.replace("(5 pts,", "(3 pts,").replace("2. (1 pt,", "2. (3 pts,")
     shorter = PROOF.replace("2*3=6≡6.\n", "")
-    prompt = judges.fill("grade-of-7", {"statement": STATEMENT, "scheme": dearer, "proof": shorter})
-    assert read_points(Answer(referee.verdict(prompt), "end")).grade == 2
+    prompt = asked(STATEMENT, dearer, shorter)
+    assert read(Answer(referee.verdict(prompt), "end"), STRICT).grade == 2
 
 
 @pytest.mark.parametrize(("statement", "scheme"), [("Prove Fermat's last theorem.", SCHEME), (STATEMENT, "no scheme")])
 def test_referee_gives_no_verdict_on_what_it_does_not_know(statement, scheme):
     """A problem outside the family, or a scheme without prices, has no grade; it is not 0."""
-    prompt = judges.fill("grade-of-7", {"statement": statement, "scheme": scheme, "proof": PROOF})
-    assert read_points(Answer(referee.verdict(prompt), "end")).reason == "no-verdict"
+    prompt = asked(statement, scheme, PROOF)
+    assert read(Answer(referee.verdict(prompt), "end"), STRICT).reason == "no-verdict"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +121,9 @@ def test_referee_gives_no_verdict_on_what_it_does_not_know(statement, scheme):
 )
 def test_proof_cannot_leave_its_block(attack):
     """Tags inside a proof reach the judge as text, and the mark does not move."""
-    prompt = judges.fill("grade-of-7", {"statement": STATEMENT, "scheme": SCHEME, "proof": f"{attack}\n\\boxed{{0}}"})
+    prompt = asked(STATEMENT, SCHEME, f"{attack}\n\\boxed{{0}}")
     assert 1 == prompt.count("<proof>\n") == prompt.count("\n</proof>")
-    assert read_points(Answer(referee.verdict(prompt), "end")).grade == 0
+    assert read(Answer(referee.verdict(prompt), "end"), STRICT).grade == 0
 
 
 def test_grades_of_a_stage_are_all_there(small):
@@ -138,7 +149,7 @@ def test_response_that_is_none_has_no_grade(reason):
         Script(STATEMENT, None, SCHEME, "", reason=reason),
         Script(STATEMENT, None, SCHEME, "<think>cut off"),
     )
-    with Grader("arithmetic", "grade-of-7", None) as grader:
+    with Grader("arithmetic", None, JOB) as grader:
         verdicts = grader([silent, empty])
     assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]
 

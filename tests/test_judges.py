@@ -1,14 +1,13 @@
-"""Labels and schemes: what a judge writes, read strictly."""
+"""Labels, and what the referee writes, read strictly."""
 
 import json
 
 import pytest
 
 from conftest import SMALL
-from proofmill import arithmetic, judges, referee
+from proofmill import arithmetic, judges, referee, templates
 from proofmill.calls import Answer
 from proofmill.labels import read_labels
-from proofmill.schemes import clean, fault, points_of, read_scheme
 
 GOOD = {
     "incomplete": False,
@@ -46,44 +45,11 @@ def test_failed_call_has_no_labels():
     assert read_labels(Answer(json.dumps(GOOD), "error", "timeout")) == ({}, "timeout")
 
 
-SCHEME = "Checkpoints (7 pts total)\n1. (4 pts) a\n2. (3 pts) b\nTotal (max 7): 7\n\nZero-credit items\n- x\n\nDeductions\n- y"
-CHAINS = (
-    "Checkpoints (7 pts total)\n1. (1 pt) s\n**Chains are alternatives.**\nChain A\n1. (6 pts) a\nChain B\n1. (2 pts) b\n"
-    "2. (3 pts) c\nTotal (max 7)\n\nZero-credit items\n\nDeductions\n- cap at 5/7"
-)
-
-
-@pytest.mark.parametrize(("scheme", "points"), [(SCHEME, 7), (CHAINS, 7), (SCHEME.replace("3 pts", "2 pts"), 6)])
-def test_points_are_those_of_the_best_chain(scheme, points):
-    """Chains are alternatives: only the best counts, with what is shared; deductions are not points."""
-    assert points == points_of(scheme)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "expected"),
-    [
-        (SCHEME, "ok"),
-        (CHAINS, "ok"),
-        (SCHEME.replace("3 pts", "4 pts"), "off-total"),
-        (SCHEME.replace("Deductions", "Penalties"), "no-sections"),
-        ("7 points for everything", "no-sections"),
-    ],
-)
-def test_fault_of_a_scheme_is_named(scheme, expected):
-    """A scheme whose points are not 7, or whose sections are missing, is not marked by."""
-    assert expected == fault(scheme)
-    kept, _, reason = read_scheme(Answer(scheme, "end"))
-    assert (expected, scheme if expected == "ok" else None) == (reason, kept)
-
-
-def test_thought_and_preamble_are_cut_off():
-    """A scheme begins with its checkpoints."""
-    assert clean(f"<thought>Checkpoints first</thought>Here it is:\n{SCHEME}\n") == SCHEME
-
-
 def test_referee_writes_schemes_that_pass(small):
-    """The family's schemes have three sections and seven points."""
-    assert {("ok", 7)} == {(row["reason"], row["points"]) for row in small.table("schemes/train").rows()}
+    """The family's schemes have three sections and seven points, and the linter finds nothing."""
+    rows = small.table("schemes/train").rows(kept=False)
+    assert {("ok", 7, None)} == {(row["reason"], row["points"], row["dropped"]) for row in rows}
+    assert not any(row["faults"] for row in rows)
 
 
 def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
@@ -94,8 +60,9 @@ def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
     made = mill(
         {"problems/x": {"source": "table", "path": str(tmp_path / "p.jsonl")}, "schemes/x": {"problems": "problems/x"}}
     )
-    rows = made.make("problems/x", "schemes/x").rows()
-    assert [(row["scheme"], row["reason"]) for row in rows] == [("7 points", "ok"), (None, "no-guidelines")]
+    rows = made.make("problems/x", "schemes/x").rows(kept=False)
+    found = [(row["scheme"], row["reason"], row["dropped"]) for row in rows]
+    assert found == [("7 points", "ok", None), (None, "no-guidelines", "adds-up")]
 
 
 PROBLEM = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 2))
@@ -118,7 +85,7 @@ def test_referee_labels_what_a_reader_sees(solution, comments, expected):
         "origin": "f",
         "comments": judges.comments(comments),
     }
-    labels, reason = read_labels(Answer(referee.verdict(judges.fill("classify", fields)), "end"))
+    labels, reason = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
     assert ("ok", expected) == (reason, {key for key, value in labels.items() if value is True})
 
 
@@ -126,7 +93,7 @@ def test_referee_labels_a_false_statement_wrong():
     """A divisibility that does not hold is labelled `wrong`."""
     false = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 3))
     fields = {"statement": arithmetic.statement(false), "solution": "It is false.", "origin": "f", "comments": ""}
-    labels, _ = read_labels(Answer(referee.verdict(judges.fill("classify", fields)), "end"))
+    labels, _ = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
     assert labels["wrong"]
 
 

@@ -17,7 +17,7 @@ from proofmill.tables import COLUMNS
 pytestmark = pytest.mark.pipeline
 
 STAMP = {
-    "kind", "name", "entry", "revision", "prompts", "apis", "fingerprint", "parents", "sources", "content",
+    "kind", "name", "entry", "revision", "prompts", "declared", "fingerprint", "parents", "sources", "content",
     "commit", "versions", "seed", "counts", "seconds",
 }  # fmt: skip
 ASKED = {"labels", "schemes", "responses", "grades"}
@@ -159,11 +159,11 @@ def add_to_prompt(source: str, prompt: str, text: str) -> None:
         file.write(text)
 
 
-@pytest.mark.parametrize("prompt", ["grade-of-7", "classify", "solve"])
+@pytest.mark.parametrize("prompt", ["grade-strict", "classify", "solve"])
 def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, prompt):
     """An edit of a prompt reruns the artifacts that ask it and what is made from them, and nothing else."""
     book = nano.book
-    asking = {n for n in book.recipes["nano"] if prompt in recipes.prompts_of(book.entries[n])}
+    asking = {n for n in book.recipes["nano"] if prompt in recipes.prompts_of(book.entries[n], book.declared)}
     assert asking and not {"scores/disjoint", "problems/threads", "base/nano"} & asking
     wanted = nano.with_descendants(*asking) & set(book.recipes["nano"])
     assert set() == nano.planned("nano", PYTHONPATH=source)

@@ -10,7 +10,7 @@ import pytest
 from conftest import SMALL, Mill
 from project import snapshot
 from proofmill import __main__ as command
-from proofmill import kinds, labels, recipes
+from proofmill import kinds, labels, recipes, templates
 from proofmill.inspect import plan as module
 from proofmill.inspect.plan import Plan
 from proofmill.jobs import Job
@@ -38,7 +38,7 @@ def planned(small, target, **more):
 def answer_some(results, made, answered, parked, cost=0.01):
     """The journal of labels/paid as a run leaves it that was killed."""
     table = Mill.table(type("Here", (), {"results": results})(), "labels/paid")
-    asked = list(labels.questions(made.entries["labels/paid"], Job(table, made.apis, "", {})))
+    asked = list(labels.questions(made.entries["labels/paid"], Job(table, made.declared, "", {})))
     with Journal(table.calls) as journal:
         for question in asked[:answered]:
             journal.add(question, Answer("x", "end", prompt_tokens=900, tokens=100, cost=cost))
@@ -83,17 +83,18 @@ def test_edit_names_the_field_and_touches_descendants_only(small):
     assert made.stages["grades/cold"].calls == 24
 
 
-def test_edited_prompt_is_named(small, monkeypatch):
+def test_edited_prompt_is_named(small, monkeypatch, tmp_path):
     """A prompt whose text changed is the reason that is given."""
-    real = recipes.prompt_text
-    monkeypatch.setattr(recipes, "prompt_text", lambda name: real(name) + ("!" if name == "grade-of-7" else ""))
-    assert planned(small, "grades/cold").stages["grades/cold"].why == ["prompt `grade-of-7` was edited"]
+    for file in templates.PROMPTS.glob("*.md"):
+        (tmp_path / file.name).write_text(file.read_text() + ("!" if file.stem == "grade-strict" else ""))
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["prompt `grade-strict` was edited"]
 
 
 def test_revision_and_model_are_named(small, monkeypatch):
     """So are a kind's revision, and a remote model that is declared otherwise."""
     monkeypatch.setattr(kinds.Grades, "revision", 9)
-    assert planned(small, "grades/cold").stages["grades/cold"].why == ["revision 1 -> 9"]
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["revision 2 -> 9"]
     referee = {
         "id": "referee-2",
         "program": "referee",

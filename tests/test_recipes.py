@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from conftest import REFEREE, ROOT
-from proofmill import kinds, recipes, sources
+from proofmill import kinds, recipes, sources, templates
 from proofmill.recipes import RecipeError
 
 BENCH = {"source": "arithmetic", "part": "test", "rows": 4}
@@ -201,7 +201,7 @@ def test_identity_survives_the_way_to_a_job():
     """An entry that went through JSON is the entry it was."""
     book = recipes.expand({"r": scored()})
     for entry in book.entries.values():
-        given = json.loads(recipes.identity(entry, book.apis))
+        given = json.loads(recipes.identity(entry, book.declared))
         assert entry == recipes.entry_from(next(k for k, c in kinds.KINDS.items() if c is type(entry)), given["entry"])
 
 
@@ -209,19 +209,22 @@ def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):
     """Editing a prompt changes what is made with it, and nothing else."""
     entries = scored(**{"labels/l": {"problems": "problems/train", "model": "api/referee"}})
     book = recipes.expand({"r": entries})
-    before = {name: recipes.identity(entry, book.apis) for name, entry in book.entries.items()}
-    for file in recipes.PROMPTS.glob("*.md"):
+    before = {name: recipes.identity(entry, book.declared) for name, entry in book.entries.items()}
+    for file in templates.PROMPTS.glob("*.md"):
         (tmp_path / file.name).write_text(file.read_text() + ("\nBe strict." if file.stem == "classify" else ""))
-    monkeypatch.setattr(recipes, "PROMPTS", tmp_path)
-    changed = {name for name, entry in book.entries.items() if recipes.identity(entry, book.apis) != before[name]}
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    changed = {name for name, entry in book.entries.items() if recipes.identity(entry, book.declared) != before[name]}
     assert {"labels/l"} == changed
 
 
-def test_comment_on_top_of_a_prompt_is_no_part_of_it(monkeypatch, tmp_path):
+def test_what_a_prompt_says_about_itself_is_no_part_of_it(monkeypatch, tmp_path):
     """Explaining a prompt better asks nothing again."""
-    (tmp_path / "p.md").write_text("<!-- old -->\nAsk {statement}")
-    monkeypatch.setattr(recipes, "PROMPTS", tmp_path)
-    assert recipes.prompt_text("p") == "Ask {statement}"
+    text = "---\nabout: {}\nneeds: [statement]\n---\nAsk {{{{ statement }}}}"
+    for name, about in (("old", "once"), ("new", "explained")):
+        (tmp_path / f"{name}.md").write_text(text.format(about))
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    assert templates.prompt("old").digest == templates.prompt("new").digest
+    assert templates.fill("new", {"statement": "s"}) == "Ask s"
 
 
 def test_overlay_replaces_values_and_merges_mappings():
@@ -297,9 +300,9 @@ def test_comment_on_a_price_changes_nothing():
 def test_prompt_that_is_not_asked_is_no_part_of_an_entry():
     """A program that checks, and guidelines that are taken as they are, are asked nothing."""
     by_program = kinds.Grades(responses="responses/r", grader="arithmetic")
-    assert recipes.prompts_of(by_program) == {}
-    assert recipes.prompts_of(kinds.Schemes(problems="problems/x")) == {}
-    assert list(recipes.prompts_of(kinds.Grades(responses="r", grader="api/a"))) == ["grade-of-7"]
+    assert recipes.prompts_of(by_program, {}) == {}
+    assert recipes.prompts_of(kinds.Schemes(problems="problems/x"), {}) == {}
+    assert list(recipes.prompts_of(kinds.Grades(responses="r", grader="api/a"), {})) == ["grade-strict"]
 
 
 def test_tables_behind_the_parents_are_read_too():

@@ -1,6 +1,7 @@
 """Numbers and their uncertainty."""
 
 import random
+from itertools import combinations
 from statistics import mean
 
 import numpy as np
@@ -8,18 +9,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SMALL
-from proofmill import scores
-from proofmill.measures import MEASURES
+from conftest import REFEREE, SMALL, Mill
+from proofmill import kinds, recipes, reports, scores
+from proofmill.agreement import AGREEMENTS
+from proofmill.measures import MEASURES, OfRuns
+from proofmill.recipes import RecipeError
 from proofmill.tables import TableError
 
 MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
 
 
+NOTHING = {
+    "seed": 0, "level": None, "year": None, "writer": None, "human": None, "selecting": None, "answer": None, "opinions": [],
+    "response_tokens": None, "reasoning_tokens": None, "tokens": 0, "prompt_tokens": 0, "well_formed": True, "stop": "end",
+}  # fmt: skip
+
+
+def measured(kernel, rows, argument=None, **settings):
+    return scores.measured(kernel, rows, kinds.Scores(**settings), argument)
+
+
 def attempts(*grades_of_problems, out_of=7):
     """Rows of `grades`: one list of marks for each problem."""
     return [
-        {"problem": f"p{p}", "attempt": a, "grade": grade, "out_of": out_of, "well_formed": True, "stop": "end"}
+        {
+            **NOTHING,
+            "problem": f"p{p}",
+            "attempt": a,
+            "grade": grade,
+            "out_of": out_of,
+            "reason": "ok" if grade is not None else "no-verdict",
+        }
         for p, grades in enumerate(grades_of_problems)
         for a, grade in enumerate(grades)
     ]
@@ -28,7 +48,7 @@ def attempts(*grades_of_problems, out_of=7):
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 7)), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_mean_is_over_problems_of_the_mean_over_scored_attempts(grades):
     """The score equals the slow definition, leaving out what has no verdict."""
-    found = scores.measured(MARKS, attempts(*grades), resamples=10)
+    found = measured(MARKS, attempts(*grades), resamples=10)
     scored = [[g for g in some if g is not None] for some in grades]
     expected = mean(mean(some) for some in scored if some) if any(scored) else None
     assert found["value"] == (pytest.approx(expected) if expected is not None else None)
@@ -39,7 +59,7 @@ def test_mean_is_over_problems_of_the_mean_over_scored_attempts(grades):
 
 def test_unscored_attempt_is_not_zero():
     """A missing verdict does not lower the mean."""
-    assert scores.measured(MARKS, attempts([7, None], [7, 7]))["value"] == 7
+    assert measured(MARKS, attempts([7, None], [7, 7]))["value"] == 7
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says():
@@ -47,9 +67,8 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     rng, covered = np.random.default_rng(0), 0
     for _ in range(300):
         hard = rng.random(40)
-        found = scores.measured(
-            FULL, attempts(*[[7.0 if rng.random() < h else 0.0 for _ in range(4)] for h in hard]), 0.9, 400
-        )
+        marks = [[7.0 if rng.random() < h else 0.0 for _ in range(4)] for h in hard]
+        found = measured(FULL, attempts(*marks), confidence=0.9, resamples=400)
         covered += found["low"] <= 0.5 <= found["high"]
     assert 0.84 <= covered / 300 <= 0.96
 
@@ -58,20 +77,20 @@ def test_repeated_attempts_do_not_narrow_the_interval():
     """Ten equal attempts at each problem say as much as one: problems are what is sampled."""
     rng = random.Random(0)
     once = [[rng.choice([0, 7])] for _ in range(50)]
-    one, ten = (scores.measured(MARKS, attempts(*[g * k for g in once])) for k in (1, 10))
+    one, ten = (measured(MARKS, attempts(*[g * k for g in once])) for k in (1, 10))
     assert (one["low"], one["high"]) == (ten["low"], ten["high"])
 
 
 @pytest.mark.parametrize(("marks", "expected"), [(0, (0.0, 0.1157)), (7, (0.8843, 1.0))])
 def test_interval_of_a_constant_is_exact_binomial(marks, expected):
     """All of 30 problems right or wrong is no certainty: Clopper-Pearson for 30 of 30 at 95 % is [0.8843, 1]."""
-    found = scores.measured(FULL, attempts(*[[marks]] * 30))
+    found = measured(FULL, attempts(*[[marks]] * 30))
     assert expected == (round(found["low"], 4), round(found["high"], 4))
 
 
 def test_interval_of_a_constant_inside_the_scale_is_no_certainty():
     """Five problems that all have 3 marks of 7 leave room: Hoeffding's bound, not a point."""
-    found = scores.measured(MARKS, attempts(*[[3]] * 20))
+    found = measured(MARKS, attempts(*[[3]] * 20))
     margin = 7 * (np.log(40) / 40) ** 0.5
     assert (found["low"], found["high"]) == (pytest.approx(3 - margin), pytest.approx(3 + margin))
 
@@ -80,19 +99,19 @@ def test_attempt_without_a_response_is_unscored_in_every_measure():
     """A failed call has no format and was not cut off: it is missing, not 0."""
     failed = {**attempts([None])[0], "well_formed": None, "stop": "error"}
     for measure in ("avg-at-k", "full-mark-rate", "format-rate", "cut-off-rate"):
-        assert scores.measured(MEASURES[measure].apply, [failed])["n"] == 0, measure
+        assert measured(MEASURES[measure].apply, [failed])["n"] == 0, measure
 
 
 def test_nothing_scored_has_no_value():
     """Without a verdict there is no number and no interval."""
-    found = scores.measured(MARKS, attempts([None], [None]))
+    found = measured(MARKS, attempts([None], [None]))
     assert (found["value"], found["low"], found["high"], found["unscored"]) == (None, None, None, 1.0)
 
 
 def test_too_many_unscored_stop_the_stage():
     """A benchmark that is mostly unscored is no benchmark: it stops, naming the share and what to do."""
-    with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .* grade them again"):
-        scores._gate("scores/x", "m on p (sampled)", attempts([7, None]), 0.1)
+    with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* Grade them again"):
+        scores._gate("scores/x", "m on p (sampled)", attempts([7, None]), kinds.Scores(max_unscored=0.1))
 
 
 def test_scores_of_a_chain_are_long_form(small, mill):
@@ -118,3 +137,237 @@ def test_shared_problems_are_counted(small, mill):
     )
     made.results = small.results
     assert [row["value"] for row in made.make("scores/apart").rows()] == [0.0]
+
+
+# ------------------------------------------------------------------------------------------- k attempts, runs and tokens
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.integers(0, 7)), min_size=1, max_size=5), min_size=1, max_size=6),
+    st.integers(1, 3),
+)
+def test_pass_at_k_is_the_share_of_choices_that_hold_a_success(grades, k):
+    """Over all choices of k scored attempts, averaged over the problems that have k; others do not count."""
+    found = measured(MEASURES["pass-at-k"].apply, attempts(*grades), k, success=6 / 7)
+    scored = [[g for g in some if g is not None] for some in grades]
+    chances = [mean(max(c) >= 6 for c in combinations(some, k)) for some in scored if len(some) >= k]
+    assert found["value"] == (pytest.approx(mean(chances)) if chances else None)
+    assert found["problems_n"] == len(chances)
+
+
+def test_majority_takes_all_right_answers_for_one():
+    """Two right answers written differently outvote a wrong one that stands twice less; equal ones are told by their text."""
+    rows = attempts([1, 1, 0, 0], out_of=1)
+    for row, answer in zip(rows, ["\\frac12", "0.5", "3", "4"], strict=True):
+        row["answer"] = answer
+    assert measured(MEASURES["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(1)
+    for row in rows[2:]:
+        row["answer"] = "$3$"
+    assert measured(MEASURES["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(0.5)
+
+
+def test_best_of_k_is_chosen_by_another_grader():
+    """The attempt that the selecting marks put first is the one that counts, however good another one is."""
+    rows = attempts([7, 0, 3])
+    for row, selecting in zip(rows, [1, 5, 2], strict=True):
+        row["selecting"] = selecting
+    assert measured(MEASURES["best-at-k"].apply, rows, 3)["value"] == 0
+    assert measured(MEASURES["max-at-k"].apply, rows, 3)["value"] == 7
+
+
+def test_runs_are_merged_as_the_definitions_say():
+    """A run is one attempt at every problem: means 4 and 5, so mean 4.5, best 5, worst 4, deviation 0.707 (n - 1)."""
+    rows = attempts([7, 3], [1, 7])
+    values = {m: scores._of_runs(MEASURES[m].apply, m, rows, kinds.Scores())["value"] for m in RUNS}
+    assert values == pytest.approx({"run-mean": 4.5, "run-max": 5, "run-min": 4, "run-std": 0.5**0.5})
+    assert scores._of_runs(MEASURES["run-std"].apply, "run-std", attempts([7], [1]), kinds.Scores())["value"] is None
+
+
+RUNS = ("run-mean", "run-max", "run-min", "run-std")
+
+
+def test_tokens_are_those_of_the_definitions():
+    """What a judge read counts as the solution, the rest of what was written as thought; correct and incorrect are apart."""
+    rows = attempts([7, 3, None])
+    for row, written, judge in zip(rows, [100, 300, 50], [40, 60, 0], strict=True):
+        row.update(response_tokens=written, prompt_tokens=judge, tokens=9)
+    entry = kinds.Scores()
+
+    def value(name, argument=None):
+        kernel = MEASURES[name].apply
+        if isinstance(kernel, OfRuns):
+            return scores._of_runs(kernel, name, rows, entry)["value"]
+        return measured(kernel, rows, argument)["value"]
+
+    assert (value("tokens-mean"), value("tokens-min"), value("tokens-max")) == (150, 50, 300)
+    assert (value("solution-tokens-mean"), value("cot-tokens-min"), value("cot-tokens-max")) == (50, 60, 240)
+    assert (value("tokens-correct", 6), value("tokens-incorrect", 6)) == (100, 300)
+    assert value("tokens-per-run") == 150
+
+
+@pytest.mark.parametrize(
+    ("ids", "years", "expected"),
+    [
+        (["PB-Basic-001", "PB-Advanced-001"], [None, None], {"Basic", "Advanced"}),
+        (["usamo-2025-1", "usamo-2023-1"], [None, None], {"2024/2025", "Others"}),
+        (["a", "b"], [2024, 1999], {"2024/2025", "Others"}),
+        (["ab2024cd12345678", "b"], [None, None], set()),
+    ],
+)
+def test_published_splits_are_made(ids, years, expected):
+    """Basic and Advanced by id, else by year; a year inside a digest is none."""
+    rows = attempts([7], [3])
+    for row, id, year in zip(rows, ids, years, strict=True):
+        row.update(problem=id, year=year)
+    assert {part for part, _ in scores._splits(rows, given=False)} - {"all"} == expected
+
+
+def test_interval_of_right_and_wrong_problems_is_exact_binomial():
+    """8 of 20 problems right at one attempt each: Clopper-Pearson's 95 % interval is [0.1912, 0.6395]."""
+    found = measured(FULL, attempts(*[[7]] * 8, *[[0]] * 12))
+    assert (round(found["low"], 4), round(found["high"], 4)) == (0.1912, 0.6395)
+
+
+# ---------------------------------------------------------------------------------------------------------- comparisons
+
+
+def compared(ours, theirs, **settings):
+    groups = {scores.Group(m, "p", "s", "g"): attempts(*some) for m, some in (("a", ours), ("b", theirs))}
+    return list(scores._comparisons(groups, [("avg-at-k", None)], kinds.Scores(compare=[["a", "b"]], **settings)))
+
+
+def test_difference_is_by_problem_and_called_only_when_shown():
+    """Half a point with a deviation of three between problems is no difference; two points on each of 30 problems are."""
+    rng = random.Random(1)
+    base = [[rng.uniform(0, 4)] for _ in range(30)]
+    noise = [[b[0] + 0.5 + rng.gauss(0, 2.9)] for b in base]
+    (unclear,) = compared(noise, base)
+    assert unclear["p"] > 0.05 and unclear["low"] < 0 < unclear["high"]
+    assert "no difference shown" in reports._comparison(unclear, 0.05)
+    (clear,) = compared([[b[0] + 2 + rng.gauss(0, 1)] for b in base], base)
+    assert clear["p"] < 0.001 and clear["low"] > 1
+    assert "no difference" not in reports._comparison(clear, 0.05)
+
+
+def test_comparison_uses_only_problems_that_both_scored():
+    """A problem that one of the two has no verdict on is left out of both."""
+    (row,) = compared([[7], [None], [3]], [[5], [7], [None]])
+    assert (row["value"], row["problems_n"], row["against"]) == (2, 1, "b")
+
+
+def test_compare_names_what_is_measured():
+    """A pair with a model that is not there is refused when the configuration is read."""
+    entry = SMALL | {
+        "scores/x": {
+            "models": ["sft/cold"], "problems": ["problems/bench"], "schemes": ["schemes/bench"], "grader": "api/referee",
+            "sampling": {"greedy": {"temperature": 0}}, "measures": ["avg-at-k"], "compare": [["sft/cold", "sft/colt"]],
+        }
+    }  # fmt: skip
+    with pytest.raises(RecipeError, match=r"names `sft/colt`, which is not measured; .* Did you mean `sft/cold`"):
+        recipes.expand({"r": {"api/referee": REFEREE, **entry}})
+
+
+# ------------------------------------------------------------------------------------------------- graders against people
+
+STUDY = {
+    "problems/g": {"source": "arithmetic-graded", "rows": 12},
+    "schemes/g": {"problems": "problems/g", "model": "api/referee"},
+    "responses/g": {"problems": "problems/g", "model": "given"},
+    "grades/human": {"responses": "responses/g", "grader": "human"},
+    "grades/lines": {"responses": "responses/g", "grader": "arithmetic"},
+    "grades/answers": {"responses": "responses/g", "grader": "final-answer"},
+    "grades/judge": {"responses": "responses/g", "schemes": "schemes/g", "grader": "api/referee"},
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    made = Mill(tmp_path_factory.mktemp("study") / "results", **STUDY)
+    made.make(*STUDY)
+    return made
+
+
+def scored(study, mill, **entry):
+    made = mill(STUDY | {"scores/s": entry})
+    made.results = study.results
+    return made.make("scores/s").rows()
+
+
+def test_grader_that_gives_human_marks_agrees_with_people(study, mill):
+    """Error 0 and all agreements 1, with exact intervals that are no certainty."""
+    measures = [*AGREEMENTS, {"balanced-accuracy": 5}, {"cohen-kappa": 5}]
+    rows = scored(study, mill, grades=["grades/lines", "grades/judge"], human="grades/human", measures=measures)
+    whole = {(r["grader"], r["measure"]): r for r in rows if r["split"] == "all"}
+    assert len(whole) == 20
+    for (_, measure), row in whole.items():
+        assert row["value"] == (0 if measure in ("mae", "bias", "advantage-difference") else 1), measure
+        assert (row["n"], row["problems_n"], row["unscored"], row["against"]) == (48, 12, 0, "grades/human")
+    assert whole["arithmetic", "mae"]["high"] > 1 and whole["arithmetic", "pair-agreement"]["low"] < 0.8
+
+
+def test_grader_is_split_by_writer(study, mill):
+    """Whose proofs a grader favours is a split of its own."""
+    rows = scored(study, mill, grades=["grades/lines"], human="grades/human", measures=["bias"])
+    assert {"by forum-1", "by forum-2", "by forum-3"} <= {row["split"] for row in rows}
+
+
+def test_marks_on_two_scales_are_not_subtracted(study, mill):
+    """An error between marks of 1 and of 7 means nothing: it is refused, and decisions are named instead."""
+    with pytest.raises(TableError, match=r"human marks are out of 7, the grader's out of 1; .* balanced-accuracy"):
+        scored(study, mill, grades=["grades/answers"], human="grades/human", measures=["mae"])
+
+
+def test_several_graders_are_merged_into_one(study, mill):
+    """`merge` takes the marks of several tables of the same attempts for one grader's."""
+    rows = scored(
+        study,
+        mill,
+        grades=["grades/lines", "grades/judge"],
+        human="grades/human",
+        merge="mean",
+        measures=["mae", "variance-judge"],
+    )
+    assert {row["grader"] for row in rows} == {"mean of arithmetic, api/referee"}
+    assert {row["value"] for row in rows if row["split"] == "all"} == {0}
+
+
+def test_judge_that_fails_is_unscored_in_the_comparison(study, mill, monkeypatch):
+    """A judge of garbage gives no marks of 0: the gate stops the stage, and says what was missing and what to do."""
+    garbage = '{"shares": {"garbage": 0.5}, "seed": 3}'
+    monkeypatch.setenv("PROOFMILL_REFEREE_FAULTS", garbage)
+    half = {"grades/half": {**STUDY["grades/judge"], "prompt": "grade-brief"}}
+    made = mill(STUDY | half)
+    made.results = study.results
+    rows = made.make("grades/half").rows()
+    honest = {row["response"]: row["grade"] for row in made.table("grades/lines").rows()}
+    scored_rows = [row for row in rows if row["grade"] is not None]
+    assert 0 < len(scored_rows) < len(rows)
+    assert all(row["grade"] == honest[row["response"]] for row in scored_rows)
+    assert {row["reason"] for row in rows if row["grade"] is None} <= {"no-verdict", "off-scale"}
+    entry = {"grades": ["grades/half"], "human": "grades/human", "measures": ["mae"]}
+    made = mill(STUDY | half | {"scores/s": entry})
+    made.results = study.results
+    with pytest.raises(
+        TableError, match=r"of the attempts of given on problems/g .* have no verdict \(.* no-verdict.*`requeries`"
+    ):
+        made.make("scores/s")
+
+
+def test_real_proofs_graded_by_a_failing_judge_are_never_zero(mill, data, monkeypatch):
+    """Proofs that the referee knows nothing about, and faults on top: no mark at all, and no score is made of them."""
+    monkeypatch.setenv(
+        "PROOFMILL_REFEREE_FAULTS", '{"shares": {"garbage": 0.2, "broken": 0.1, "truncated": 0.1}, "seed": 1}'
+    )
+    entries = {
+        "problems/o": {"source": "graded", "path": str(data / "opc/graded_proofs.jsonl"), "keep": ["is-problem"]},
+        "responses/o": {"problems": "problems/o", "model": "given"},
+        "grades/h": {"responses": "responses/o", "grader": "human"},
+        "grades/o": {"responses": "responses/o", "grader": "api/referee", "prompt": "grade-imo"},
+        "scores/o": {"grades": ["grades/o"], "human": "grades/h", "measures": [{"balanced-accuracy": 6}]},
+    }
+    made = mill(entries)
+    made.make("problems/o", "responses/o", "grades/h", "grades/o")
+    rows = made.table("grades/o").rows()
+    assert len(rows) > 150 and {row["grade"] for row in rows} == {None}
+    with pytest.raises(TableError, match=r"100.0% of the attempts of given on problems/o .* have no verdict"):
+        made.make("scores/o")

@@ -39,7 +39,7 @@ def test_stamp_says_where_a_table_comes_from(small):
     assert (stamp["kind"], stamp["name"]) == ("grades", "grades/cold")
     assert {"responses/cold", "schemes/bench", "problems/bench"} == set(stamp["parents"])
     assert small.table("responses/cold").content == stamp["parents"]["responses/cold"]
-    assert stamp["entry"]["grader"] == "api/referee" and "api/referee" in stamp["apis"]
+    assert stamp["entry"]["grader"] == "api/referee" and "api/referee" in stamp["declared"]
     assert sum(stamp["counts"].values()) == 24
     assert {"commit", "versions", "seed", "seconds", "tokens", "cost", "content", "fingerprint", "prompts"} <= set(
         stamp

@@ -7,17 +7,30 @@ import subprocess
 import sys
 
 import pytest
+from jinja2 import Environment, meta
 
 from conftest import MAINS, ROOT
-from proofmill import judges, kinds, manual, recipes
+from proofmill import kinds, manual, recipes, templates
 from proofmill.tables import COLUMNS
 
 KINDS = list(kinds.KINDS)
 
 
 def test_kinds_are_the_words_of_the_design():
-    """Ten of the eleven words are here; `selfplay` is to come."""
-    words = ["problems", "labels", "schemes", "base", "responses", "grades", "examples", "sft", "grpo", "scores"]
+    """The words of the design, and `overlaps`; `selfplay` is to come."""
+    words = [
+        "problems",
+        "overlaps",
+        "labels",
+        "schemes",
+        "base",
+        "responses",
+        "grades",
+        "examples",
+        "sft",
+        "grpo",
+        "scores",
+    ]
     assert words == KINDS
     assert words == list(COLUMNS) == list(MAINS)
 
@@ -41,23 +54,25 @@ def test_manual_is_in_step_with_the_code():
         assert text == (ROOT / "docs/kinds" / name).read_text(encoding="utf-8"), f"run `make docs` for {name}"
 
 
-@pytest.mark.parametrize("prompt", recipes.prompt_names())
+@pytest.mark.parametrize("prompt", templates.names())
 def test_prompt_renders_with_every_field_it_names(prompt):
-    """A prompt's comment lists its fields, and filling them leaves no placeholder."""
-    listed = re.match(r"<!-- Fields: ([a-z, ]+)\.", (recipes.PROMPTS / f"{prompt}.md").read_text())
-    fields = set(listed[1].split(", "))
-    assert fields == judges.fields_of(prompt)
-    filled = judges.fill(prompt, {field: f"[[{field}]] with {{braces}} and \\frac{{1}}{{2}}" for field in fields})
-    assert all(f"[[{field}]] with {{braces}}" in filled for field in fields)
+    """A prompt's header lists its fields, filling them leaves no placeholder, and what may be absent may be."""
+    read = templates.prompt(prompt)
+    body = (templates.PROMPTS / f"{prompt}.md").read_text()
+    assert {*read.needs, *read.takes} == meta.find_undeclared_variables(Environment().parse(body))
+    fields = {field: f"[[{field}]] with {{{{braces}}}} and \\frac{{1}}{{2}}" for field in (*read.needs, *read.takes)}
+    filled = read.render(fields)
+    assert all(f"[[{field}]] with {{{{braces}}}}" in filled for field in fields)
+    without = read.render({**fields, **dict.fromkeys(read.takes)})
+    assert not [field for field in read.takes if f"[[{field}]]" in without]
 
 
 def test_prompt_with_an_unknown_field_is_refused(monkeypatch, tmp_path):
     """A field that nobody can give is named before anything is asked."""
-    (tmp_path / "p.md").write_text("{statement} {nonsense}")
-    monkeypatch.setattr(recipes, "PROMPTS", tmp_path)
-    monkeypatch.setattr(judges, "_text", recipes.prompt_text)
+    (tmp_path / "p.md").write_text("---\nneeds: [statement, nonsense]\n---\n{{ statement }} {{ nonsense }}")
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
     with pytest.raises(recipes.RecipeError, match="names nonsense; expected only statement"):
-        judges.fill("p", {"statement": "s"})
+        templates.fill("p", {"statement": "s"})
 
 
 def test_configuration_is_read_without_heavy_imports():

@@ -48,7 +48,7 @@ def declared(name):
 
 def entry(kind):
     """An artifact's entry with defaults, revision, prompts and remote models: what decides its rows."""
-    return lambda wildcards: recipes.identity(declared(f"{kind}/{wildcards.name}"), BOOK.apis)
+    return lambda wildcards: recipes.identity(declared(f"{kind}/{wildcards.name}"), BOOK.declared)
 
 
 def parents(kind):
@@ -57,7 +57,7 @@ def parents(kind):
     def files(wildcards):
         made_from = declared(f"{kind}/{wildcards.name}")
         try:
-            sources = recipes.source_files(made_from)
+            sources = recipes.source_files(kind, made_from, BOOK.entries.get)
         except RecipeError as error:
             raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
         read = kinds.reads(kind, made_from, BOOK.entries.get)

@@ -15,7 +15,7 @@ it, and where a server is, stand in the profile and the environment:
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -38,12 +38,19 @@ SERVED_AT_ONCE = 256  # calls in flight to a vLLM server of our own: as many as 
 @contextmanager
 def asking(job: Job, model: str) -> Iterator[Asker]:
     """Ask a model for the rows of a job: its engine, the job's journal and the budget are open inside."""
-    with open_engine(job, model) as engine, Journal(job.table.calls) as journal:
+    with asking_all(job, [model]) as askers:
+        yield askers[model]
+
+
+@contextmanager
+def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
+    """Ask several models, whose answers share the job's journal and the budget."""
+    with ExitStack() as stack:
+        opened = {model: stack.enter_context(open_engine(job, model)) for model in models}
+        journal = stack.enter_context(Journal(job.table.calls))
         budget = Budget(job.budget, job.table.results / "calls", journal)
-        try:
-            yield Asker(job.name, engine, journal, budget)
-        finally:
-            budget.close()
+        stack.callback(budget.close)
+        yield {model: Asker(job.name, engine, journal, budget) for model, engine in opened.items()}
 
 
 @contextmanager
@@ -51,7 +58,7 @@ def open_engine(job: Job, model: str) -> Iterator[Engine]:
     """The engine for a model reference: `api/...` is reached, an artifact is served from its table's weights."""
     with ExitStack() as stack:
         if kinds.kind_of(model) == "api":
-            yield stack.enter_context(open_api(model, job.apis[model]))
+            yield stack.enter_context(open_api(model, job.declared[model]))
         elif job.engine == "vllm-server":
             yield stack.enter_context(serve_weights(job.parent(model), job.engine_args))
         elif job.engine == "vllm":

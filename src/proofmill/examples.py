@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import judges, kinds
+from proofmill import kinds, templates
 from proofmill.grades import problems_of
 from proofmill.jobs import Job, run
 from proofmill.named import split
@@ -64,7 +64,7 @@ def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     else:
         rows = list(_attempts(entry, job))
     for row in rows:
-        prompt = judges.fill(entry.prompt, {"statement": row["statement"]})
+        prompt = templates.fill(entry.prompt, {"statement": row["statement"]})
         yield {
             **row,
             "example": digest(source, row["problem"], row["response"], row["text"]),

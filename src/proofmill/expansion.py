@@ -80,8 +80,9 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
                     if name in listed:
                         listed.insert(listed.index(name), new)
             grades += _renamed(entries[entry.repeat].grades, renamed)
-        measured = entry.measures or entries[entry.repeat].measures
-        entries[name] = Scores(**{**_values(entry), "repeat": None, "grades": grades, "measures": measured})
+        repeated = entries[entry.repeat]
+        taken = {"measures": entry.measures or repeated.measures, "compare": entry.compare or repeated.compare}
+        entries[name] = Scores(**{**_values(entry), **taken, "repeat": None, "grades": grades})
 
 
 def _renamed(value: Any, renamed: Mapping[str, str]) -> Any:

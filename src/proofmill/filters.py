@@ -1,7 +1,7 @@
 """One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, no-image]`.
 
 A filter is a function of the row and, if it has one, its argument; it returns what it saw, or None to let the row
-pass. A row has the columns of `problems`, and besides them `label` (its row of the labels table) and `rate` (the mean
+pass. A row has the columns of `problems`, and besides them `label` and `scheme` (its rows of those tables) and `rate` (the mean
 of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember
 the rows that were kept.
 
@@ -70,6 +70,29 @@ def _short(text: str, length: int = 80) -> str:
 
 def _has_problem(row: Row) -> str | None:
     return None if (row["statement"] or "").strip() else "the statement is empty"
+
+
+_REST = re.compile(
+    r"^\W*(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
+    r"(?:solution|proof|answer|problem|part|question)\s*[0-9a-z]?|see (?:above|below)|same as (?:above|below))\W*$",
+    re.IGNORECASE,
+)
+
+
+def _is_problem(row: Row) -> str | None:
+    """A heading or a pointer is no problem, and neither is a line that has no formula and poses nothing."""
+    statement = (row["statement"] or "").strip()
+    poses = _FORMULA.search(statement) or _INSTRUCTION.search(statement) or _PROOF.search(statement) or "?" in statement
+    return None if poses and not _REST.match(statement) else f"states no problem: {_short(statement)}"
+
+
+def _has_scheme(row: Row) -> str | None:
+    scheme = row["scheme"]
+    if scheme is None:
+        return "no scheme: there is no row for it"
+    if scheme["dropped"] is not None:
+        return f"its scheme was refused: {scheme['dropped']} ({', '.join(scheme['faults']) or scheme['tested'] or scheme['reason']})"
+    return None if scheme["scheme"] else f"no scheme: {scheme['reason']}"
 
 
 def _has_solution(row: Row) -> str | None:
@@ -257,6 +280,10 @@ def _pass_rate(row: Row, bounds: list) -> str | None:
 FILTERS: dict[str, Named] = {
     "has-problem": Named(_has_problem, "the statement is not empty"),
     "has-solution": Named(_has_solution, "there is a solution"),
+    "is-problem": Named(
+        _is_problem, "the statement states a problem: a formula, a question or an instruction, not a heading"
+    ),
+    "has-scheme": Named(_has_scheme, "its marking scheme was kept"),
     "is-proof": Named(_is_proof, "asks for a proof: says prove, show, ..., or its solution ends a proof"),
     "no-image": Named(_no_image, "neither statement nor solution needs an image"),
     "not-spam": Named(_not_spam, "no advert, and no question about software or the forum"),

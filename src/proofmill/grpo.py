@@ -17,11 +17,13 @@ from typing import Any
 
 import polars as pl
 
-from proofmill import judges, kinds
+from proofmill import kinds, templates
 from proofmill.calls import Spent
-from proofmill.grades import Grader, Script
+from proofmill.graders import Grader
+from proofmill.grades import schemes_of
 from proofmill.jobs import Job, run
 from proofmill.rewards import REWARDS, Rollout
+from proofmill.scripts import Script
 from proofmill.tables import PASSING, ROLLOUTS, TableError
 
 LOG_EVERY = 5
@@ -34,10 +36,8 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     from proofmill import training
 
     model, tokenizer = training.load(job, entry.model)
-    schemes = {}
-    if entry.schemes:
-        schemes = {row["problem"]: row["scheme"] for row in job.parent(entry.schemes).rows("problem", "scheme")}
-    problems = job.parent(entry.problems).rows("problem", "statement", "answer")
+    schemes = schemes_of(job, entry.schemes)
+    problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution")
     if len(problems) < entry.problems_per_step:
         raise TableError(
             f"{entry.problems}: {len(problems)} problems are kept; expected at least `problems-per-step` {entry.problems_per_step}."
@@ -45,7 +45,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     data = Dataset.from_list(
         [
             {
-                "prompt": [{"role": "user", "content": judges.fill(entry.ask, {"statement": p["statement"]})}],
+                "prompt": [{"role": "user", "content": templates.fill(entry.ask, {"statement": p["statement"]})}],
                 **p,
                 "scheme": schemes.get(p["problem"]),
             }
@@ -69,7 +69,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
         reward_weights=list(entry.rewards.values()),
     )
     diary = Diary(job.checkpoints / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
-    with Grader(entry.grader, entry.prompt, job) as grader:
+    with Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None) as grader:
         judge = Judge(entry, grader, tokenizer.eos_token_id)
         trainer = _trainer_class()(
             model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=judge.functions()
@@ -119,9 +119,13 @@ class Judge:
                 scheme,
                 completion[0]["content"],
                 stop="end" if ids[-1] == self.end_token else "length",
+                reference=solution,
             )
-            for statement, answer, scheme, completion, ids in zip(
-                columns["statement"], columns["answer"], columns["scheme"], completions, completion_ids, strict=True
+            for statement, answer, scheme, solution, completion, ids in zip(
+                *(columns[name] for name in ("statement", "answer", "scheme", "solution")),
+                completions,
+                completion_ids,
+                strict=True,
             )
         ]
         verdicts = self.grader(scripts, quiet=True)

@@ -28,10 +28,10 @@ from proofmill.tables import Table, TableError, digest, file_sha256, new_stamp
 
 @dataclass
 class Job:
-    """What `main` of a kind is given besides the entry: its table, the remote models, the machine, and the stamp to be."""
+    """What `main` of a kind is given besides the entry: its table, models and graders, the machine, and the stamp to be."""
 
     table: Table
-    apis: Mapping[str, Any]
+    declared: Mapping[str, Any]  # api/... and grader/...
     fingerprint: str
     stamp: dict
     engine: str = "transformers"
@@ -135,7 +135,7 @@ def _from_config(options: argparse.Namespace) -> tuple[str, str]:
     if options.name not in book.entries:
         known = [n for n in book.entries if kinds.kind_of(n) == kinds.kind_of(options.name)]
         raise RecipeError(f"{options.name}: no recipe declares it; expected one of {', '.join(sorted(known))}.")
-    return recipes.identity(book.entries[options.name], book.apis), recipes.terms(book)
+    return recipes.identity(book.entries[options.name], book.declared), recipes.terms(book)
 
 
 def make(
@@ -145,16 +145,18 @@ def make(
 
     `terms` (recipes.terms) say what calls may cost; `how` are the fields of Job that say how it runs on this machine.
     """
-    entry, apis = declared(name, identity)
+    entry, declared = read_identity(name, identity)
     table = Table(name, results)
     parents, sources = made_from(table, entry)
-    fingerprint = fingerprint_of(entry, apis, parents, sources)
+    fingerprint = fingerprint_of(entry, declared, parents, sources)
     fresh = os.environ.get("PROOFMILL_FRESH", "").split()
     with _alone(table):
-        stamp = new_stamp(name, recipes.identity(entry, apis), fingerprint, parents, sources)
+        stamp = new_stamp(name, recipes.identity(entry, declared), fingerprint, parents, sources)
         allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
-        apis = {api: replace(a, max_parked=allowed["max_parked"].get(api, a.max_parked)) for api, a in apis.items()}
-        job = Job(table, apis, fingerprint, stamp, budget=allowed["budget"], **how)
+        for model, most in allowed["max_parked"].items():
+            if model in declared:
+                declared[model] = replace(declared[model], max_parked=most)
+        job = Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
         if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
             say(name, "restored: the same was made before and kept")
         else:
@@ -169,27 +171,33 @@ def make(
             table.scratch.rmdir()
 
 
-def declared(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
-    """The entry and the remote models of an identity."""
+def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
+    """The entry of an identity, and the models and graders it relies on."""
     given = json.loads(identity)
-    apis = {api: recipes.entry_from("api", values) for api, values in given["apis"].items()}
-    return recipes.entry_from(kinds.kind_of(name), given["entry"]), apis
+    declared = {other: recipes.entry_from(kinds.kind_of(other), values) for other, values in given["declared"].items()}
+    return recipes.entry_from(kinds.kind_of(name), given["entry"]), declared
 
 
 def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Content by name of the tables an artifact reads, and digest by path of its source files; TableError if one is missing."""
-    read = kinds.reads(table.kind, entry, lambda parent: table.other(parent).stamp["entry"])
-    return {parent: table.other(parent).content for parent in read}, sources_of(entry)
+
+    def entry_of(parent: str) -> dict:
+        return table.other(parent).stamp["entry"]
+
+    read = kinds.reads(table.kind, entry, entry_of)
+    return {parent: table.other(parent).content for parent in read}, sources_of(table.kind, entry, entry_of)
 
 
-def sources_of(entry: Any) -> dict[str, str]:
+def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
     """Digest by path of the files an entry reads that are no artifacts."""
-    return {str(path): _source_digest(path) for path in recipes.source_files(entry)}
+    return {str(path): _source_digest(path) for path in recipes.source_files(kind, entry, entry_of)}
 
 
-def fingerprint_of(entry: Any, apis: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]) -> str:
+def fingerprint_of(
+    entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
+) -> str:
     """What decides the rows: the identity of the entry, the content of its parents, the digests of its sources."""
-    return digest(recipes.identity(entry, apis), sorted(parents.items()), sorted(sources.values()))
+    return digest(recipes.identity(entry, declared), sorted(parents.items()), sorted(sources.values()))
 
 
 @contextmanager

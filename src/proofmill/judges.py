@@ -1,66 +1,81 @@
-"""How a judge is asked: a prompt from prompts/, filled with fields, through the journal; what `labels`, `schemes` and
-`grades` have in common.
+"""How a judge is asked: a prompt from prompts/, filled with fields, through the journal; what `labels` and `schemes` share.
 
-How we differ from formatting a string:
-1. Fields are put in once, by name: braces of LaTeX, and of a field that looks like a placeholder, stay as they are.
-2. A field cannot close the block it stands in: `</proof>` inside a proof reaches the judge as text.
+How we differ: an answer that cannot be read is asked for again, so often as the entry says, and is then a row with its
+reason.
 """
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from proofmill import recipes
-from proofmill.calls import Answers, Question, Questions
+from proofmill import templates
+from proofmill.calls import Asker, Question, Questions
 from proofmill.engines import asking
 from proofmill.jobs import Job
+from proofmill.journal import Answer
 
-PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-BLOCKS = ("problem", "solution", "source", "comments", "scheme", "proof", "points")
-
-_text = lru_cache(recipes.prompt_text)
+Talk = tuple[tuple[str, str], ...]  # (role, content)
 
 
-def fields_of(prompt: str) -> set[str]:
-    """The fields that a prompt names."""
-    return set(PLACEHOLDER.findall(_text(prompt)))
-
-
-def fill(prompt: str, fields: Mapping[str, str | None]) -> str:
-    """The prompt with its fields; a field without a value reads `(none)`. RecipeError for a field nobody can give."""
-    if unknown := fields_of(prompt) - set(fields):
-        raise recipes.RecipeError(
-            f"prompts/{prompt}.md: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}."
-        )
-    return PLACEHOLDER.sub(lambda match: _enclosed(fields[match[1]]), _text(prompt)).strip()
-
-
-def _enclosed(value: str | None) -> str:
-    """A field's text, with the closing tags of our own blocks made harmless."""
-    if value is None or not value.strip():
-        return "(none)"
-    return re.sub(rf"<(/?)({'|'.join(BLOCKS)})\b", r"&lt;\1\2", value)
+def options_of(api: Any) -> str:
+    """Further fields of a request, as a question holds them."""
+    return json.dumps(api.options, sort_keys=True) if api.options else ""
 
 
 def comments(candidates: Iterable[str]) -> str:
     return "Comment:\n" + "\n\nComment:\n".join(candidates)
 
 
-def question(api: Any, text: str) -> Question:
-    """A judge is asked one text, once, at its own temperature."""
-    options = json.dumps(api.options, sort_keys=True) if api.options else ""
-    return Question(api.id, (("user", text),), temperature=api.temperature, max_tokens=api.max_tokens, options=options)
+def question(api: Any, talk: Talk, sample: int = 0) -> Question:
+    """What a judge is asked, at its own temperature; `sample` counts how often it is asked the same."""
+    return Question(
+        api.id, talk, temperature=api.temperature, max_tokens=api.max_tokens, options=options_of(api), sample=sample
+    )
 
 
 def questions(job: Job, model: str, prompt: str, rows: Sequence[Mapping[str, Any]]) -> Questions:
     """One prompt for many rows of fields, each with its `problem`."""
-    api = job.apis[model]
-    return Questions(len(rows), lambda: ((row["problem"], question(api, fill(prompt, row))) for row in rows))
+    api = job.declared[model]
+    return Questions(
+        len(rows),
+        lambda: ((row["problem"], question(api, (("user", templates.fill(prompt, row)),))) for row in rows),
+    )
 
 
-def consult(job: Job, model: str, asked: Questions) -> Answers:
-    """A judge's answers in the order of what it is asked; asked once ever."""
+def consult(
+    job: Job, model: str, asked: Questions, unreadable: Callable[[Answer], bool] = lambda _: False, requeries: int = 0
+) -> Iterator[Answer]:
+    """A judge's answers in the order of what it is asked, each asked once ever, and again while it cannot be read."""
     with asking(job, model) as ask:
-        return ask(asked)
+        ask(asked)
+        for turn in range(1, requeries + 1):
+            again = [row for row in _last(ask, asked, unreadable, turn - 1) if unreadable(row[2])]
+            if not again:
+                break
+            ask(Questions(len(again), lambda again=again, n=turn: ((row, replace(q, sample=n)) for row, q, _ in again)))
+        return (answer for _, _, answer in _last(ask, asked, unreadable, requeries))
+
+
+def _last(
+    ask: Asker, asked: Questions, unreadable: Callable[[Answer], bool], turns: int
+) -> Iterator[tuple[str, Question, Answer]]:
+    """Row, question and last answer, when those that could not be read were asked so many times more."""
+    first = map(ask.engine.read, ask.journal.answers(asked))
+    for (row, question), answer in zip(asked.named(), first, strict=True):
+        for turn in range(1, turns + 1):
+            if not unreadable(answer):
+                break
+            answer = _after(answer, ask.engine.read(ask.journal[replace(question, sample=turn)]))
+        yield row, question, answer
+
+
+def _after(first: Answer, second: Answer) -> Answer:
+    """The second answer, with what both cost."""
+    costs = (first.cost, second.cost)
+    return replace(
+        second,
+        cost=None if None in costs else sum(costs),
+        tokens=first.tokens + second.tokens,
+        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+    )

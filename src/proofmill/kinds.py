@@ -1,5 +1,6 @@
 """One class of this module is one kind of artifact: its fields are the schema of an entry, its defaults and its manual.
 
+    RecipeError  a mistake in the configuration: every mistake is collected, and all are shown at once
     references   names of the entries that an entry is made from: the edges of the pipeline
     canonical    an entry as text: equal text means equal rows wanted
 
@@ -16,6 +17,10 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 
+class RecipeError(Exception):
+    """A mistake in the configuration. The message reads: where: what was found; expected what. What to do."""
+
+
 class Ref:
     """Marks a field as a reference to another entry of one of `kinds`: an edge of the pipeline."""
 
@@ -25,7 +30,18 @@ class Ref:
 
 ProblemsRef = Annotated[str, Ref("problems")]
 Judge = Annotated[str, Ref("api")]
+PROGRAMS = {"arithmetic": 7, "final-answer": 1}  # graders that are asked nothing, and what their marks are out of
+Marker = Annotated[str, Ref("api", "grader", *PROGRAMS)]
+MARKER = (
+    "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
+    "by line, `final-answer` compares what is in the box with the answer"
+)
+MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
+PROMPT_OF_JUDGE = (
+    f"the rubric of a judge that is asked alone; `{MARKING_PROMPT}` without one, a `grader/<name>` has its own"
+)
 Model = Annotated[str, Ref("api", "base", "sft", "grpo")]
+TAKEN = ("given", "solutions")  # attempts that nobody is asked for
 Weights = Annotated[str, Ref("base", "sft", "grpo")]
 Strict = ConfigDict(extra="forbid", strict=True)
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -37,8 +53,8 @@ Named = list[str | dict[str, Any]]
 
 def doc(text: str, default: Any = ..., **limits: Any) -> Any:
     """A field with its sentence in the manual; lists and mappings default to empty ones."""
-    if default in ([], {}):
-        return Field(default_factory=type(default), description=text, **limits)
+    if isinstance(default, list | dict):
+        return Field(default_factory=lambda: type(default)(default), description=text, **limits)
     return Field(default, description=text, **limits)
 
 
@@ -88,6 +104,32 @@ class Api:
     )
 
 
+@dataclass(frozen=True, config=Strict)
+class Grader:
+    """A way of marking: one judge or a jury, by a rubric, with further rounds, and a dearer grader for what stays open."""
+
+    judges: list[Annotated[str, Ref("api", *PROGRAMS)]] = doc(
+        "who marks, each alone: remote models, one several times if wished, or one program", min_length=1
+    )
+    prompt: str | None = doc(f"the rubric: a prompt by name that reads a verdict; `{MARKING_PROMPT}` without one", None)
+    reference: bool = doc("show the judges the official solution, where the prompt can", False)
+    normalizer: Judge | None = doc("a model that first writes each proof again in a neutral style", None)
+    requeries: int = doc("how often a judge is asked again when its verdict cannot be read", 2, ge=0)
+    merge: Literal["min", "median", "mean", "max"] = doc("the mark of a jury, from its last round", "min")
+    quorum: Count = doc("so many judges must have given a mark", 1)
+    spread: float = doc("marks further apart than this are a disagreement", 2.0, ge=0)
+    rounds: int = doc(
+        "further rounds at most, as long as the judges disagree: each sees what the others wrote", 0, ge=0
+    )
+    escalate_to: Annotated[str, Ref("api", "grader")] | None = doc(
+        "who marks instead, where `escalate-on` says so", None
+    )
+    escalate_on: list[Literal["unscored", "disagreement", "band"]] = doc(
+        "when: no mark, marks further apart than `spread`, or a mark within `escalate-band`", ["unscored"]
+    )
+    escalate_band: list[float] = doc("least and most mark that is marked again, such as `[2, 5]`", [])
+
+
 # Which fields a source reads besides `keep` and its company; `problems` refuses the others.
 SOURCES: dict[str, set[str]] = {
     "arithmetic": {"part", "families", "rows", "seed"},
@@ -101,9 +143,15 @@ SOURCES: dict[str, set[str]] = {
     "math": {"path", "id", "commit", "config", "split", "rows"},
     "aime": {"path", "id", "commit", "config", "split", "rows"},
     "usamo": {"path", "rows"},
+    "olympiadbench": {"path", "id", "commit", "config", "split", "rows"},
+    "graded": {"path", "id", "commit", "config", "split", "rows"},
+    "arithmetic-graded": {"part", "families", "rows", "seed"},
     "hub": {"id", "commit", "config", "split", "columns", "rows"},
     "table": {"path", "columns", "rows"},
 }
+
+
+GIVING = ("graded", "arithmetic-graded")  # sources that hold attempts with human marks besides the problems
 
 
 @dataclass(frozen=True, config=Strict)
@@ -126,10 +174,32 @@ class Problems:
     seed: int = doc("of the generator (arithmetic only)", 0)
     labels: Annotated[str, Ref("labels")] | None = doc("a judge's classification, which filters may ask", None)
     grades: Annotated[str, Ref("grades")] | None = doc("graded attempts, from which filters know the pass rate", None)
+    schemes: Annotated[str, Ref("schemes")] | None = doc("marking schemes, which filters may ask", None)
     keep: Named = doc("filters in the order they are asked; the first that refuses a row names it", [])
     apart_from: list[ProblemsRef] = doc("drop what also stands in these tables (decontamination)", [])
     overlap_words: Count = doc("shared run of this many words that counts as the same text (`apart-from`)", 13)
     overlap_similarity: Share = doc("Jaccard similarity that counts as the same text (`apart-from`)", 0.9)
+
+
+METHODS = ("exact", "ngram", "minhash", "plain-ngram")
+
+
+@dataclass(frozen=True, config=Strict)
+class Overlaps:
+    """A row of one table that stands in another a row: which two, by which method, and the text they share."""
+
+    revision: ClassVar[int] = 1
+    problems: list[ProblemsRef] = doc("whose kept rows are looked for", min_length=1)
+    against: list[ProblemsRef] = doc(
+        "where they are looked for, such as benchmarks; all rows, dropped ones too", min_length=1
+    )
+    methods: list[Literal[METHODS]] = doc(
+        "`exact`: the same normal form; `ngram`: a shared run that tells something; `minhash`: near duplicates; "
+        "`plain-ngram`: open-r1's rule, any shared run of words",
+        ["exact", "ngram", "minhash"],
+    )
+    words: Count = doc("length of a shared run", 13)
+    similarity: Share = doc("Jaccard similarity of near duplicates", 0.9)
 
 
 @dataclass(frozen=True, config=Strict)
@@ -140,16 +210,27 @@ class Labels:
     problems: ProblemsRef = doc("whose kept rows are classified")
     model: Judge = doc("the judge")
     prompt: str = doc("a prompt by name", "classify")
+    requeries: int = doc("how often the judge is asked again when its labels cannot be read", 0, ge=0)
 
 
 @dataclass(frozen=True, config=Strict)
 class Schemes:
-    """A 0-7 marking scheme a row, written by a judge, or taken from the guidelines the problems came with."""
+    """A 0-7 marking scheme a row, kept or dropped with the reason: written by a judge, or the guidelines of the problems."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     problems: ProblemsRef = doc("whose kept rows get a scheme")
     model: Judge | None = doc("the judge that writes; without one the problems' own guidelines are taken", None)
     prompt: str = doc("a prompt by name", "scheme")
+    requeries: int = doc("how often the judge is asked again when its scheme has no readable form", 0, ge=0)
+    tester: Marker | None = doc(
+        "who marks known answers by each scheme: the reference, nothing, the problem said again, another problem's proof, the "
+        "reference without a key step",
+        None,
+    )
+    tester_prompt: str | None = doc("the tester's prompt by name, as `prompt` in `grades`", None)
+    keep: Named = doc(
+        "what a scheme must fulfil to be marked by, asked in order; the first that refuses it names it", ["adds-up"]
+    )
 
 
 @dataclass(frozen=True, config=Strict)
@@ -178,9 +259,11 @@ class Base:
 class Responses:
     """One attempt at a problem a row, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     problems: ProblemsRef = doc("whose kept rows are attempted")
-    model: Model = doc("the solver")
+    model: Annotated[str, Ref("api", "base", "sft", "grpo", *TAKEN)] = doc(
+        "the solver; or `given` for the attempts that the problems' source holds, `solutions` for the problems' own solutions"
+    )
     prompt: str = doc("a prompt by name", "solve")
     attempts: Count = doc("for each problem", 1)
     temperature: float = doc("0 is greedy", 1.0, ge=0)
@@ -194,13 +277,13 @@ class Responses:
 class Grades:
     """One verdict on a response a row: a mark out of `out_of`, or none with the reason."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     responses: Annotated[str, Ref("responses")] = doc("the attempts to grade")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
-    grader: Annotated[str, Ref("api", "arithmetic")] = doc(
-        "a judge `api/<name>`, or the program `arithmetic` that checks proofs of that family line by line"
+    grader: Annotated[str, Ref("api", "grader", *PROGRAMS, "human")] = doc(
+        f"{MARKER}; or `human` for the marks that came with the attempts"
     )
-    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+    prompt: str | None = doc(PROMPT_OF_JUDGE, None)
 
 
 @dataclass(frozen=True, config=Strict)
@@ -244,12 +327,12 @@ class Sft:
 class Grpo:
     """A measured training step a row; the weights and the rollouts stand beside the table."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     model: Weights = doc("where training starts")
     problems: ProblemsRef = doc("whose kept rows are attempted")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
-    grader: Annotated[str, Ref("api", "arithmetic")] = doc("as in `grades`")
-    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+    grader: Marker = doc("as in `grades`")
+    prompt: str | None = doc(PROMPT_OF_JUDGE, None)
     ask: str = doc("the solver's prompt by name", "solve")
     rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`", min_length=1)
     unscored: Literal["drop", "zero"] = doc(
@@ -296,15 +379,26 @@ class Scores:
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     models: list[Model] = doc("the models to measure", [])
     problems: list[ProblemsRef] = doc("the benchmarks; without `models`, the tables to measure", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc("a scheme for each benchmark, in the same order", [])
     sampling: dict[str, Sampling] = doc("named ways to sample, such as `sampled` and `greedy`", {})
-    grader: Annotated[str, Ref("api", "arithmetic")] | None = doc("as in `grades`", None)
-    prompt: str = doc("the judge's prompt by name", "grade-of-7")
+    grader: Marker | None = doc("as in `grades`", None)
+    prompt: str | None = doc(PROMPT_OF_JUDGE, None)
     grades: list[Annotated[str, Ref("grades")]] = doc("graded attempts to measure as they are", [])
+    human: Annotated[str, Ref("grades")] | None = doc(
+        "human marks of the same attempts, with which `grades` are compared", None
+    )
+    selected_by: list[Annotated[str, Ref("grades")]] = doc(
+        "for each of `grades`, the marks by which `best-at-k` selects", []
+    )
+    merge: Literal["none", "mean", "median", "min", "max"] = doc(
+        "several `grades` of the same attempts as one grader's", "none"
+    )
     measures: Named = doc("named measures; a `repeat` takes those it repeats", [])
+    compare: list[list[str]] = doc("pairs `[model, baseline]` that are compared problem by problem", [])
+    success: Share = doc("share of full marks from which an attempt counts as a success", 1.0)
     confidence: float = doc("of the intervals", 0.95, gt=0, lt=1)
     resamples: Count = doc("of the bootstrap over problems", 2000)
     max_unscored: Share = doc("stop when a larger share of the attempts has no verdict", 0.1)
@@ -317,6 +411,7 @@ class Scores:
 
 KINDS: dict[str, type] = {
     "problems": Problems,
+    "overlaps": Overlaps,
     "labels": Labels,
     "schemes": Schemes,
     "base": Base,
@@ -327,7 +422,8 @@ KINDS: dict[str, type] = {
     "grpo": Grpo,
     "scores": Scores,
 }
-ENTRY_TYPES = {"api": Api, **KINDS}
+DECLARED = {"api": Api, "grader": Grader}  # no artifacts: what several entries refer to
+ENTRY_TYPES = {**DECLARED, **KINDS}
 
 
 # --------------------------------------------------------------------------------------------------- entries and edges
@@ -349,8 +445,23 @@ def references(entry: Any) -> list[str]:
 
 
 def parents(entry: Any) -> list[str]:
-    """Names of the artifacts that this entry reads: edges of the graph (a remote model is not an artifact)."""
-    return [name for name in references(entry) if kind_of(name) != "api"]
+    """Names of the artifacts that this entry reads: edges of the graph (a remote model or a grader is no artifact)."""
+    return [name for name in references(entry) if kind_of(name) not in DECLARED]
+
+
+def relied_on(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """The remote models and graders that an entry refers to, at any distance, by name."""
+    found, stack = {}, references(entry)
+    while stack:
+        if (name := stack.pop()) in declared and name not in found:
+            found[name] = declared[name]
+            stack.extend(references(declared[name]))
+    return dict(sorted(found.items()))
+
+
+def grader_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Grader:
+    """The declared grader of that name; a judge or a program alone is one too."""
+    return declared[name] if kind_of(name) == "grader" else Grader(judges=[name], prompt=prompt)
 
 
 # Tables that a kind opens besides its parents, by the fields that lead to them from its entry.
@@ -370,11 +481,34 @@ def reads(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
     for path in BEHIND.get(kind, ()):
         some = [entry]
         for step in path.split("."):
-            values = [e.get(step) if isinstance(e, Mapping) else getattr(e, step) for e in some]
+            values = [value_of(e, step) for e in some]
             found = [n for v in values for n in ([v] if isinstance(v, str) else v or [])]
             some = [entry_of(name) for name in found]
         names += found
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *_given_through(kind, entry, entry_of)]))
+
+
+def _given_through(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
+    """The problems that attempts or human marks came with, back to those that a source was read for; [] if none came."""
+    if kind == "responses" and entry.model == "given":
+        names = [entry.problems]
+    elif kind == "grades" and entry.grader == "human":
+        names = [value_of(entry_of(entry.responses), "problems")]
+    else:
+        return []
+    while "/" in (source := value_of(entry_of(names[-1]), "source")):
+        names.append(source)
+    return names
+
+
+def origin_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
+    """The problems whose source holds the attempts or human marks that an entry takes."""
+    return next(reversed(_given_through(kind, entry, entry_of)), None)
+
+
+def value_of(entry: Any, name: str) -> Any:
+    """A field of an entry, which is an object from config or a mapping from a stamp."""
+    return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name)
 
 
 def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from proofmill import judges, kinds
 from proofmill.calls import Questions, Spent
 from proofmill.jobs import Job, run
 from proofmill.journal import Answer
+from proofmill.verdicts import UNREAD
 
 FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
 FENCE = re.compile(r"```json\s*(.*?)```", re.DOTALL)
@@ -51,7 +52,7 @@ def questions(entry: kinds.Labels, job: Job) -> Questions:
 
 def main(entry: kinds.Labels, job: Job) -> None:
     asked, counts, spent = questions(entry, job), Counter(), Spent()
-    answers = judges.consult(job, entry.model, asked)
+    answers = judges.consult(job, entry.model, asked, lambda a: read_labels(a)[1] in UNREAD, entry.requeries)
 
     def rows() -> Iterator[dict]:
         for (problem, _), answer in zip(asked.named(), spent.of(answers), strict=True):

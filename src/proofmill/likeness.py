@@ -92,11 +92,12 @@ def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
 
 def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
     """A 64-bit id for each run of SHINGLE tokens (a shorter text is one run): telling runs have the smaller ids."""
-    for n in range(max(len(some) - SHINGLE + 1, 1)):
-        run = some[n : n + SHINGLE]
+    texts, tells = [token.text for token in some], [telling(token) for token in some]
+    for n in range(max(len(texts) - SHINGLE + 1, 1)):
+        run = texts[n : n + SHINGLE]
         if run:
-            digest = int.from_bytes(blake2b(" ".join(t.text for t in run).encode(), digest_size=8).digest()) % _CLASS
-            yield (SHINGLE - sum(map(telling, run))) * _CLASS + digest
+            digest = int.from_bytes(blake2b(" ".join(run).encode(), digest_size=8).digest()) % _CLASS
+            yield (SHINGLE - sum(tells[n : n + SHINGLE])) * _CLASS + digest
 
 
 def jaccard(a: Iterable[int], b: Iterable[int]) -> float:
@@ -161,8 +162,8 @@ class Alike:
 
 LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
 _TELLING_WORDS = 3  # of a run, without which it is a template
-_FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
-_COVERAGE, _PRESENT = 0.75, 0.9  # of the shorter of two statements: in one run, and anywhere in the other
+FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
+COVERAGE, _PRESENT = 0.75, 0.9  # of the shorter of two statements: in one run, and anywhere in the other
 
 
 class Run(NamedTuple):
@@ -215,7 +216,8 @@ class Overlap:
                         continue
                     end = self._extend(texts, start + length, row, there + length)
                     ends[row, there - start] = end
-                    if end - start > best_span[1] - best_span[0] and self._counts(own, start, end, row):
+                    longer = end - start > best_span[1] - best_span[0]
+                    if longer and counts(own, start, end, self.statements[row], self.words):
                         best, best_span = row, (start, end)
         if best is None:
             return None
@@ -229,20 +231,22 @@ class Overlap:
             end, there = end + 1, there + 1
         return end
 
-    def _counts(self, own: Sequence[Token], start: int, end: int, row: int) -> bool:
-        run = own[start:end]
-        if len(run) == len(self.statements[row]):
-            return True
-        if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
-            return True
-        here, there = Counter(token.text for token in own), Counter(self.statements[row])
-        covers = any(
-            len(run) >= _COVERAGE * one.total()
-            and (one - other).total() <= (1 - _PRESENT) * one.total()
-            and not any(text[0].isdigit() for text in one - other)
-            for one, other in ((here, there), (there, here))
-        )
-        if covers:
-            return True
-        formula = sum(token.kind != "word" for token in run)
-        return formula >= _FORMULA_RUN * self.words and not any(text[0].isdigit() for text in there - here)
+
+def counts(own: Sequence[Token], start: int, end: int, other: Sequence[str], words: int) -> bool:
+    """Whether the run own[start:end], which stands in the benchmark statement of the tokens `other`, counts (Overlap)."""
+    run = own[start:end]
+    if len(run) == len(other):
+        return True
+    if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
+        return True
+    here, there = Counter(token.text for token in own), Counter(other)
+    covers = any(
+        len(run) >= COVERAGE * one.total()
+        and (one - two).total() <= (1 - _PRESENT) * one.total()
+        and not any(text[0].isdigit() for text in one - two)
+        for one, two in ((here, there), (there, here))
+    )
+    if covers:
+        return True
+    formula = sum(token.kind != "word" for token in run)
+    return formula >= FORMULA_RUN * words and not any(text[0].isdigit() for text in there - here)

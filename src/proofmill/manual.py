@@ -17,12 +17,14 @@ from proofmill.filters import FILTERS
 from proofmill.measures import MEASURES
 from proofmill.named import Named
 from proofmill.rewards import REWARDS
+from proofmill.rubrics import DEMANDS, FAULTS
 from proofmill.selectors import SELECTORS
 from proofmill.tables import COLUMNS
 
 FOLDER = Path("docs/kinds")
 LISTS = {
     "problems": ("Filters for `keep`", FILTERS),
+    "schemes": ("Demands for `keep`", DEMANDS),
     "examples": ("Selectors for `keep`", SELECTORS),
     "grpo": ("Rewards", REWARDS),
     "scores": ("Measures", MEASURES),
@@ -32,8 +34,9 @@ LISTS = {
 def pages() -> dict[str, str]:
     """File name and text of every page."""
     made = {f"{kind}.md": _page(kind, cls) for kind, cls in kinds.KINDS.items()}
-    api = "# api\n\n" + inspect.getdoc(kinds.Api) + "\n\n" + _fields(kinds.Api)
-    return {**made, "api.md": api.rstrip() + "\n"}
+    for name, cls in kinds.DECLARED.items():
+        made[f"{name}.md"] = f"# {name}\n\n{inspect.getdoc(cls)}\n\n{_fields(cls)}\n"
+    return made
 
 
 def _page(kind: str, cls: type) -> str:
@@ -50,15 +53,24 @@ def _page(kind: str, cls: type) -> str:
         title, names = LISTS[kind]
         rows = [(f"`{name}`", _argument(named), named.doc) for name, named in names.items()]
         parts += [f"## {title}", _table(("name", "argument", "meaning"), rows)]
+    if kind == "schemes":
+        parts += [
+            "## What the linter finds",
+            _table(("fault", "meaning"), [(f"`{f}`", what) for f, what in FAULTS.items()]),
+        ]
     columns = [(f"`{name}`", str(dtype), meaning) for name, (dtype, meaning) in COLUMNS[kind].items()]
     parts += ["## Columns of the table", _table(("column", "type", "meaning"), columns)]
     return "\n\n".join(parts) + "\n"
 
 
 def _argument(named: Named) -> str:
-    return {"none": "", "number": "a number", "bounds": "`[least, most]`, null for none", "texts": "a list of texts"}[
-        named.argument
-    ]
+    return {
+        "none": "",
+        "number": "a number",
+        "count": "a whole number",
+        "bounds": "`[least, most]`, null for none",
+        "texts": "a list of texts",
+    }[named.argument]
 
 
 def _fields(cls: type) -> str:

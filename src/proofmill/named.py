@@ -14,7 +14,7 @@ class Named:
 
     apply: Callable[..., Any]
     doc: str
-    argument: Literal["none", "number", "bounds", "texts"] = "none"
+    argument: Literal["none", "number", "count", "bounds", "texts"] = "none"
 
     def fault(self, item: str | Mapping[str, Any]) -> str | None:
         """What is wrong with the way config writes this thing, or None."""
@@ -22,12 +22,14 @@ class Named:
         right = {
             "none": argument is None,
             "number": _is_number(argument),
+            "count": type(argument) is int and argument >= 1,
             "bounds": _is_bounds(argument),
             "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) for t in argument),
         }[self.argument]
         shape = {
             "none": f"`{name}` alone, without an argument",
             "number": f"`{{{name}: <number>}}`",
+            "count": f"`{{{name}: <1, 2, ...>}}`",
             "bounds": f"`{{{name}: [<least or null>, <most or null>]}}`",
             "texts": f"`{{{name}: [<text>, ...]}}`",
         }[self.argument]

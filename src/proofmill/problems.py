@@ -110,9 +110,11 @@ def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[
         asked.append(("apart-from", _benchmarks(entry, job)))
     labels = _labels(entry, job)
     rates = _rates(entry, job)
+    schemes = _schemes(entry, job)
     for row in rows:
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
+            known["scheme"] = schemes.get(row["problem"])
             if refused := filters.refusal(known, asked):
                 name, evidence, matched = refused
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
@@ -136,6 +138,13 @@ def _labels(entry: Problems, job: jobs.Job) -> dict[str, dict]:
         return {}
     columns = [name for name in COLUMNS["labels"] if name not in ("verdict", "cost")]
     return {row["problem"]: row for row in job.parent(entry.labels).rows(*columns)}
+
+
+def _schemes(entry: Problems, job: jobs.Job) -> dict[str, dict]:
+    if entry.schemes is None:
+        return {}
+    columns = ("problem", "scheme", "faults", "tested", "reason", "dropped")
+    return {row["problem"]: row for row in job.parent(entry.schemes).rows(*columns, kept=False)}
 
 
 def _rates(entry: Problems, job: jobs.Job) -> dict[str, float]:

@@ -261,6 +261,22 @@ def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
     return [item for item in value if item is not None]
 
 
+def rendered(where: str, items: list) -> str:
+    """A structured marking scheme as text: two lines an item, a blank line between; what is missing is an error."""
+    blocks = []
+    for item in items:
+        title, points, what = (
+            read(where, item, next((c for c in columns if c in item), columns[0]))
+            for read, columns in (
+                (text, ("title",)),
+                (word, ("max_points", "points")),
+                (text, ("grading_scheme_desc", "desc", "description")),
+            )
+        )
+        blocks.append(f"# {title} ({points} points)\nDescription: {what}")
+    return "\n\n".join(blocks)
+
+
 def _shown(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -18,7 +18,7 @@ from proofmill import arithmetic, faults
 
 BLOCK = r"<{0}>\n(.*?)\n</{0}>"
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
-PRICED = re.compile(r"^\d+\. \((\d+) pts?\)", re.MULTILINE)
+PRICED = re.compile(r"^\d+\. \((\d+) pts?, (?:main|routine)\)", re.MULTILINE)
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 
@@ -33,8 +33,8 @@ def verdict(prompt: str) -> str:
     if "problem" not in block:
         return UNKNOWN
     problem = arithmetic.read(block["problem"])
-    if "proof" in block:
-        return mark(problem, block.get("scheme", ""), block["proof"])
+    if "proof" in block:  # without a scheme it is asked to write the proof again: it has no style
+        return mark(problem, block["scheme"], block["proof"]) if "scheme" in block else block["proof"]
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
     return write_scheme(problem)
@@ -61,10 +61,10 @@ def write_scheme(problem: arithmetic.Congruence | None) -> str:
     lines = "\n".join(f"   - {line}" for line in arithmetic.checkpoints(problem))
     proviso = " It earns nothing without all the lines." if problem.asks_for_proof else ""
     return f"""Checkpoints (7 pts total)
-1. (5 pts) Each of these lines, or its equal, points in proportion and rounded down:
+1. (5 pts, main) Each of these lines, or its equal, points in proportion and rounded down:
 {lines}
-2. (1 pt) The proof is complete and no line of it is false.
-3. (1 pt) The conclusion puts the residue {problem.residue} in a box.{proviso}
+2. (1 pt, routine) The proof is complete and no line of it is false.
+3. (1 pt, routine) The conclusion puts the residue {problem.residue} in a box.{proviso}
 Total (max 7): 5 + 1 + 1 = 7
 
 Zero-credit items
@@ -72,8 +72,8 @@ Zero-credit items
 - A true line that the argument does not use.
 
 Deductions
-- A false line: cap at {arithmetic.FALSE_LINE_CAP}/7.
-- No conclusion in a box: cap at 0/7."""
+- cap at {arithmetic.FALSE_LINE_CAP}/7: a false line.
+- cap at 0/7: no conclusion in a box."""
 
 
 def mark(problem: arithmetic.Congruence | None, scheme: str, proof: str) -> str:
@@ -90,8 +90,8 @@ def mark(problem: arithmetic.Congruence | None, scheme: str, proof: str) -> str:
     faults += ["The conclusion is missing, wrong or not established."] * (not marking.right_conclusion)
     listed = "\n".join(f"{i}. {text}" for i, text in enumerate(faults, 1))
     return (
-        f"<points>{points}</points>\n<assessment>{marking.valid} of {marking.needed} lines established.</assessment>\n"
-        f"<errors>{listed}</errors>"
+        f"<assessment>{marking.valid} of {marking.needed} lines established.</assessment>\n<errors>{listed}</errors>\n"
+        f"<points>{points}</points>"
     )
 
 
@@ -106,7 +106,7 @@ def application():
 
     async def complete(request):
         asked = json.loads(await request.body())
-        prompt = asked["messages"][-1]["content"]
+        prompt = asked["messages"][0]["content"]  # in a further round it says what it said
         text = verdict(prompt)
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}  # about four letters a token
         return JSONResponse(

@@ -3,51 +3,49 @@
 How we differ:
 1. Attempts are asked through the journal, served weights and remote models alike: a kill loses what was in flight.
 2. An attempt that failed is a row with stop `error` and its reason, not a missing row and not an empty solution.
+3. A server that says nothing at all has failed (`silent`): only a text that was cut off, or came after reasoning, can be an
+   empty solution.
+4. Attempts that others wrote, and the problems' own solutions, are responses too, so that graders are tried out on them.
 """
 
-import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import engines, judges, kinds
+from proofmill import engines, graded, judges, kinds, recipes, statements, templates
 from proofmill.calls import Question, Questions, Spent
 from proofmill.jobs import Job, run
+from proofmill.journal import Answer
 from proofmill.tables import digest
 
 
 def questions(entry: kinds.Responses, job: Job) -> Questions:
     """What the model is asked: each problem, so many times."""
+    if entry.model in kinds.TAKEN:
+        return Questions(0, list)
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kinds.kind_of(entry.model) == "api"
-    model = job.apis[entry.model].id if remote else job.parent(entry.model).model
-    options = (
-        json.dumps(job.apis[entry.model].options, sort_keys=True) if remote and job.apis[entry.model].options else ""
-    )
+    model = job.declared[entry.model].id if remote else job.parent(entry.model).model
+    options = judges.options_of(job.declared[entry.model]) if remote else ""
 
     def asked() -> Iterator[tuple[str, Question]]:
         for problem in problems:
-            messages = (("user", judges.fill(entry.prompt, {"statement": problem["statement"]})),)
+            messages = (("user", templates.fill(entry.prompt, {"statement": problem["statement"]})),)
+            sampling = (entry.temperature, entry.top_p, entry.max_tokens, entry.seed)
             for attempt in range(entry.attempts):
-                yield (
-                    problem["problem"],
-                    Question(
-                        model,
-                        messages,
-                        entry.temperature,
-                        entry.top_p,
-                        entry.max_tokens,
-                        entry.seed,
-                        sample=attempt,
-                        options=options,
-                        logprobs=entry.logprobs,
-                    ),
-                )
+                yield problem["problem"], Question(model, messages, *sampling, attempt, options, entry.logprobs)
 
     return Questions(len(problems) * entry.attempts, asked)
 
 
 def main(entry: kinds.Responses, job: Job) -> None:
-    asked, counts, spent = questions(entry, job), Counter(), Spent()
+    counts, spent = Counter(), Spent()
+    engine = "api" if kinds.kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
+    if entry.model in kinds.TAKEN:
+        rows = list(_given(entry, job) if entry.model == "given" else _solutions(entry, job))
+        job.finish(rows, Counter(row["reason"] for row in rows), spent=spent)
+        return
+    asked = questions(entry, job)
     with engines.asking(job, entry.model) as ask:
         answers = ask(asked)
 
@@ -55,21 +53,82 @@ def main(entry: kinds.Responses, job: Job) -> None:
         for (problem, question), answer in zip(asked.named(), spent.of(answers), strict=True):
             counts[answer.stop] += 1
             yield {
+                **_NOBODY,
                 "response": digest(problem, question.key),
                 "problem": problem,
                 "attempt": question.sample,
                 "text": answer.text,
                 "reasoning": answer.reasoning,
                 "stop": answer.stop,
-                "reason": answer.reason,
+                "reason": "silent" if engine == "api" and _silent(answer) else answer.reason,
                 "prompt_tokens": answer.prompt_tokens,
                 "tokens": answer.tokens,
+                "reasoning_tokens": answer.reasoning_tokens,
                 "cost": answer.cost,
                 "history": [{"role": role, "content": content} for role, content in question.messages],
             }
 
-    engine = "api" if kinds.kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
     job.finish(rows(), counts, spent=spent, engine=engine)
+
+
+def _silent(answer: Answer) -> bool:
+    return answer.reason == "ok" and answer.stop == "end" and not answer.text.strip() and not answer.reasoning
+
+
+# ------------------------------------------------------------------------------------------------- attempts that are taken
+
+_NOBODY = {"writer": None, "mark": None, "out_of": None}
+
+
+def _given(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+    """The attempts that came with the problems, of those problems that are kept."""
+    kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
+    origin = kinds.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"])
+    source = recipes.entry_from("problems", job.parent(origin).stamp["entry"])
+    times: Counter[str] = Counter()
+    for problem, attempt in graded.attempts(source):
+        if problem in kept:
+            yield _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
+                "mark": attempt.mark,
+                "out_of": attempt.out_of,
+            }
+            times[problem] += 1
+
+
+def _solutions(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+    """The official solution of each problem that has one, as an attempt."""
+    for row in job.parent(entry.problems).rows("problem", "solution"):
+        if (row["solution"] or "").strip():
+            yield _taken(row["problem"], row["solution"], 0, "official", None)
+
+
+def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:
+    return {
+        **_NOBODY,
+        "response": digest(problem, writer, attempt, text),
+        "problem": problem,
+        "attempt": attempt,
+        "writer": writer,
+        "text": text,
+        "reasoning": None,
+        "stop": "end",
+        "reason": "ok" if is_attempt(text) else "no-proof",
+        "prompt_tokens": None,
+        "tokens": tokens,
+        "reasoning_tokens": None,
+        "cost": 0.0,
+        "history": [],
+    }
+
+
+_HEADING = re.compile(
+    r"^\W*(?:(?:solution|proof)(?:\s+(?:sketch|outline|attempt))?|sketch|outline|answer)\W*$", re.IGNORECASE
+)
+
+
+def is_attempt(text: str) -> bool:
+    """Whether a text says anything: an empty one, or nothing but a heading such as "Solution Sketch", does not."""
+    return bool(statements.tokens(text)) and not _HEADING.match(text.strip())
 
 
 if __name__ == "__main__":

@@ -1,55 +1,42 @@
 """One row of `schemes` is a 0-7 marking scheme (QED-Nano, grading-scheme generation), or the guidelines a problem came with.
 
 How we differ:
-1. A scheme is checked when it arrives: three sections, whole points, the best chain worth exactly 7. One that fails is
-   kept with the reason, and nothing is marked by it.
-2. Rows keep the order of the problems, whatever order the answers came in.
+1. A scheme is read into its parts and checked by rules when it arrives (rubrics.py).
+2. It is tried out before anything is marked by it: answers whose marks are known are marked by it, and each outcome is a
+   column. Nobody else checks a rubric before thousands of GPU-hours are spent on it.
+3. A scheme that fails is kept and marked with the demand that refused it; nothing is marked by it.
+4. Rows keep the order of the problems, whatever order the answers came in.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from proofmill import judges, kinds
+from proofmill import judges, kinds, rubrics
 from proofmill.calls import Questions, Spent
+from proofmill.graders import Grader
 from proofmill.jobs import Job, run
 from proofmill.journal import Answer
+from proofmill.progress import say
+from proofmill.scripts import Script
 
-SECTIONS = ("Checkpoints", "Zero-credit items", "Deductions")
-POINTS = re.compile(r"[(\[]\s*(\d+)\s*(?:pts?|points?)\.?\s*[)\]]", re.IGNORECASE)
-CHAIN = re.compile(r"^\W*Chain [A-Z]\b", re.MULTILINE)
-
-
-def clean(text: str) -> str:
-    """The scheme itself: without a thought before it and without a preamble."""
-    text = text.rpartition("</thought>")[2]
-    start = text.find("Checkpoints")
-    return text[max(start, 0) :].strip()
+BLANK = "I was not able to solve this problem."
+PROBES = ("reference", "blank", "restated", "unrelated", "cut")
 
 
-def points_of(scheme: str) -> int:
-    """Points of the best chain, from the checkpoints section; points before the first chain count in every chain."""
-    section = scheme.partition("Zero-credit items")[0].partition("\n")[2].partition("Total (max 7)")[0]
-    shared, *chains = CHAIN.split(section)
-    add = lambda text: sum(map(int, POINTS.findall(text)))  # noqa: E731
-    return add(shared) + max((add(chain) for chain in chains), default=0)
+def read_scheme(answer: Answer) -> tuple[str | None, str]:
+    """The scheme in an answer and the reason `ok`; or none and why."""
+    if answer.reason != "ok":
+        return None, answer.reason
+    text = rubrics.clean(answer.text)
+    return (text, "ok") if text else (None, "no-verdict")
 
 
-def fault(scheme: str) -> str:
-    """`ok`, or what is wrong with the form of a scheme: `no-sections` or `off-total`."""
-    places = [scheme.find(section) for section in SECTIONS]
-    if -1 in places or places != sorted(places):
-        return "no-sections"
-    return "ok" if points_of(scheme) == 7 else "off-total"
-
-
-def read_scheme(answer: Answer) -> tuple[str | None, int | None, str]:
-    """Scheme, points and reason of an answer; the scheme is null when there is none to mark by."""
-    if answer.reason != "ok" or not answer.text.strip():
-        return None, None, answer.reason if answer.reason != "ok" else "no-verdict"
-    scheme = clean(answer.text)
-    reason = fault(scheme)
-    return (scheme if reason == "ok" else None), points_of(scheme), reason
+def _unreadable(answer: Answer) -> bool:
+    """An answer that is no scheme at all: asking again may help, unlike with a scheme that is badly built."""
+    text, reason = read_scheme(answer)
+    return reason == "no-verdict" or (text is not None and not rubrics.parse(text).checkpoints)
 
 
 def questions(entry: kinds.Schemes, job: Job) -> Questions:
@@ -59,28 +46,131 @@ def questions(entry: kinds.Schemes, job: Job) -> Questions:
 
 
 def main(entry: kinds.Schemes, job: Job) -> None:
+    spent = Spent()
+    problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
+    rows = [_row(p["problem"], *told) for p, told in zip(problems, _told(entry, job, problems, spent), strict=True)]
+    if entry.tester:
+        _test(entry, job, problems, rows, spent)
+    for row in rows:
+        row["dropped"] = rubrics.refused(row, entry.keep)
+    counts = {
+        "kept": sum(row["dropped"] is None for row in rows),
+        **Counter(r["dropped"] for r in rows if r["dropped"]),
+    }
+    faults = Counter(fault for row in rows for fault in row["faults"])
+    if faults:
+        say(job.name, f"the linter found {', '.join(f'{n} {fault}' for fault, n in faults.most_common())}")
+    job.finish([{key: value for key, value in row.items() if key != "given"} for row in rows], counts, spent=spent)
+
+
+def _told(entry: kinds.Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
+    """Scheme, whether it was given, reason, the judge's answer and its cost, for each problem."""
     if entry.model is None:
-        rows = list(_given(job.parent(entry.problems).rows("problem", "guidelines")))
-        job.finish(rows, Counter(row["reason"] for row in rows), spent=Spent())
+        for problem in problems:
+            text = (problem["guidelines"] or "").strip() or None
+            yield text, True, "ok" if text else "no-guidelines", None, 0.0
         return
-    asked, counts, spent = questions(entry, job), Counter(), Spent()
-    answers = judges.consult(job, entry.model, asked)
-
-    def rows() -> Iterator[dict]:
-        for (problem, _), answer in zip(asked.named(), spent.of(answers), strict=True):
-            scheme, points, reason = read_scheme(answer)
-            counts[reason] += 1
-            told = {"reason": reason, "verdict": answer.text, "cost": answer.cost}
-            yield {"problem": problem, "scheme": scheme, "points": points, **told}
-
-    job.finish(rows(), counts, spent=spent)
+    asked = questions(entry, job)
+    for answer in spent.of(judges.consult(job, entry.model, asked, _unreadable, entry.requeries)) if len(asked) else ():
+        yield *_without_given(read_scheme(answer)), answer.text, answer.cost
 
 
-def _given(problems: list[dict]) -> Iterator[dict]:
-    for problem in problems:
-        given = problem["guidelines"]
-        yield {"problem": problem["problem"], "scheme": given, "points": None, "reason": "ok" if given else "no-guidelines",
-               "verdict": None, "cost": 0.0}  # fmt: skip
+def _without_given(read: tuple[str | None, str]) -> tuple[str | None, bool, str]:
+    return read[0], False, read[1]
+
+
+def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: str | None, cost: float | None) -> dict:
+    """A row with the parts of the scheme and what the linter finds."""
+    rubric = rubrics.parse(scheme or "")
+    structured = given and not rubric.checkpoints  # guidelines in a form of their own are not held to ours
+    return {
+        "problem": problem,
+        "scheme": scheme,
+        "points": int(rubric.points) if rubric.checkpoints and float(rubric.points).is_integer() else None,
+        "checkpoints": [
+            {"chain": c.chain, "points": c.points, "weight": c.weight, "text": c.text} for c in rubric.checkpoints
+        ],
+        "zero_credit": list(rubric.zero_credit),
+        "deductions": [{"minus": d.minus, "cap": d.cap, "text": d.text} for d in rubric.deductions],
+        "faults": [] if scheme is None or structured else rubrics.faults(rubric, given),
+        "reason": reason,
+        "given": given,
+        **{f"{probe}_marks": None for probe in PROBES},
+        "tested": None,
+        "verdict": verdict,
+        "cost": cost,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- the self-test
+
+
+def _test(entry: kinds.Schemes, job: Job, problems: list[dict], rows: list[dict], spent: Spent) -> None:
+    """Mark known answers by each scheme; `tested` says which of them did not get what they must, null where all did."""
+    places = [place for place, row in enumerate(rows) if row["scheme"]]
+    probes = [(place, name, text) for place in places for name, text in _probes(problems, place) if text]
+
+    def scripts() -> Iterator[tuple[str, Script]]:
+        for place, _, text in probes:
+            p = problems[place]
+            yield p["problem"], Script(p["statement"], None, rows[place]["scheme"], text, reference=p["solution"])
+
+    with Grader(entry.tester, entry.tester_prompt, job, schemes=True) as grader:
+        for (place, name, _), verdict in zip(probes, grader.verdicts(scripts), strict=True):
+            rows[place][f"{name}_marks"] = verdict.grade
+            rows[place]["cost"] = (
+                None if None in (rows[place]["cost"], verdict.cost) else rows[place]["cost"] + verdict.cost
+            )
+            spent.add(verdict.cost, verdict.tokens)
+    for place in places:
+        rows[place]["tested"] = _outcome(rows[place])
+
+
+def _probes(problems: Sequence[Mapping[str, Any]], place: int) -> Iterator[tuple[str, str | None]]:
+    """The known answers to one problem; none where there is no solution, or no other problem with one."""
+    problem = problems[place]
+    solution = (problem["solution"] or "").strip() or None
+    others = (problems[(place + step) % len(problems)] for step in range(1, len(problems)))
+    yield "reference", solution
+    yield "blank", BLANK
+    yield "restated", problem["statement"]
+    yield "unrelated", next((o["solution"] for o in others if (o["solution"] or "").strip()), None)
+    yield "cut", solution and without_key_step(solution)
+
+
+EXPECTED: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "reference": lambda row: row["reference_marks"] >= 6,
+    "blank": lambda row: row["blank_marks"] == 0,
+    "restated": lambda row: row["restated_marks"] == 0,
+    "unrelated": lambda row: row["unrelated_marks"] == 0,
+    "cut": lambda row: row["reference_marks"] is None or row["cut_marks"] < row["reference_marks"],
+}
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    """`ok`, or the known answers that did not get the marks they must; `unscored` ones have no mark at all."""
+    found = []
+    for probe, fulfilled in EXPECTED.items():
+        if row[f"{probe}_marks"] is not None and not fulfilled(row):
+            found.append(probe)
+    if not found and any(row[f"{probe}_marks"] is None for probe in PROBES):
+        return "unscored"
+    return ", ".join(found) or "ok"
+
+
+def without_key_step(solution: str) -> str | None:
+    """A solution without its longest step: a paragraph, a line or a sentence, but not the conclusion. None if it has one step.
+
+    Where the most is written is where the argument is: a rule that needs no judge, and is wrong at times.
+    """
+    head, think, body = solution.rpartition("</think>")
+    for apart in ("\n\n", "\n", r"(?<=[.!?])\s+"):
+        parts = [part for part in re.split(f"({apart})", body)]
+        steps = [place for place in range(0, len(parts), 2) if parts[place].strip()]
+        if len(steps) >= 3:
+            longest = max(steps[:-1], key=lambda place: len(parts[place]))
+            return (head + think + "".join(parts[:longest] + parts[longest + 2 :])).strip()
+    return None
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from proofmill import arithmetic, filters, forum, records
+from proofmill import arithmetic, filters, forum, graded, records
 from proofmill.kinds import Problems
 from proofmill.recipes import local_path
 from proofmill.records import Record, field, text, texts, word
@@ -164,7 +164,8 @@ def _answerbench(entry: Problems) -> Iterator[Row]:
 def _gsm8k(entry: Problems) -> Iterator[Row]:
     """The answer stands after `####`; calculator notes `<<48/2=24>>` are taken out of the solution."""
     for where, record in _records(entry):
-        solution, mark, answer = (text(where, record, "answer") or "").rpartition("####")
+        solution = text(where, record, "answer") or ""
+        _, mark, answer = solution.rpartition("####")
         if not mark:
             raise TableError(f"{where}: `answer` has no `####`; expected the final answer after it. Is this GSM8K?")
         yield {
@@ -218,6 +219,26 @@ def _aime(entry: Problems) -> Iterator[Row]:
         }
 
 
+def _olympiadbench(entry: Problems) -> Iterator[Row]:
+    """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
+    for where, record in _records(entry):
+        solutions = texts(where, record, "solution") if isinstance(record.get("solution"), list) else []
+        found = record.get("final_answer")
+        finals = [str(f) for f in found] if isinstance(found, list) else [found] if found else []
+        subject = _optional(where, record, word, "subfield", "subject")
+        yield {
+            "problem": f"olympiadbench-{id}" if (id := _optional(where, record, word, "id")) else None,
+            "statement": _first(where, record, text, "question", "problem"),
+            "solution": solutions[0] if solutions else None,
+            "answer": ", ".join(f.strip().strip("$") for f in finals) or None,
+            "candidates": solutions[1:],
+            "asks": "answer" if finals else "proof",
+            "origin": _optional(where, record, word, "source") or where,
+            "level": _optional(where, record, word, "difficulty"),
+            "tags": [subject] if subject else [],
+        }
+
+
 # ----------------------------------------------------------------------------------------------------------- USAMO 2025
 
 
@@ -240,22 +261,11 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "problem": f"{folder.name}-{problem.stem}",
             "statement": _tex(problem),
             "solution": _tex(solution) if solution.exists() else None,
-            "guidelines": rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem]),
+            "guidelines": records.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem]),
             "asks": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
         }
-
-
-def rendered(where: str, items: list) -> str:
-    """A structured marking scheme as text: two lines an item, a blank line between; what is missing is an error."""
-    blocks = []
-    for item in items:
-        title = _first(where, item, text, "title")
-        points = _first(where, item, word, "max_points", "points")
-        what = _first(where, item, text, "grading_scheme_desc", "desc", "description")
-        blocks.append(f"# {title} ({points} points)\nDescription: {what}")
-    return "\n\n".join(blocks)
 
 
 def _tex(path: Path) -> str:
@@ -326,6 +336,9 @@ LOADERS: dict[str, Callable[[Problems], Iterator[Row]]] = {
     "math": _math,
     "aime": _aime,
     "usamo": _usamo,
+    "olympiadbench": _olympiadbench,
+    "graded": graded.problems,
+    "arithmetic-graded": graded.problems,
     "hub": _mapped,
     "table": _mapped,
 }

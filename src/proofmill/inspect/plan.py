@@ -21,6 +21,8 @@ import polars as pl
 
 from proofmill import budget, jobs, kinds, recipes
 from proofmill import journal as journals
+from proofmill.calls import Questions
+from proofmill.inspect.power import forecasts
 from proofmill.jobs import Job
 from proofmill.progress import clock
 from proofmill.recipes import Book, RecipeError
@@ -64,6 +66,7 @@ class Stage:
     state: str  # done, restore, make
     why: list[str] = field(default_factory=list)
     exact: bool = True  # the rows are counted, not estimated
+    further: bool = False  # answers decide what is asked after them: further rounds, another grader, once more
     rows: int | None = None
     cached: int = 0
     parked: int = 0
@@ -71,6 +74,7 @@ class Stage:
     tokens: Range = field(default_factory=Range)
     dollars: Range = field(default_factory=Range)
     learned: str = ""  # from what tokens and dollars are known
+    shows: list[str] = field(default_factory=list)  # of scores: which differences it can show
     seconds: float | None = None  # of the last time it was made
     gpus: int | None = None
 
@@ -119,20 +123,23 @@ class Plan:
         stage = Stage(name, "make", seconds=old and old["seconds"], gpus=old and old.get("gpus"))
         stage.why = [f"{parent} will be made" for parent in remade]
         if not remade:
-            parents, sources = {parent: self._contents[parent] for parent in read}, jobs.sources_of(entry)
-            fingerprint = jobs.fingerprint_of(entry, self.book.apis, parents, sources)
+            parents = {parent: self._contents[parent] for parent in read}
+            sources = jobs.sources_of(table.kind, entry, self.book.entries.get)
+            fingerprint = jobs.fingerprint_of(entry, self.book.declared, parents, sources)
             kept = old if old and old["fingerprint"] == fingerprint else table.kept_stamp(fingerprint)
             if kept:
                 stage.state, self._contents[name] = "done" if kept is old else "restore", kept["content"]
                 return stage
             stage.why = self._changes(entry, old, parents, sources) if old else ["never made"]
+        if isinstance(entry, kinds.Scores):
+            stage.shows = list(forecasts(entry, self))
         if table.kind in ASKING:
             self._count(stage, entry, exact=all(self.stages[parent].state == "done" for parent in read))
         return stage
 
     def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
         """Which field of which entry, which prompt, parent or file differs from what the table was made from."""
-        new = json.loads(recipes.identity(entry, self.book.apis))
+        new = json.loads(recipes.identity(entry, self.book.declared))
         found = [
             f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
             for key, value in new["entry"].items()
@@ -146,11 +153,11 @@ class Plan:
             if old["prompts"].get(name, text) != text
         ]
         found += [
-            f"{api}: `{key.replace('_', '-')}` {_shown(old['apis'][api].get(key))} -> {_shown(value)}"
-            for api, values in new["apis"].items()
-            if api in old["apis"]
+            f"{api}: `{key.replace('_', '-')}` {_shown(old['declared'][api].get(key))} -> {_shown(value)}"
+            for api, values in new["declared"].items()
+            if api in old["declared"]
             for key, value in values.items()
-            if old["apis"][api].get(key) != value
+            if old["declared"][api].get(key) != value
         ]
         found += [
             f"{name} has other rows"
@@ -164,64 +171,90 @@ class Plan:
 
     def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
         """Rows cached, to do and parked, and what those to do would cost."""
-        model = getattr(entry, "grader", None) or entry.model
-        if model is None or model == "arithmetic":
+        models = self._models(entry)
+        if not models:
             return
-        kind = kinds.kind_of(stage.name)
-        folder = Table(stage.name, self.results).calls
-        stage.exact = exact and kind != "grpo"
+        stage.exact = exact and not isinstance(entry, kinds.Grpo)
         if stage.exact:
-            job = Job(Table(stage.name, self.results), self.book.apis, "", {})
-            asked = import_module(f"proofmill.{kind}").questions(entry, job)
-            known = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
-            keys = [question.key for question in asked]
-            missing = {key for key in keys if known.get(key, "error") == "error"}  # equal questions are one call
-            stage.rows, stage.calls, stage.parked = len(keys), len(missing), len(missing & set(known))
-            stage.cached = sum(key not in missing for key in keys)
+            stage.rows = stage.calls = 0
+            for model, asked in self._asked(stage, entry, models).items():
+                self._look_up(stage, model, asked)
         else:
-            stage.rows = stage.calls = self._rows(stage.name)
-        if stage.calls is None:
-            stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
-        elif stage.calls:
-            self._price(stage, model)
+            stage.rows = stage.calls = self.rows_of(stage.name)
+            self._price(stage, models[0], stage.calls)
+        if (grader := self._grader(entry)) and (grader.requeries or grader.rounds or grader.escalate_to):
+            stage.further = True
 
-    def _rows(self, name: str) -> int | None:
+    def _models(self, entry: Any) -> list[str]:
+        """The models that a stage may ask, the first one first."""
+        names = [getattr(entry, "model", None)] if not isinstance(entry, kinds.Grpo) else []
+        grader = self._grader(entry)
+        names += [*grader.judges] if grader else []
+        return [name for name in names if name and "/" in name]
+
+    def _grader(self, entry: Any) -> kinds.Grader | None:
+        name, prompt = getattr(entry, "grader", None), getattr(entry, "prompt", None)
+        if isinstance(entry, kinds.Schemes):
+            name, prompt = entry.tester, entry.tester_prompt
+        asks = name is not None and name != "human" and name not in kinds.PROGRAMS
+        return kinds.grader_of(name, prompt, self.book.declared) if asks else None
+
+    def _asked(self, stage: Stage, entry: Any, models: list[str]) -> dict[str, Questions]:
+        job = Job(Table(stage.name, self.results), self.book.declared, "", {})
+        asked = import_module(f"proofmill.{kinds.kind_of(stage.name)}").questions(entry, job)
+        return asked if isinstance(asked, dict) else {models[0]: asked} if len(asked) else {}
+
+    def _look_up(self, stage: Stage, model: str, asked: Questions) -> None:
+        """Count a model's questions by what its journal says of them: equal ones are one call."""
+        folder = Table(stage.name, self.results).calls
+        known = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
+        keys = [question.key for question in asked]
+        missing = {key for key in keys if known.get(key, "error") == "error"}
+        stage.rows, stage.calls = stage.rows + len(keys), stage.calls + len(missing)
+        stage.parked += len(missing & set(known))
+        stage.cached += sum(key not in missing for key in keys)
+        self._price(stage, model, len(missing))
+
+    def rows_of(self, name: str) -> int | None:
         """About how many rows a table will have: as many as it has, or as its entry says."""
         entry, table = self.book.entries.get(name), Table(name, self.results)
         if isinstance(entry, kinds.Grpo):
             return entry.steps * entry.problems_per_step * entry.group // entry.iterations
         if isinstance(entry, kinds.Responses):
-            problems = self._rows(entry.problems)
+            problems = self.rows_of(entry.problems)
             return None if problems is None else problems * entry.attempts
         if isinstance(entry, kinds.Labels | kinds.Schemes):
-            return self._rows(entry.problems)
+            return self.rows_of(entry.problems)
         if isinstance(entry, kinds.Grades):
-            return self._rows(entry.responses)
+            return self.rows_of(entry.responses)
         if (stamp := _stamp(table)) is not None:
             return stamp["counts"].get("kept")
         if isinstance(entry, kinds.Problems):
-            return entry.rows or (self._rows(entry.source) if "/" in entry.source else None)
+            return entry.rows or (self.rows_of(entry.source) if "/" in entry.source else None)
         return None
 
-    def _price(self, stage: Stage, model: str) -> None:
-        api = self.book.apis.get(model)
+    def _price(self, stage: Stage, model: str, calls: int | None) -> None:
+        """Add what so many calls of a model would take."""
+        if calls is None:
+            stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
+            return
+        if not calls:
+            return
+        api = self.book.declared.get(model)
         answers, stage.learned = self._answers(stage.name, model)
+        tokens = dollars = Range(None)
         if answers.height:
-            tokens = (answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64)
-            stage.tokens = _sum(tokens, stage.calls)
-            stage.dollars = (
-                _sum(_costs(answers, api.price), stage.calls) if api and api.price != "unknown" else Range(None)
-            )
+            tokens = _sum((answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64), calls)
+            if api and api.price != "unknown":
+                dollars = _sum(_costs(answers, api.price), calls)
         elif api and api.guess:
             read, written = api.guess["input"], api.guess["output"]
             cost = budget.price(api.price, read, 0, written, 0)
-            stage.tokens = _certain(stage.calls * (read + written))
-            stage.dollars = Range(None) if cost is None else _certain(stage.calls * cost)
-        else:
-            stage.tokens, stage.dollars = Range(None), Range(None)
-        free = api is None or (isinstance(api.price, dict) and not any(api.price.values()))
-        if free:
-            stage.dollars = _certain(0.0)
+            tokens = _certain(calls * (read + written))
+            dollars = Range(None) if cost is None else _certain(calls * cost)
+        if api is None or (isinstance(api.price, dict) and not any(api.price.values())):
+            dollars = _certain(0.0)
+        stage.tokens, stage.dollars = stage.tokens + tokens, stage.dollars + dollars
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Answers to learn from: of the stage itself, or else of its kind with the same model, or of any with it."""
@@ -230,14 +263,14 @@ class Plan:
             return own, f"learned from its {own.height:,} answers"
         users = [
             other for other, entry in self.book.entries.items()
-            if other != name and model in (getattr(entry, "grader", None), getattr(entry, "model", None))
+            if other != name and model in self._models(entry)
         ]  # fmt: skip
         alike = [other for other in users if kinds.kind_of(other) == kinds.kind_of(name)]
         for others, what in ((alike, f"other {kinds.kind_of(name)} by {model}"), (users, f"other calls of {model}")):
             found = pl.concat([own.clear(), *(_answered(Table(other, self.results).calls) for other in others)])
             if found.height > 1:
                 return found, f"learned from {found.height:,} answers to {what}"
-        api = self.book.apis.get(model)
+        api = self.book.declared.get(model)
         return (
             own.clear(),
             f"by the guess of {model}" if api and api.guess else f"no answers yet, and no `guess` in {model}",
@@ -263,7 +296,8 @@ class Plan:
         if stage.calls is None or stage.calls:
             calls = "?" if stage.calls is None else f"{stage.calls:,}"
             tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
-            yield f"{about}{calls} calls, {tokens} tokens, {dollars} ({stage.learned})"
+            yield f"{about}{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
+        yield from stage.shows
         if stage.seconds is not None:
             gpus = f", {stage.seconds * stage.gpus / 3600:,.2f} GPU-hours" if stage.gpus else ""
             yield f"took {clock(stage.seconds)}{gpus} the last time"
@@ -274,7 +308,7 @@ class Plan:
         yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
         total = self.totals
         if total.calls is None or total.calls:
-            calls = "an unknown number of" if total.calls is None else f"at most {total.calls:,}"
+            calls = "an unknown number of" if total.calls is None else f"about {total.calls:,}"
             yield f"{calls} calls, {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
         made = [stage for stage in self.stages.values() if stage.state == "make"]
         hours = sum(stage.seconds * stage.gpus for stage in made if stage.gpus) / 3600
