@@ -260,6 +260,14 @@ def test_program_first_and_a_judge_for_what_it_cannot_read(judged):
     assert len(asked["a"]) == 1
 
 
+def test_doubtful_zero_says_why(judged):
+    """A wrong answer of a text that holds the right one, or was cut off, is 0 and says that it is worth a look."""
+    texts = ["It is 17, so \\boxed{18}.", "It is \\boxed{18}.", "It is 17 or"]
+    scripts = [Script("?", "17", None, text, stop="length" if text.endswith("or") else "end") for text in texts]
+    found, _ = judged({}, {"judges": ["final-answer"]}, scripts)
+    assert [(v.grade, v.text.count("doubtful")) for v in found] == [(0, 1), (0, 0), (0, 2)]
+
+
 def test_marks_of_many_scripts_stay_with_their_scripts(judged, monkeypatch):
     """Many scripts through rounds, escalation and windows: each verdict is its own script's."""
     monkeypatch.setattr(graders, "WINDOW", 32)

@@ -18,8 +18,7 @@ from typing import Any
 
 from proofmill import arithmetic, records, statements
 from proofmill.kinds import Problems
-from proofmill.recipes import local_path
-from proofmill.records import Record, text, word
+from proofmill.records import text, word
 from proofmill.tables import TableError, digest
 
 Row = dict[str, Any]
@@ -67,14 +66,8 @@ MARKS = ("points", "human_score", "human_label", "score", "graded_score")
 VERDICTS = {"correct": 1.0, "incorrect": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 
-def _records(entry: Problems) -> Iterator[Record]:
-    if entry.path:
-        return records.read(local_path(entry.path))
-    return records.hub(entry.id, entry.commit, entry.config, entry.split)
-
-
 def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
-    for where, record in islice(_records(entry), entry.rows):
+    for where, record in islice(records.of(entry), entry.rows):
         statement = text(where, record, _column(where, record, STATEMENT, "the problem"))
         used = {_column(where, record, STATEMENT, "the problem")}
         proof = text(where, record, _column(where, record, [c for c in PROOF if c not in used], "the proof"))

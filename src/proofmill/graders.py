@@ -13,6 +13,7 @@ How we differ:
 4. A cheap grader may hand on what it cannot settle: what it left unscored, disagreed on, or put within a declared band.
 """
 
+import re
 import statistics
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -230,7 +231,7 @@ class Grader:
         """Final answers against the right ones (grading section 3.2): 1 or 0 of 1."""
         checks = self._verifier.check([(s.answer, s.final) for s in scripts if s.answer])
         for script in scripts:
-            yield _of_answer(next(checks)) if script.answer else Verdict(None, 1, "no-gold")
+            yield _of_answer(next(checks), script) if script.answer else Verdict(None, 1, "no-gold")
 
 
 def _advance(course: Course, replies: list[Any] | None) -> Verdict | list[Ask]:
@@ -305,7 +306,16 @@ def _check_lines(scripts: Sequence[Script]) -> Iterator[Verdict]:
             yield Verdict(float(marking.marks()), full, "ok")
 
 
-def _of_answer(check: Check) -> Verdict:
+def _of_answer(check: Check, script: Script) -> Verdict:
     """A response without an answer has earned nothing; one that our program cannot read is unscored."""
     grade = {"correct": 1.0, "wrong": 0.0, "no-answer": 0.0}.get(check.status)
-    return Verdict(grade, 1, "ok" if check.status in ("correct", "wrong") else check.status, check.detail)
+    said = check.detail if grade is None else ", ".join(_doubts(script)) if grade == 0 else ""
+    return Verdict(grade, 1, "ok" if check.status in ("correct", "wrong") else check.status, said)
+
+
+def _doubts(script: Script) -> Iterator[str]:
+    """What makes a 0 worth a look (after the warnings of MathArena's parser): it may be ours, and not the writer's."""
+    if script.stop == "length":
+        yield "doubtful: it was cut off"
+    if script.answer and re.search(rf"(?<![\w.]){re.escape(script.answer.strip())}(?![\w.]*\w)", script.final):
+        yield "doubtful: the right answer stands elsewhere in the text"

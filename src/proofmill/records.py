@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from proofmill.kinds import Problems
+from proofmill.recipes import local_path
 from proofmill.tables import TableError
 
 FIELD_LIMIT = 1_000_000  # characters of one text; the longest AoPS post is far below a tenth of it
@@ -51,6 +53,11 @@ def read(path: Path, mend: Mend | None = None) -> Iterator[Record]:
         for where, record in chain([first], records):
             check_texts(where, record)
             yield where, record
+
+
+def of(entry: Problems, mend: Mend | None = None) -> Iterator[Record]:
+    """The records of a `problems` entry: from its local `path`, else from the hub."""
+    return read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:
