@@ -29,6 +29,9 @@ chain:
   sft/cold: {model: base/tiny, examples: examples/cold, steps: 40, batch: 4, learning-rate: 3.0e-3, log-every: 4}
   responses/cold: {problems: problems/train, model: sft/cold, attempts: 6, max-tokens: 32}
   grades/cold: {responses: responses/cold, schemes: schemes/train, grader: api/referee}
+  grader/pair: {judges: [api/referee, api/referee], prompt: grade-strict}
+  grades/jury: {responses: responses/cold, schemes: schemes/train, grader: grader/pair}
+  overlaps/cold: {problems: [problems/train], against: [problems/bench]}
   grpo/cold:
     model: sft/cold
     problems: problems/train

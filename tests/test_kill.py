@@ -134,7 +134,12 @@ def copy(chain, tmp_path) -> Callable[..., Project]:
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [("labels/threads", signal.SIGKILL), ("grades/cold", signal.SIGKILL), ("schemes/train", signal.SIGTERM)],
+    [
+        ("labels/threads", signal.SIGKILL),
+        ("grades/cold", signal.SIGKILL),
+        ("grades/jury", signal.SIGKILL),
+        ("schemes/train", signal.SIGTERM),
+    ],
 )
 def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, how):
     """Of the answers before the kill none is asked again; at most the calls in flight are."""

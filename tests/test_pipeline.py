@@ -11,8 +11,8 @@ import pytest
 
 from project import CHAIN, ROOT, Project, copy_of
 from proofmill import kinds, recipes
+from proofmill.columns import COLUMNS
 from proofmill.journal import frame
-from proofmill.tables import COLUMNS
 
 pytestmark = pytest.mark.pipeline
 

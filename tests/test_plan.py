@@ -10,7 +10,7 @@ import pytest
 from conftest import SMALL, Mill
 from project import snapshot
 from proofmill import __main__ as command
-from proofmill import kinds, labels, recipes, templates
+from proofmill import estimates, kinds, labels, measures, recipes, templates
 from proofmill.inspect import plan as module
 from proofmill.inspect.plan import Plan
 from proofmill.jobs import Job
@@ -215,3 +215,48 @@ def test_renamed_artifact_adopts_its_answers(copied, tmp_path, monkeypatch, caps
     ):
         with pytest.raises(SystemExit, match=said):
             run(monkeypatch, tmp_path, "adopt", *arguments)
+
+
+MEASURED = {
+    "scores/new": {
+        "models": ["sft/cold"], "problems": ["problems/bench"], "schemes": ["schemes/bench"], "grader": "api/referee",
+        "sampling": {"sampled": {"attempts": 4}}, "measures": ["avg-at-k"],
+    }
+}  # fmt: skip
+
+
+def test_plan_says_which_difference_a_benchmark_will_show(small, tmp_path):
+    """As marks of the same problems are spread that are there already; without any, as badly as they can be."""
+    (said,) = planned(small, "scores/new", **MEASURED).stages["scores/new"].shows
+    rows = [{**row, "seed": 0, "writer": None} for row in small.table("grades/cold").rows()]
+    error = estimates.difference_error(measures.split_variance(rows), 12, 4)
+    assert (
+        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error):.2f} of 7 marks"
+        in said
+    )
+    assert "marks spread as in grades/cold" in said
+    (worst,) = Plan(book(**MEASURED), "scores/new", tmp_path / "nothing").stages["scores/new"].shows
+    margin = (1.959964 + 0.841621) * (2 * 49 / 4 / 12) ** 0.5
+    assert f"a difference of {margin:.2f} of 7 marks" in worst and "at worst" in worst
+
+
+def test_jury_is_counted_by_judge_and_may_ask_more(small):
+    """Each judge's first round is counted and priced by itself; that answers decide about further rounds is said."""
+    judges = {"api/one": {**PAID, "id": "one"}, "api/two": {**PAID, "id": "two", "guess": {"input": 10, "output": 10}}}
+    jury = {"grader/jury": {"judges": ["api/one", "api/two", "api/two"], "rounds": 1}}
+    grades = {"grades/jury": {"responses": "responses/cold", "schemes": "schemes/bench", "grader": "grader/jury"}}
+    stage = planned(small, "grades/jury", **judges, **jury, **grades).stages["grades/jury"]
+    asked = sum(row["text"].strip() != "" for row in small.table("responses/cold").rows())
+    assert stage.exact and stage.further and 0 < stage.calls <= 3 * asked
+    assert any(" calls or more, " in line for line in planned(small, "grades/jury", **judges, **jury, **grades).lines())
+
+
+def test_program_first_asks_nobody_for_certain(small):
+    """What a program settles is not asked: the plan counts no call, and says that there may be some."""
+    graders = {
+        "grader/first": {"judges": ["final-answer"], "escalate-to": "grader/then"},
+        "grader/then": {"judges": ["api/referee"], "prompt": "answer-equivalence"},
+        "grades/first": {"responses": "responses/cold", "grader": "grader/first"},
+    }
+    stage = planned(small, "grades/first", **graders).stages["grades/first"]
+    assert (stage.state, stage.calls) == ("make", 0)

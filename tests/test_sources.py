@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from proofmill import arithmetic, kinds, recipes, sources
-from proofmill.tables import COLUMNS, TableError
+from proofmill.columns import COLUMNS
+from proofmill.tables import TableError
 from proofmill.threads import like_a_solution, plain, thread
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from conftest import MAINS, SMALL
 from proofmill import jobs, kinds, recipes
-from proofmill.tables import COLUMNS, KEYS, Table, TableError, rows_sha256
+from proofmill.columns import COLUMNS, KEYS
+from proofmill.tables import Table, TableError, rows_sha256
 
 STAMP = {"fingerprint": "f1", "name": "labels/x", "entry": {}}
 

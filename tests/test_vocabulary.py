@@ -11,7 +11,7 @@ from jinja2 import Environment, meta
 
 from conftest import MAINS, ROOT
 from proofmill import kinds, manual, recipes, templates
-from proofmill.tables import COLUMNS
+from proofmill.columns import COLUMNS
 
 KINDS = list(kinds.KINDS)
 

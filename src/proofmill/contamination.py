@@ -5,14 +5,14 @@
     minhash      nearly the same shingles and the same numbers (likeness.Alike), looked up by MinHash sketches
     plain-ngram  `words` words in a row, in lower case, split at spaces: the rule of open-r1 as it stands
 
-From: open-r1 (`scripts/decontaminate.py`); rolling hashes (Karp and Rabin 1987); MinHash with banding (Broder 1997; Leskovec,
-Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
+From: open-r1 (`scripts/decontaminate.py`); rolling hashes (Karp and Rabin 1987); MinHash with banding (Broder 1997;
+Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
 
 How it differs:
 1. Nothing is a finding before the tokens of both statements were compared. Reading tokens costs several times a plain
    lookup, so array arithmetic on the letters and digits of many rows at once proposes the pairs worth comparing.
-2. A pair is proposed for what likeness.py demands, not for an n chosen to be fast: a run that counts holds three telling
-   words, or the middle of one of the two statements, or a stretch of formulas; a near duplicate has the same digits.
+2. A pair is proposed for what likeness.py demands, not for an n chosen to be fast: a run that counts holds three
+   telling words, the middle of one of the two statements, or a stretch of formulas; a near duplicate has equal digits.
 3. Each benchmark statement that matches is a finding of its own, up to MOST for a row and a method.
 """
 
@@ -80,7 +80,7 @@ class Index:
                     yield Finding(first + row, self.ids[other], method, _short(span), similarity)
 
     def _verified(self, row: int, text: str, others: Iterable[int]) -> Iterator[tuple[int, int, str, str, float]]:
-        """Position, benchmark statement, method, span and similarity of what is true of one row and these statements."""
+        """Row, benchmark statement, method, span and similarity of what is true of a row and some statements."""
         own = cached(text)
         texts = [token.text for token in own]
         windows = lru_cache(maxsize=None)(lambda length: _windows(texts, length))
@@ -93,6 +93,7 @@ class Index:
                 start, end = run
                 yield row, other, "ngram", text[own[start].start : own[end - 1].end], (end - start) / len(theirs)
             if "minhash" in self.methods:
+                # Equal tokens are 1, also where a price in one of the two was read as a formula.
                 similarity = 1.0 if equal else self._similarity(text, other)
                 if similarity >= self.similarity:
                     yield row, other, "minhash", text, similarity
@@ -123,7 +124,7 @@ def _short(text: str) -> str:
     return line if len(line) <= SPAN else f"{line[: SPAN - 3]}..."
 
 
-# -------------------------------------------------------------------------------------------------------- two statements
+# ------------------------------------------------------------------------------------------------------- two statements
 
 
 def longest_run(
@@ -163,11 +164,11 @@ def _windows(texts: Sequence[str], length: int) -> dict[tuple[str, ...], list[in
     return places
 
 
-# ---------------------------------------------------------------------------------------------------------------- hashes
+# --------------------------------------------------------------------------------------------------------------- hashes
 #
-# Axes: C bytes of all texts of a chunk, U units (words, letters, digits), T texts, B benchmark statements, P pairs of places,
-# H hash functions. The hash of bytes b_0 b_1 ... is the sum of b_i * _BASE^(i+1) modulo 2^64, so that the hash of any piece
-# is a difference of two running sums, shifted by the inverse of _BASE.
+# Axes: C bytes of all texts of a chunk, U units (words, letters, digits), T texts, B benchmark statements, K runs of
+# words, P pairs of places, H hash functions. The hash of bytes b_0 b_1 ... is the sum of b_i * _BASE^(i+1) modulo 2^64,
+# so that the hash of any piece is a difference of two running sums, shifted by the inverse of _BASE.
 
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
@@ -241,7 +242,7 @@ class Places:
         return np.searchsorted(self.keys, keys, "right") - np.searchsorted(self.keys, keys, "left")
 
 
-# -------------------------------------------------------------------------------------------------------------- skeleton
+# ------------------------------------------------------------------------------------------------------------- skeleton
 
 _LETTER, _DIGIT = 1, 2
 _KINDS = np.zeros(256, np.uint8)
@@ -290,8 +291,8 @@ def _plainer(text: str) -> bytes:
 class Skeleton:
     """Letters and digits of texts, without macros that are mere spelling: equal where tokens are equal.
 
-    A unit is a word, a lone letter or one digit. Hashes of several units are those of their characters in a row, so that they
-    do not depend on where one unit ends.
+    A unit is a word, a lone letter or one digit. The hash of several units is that of their characters in a row: it
+    does not depend on where one unit ends.
     """
 
     def __init__(self, texts: Iterable[str]):
@@ -317,7 +318,7 @@ class Skeleton:
         np.cumsum(width_U, out=self.offset_U[1:])
         powers, self._inverses = _powers(int(self.offset_U[-1]) + 1)
         self.sums_U = _sums(self.hashes_U, powers.take(self.offset_U[:-1]))
-        # Signs before each unit, and before the end; the first is one of no unit, so that [i] and [i + 2] are around unit i.
+        # [i + 1] is the number of signs before unit i, or before the end; [0] is 0.
         bytes_U = np.concatenate(([0], start_U, [len(data_C) - 1]))
         self.signs_U = np.cumsum(_SIGNS.take(data_C)).take(bytes_U)
 
@@ -361,7 +362,7 @@ class Skeleton:
         return start[one_text], last[one_text] + 1
 
 
-# ------------------------------------------------------------------------------------------------------------- proposals
+# ------------------------------------------------------------------------------------------------------------ proposals
 
 _LENGTHS = (8, 4, 2)  # units of the piece that stands for a benchmark statement: the longest that it has room for
 _MIDDLE = 3  # units of the piece that stands for a row
@@ -403,8 +404,8 @@ class Proposals:
             Places(one.bands(self.signature_B).ravel(), np.tile(np.arange(len(one.texts)), _BANDS))
             for one in self.sketches
         ]
-        # A change of the texts' tokens changes as many shingles of units, of which there are up to three times fewer; and a
-        # sketch strays by two standard deviations.
+        # A changed token changes as many shingles of units, of which there are up to three times fewer; and a sketch
+        # may stray by two standard deviations.
         changed = min(3 * (1 - similarity) / (1 + similarity), 1)
         self.least = max((1 - changed) / (1 + changed) - 0.15, 0.1)
 
@@ -439,7 +440,7 @@ class Proposals:
         return tuple(np.concatenate([pairs[n][pairs[2]] for pairs in found]) for n in (0, 1))
 
     def _by_middle(self, rows: Skeleton) -> Pairs:
-        """A run that covers a shorter row holds its middle: all of it stands in the benchmark, and so its rarest piece."""
+        """A run that covers a shorter row holds its middle: all of it stands in the benchmark, and its rarest piece."""
         size_T = np.diff(rows.first_T)
         low, high = rows.middle(_MIDDLE)
         grams = rows.grams(_MIDDLE)
@@ -458,7 +459,7 @@ class Proposals:
     def _extended(
         self, rows: Skeleton, start: np.ndarray, end: np.ndarray, there: np.ndarray, reach: int = 1 << 30
     ) -> tuple:
-        """Row, benchmark statement, start and end of pieces that stand in both, made longer by up to `reach` units a side."""
+        """Row, benchmark statement, start and end of pieces in both, made longer by up to `reach` units a side."""
         row, other = rows.text_U[start], self.own.text_U[there]
         before = np.minimum(np.minimum(start - rows.first_T[row], there - self.own.first_T[other]), reach)
         after = np.minimum(rows.first_T[row + 1] - end, self.own.first_T[other + 1] - there - (end - start))
@@ -521,7 +522,7 @@ def _signatures(of: Skeleton) -> np.ndarray:
 
 
 def _regions(made: Sequence[Token], words: int) -> Iterator[tuple[int, int]]:
-    """Parts of a statement, by characters, of which each run without three telling words that counts holds one whole."""
+    """Parts of a statement, by characters: a run that counts without three telling words holds one of them."""
     size, block = len(made), likeness.FORMULA_RUN * words // 2
     if size < min(likeness.LEAST, words):
         return
@@ -571,7 +572,7 @@ def _least(places: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> np.ndar
     return places[np.minimum.reduceat(numbered, np.cumsum(sizes) - sizes) % len(places)]
 
 
-# ----------------------------------------------------------------------------------------------------------- plain words
+# ---------------------------------------------------------------------------------------------------------- plain words
 
 _IN_WORD = np.ones(256, bool)
 _IN_WORD[list(b" \t\n\v\f\r\x1c\x1d\x1e\x1f")] = False  # where str.split splits ASCII

@@ -13,13 +13,13 @@ from typing import Any, get_type_hints
 from pydantic_core import PydanticUndefined
 
 from proofmill import kinds
+from proofmill.columns import COLUMNS
 from proofmill.filters import FILTERS
 from proofmill.measures import MEASURES
 from proofmill.named import Named
 from proofmill.rewards import REWARDS
 from proofmill.rubrics import DEMANDS, FAULTS
 from proofmill.selectors import SELECTORS
-from proofmill.tables import COLUMNS
 
 FOLDER = Path("docs/kinds")
 LISTS = {

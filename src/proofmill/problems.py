@@ -18,10 +18,11 @@ from typing import Any
 import polars as pl
 
 from proofmill import filters, jobs, sources, statements
+from proofmill.columns import COLUMNS
 from proofmill.kinds import Problems
 from proofmill.progress import Progress
 from proofmill.recipes import local_path
-from proofmill.tables import COLUMNS, TableError, digest
+from proofmill.tables import TableError, digest
 
 BATCH = 5_000  # rows held as Python objects
 SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS["problems"].items()}

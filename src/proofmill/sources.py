@@ -17,10 +17,11 @@ from typing import Any
 import yaml
 
 from proofmill import arithmetic, filters, forum, graded, records
+from proofmill.columns import COLUMNS
 from proofmill.kinds import Problems
 from proofmill.recipes import local_path
 from proofmill.records import field, text, texts, word
-from proofmill.tables import COLUMNS, TableError
+from proofmill.tables import TableError
 from proofmill.threads import thread
 
 Row = dict[str, Any]
