@@ -181,7 +181,7 @@ class Problems:
     overlap_similarity: Share = doc("Jaccard similarity that counts as the same text (`apart-from`)", 0.9)
 
 
-METHODS = ("exact", "ngram", "minhash", "plain-ngram")
+METHODS = ("exact", "ngram", "minhash", "plain-ngram")  # of overlaps
 
 
 @dataclass(frozen=True, config=Strict)

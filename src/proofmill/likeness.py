@@ -24,7 +24,8 @@ from typing import NamedTuple
 from proofmill.statements import Token, cached, tokens
 
 # Words that stand in at least one of a hundred of the 2,145 statements of HARP, MATH, AIME 2024, IMO-ProofBench and
-# IMO-AnswerBench, and a few of their kind: they tell nothing about which problem a text states.
+# IMO-AnswerBench, a few of their kind, and the words in which theorems that all mathematics shares are told: they tell nothing
+# about which problem a text states.
 STOCK = frozenset(
     """
     a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board
@@ -45,6 +46,8 @@ STOCK = frozenset(
     them then theorem there therefore these they third this three through thus time times to total triangle
     triangles two unit units up using value values verify vertex vertices volume ways we what when where which while
     whose will with written your
+    cauchy cosine cosines euler exists fermat formula hold identity inequality infinitely jensen known law laws little mean
+    means pythagorean says schwarz sine sines state states vieta whether
     """.split()  # noqa: SIM905
 )
 SHINGLE = 3  # tokens

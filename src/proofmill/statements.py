@@ -22,7 +22,7 @@ class Token(NamedTuple):
 
 # ---------------------------------------------------------------------------------------------------------- normal form
 
-_MACROS = {  # what a macro is written as; those that are not here keep their own name
+MACROS = {  # what a macro is written as; those that are not here keep their own name
     **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
     **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
     **dict.fromkeys(("ne", "neq"), "≠"),
@@ -47,7 +47,7 @@ _MACROS = {  # what a macro is written as; those that are not here keep their ow
     "colon": "",
     "subset": "⊂", "subseteq": "⊆", "sqrt": "√", "sum": "∑", "prod": "∏", "triangle": "△",
 }  # fmt: skip
-_NOTHING = frozenset(
+NOTHING = frozenset(
     """
     left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle textstyle
     scriptstyle limits nolimits quad qquad hspace vspace hfill smallskip medskip bigskip noindent par newline
@@ -56,7 +56,7 @@ _NOTHING = frozenset(
     nonumber notag hline
     """.split()  # noqa: SIM905
 )
-_FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "sfrac"))
+FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "sfrac"))
 _OTHER_SIGNS = {
     "≤": "≤", "⩽": "≤", "≥": "≥", "⩾": "≥", "×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-",
     "…": "…", "∣": "|", "→": "→",
@@ -139,10 +139,10 @@ class _Reader:
 
     def _macro(self, text: str, found: re.Match) -> Iterable:
         name = found["macro"]
-        if name in _FRACTIONS:
+        if name in FRACTIONS:
             self.awaited = ["/", "", *self.awaited[:20]]  # nobody nests fractions deeper
             return ()
-        written = "" if name in _NOTHING else _MACROS.get(name, name.lower())
+        written = "" if name in NOTHING else MACROS.get(name, name.lower())
         return self._one(written) if written else ()
 
     def _escaped(self, text: str, found: re.Match) -> Iterable:
