@@ -82,8 +82,11 @@ def test_nano_counts_add_up_to_its_rows(nano):
 def test_nano_scores_every_model_on_the_benchmark(nano):
     """The last table has a mark with its interval for each model and way of sampling, and the page shows them."""
     scores = nano.frame("scores/nano").filter(split="all", measure="avg@2")
-    models = nano.book.entries["scores/nano"].models
+    entry = nano.book.entries["scores/nano"]
+    models = entry.models
+    differences, scores = scores.filter(pl.col("p").is_not_null()), scores.filter(pl.col("p").is_null())
     assert models == scores["model"].to_list()
+    assert entry.compare == [list(pair) for pair in differences.select("model", "against").iter_rows()]
     assert scores.filter(~pl.col("value").is_between("low", "high")).is_empty()
     page = nano.table("scores/nano").page.read_text(encoding="utf-8")
     assert all(f"| {model} | problems/bench |" in page for model in models)

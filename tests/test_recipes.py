@@ -314,3 +314,11 @@ def test_tables_behind_the_parents_are_read_too():
         *(f"grades/sft-c@bench@{way}" for way in ("sampled", "greedy")),
         *(f"responses/sft-c@bench@{way}" for way in ("sampled", "greedy")),
     ]
+
+
+def test_null_takes_a_field_back():
+    """An overlay says `null` for what its machine does not have, also where the default is a list or mapping."""
+    entry = recipes.entry_from("problems", {"source": "arithmetic", "path": None, "columns": None, "keep": None, "rows": 3})
+    assert (entry.path, entry.columns, entry.keep) == (None, {}, [])
+    with pytest.raises(RecipeError, match="`source` is missing"):
+        recipes.entry_from("problems", {"source": None})

@@ -6,7 +6,7 @@ from project import Project
 from proofmill import recipes
 
 pytestmark = pytest.mark.pipeline
-RECIPES = ("real-corpus", "gold-answers", "grader-study")  # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again
+RECIPES = ("real-corpus", "gold-answers", "gsm8k-lengths", "grader-study")  # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again
 
 
 @pytest.fixture(scope="module")

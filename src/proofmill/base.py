@@ -29,6 +29,8 @@ def main(entry: kinds.Base, job: Job) -> None:
     folder.mkdir(parents=True)
     if entry.source == "scratch":
         _from_scratch(entry, job, folder)
+    elif entry.source == "tokenizer":
+        _tokenizer(recipes.local_path(entry.path), folder)
     elif entry.source == "folder":
         _copy(recipes.local_path(entry.path), folder)
     else:
@@ -99,6 +101,19 @@ def _copy(source: Path, folder: Path) -> None:
             "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer."
         )
     shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _tokenizer(source: Path, folder: Path) -> None:
+    """The files of a tokenizer alone, also where it has no `tokenizer.json`."""
+    from transformers import AutoTokenizer
+
+    try:
+        AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"{source}: no tokenizer can be read ({str(error).splitlines()[0]}); expected a folder with tokenizer.json, or with "
+            "vocab.json, merges.txt and tokenizer_config.json."
+        ) from error
 
 
 def _download(model: str, commit: str, folder: Path) -> None:

@@ -131,7 +131,7 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
-    needs = {"scratch": "problems", "folder": "path", "hub": "id"}[entry.source]
+    needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
         yield f"source `{entry.source}` needs `{needs}`; expected {description(Base, needs)}."
     if entry.source == "hub" and not entry.commit:
@@ -277,9 +277,11 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
         if sampling.prompt not in templates.names():
             known = among(sampling.prompt, templates.names())
             yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
-    of_attempts = [
-        m for m in map(named.name_of, entry.measures) if m in measures.MEASURES and measures.MEASURES[m].apply
-    ]
+    known = {m: measures.MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in measures.MEASURES}
+    of_attempts = [m for m, kernel in known.items() if not isinstance(kernel, measures.OfCorpus | None)]
+    of_texts = [m for m, kernel in known.items() if isinstance(kernel, measures.OfCorpus)]
+    if of_texts and not (entry.problems and entry.tokenizer):
+        yield f"`{of_texts[0]}` measures the texts of problems; expected `problems` and a `tokenizer`."
     if of_attempts and not (entry.models or entry.grades or entry.repeat):
         yield f"`{of_attempts[0]}` measures attempts and there are none; expected models, grades or repeat."
     yield from _measure_faults(entry)

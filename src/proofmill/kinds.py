@@ -238,7 +238,9 @@ class Base:
     """A file of a model's weights a row: from the hub, from a folder, or a tiny model made here from random numbers."""
 
     revision: ClassVar[int] = 2
-    source: Literal["scratch", "folder", "hub"] = doc("where the weights come from")
+    source: Literal["scratch", "folder", "hub", "tokenizer"] = doc(
+        "where the weights come from; `tokenizer` is a folder without any, to count tokens with"
+    )
     path: str | None = doc("the folder; `${VARIABLES}` come from the environment", None)
     id: str | None = doc("the hub id", None)
     commit: str | None = doc("the pinned commit on the hub", None)
@@ -395,6 +397,9 @@ class Scores:
     )
     merge: Literal["none", "mean", "median", "min", "max"] = doc(
         "several `grades` of the same attempts as one grader's", "none"
+    )
+    tokenizer: Annotated[str, Ref("base", "sft", "grpo")] | None = doc(
+        "whose tokens the lengths of `problems` are", None
     )
     measures: Named = doc("named measures; a `repeat` takes those it repeats", [])
     compare: list[list[str]] = doc("pairs `[model, baseline]` that are compared problem by problem", [])

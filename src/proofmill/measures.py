@@ -22,6 +22,7 @@ import numpy as np
 
 from proofmill import estimates
 from proofmill.agreement import AGREEMENTS, DECISIONS, Agreement
+from proofmill.corpora import OF_CORPUS, Lengths
 from proofmill.named import Named
 
 Row = Mapping[str, Any]
@@ -69,6 +70,13 @@ class OfHuman:
     agreement: Agreement | Callable[[float, float], Agreement]
     marks: bool  # it compares marks on one scale; a decision needs none
     scale: float | str | None  # as of attempts
+
+
+@dataclass(frozen=True)
+class OfCorpus:
+    """A number of a table of problems, from the lengths of its texts."""
+
+    value: Callable[[Lengths], float | None]
 
 
 def per_problem(kernel: OfAttempts | OfProblem, argument: Any, success: float, rows: Rows) -> dict[str, float]:
@@ -318,6 +326,7 @@ MEASURES: dict[str, Named] = {
         name: Named(OfHuman(made, False, _SCALES.get(name, 1.0)), made(5, 5).doc.replace("5", "the argument"), "number")
         for name, made in DECISIONS.items()
     },
+    **{name: Named(OfCorpus(value), f"{what}; of `problems`") for name, (value, what) in OF_CORPUS.items()},
     "shared-problems": Named(None, "problems that two tables have in common, by normalised statement; of `problems`"),
 }
 

@@ -254,7 +254,8 @@ def _entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
         mistakes.append(f"{where}: found {values!r}; expected a mapping of fields.")
         return None
     try:
-        return cls(**_underscored(values))
+        # `null` is a field's default: so an overlay takes back what the file below it says.
+        return cls(**{key: value for key, value in _underscored(values).items() if value is not None})
     except ValidationError as error:
         known = {f.name.replace("_", "-") for f in fields(cls)}
         for e in error.errors():

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from proofmill import kinds
+from proofmill.corpora import OF_CORPUS
 
 Row = Mapping[str, Any]
 SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # splits that have a sheet of their own
@@ -29,8 +30,26 @@ def page(name: str, rows: Sequence[Row], entry: kinds.Scores) -> str:
             *(f"- {_comparison(row, 1 - entry.confidence)}" for row in compared),
             "",
         ]
-    lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in rows if row["model"] is None]
+    lines += _corpora([row for row in rows if row["model"] is None and row["measure"] in OF_CORPUS])
+    shared = [row for row in rows if row["measure"] == "shared-problems"]
+    lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in shared]
     return "\n".join(lines) + "\n"
+
+
+def _corpora(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each table of problems and its parts, a column for each measure."""
+    columns = list(dict.fromkeys(row["measure"] for row in rows))
+    if rows:
+        yield f"| problems | part | rows | {' | '.join(columns)} |"
+        yield "|---" * (len(columns) + 3) + "|"
+    for problems, part in dict.fromkeys((row["problems"], row["split"]) for row in rows):
+        cells = {row["measure"]: row for row in rows if (row["problems"], row["split"]) == (problems, part)}
+        shown = [_number(cells[column]["value"]) for column in columns]
+        yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(shown)} |"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.4f}"
 
 
 def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:

@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proofmill import estimates, kinds, reports, statements
+from proofmill import corpora, estimates, kinds, reports, statements
 from proofmill.jobs import Job, run
 from proofmill.measures import (
     MEASURES,
     OfAttempts,
+    OfCorpus,
     OfHuman,
     OfPooled,
     OfProblem,
@@ -62,12 +63,13 @@ def main(entry: kinds.Scores, job: Job) -> None:
     found = [
         row for name, _ in measures if MEASURES[name].apply is None for row in shared_problems(entry.problems, job)
     ]
+    found += _of_corpora([name for name, _ in measures if isinstance(MEASURES[name].apply, OfCorpus)], entry, job)
     groups = grouped(entry, job)
     for group, attempts in groups.items():
         where = f"{group.model} on {group.problems} ({group.sampling}) by {group.grader}"
         _gate(job.name, where, attempts, entry)
         for name, argument in measures:
-            if MEASURES[name].apply is not None:
+            if not isinstance(MEASURES[name].apply, OfCorpus | None):
                 found += _measured_rows(group, name, argument, attempts, entry)
     compared = list(_comparisons(groups, measures, entry))
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
@@ -427,6 +429,28 @@ def _difference(
 
 
 # ------------------------------------------------------------------------------------------------------------- problems
+
+
+def _of_corpora(names: Sequence[str], entry: kinds.Scores, job: Job) -> Iterator[dict]:
+    """Numbers of the texts of each table of problems, over all of them and by logic steps."""
+    if not names:
+        return
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(job.parent(entry.tokenizer).weights())
+    for problems in entry.problems:
+        lengths = corpora.measured(tokenizer, job.parent(problems).rows("statement", "solution"))
+        parts = {"all": lengths}
+        steps = sorted(set(lengths.steps_N.tolist()))
+        parts |= {f"{n} steps": lengths.where(lengths.steps_N == n) for n in steps if len(steps) in LEVELS}
+        for name in names:
+            for part, chosen in parts.items():
+                value, n = MEASURES[name].apply.value(chosen), len(chosen.steps_N)
+                numbers = {"value": value, "n": n, "problems_n": n, "unscored": 0.0}
+                if name.endswith("-mean"):
+                    field_N = getattr(chosen, corpora.TEXTS[name.removesuffix("-mean")][0])
+                    numbers["low"], numbers["high"] = interval(field_N.astype(float), None, *_how(entry))
+                yield {**_NOTHING, "problems": problems, "measure": name, "split": part, **numbers}
 
 
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
