@@ -5,7 +5,7 @@
 A journal is a folder results/calls/<kind>/<name>/:
 
     answers.jsonl     the newest answers, appended: one JSON object a line, its key first and a checksum of the line last
-    00001.parquet     older answers, the same rows as columns; numbered, written once and never changed
+    00001.parquet     older answers, the same rows as columns; numbered, and replaced only by a larger one with the same rows
     lock              held by the process that writes, and says which one it is
 
 Open it with polars at any time, while it is written too: `journal.frame(folder)`, or read_ndjson and read_parquet of the
@@ -279,6 +279,13 @@ class Journal:
         else:
             self._parked.pop(key, None)
 
+    def empty(self) -> None:
+        """Forget all answers, on disk too: another journal has them."""
+        for path in [*segments(self.folder), self.folder / "claim"]:
+            path.unlink(missing_ok=True)
+        os.ftruncate(self._file, 0)
+        self._places.clear()
+
     def sync(self) -> None:
         """Wait until all that was added is on the disk."""
         self._dirty.clear()
@@ -420,11 +427,10 @@ def adopt(old: Path, new: Path) -> int:
                 taking.add(_Key(row["key"]), _answer(row))
         taking.compact()
         taking.sync()
-        (new / "claim").write_text(f"{taking.spent:.9f} 0\n")
-        for path in [*segments(old), old / "claim"]:
-            path.unlink(missing_ok=True)
-        os.ftruncate(giving._file, 0)
-        giving._places.clear()
+        claimed = new / "claim.new"
+        claimed.write_text(f"{taking.spent:.9f} 0\n")
+        os.replace(claimed, new / "claim")
+        giving.empty()
         return len(taking)
 
 

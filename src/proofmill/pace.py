@@ -101,8 +101,11 @@ class Pace:
         tokens: float = 0.0,
         answered: bool = True,
     ) -> None:
-        """Count a call out; only an answer lets the window grow. `overload`: the server complained, and `asked` for so many seconds of pause, if it did;
-        `tokens`: how many more than it was counted for it had."""
+        """Count a call out that began at `start`; only an answer lets the window grow.
+
+        `overload`: the server complained, and `asked` for so many seconds of pause, if it did; `tokens`: how many more than
+        it was counted for it had.
+        """
         self.in_flight -= 1
         if self._tokens:
             self._tokens.level -= tokens

@@ -39,14 +39,8 @@ TOO_LONG = (
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
 FAILED = {"error", "abort", "failed", "cancelled", "incomplete"}  # a server's words for an answer that is none
-UNREADABLE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)  # no JSON, no completion
+# What reading a reply raises that is no JSON, or no completion.
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 HEADERS = ("retry-after-ms", "retry-after")
 
 
@@ -196,7 +190,7 @@ class ApiEngine:
         said = text.lower()
         if status is None:  # no connection, which this transport calls a time-out too, or an answer that broke off
             return Failure("away", "provider", f"no connection, or a broken one: {text}")
-        wait = None if status is None else _asked_wait(error.response)
+        wait = _asked_wait(error.response)
         if status in (401, 402) or (status == 429 and NO_CREDIT in said and wait is None):
             return Failure("no-use", "provider", text)
         if status in (400, 403) and any(words in said for words in REFUSED):
