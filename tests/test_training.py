@@ -6,10 +6,12 @@ import polars as pl
 import pytest
 
 from conftest import SMALL, Mill
-from proofmill import grades, rewards
+from proofmill import graders
 from proofmill.grpo import Diary
-from proofmill.rewards import REWARDS, Rollout
+from proofmill.rewards import Rollout
+from proofmill.scripts import Script
 from proofmill.tables import TableError
+from proofmill.verdicts import Verdict
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -99,12 +101,12 @@ def test_grpo_table_has_its_curves(trained):
     assert {"reward", "rewards/grade/mean", "completions/mean_length", "frac_reward_zero_std", "unscored"} <= measures
 
 
-class SilentOnSome(grades.Grader):
+class SilentOnSome(graders.Grader):
     """The real grader, with no verdict on every third script."""
 
     def __call__(self, scripts, quiet=False):
         verdicts = super().__call__(scripts, quiet)
-        return [grades.Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
+        return [Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
 
 
 @pytest.mark.parametrize("unscored", ["drop", "zero"])
@@ -127,21 +129,25 @@ def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypa
         assert {0.0} == set(silent["reward_grade"])
 
 
-def test_rewards_of_a_rollout():
-    """Marks become shares; no verdict becomes None, also where a format reward could be had."""
-    script = grades.Script("s", None, None, "<think>a</think>\n\\boxed{1}")
-    scored = Rollout(script, grades.Verdict(3.5, 7, "ok"), 5)
-    silent = Rollout(script, grades.Verdict(None, 7, "no-verdict"), 5)
-    assert [REWARDS[name].apply(scored) for name in ("grade", "full-marks", "format")] == [0.5, 0.0, 1.0]
-    assert [REWARDS[name].apply(silent) for name in ("grade", "full-marks", "format")] == [None, None, 1.0]
-    assert rewards.full_marks(Rollout(script, grades.Verdict(7.0, 7, "ok"), 5)) == 1.0
+def test_rewards_with_arguments_train(small):
+    """Length and outcome rewards beside marks: each is a column of the rollouts, weighed as the entry says."""
+    weighed = {"grade": 1, "length-kimi": {"weight": 0.5}, "overlong": {"weight": 0.1, "buffer": 4}, "tag-count": 0.1}
+    made = Mill(small.results, **SMALL, **{"grpo/weighed": {**GRPO, "rewards": weighed, "steps": 2}})
+    rollouts = pl.read_parquet(made.make("grpo/weighed").folder / "rollouts.parquet")
+    assert [c for c in rollouts.columns if c.startswith("reward_")] == [f"reward_{name}" for name in weighed]
+    assert (
+        rollouts["reward_overlong"].is_between(-1, 0).all()
+        and rollouts["reward_length-kimi"].is_between(-0.5, 0.5).all()
+    )
+    sizes = rollouts.group_by("step", "problem", maintain_order=True).agg(pl.len(), pl.col("advantage").sum())
+    assert sizes["len"].to_list() == [4] * 4 and sizes["advantage"].abs().max() < 1e-3
 
 
 def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
     """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
     path = tmp_path / "rollouts.jsonl"
-    script = grades.Script("s", None, None, "text \u2028 \u0085 of several kinds of line")
-    one = [Rollout(script, grades.Verdict(1.0, 7, "ok"), 3)]
+    script = Script("s", None, None, "text \u2028 \u0085 of several kinds of line")
+    one = [Rollout(script, Verdict(1.0, 7, "ok"), 3)]
     diary = Diary(path, after=0)
     for step in (1, 2, 3):
         diary.add(step, ["p"], one, {"grade": [1 / 7]}, [0.0])

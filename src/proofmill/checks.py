@@ -86,7 +86,7 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
                     yield f"{where}: `{key}` has an item with {len(item)} names: {', '.join(item)}; expected each as an item of its own."
                 elif name not in names:
                     yield f"{where}: `{key}` names `{name}`; expected one of {among(name, names, 30)}"
-                elif kind != "grpo" and (fault := names[name].fault(item)):
+                elif fault := names[name].fault(*((name, value[name]) if kind == "grpo" else (item,))):
                     yield f"{where}: `{key}`: {fault}"
         if f.name in ("prompt", "ask", "tester_prompt") and value is not None and value not in templates.names():
             yield f"{where}: `{key}` is `{value}`, which is no file in prompts/; expected one of {among(value, templates.names())}"

@@ -12,6 +12,7 @@ How we differ:
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from proofmill.calls import Spent
 from proofmill.graders import Grader
 from proofmill.grades import schemes_of
 from proofmill.jobs import Job, run
-from proofmill.rewards import REWARDS, Rollout
+from proofmill.rewards import REWARDS, Group, Rollout, weight
 from proofmill.scripts import Script
 from proofmill.tables import PASSING, ROLLOUTS, TableError
 
@@ -48,6 +49,9 @@ def main(entry: kinds.Grpo, job: Job) -> None:
                 "prompt": [{"role": "user", "content": templates.fill(entry.ask, {"statement": p["statement"]})}],
                 **p,
                 "scheme": schemes.get(p["problem"]),
+                "reference_tokens": len(tokenizer(p["solution"], add_special_tokens=False)["input_ids"])
+                if p["solution"]
+                else None,
             }
             for p in problems
         ]
@@ -66,7 +70,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
         loss_type=entry.loss,
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        reward_weights=list(entry.rewards.values()),
+        reward_weights=[weight(given) for given in entry.rewards.values()],
     )
     diary = Diary(job.checkpoints / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
     with Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None) as grader:
@@ -105,11 +109,16 @@ class Judge:
         def reward(completions, completion_ids, **columns) -> list[float | None]:
             if first:
                 self._grade(completions, completion_ids, columns)
-            values = [REWARDS[name].apply(rollout) for rollout in self.batch]
+            values = [v for group in self.groups() for v in REWARDS[name].of(group, self.entry.rewards[name])]
             return [0.0 if v is None and self.entry.unscored == "zero" else v for v in values]
 
         reward.__name__ = name
         return reward
+
+    def groups(self) -> Iterator[Group]:
+        """The attempts at each problem: they come one after another."""
+        for start in range(0, len(self.batch), self.entry.group):
+            yield Group(self.batch[start : start + self.entry.group], self.entry.max_tokens)
 
     def _grade(self, completions: list, completion_ids: list[list[int]], columns: dict[str, list]) -> None:
         scripts = [
@@ -130,7 +139,9 @@ class Judge:
         ]
         verdicts = self.grader(scripts, quiet=True)
         lengths = [len(ids) for ids in completion_ids]
-        self.batch = [Rollout(s, v, n) for s, v, n in zip(scripts, verdicts, lengths, strict=True)]
+        references = columns["reference_tokens"]
+        made = zip(scripts, verdicts, lengths, references, strict=True)
+        self.batch = [Rollout(*rollout) for rollout in made]
 
 
 def _trainer_class() -> type:

@@ -336,7 +336,10 @@ class Grpo:
     grader: Marker = doc("as in `grades`")
     prompt: str | None = doc(PROMPT_OF_JUDGE, None)
     ask: str = doc("the solver's prompt by name", "solve")
-    rewards: dict[str, float] = doc("named rewards and their weights, such as `{grade: 1, format: 0.1}`", min_length=1)
+    rewards: dict[str, float | dict[str, Any]] = doc(
+        "named rewards and their weights, such as `{grade: 1, format: 0.1}`, or with arguments `{overlong: {weight: 1, buffer: 64}}`",
+        min_length=1,
+    )
     unscored: Literal["drop", "zero"] = doc(
         "an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean"
     )

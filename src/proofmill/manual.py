@@ -17,7 +17,7 @@ from proofmill.columns import COLUMNS
 from proofmill.filters import FILTERS
 from proofmill.measures import MEASURES
 from proofmill.named import Named
-from proofmill.rewards import REWARDS
+from proofmill.rewards import REWARDS, Reward
 from proofmill.rubrics import DEMANDS, FAULTS
 from proofmill.selectors import SELECTORS
 
@@ -63,7 +63,9 @@ def _page(kind: str, cls: type) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _argument(named: Named) -> str:
+def _argument(named: Named | Reward) -> str:
+    if isinstance(named, Reward):
+        return ", ".join(f"`{name}`{'' if value is None else f' ({value})'}" for name, value in named.arguments.items())
     return {
         "none": "",
         "number": "a number",

@@ -81,9 +81,14 @@ def _comparison(row: Row, alpha: float) -> str:
     where = f"{row['model']} - {row['against']} on {row['problems']} ({row['sampling']}), {row['measure']}"
     if row["value"] is None:
         return f"{where}: no problem in common"
-    ends = "" if row["low"] is None else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
+    ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
     told = "" if row["p"] < alpha else ": no difference shown"
     return (
         f"{where}: {row['value']:+.2f}{ends}, {p}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored{told}"
     )
+
+
+def _signed(value: float) -> str:
+    """Two digits with a sign; a zero has none below it."""
+    return f"{round(value, 2) + 0.0:+.2f}"

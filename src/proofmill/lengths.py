@@ -1,0 +1,250 @@
+"""One length reward is what an attempt's number of tokens earns it, alone or beside the other attempts at its problem.
+
+From: a length study on GSM8K (methods 1 and 2 and its measures), GRPO-LEAD (length-dependent accuracy), Kimi k1.5
+(length reward), "Demystifying Long Chain-of-Thought Reasoning" (appendix C.1, cosine), DAPO (equation 13, soft over-long
+punishment), QED-Nano (buffer and discount), and open-r1's `rewards.py`.
+
+How it differs:
+1. An attempt without a verdict has no reward (NaN), and the group's extremes, means and shares are those of the others.
+   open-r1 counts an answer whose gold cannot be read as right.
+2. Lengths are tokens (open-r1 counts characters in its cosine and Kimi rewards).
+3. A group is the attempts at one problem. open-r1 takes the shortest and longest of Kimi's reward over the whole call, in
+   which a long problem's attempts are all long.
+4. The cosine stays at its end beyond `max_tokens`; in open-r1 it turns back up. open-r1's command line gives
+   `min_value_wrong` as 0, which turns the wrong answers' reward round: here that is OPEN_R1_CLI_WRONG_RANGE, no default.
+5. 0 / 0 is 0: where lengths do not differ, length earns nothing.
+
+Axes: G attempts at one problem, S those of them that are scored, N attempts at any problems, P problems. right_G holds
+true, false, or None (NaN) for an unscored attempt. Every reward has the shape of its lengths; rewards are numbers to be
+added to others, with weights.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+BASES = {"shortest": np.min, "median": np.median, "mean": np.mean}
+RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for right answers: of the longest and of the shortest
+WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
+OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # what its command line makes of it: a short wrong answer costs nothing
+MARGIN = 3  # tokens short of the maximum that count as having reached it (GSM8K length study)
+EQUAL = 1e-8  # rewards of a group that differ by less are equal
+
+
+# --------------------------------------------------------------------------------------------- beside the other attempts
+
+
+def reference_penalty(tokens_G: ArrayLike, right_G: ArrayLike, reference: float | None, weight: float) -> np.ndarray:
+    """-weight * |L_i - L*| / max_j |L_j - L*|, in [-weight, 0] (GSM8K length study, method 1).
+
+    L* is `reference`, the tokens of the reference solution; without one every reward is NaN. The maximum runs over the
+    group. The study does not publish its weight.
+    """
+    tokens_S, _, scored_G = _scored(tokens_G, right_G)
+    apart_S = np.abs(tokens_S - (np.nan if reference is None else reference))
+    return _placed(-weight * _share_of_largest(apart_S), scored_G)
+
+
+def group_penalty(
+    tokens_G: ArrayLike, right_G: ArrayLike, weight: float, power: float = 1.0, base: str | float = "shortest"
+) -> np.ndarray:
+    """-weight * c^power * e_i / max_j e_j with e_i = max(0, L_i - o), in [-weight, 0] (GSM8K length study, method 2).
+
+    c is the share of right attempts, o the length of the shortest right one; or, by `base`, the `median`, the `mean` or
+    a quantile in [0, 1] of the right ones' lengths. Wrong attempts pay as well. Nobody is right, or nobody is longer than
+    o: 0 for all.
+    """
+    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    if not right_S.any():
+        return _placed(np.zeros(len(tokens_S)), scored_G)
+    excess_S = np.maximum(0.0, tokens_S - _base(tokens_S[right_S], base))
+    return _placed(-weight * right_S.mean() ** power * _share_of_largest(excess_S), scored_G)
+
+
+def combined_penalty(
+    tokens_G: ArrayLike,
+    right_G: ArrayLike,
+    reference: float | None,
+    reference_weight: float,
+    group_weight: float,
+    power: float = 1.0,
+    base: str | float = "shortest",
+) -> np.ndarray:
+    """The sum of `reference_penalty` and `group_penalty` (GSM8K length study, method 1+2)."""
+    return reference_penalty(tokens_G, right_G, reference, reference_weight) + group_penalty(
+        tokens_G, right_G, group_weight, power, base
+    )
+
+
+def lead_reward(
+    tokens_G: ArrayLike, right_G: ArrayLike, alpha: float, epsilon: float = 1e-8, wrong: float = 0.0
+) -> np.ndarray:
+    """exp(-alpha z) for a right attempt, `wrong` for a wrong one, with z = (L - mu) / (sigma + epsilon) (GRPO-LEAD).
+
+    mu and sigma are mean and standard deviation of the right attempts' tokens. Which deviation is meant is not said; it is
+    the population's (divided by n) here, so that one right attempt has z = 0. It holds the correctness reward within it.
+    """
+    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    rewards_S = np.full(len(tokens_S), float(wrong))
+    if right_S.any():
+        lengths_R = tokens_S[right_S]
+        rewards_S[right_S] = np.exp(-alpha * (lengths_R - lengths_R.mean()) / (lengths_R.std() + epsilon))
+    return _placed(rewards_S, scored_G)
+
+
+def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
+    """lambda_i = 0.5 - (L_i - min) / (max - min) if right, min(0, lambda_i) if wrong, in [-0.5, 0.5] (Kimi k1.5).
+
+    Minimum and maximum are the group's; if they are equal, 0 for all.
+    """
+    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    if not len(tokens_S) or tokens_S.min() == tokens_S.max():
+        return _placed(np.zeros(len(tokens_S)), scored_G)
+    lambda_S = 0.5 - (tokens_S - tokens_S.min()) / (tokens_S.max() - tokens_S.min())
+    return _placed(np.where(right_S, lambda_S, np.minimum(0.0, lambda_S)), scored_G)
+
+
+def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """tokens_S and right_S of the scored attempts, and scored_G: which they are. ValueError for other arrays."""
+    tokens_G, right_G = np.asarray(tokens_G, dtype=float), np.asarray(right_G, dtype=float)  # None becomes NaN
+    if tokens_G.ndim != 1 or tokens_G.shape != right_G.shape:
+        raise ValueError(
+            f"group: lengths of shape {tokens_G.shape}, verdicts of shape {right_G.shape}; expected one of each for each "
+            "attempt. Give a group's attempts as two lists."
+        )
+    scored_G = ~np.isnan(right_G)
+    right_S = right_G[scored_G]
+    if not np.isin(right_S, (0, 1)).all():
+        raise ValueError(
+            f"group: verdicts {sorted(set(right_S.tolist()))}; expected true, false or none. Decide what is right first."
+        )
+    return tokens_G[scored_G], right_S.astype(bool), scored_G
+
+
+def _placed(rewards_S: np.ndarray, scored_G: np.ndarray) -> np.ndarray:
+    """The rewards in their attempts' places, NaN elsewhere."""
+    rewards_G = np.full(len(scored_G), np.nan)
+    rewards_G[scored_G] = rewards_S + 0.0  # no -0.0
+    return rewards_G
+
+
+def _share_of_largest(values_S: np.ndarray) -> np.ndarray:
+    largest = values_S.max(initial=0.0)
+    return values_S / largest if largest != 0 else values_S
+
+
+def _base(lengths_R: np.ndarray, base: str | float) -> float:
+    if isinstance(base, str) and base in BASES:
+        return float(BASES[base](lengths_R))
+    if isinstance(base, str) or not 0 <= base <= 1:
+        raise ValueError(
+            f"base: found {base!r}; expected {', '.join(BASES)}, or a quantile from 0 to 1. Name one of them."
+        )
+    return float(np.quantile(lengths_R, base))
+
+
+# -------------------------------------------------------------------------------------------------------- of one attempt
+
+
+def cosine_reward(
+    tokens_N: ArrayLike,
+    right_N: ArrayLike,
+    max_tokens: float,
+    right_range: tuple[float, float] = RIGHT_RANGE,
+    wrong_range: tuple[float, float] = WRONG_RANGE,
+) -> np.ndarray:
+    """lo + (hi - lo) (1 + cos(pi progress)) / 2 with progress = min(1, L / max_tokens); open-r1's cosine reward.
+
+    Both ranges are (minimum, maximum). A right attempt falls from the maximum when it is empty to the minimum at
+    `max_tokens`. A wrong one goes the other way, from the minimum to the maximum: what thought longer before it failed is
+    punished less. With `wrong_range=OPEN_R1_CLI_WRONG_RANGE` it is punished more, as with open-r1's command line.
+    """
+    tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
+    if max_tokens <= 0:
+        raise ValueError(f"cosine: max_tokens {max_tokens:g}; expected more than 0. Give the longest length allowed.")
+    (least_right, most_right), (least_wrong, most_wrong) = right_range, wrong_range
+    end_S, start_S = np.where(right_S, least_right, most_wrong), np.where(right_S, most_right, least_wrong)
+    fallen_S = 0.5 * (1 + np.cos(np.pi * np.minimum(1.0, tokens_S / max_tokens)))
+    return _placed(end_S + (start_S - end_S) * fallen_S, scored_N)
+
+
+def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4_096) -> np.ndarray:
+    """0 up to M - C tokens, then (M - C - L) / C down to -1 at M, and -1 beyond (DAPO, equation 13; open-r1's defaults).
+
+    M is `max_tokens`, C is `buffer`; with C = 0 it is 0 up to M and -1 beyond.
+    """
+    tokens_N = np.asarray(tokens_N, dtype=float)
+    return np.where(tokens_N > max_tokens, -1.0, _into_buffer(tokens_N, max_tokens, buffer))
+
+
+def buffer_penalty(tokens_N: ArrayLike, max_tokens: int, buffer: int = 0) -> np.ndarray:
+    """((M - B) - L) / B for M - B < L <= M, in [-1, 0], and 0 elsewhere (QED-Nano's `buffer_tokens`; 0 is off).
+
+    Up to M it is `soft_overlong`. Beyond M it is 0: there a rollout was cut off, and loses its marks anyhow.
+    """
+    tokens_N = np.asarray(tokens_N, dtype=float)
+    return np.where(tokens_N > max_tokens, 0.0, _into_buffer(tokens_N, max_tokens, buffer))
+
+
+def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarray:
+    """How far lengths up to the maximum reach into the buffer before it, as a share of it, negative."""
+    if not 0 <= buffer <= max_tokens:
+        raise ValueError(
+            f"over-long: a buffer of {buffer} of {max_tokens} tokens; expected 0 to {max_tokens}. Make it smaller."
+        )
+    return np.minimum(0.0, max_tokens - buffer - tokens_N) / max(buffer, 1)
+
+
+def discount(tokens_N: ArrayLike, rate: float) -> np.ndarray:
+    """rate^L, a factor for a reward (QED-Nano; its rate is 1, no discount). `rate` is in (0, 1]."""
+    if not 0 < rate <= 1:
+        raise ValueError(
+            f"discount: a rate of {rate:g}; expected more than 0 and at most 1. Choose one such as 0.9999."
+        )
+    return np.power(float(rate), np.asarray(tokens_N, dtype=float))
+
+
+# -------------------------------------------------------------------------------------------------------------- measures
+
+
+def length_correlation(given_N: ArrayLike, response_N: ArrayLike) -> float:
+    """Pearson's r of two lengths: question or reference answer, and response (GSM8K length study).
+
+    A pair with an unknown length (NaN) is left out. NaN for fewer than two pairs, and where either is constant.
+    """
+    given_N, response_N = np.asarray(given_N, dtype=float), np.asarray(response_N, dtype=float)
+    known_N = ~(np.isnan(given_N) | np.isnan(response_N))
+    if known_N.sum() < 2 or np.ptp(given_N[known_N]) == 0 or np.ptp(response_N[known_N]) == 0:
+        return float("nan")
+    return float(np.corrcoef(given_N[known_N], response_N[known_N])[0, 1])
+
+
+def out_of_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> float:
+    """Share of attempts with at least max_tokens - margin tokens (GSM8K length study); NaN without attempts."""
+    tokens_N = np.asarray(tokens_N)
+    return float((tokens_N >= max_tokens - margin).mean()) if len(tokens_N) else float("nan")
+
+
+def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: ArrayLike) -> float:
+    """Tokens of the reference solutions over tokens of the responses, of right attempts (GSM8K length study).
+
+    More than 1: shorter than the references. A problem counts as often as it is answered right. An attempt with an
+    unknown reference (NaN) is left out. NaN when nothing is left.
+    """
+    tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
+    reference_S = np.asarray(reference_N, dtype=float)[scored_N]
+    counts_S = right_S & ~np.isnan(reference_S)
+    written = tokens_S[counts_S].sum()
+    return float(reference_S[counts_S].sum() / written) if written else float("nan")
+
+
+def frac_reward_zero_std(rewards_PG: Sequence[ArrayLike]) -> float:
+    """Share of groups whose rewards are all equal, so that no attempt has an advantage (GSM8K length study; TRL).
+
+    Groups may differ in size. NaN is an unscored attempt; a group with one reward is equal, one with none is left out.
+    NaN without groups.
+    """
+    rewards = [np.asarray(rewards_G, dtype=float) for rewards_G in rewards_PG]
+    spreads = [float(np.ptp(rewards_G[~np.isnan(rewards_G)])) for rewards_G in rewards if not np.isnan(rewards_G).all()]
+    return float(np.mean([spread < EQUAL for spread in spreads])) if spreads else float("nan")
