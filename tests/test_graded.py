@@ -75,6 +75,15 @@ def test_published_sets_are_read_by_their_columns(
     assert (attempt["text"], attempt["mark"], attempt["out_of"], attempt["tokens"]) == (text, mark, out_of, tokens)
 
 
+def test_truncated_run_is_empty_and_has_no_marks(mill, tmp_path):
+    """An empty solution of a run record was cut off: 0 marks by any grader, and counted among the empty ones."""
+    entry = {"grades/answers": {"responses": "responses/g", "grader": "final-answer"}}
+    found = made(mill, tmp_path, RUN, {**RUN, "model_solution": "$x^2$ is a square.", "score": 7}, grader=entry)
+    rows = found.table("grades/answers").rows()
+    assert [(r["grade"], r["reason"], r["stop"]) for r in rows] == [(0, "empty", "length"), (None, "no-gold", "end")]
+    assert {r["reason"] for r in found.table("grades/human").rows()} == {"no-mark"}  # a score is a judge's
+
+
 def test_unmarked_attempt_has_no_human_grade(mill, tmp_path):
     """An attempt that nobody marked, or that says nothing, has no grade: it is not 0."""
     unmarked = {**OPC, "human_label": None}

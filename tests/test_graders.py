@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from conftest import REFEREE
+from conftest import REFEREE, SMALL
 from proofmill import arithmetic, graders, kinds, recipes, referee, templates
 from proofmill.calls import Answer
 from proofmill.graders import Grader
@@ -398,3 +398,203 @@ def test_changed_grader_changes_what_it_marks():
 
     assert made() == made(source="another page")
     assert len({made(), made(merge="max"), made(prompt="grade-lenient"), made(requeries=1)}) == 4
+
+
+# ------------------------------------------------------------------------------------------- calls that fail on the way
+
+
+def failing(says, status=400, when=lambda request, number: True):
+    """A server that says what it says, but refuses the requests of a condition."""
+
+    def reply(request, number):
+        if when(request, number):
+            return status, {"error": {"message": f"bad request, id {number}"}}, {}
+        return 200, good(says), {}
+
+    return reply
+
+
+@pytest.fixture
+def jury(tmp_path, monkeypatch):
+    """`jury(replies, entry, scripts)` as `judged`, with replies of servers, in one results folder."""
+    for module in ("pace", "remote"):
+        monkeypatch.setattr(f"proofmill.{module}.backoff", lambda failures: 0.0)
+
+    def marked(replies, entry, scripts=(SCRIPT,), max_parked=1.0):
+        with ExitStack() as stack:
+            config, asked = {}, {}
+            for name, reply in replies.items():
+                url, served = stack.enter_context(server(reply))
+                monkeypatch.setenv(f"PROOFMILL_{name.upper()}_URL", url)
+                config[f"api/{name}"] = {"id": name, "price": "unknown", "max-parked": max_parked}
+                asked[name] = served.requests
+            book = recipes.expand(
+                {"r": config | {"grader/g": entry, "problems/p": {"source": "arithmetic", "rows": 1}}}
+            )
+            job = Job(Table("grades/x", tmp_path / "results"), book.declared, "f", {})
+            with Grader("grader/g", None, job, schemes=True) as grader:
+                verdicts = grader(list(scripts), quiet=True)
+        return verdicts, {name: len(requests) for name, requests in asked.items()}
+
+    return marked
+
+
+def saying(text):
+    return lambda request, number: (200, good(text), {})
+
+
+def test_nothing_rests_on_a_call_that_may_still_be_answered(jury):
+    """With a judge down, a jury neither reconsiders, nor merges the others, nor escalates; the next run goes on from there."""
+    entry = {"judges": ["api/a", "api/b"], "rounds": 1, "spread": 2, "escalate-to": "api/c"}
+    replies = {"a": saying(points(7)), "b": failing(points(6), 503), "c": saying(points(0))}
+    (verdict,), asked = jury(replies, entry)
+    assert (verdict.grade, verdict.reason, asked["a"], asked["c"]) == (None, "provider", 1, 0)
+    (verdict,), asked = jury({**replies, "b": saying(points(6))}, entry)
+    assert (verdict.grade, asked) == (6, {"a": 0, "b": 1, "c": 0})
+
+
+def test_judge_who_refuses_for_good_is_left_out(jury):
+    """A content filter is no outage: the others decide, and what the server said is shown to nobody."""
+    seen = []
+
+    def other(request, number):
+        seen.append(str(request["messages"]))
+        return 200, good(points(1 if len(request["messages"]) == 1 else 4)), {}
+
+    refusing = lambda *_: (400, {"error": {"message": "content_filter", "code": "content_filter"}}, {})  # noqa: E731
+    entry = {"judges": ["api/a", "api/b", "api/c"], "rounds": 1, "spread": 2}
+    (verdict,), _ = jury({"a": other, "b": refusing, "c": saying(points(6))}, entry)
+    assert verdict.grade == 4
+    assert len(seen) == 2 and "content_filter" not in seen[1]
+
+
+def test_share_of_failures_is_of_the_stage_and_not_of_its_last_step(jury):
+    """One requery that fails among 40 scripts is one of 40: the stage ends, and that script is unscored."""
+    scripts = [Script(f"p{n}", None, "s", f"proof {n}") for n in range(40)]
+    counted = {}
+
+    def reply(request, number):
+        text = request["messages"][0]["content"]
+        counted[text] = counted.get(text, 0) + 1
+        if "proof 7\n" not in text:
+            return 200, good(points(3)), {}
+        return (200, good("?"), {}) if counted[text] == 1 else (400, {"error": {"message": "no"}}, {})
+
+    found, _ = jury({"a": reply}, {"judges": ["api/a"]}, scripts, max_parked=0.1)
+    assert [v.grade for v in found].count(3) == 39
+    assert found[7].grade is None and found[7].reason == "provider"
+
+
+def test_table_with_a_failed_judge_is_not_kept(small, mill, monkeypatch):
+    """What failed and may pass is asked again when the table is made again, though the jury gave a mark or a scheme was dropped."""
+    monkeypatch.setattr("proofmill.pace.backoff", lambda failures: 0.0)
+    monkeypatch.setattr("proofmill.remote.backoff", lambda failures: 0.0)
+    down = {"id": "down", "price": "unknown"}
+    pair = {"judges": ["api/referee", "api/down"]}
+    made = mill(
+        {
+            **SMALL,
+            "api/down": down,
+            "grader/pair": pair,
+            "grades/pair": {**SMALL["grades/cold"], "grader": "grader/pair"},
+        }
+    )
+    made.results = small.results
+    first = []
+    unlucky = lambda request, _: (first or first.append(request["messages"]) or first)[0] == request["messages"]  # noqa: E731
+    with server(failing(points(0), 503, when=unlucky)) as (url, _):
+        monkeypatch.setenv("PROOFMILL_DOWN_URL", url)
+        rows = made.make("grades/pair").rows()
+    assert [row["reason"] for row in rows if row["grade"] is None] == ["provider"]
+    made.table("grades/pair").path.unlink()
+    with server(saying(points(0))) as (url, served):
+        monkeypatch.setenv("PROOFMILL_DOWN_URL", url)
+        rows = made.make("grades/pair").rows()
+    assert served.requests and None not in {row["grade"] for row in rows}
+
+
+def test_normalised_proof_that_was_cut_off_is_not_marked(jury):
+    """Half a proof is not the writer's: no mark, with the reason."""
+    cut = lambda *_: (200, good("Proof. Let x be", finish_reason="length"), {})  # noqa: E731
+    (verdict,), asked = jury({"n": cut, "a": saying(points(0))}, {"judges": ["api/a"], "normalizer": "api/n"})
+    assert (verdict.grade, verdict.reason, asked["a"]) == (None, "not-normalized", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("<assessment>It says <points>7</points> itself, but st", None),
+        ("<points>3</points>", 3),
+        ("<points>3</points> \n", 3),
+    ],
+)
+def test_verdict_of_an_answer_that_was_cut_off_counts_only_at_its_end(text, grade):
+    """A quoted mark before the cut is not the judge's."""
+    assert read(Answer(text, "length"), templates.prompt("grade-strict")).grade == grade
+
+
+def test_escalation_to_a_judge_keeps_prompt_and_reference(judged):
+    """Whoever is asked instead, without a grader of its own, sees what the first one saw."""
+    entry = {"judges": ["api/a"], "prompt": "grade-by-reference", "reference": True, "escalate-to": "api/b"}
+    says = {"a": lambda *_: points(4), "b": lambda *_: points(6)}
+    (verdict,), asked = judged(says, entry | {"escalate-on": ["band"], "escalate-band": [2, 5]})
+    assert verdict.grade == 6 and "The official proof." in asked["b"][0][0]["content"]
+
+
+def test_same_judge_once_more_is_another_answer(judged):
+    """A cascade to the same model asks it for another sample; two names of one model are two answers."""
+    entry = {"judges": ["api/a"], "escalate-to": "api/a", "escalate-on": ["band"], "escalate-band": [2, 5]}
+    numbers = iter((4, 6))
+    (verdict,), asked = judged({"a": lambda *_: points(next(numbers))}, entry)
+    assert (verdict.grade, len(asked["a"])) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"judges": ["final-answer"], "escalate-to": "api/referee"}, "marks are out of 1, and out of 7"),
+        ({"judges": ["api/referee", "api/referee"], "escalate-on": ["disagreement"]}, "`escalate-to` is not"),
+        (
+            {
+                "judges": ["api/referee"],
+                "prompt": "answer-equivalence",
+                "escalate-to": "api/referee",
+                "escalate-on": ["band"],
+                "escalate-band": [2, 5],
+            },
+            "marks are out of 1; expected a band within them",
+        ),
+    ],
+)
+def test_cascade_that_cannot_mark_is_refused(entry, message):
+    """Two scales in one table, a condition without a consequence, a band off the scale."""
+    with pytest.raises(recipes.RecipeError, match=re.escape(message)):
+        recipes.expand({"r": {"api/referee": REFEREE, "grader/g": entry}})
+
+
+@pytest.mark.parametrize(
+    "turn", ["<eos>", "<|turn>", "<turn|>", "[TOOL_CALLS]", "[/THINK]", "</think>", "<//proof>", "</\u200bproof>"]
+)
+def test_further_tokens_and_disguised_tags_are_text(turn):
+    """Tokens of further chat templates, and tags with slashes or invisible characters in them."""
+    assert turn not in assembled("grade-strict", f"A proof. {turn} The end.")
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "## Self-evaluation", "## Self-Evaluation\r", "## Self Evaluation of the Proof", "# Final Evaluation and Score", "**Self-Evaluation**",
+        "### Self\u2011Evaluation (brief)", "# EVALUATION", "## Final Self-Evaluation: 7/7",
+    ],
+)  # fmt: skip
+def test_self_evaluation_is_cut_off_in_every_spelling(heading):
+    """Hyphens of all kinds, any case, bold headings, and whatever follows on the line."""
+    assert Script("s", None, None, f"My proof.\n{heading}\nIt deserves 7.").final == "My proof."
+
+
+@pytest.mark.parametrize(
+    "line", ["## Evaluation of the integral", "Self evaluation is left to the reader", "# Evaluating the sum"]
+)
+def test_mathematics_is_not_taken_for_a_self_evaluation(line):
+    """A heading about an evaluation of something, or a sentence, stays."""
+    assert line in Script("s", None, None, f"My proof.\n{line}\nmore").final

@@ -318,7 +318,37 @@ def test_tables_behind_the_parents_are_read_too():
 
 def test_null_takes_a_field_back():
     """An overlay says `null` for what its machine does not have, also where the default is a list or mapping."""
-    entry = recipes.entry_from("problems", {"source": "arithmetic", "path": None, "columns": None, "keep": None, "rows": 3})
+    entry = recipes.entry_from(
+        "problems", {"source": "arithmetic", "path": None, "columns": None, "keep": None, "rows": 3}
+    )
     assert (entry.path, entry.columns, entry.keep) == (None, {}, [])
     with pytest.raises(RecipeError, match="`source` is missing"):
         recipes.entry_from("problems", {"source": None})
+
+
+def test_repeat_takes_over_all_that_it_does_not_say():
+    """Thresholds and limits of the repeated entry hold over its seeds too; what `repeat` says itself counts."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], "success": 0.8, "max-unscored": 0.5, "confidence": 0.9}
+    book = recipes.expand({"r": {**entries, "scores/all": {"repeat": "scores/s", "seeds": [0, 1], "confidence": 0.99}}})
+    made = book.entries["scores/all"]
+    assert (made.success, made.max_unscored, made.confidence) == (0.8, 0.5, 0.99)
+    assert made.measures == book.entries["scores/s"].measures and made.models == []
+    assert len(made.grades) == 2 * len(book.entries["scores/s"].grades)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"measures": [{"pass-at-k": 9}]}, "`pass-at-k` is of 9 attempts, and no way of `sampling` has so many"),
+        (
+            {"sampling": {"greedy": {"prompt": "grade-strict"}}},
+            "shows proof, scheme; expected a prompt that shows the statement alone",
+        ),
+    ],
+)
+def test_scores_that_would_be_empty_are_refused_before_they_are_paid_for(change, message):
+    """More attempts than are made, a solver that is shown a scheme."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], **change}
+    assert message in mistake(**entries)

@@ -6,7 +6,7 @@ from project import Project
 from proofmill import recipes
 
 pytestmark = pytest.mark.pipeline
-RECIPES = ("real-corpus", "gold-answers", "gsm8k-lengths", "grader-study")  # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again
+RECIPES = ("real-corpus", "gold-answers", "gsm8k-lengths", "grader-study", "imo-bench")  # `nano` is rehearsed in test_pipeline.py
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,14 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
     assert len(agreed) == 10
     assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
     assert {row["value"] for row in rehearsed.table("scores/gold-answers").rows()} == {1.0}
+
+
+def test_rehearsed_benchmarks_are_measured(rehearsed):
+    """A model that solves nothing has 0 marks on every attempt, each with its interval, and none is unscored."""
+    for name, attempts in (("scores/imo-proofbench", 60), ("scores/imo-answerbench", 60)):
+        rows = {r["measure"]: r for r in rehearsed.table(name).rows() if r["split"] == "all"}
+        assert (rows["avg@3"]["value"], rows["avg@3"]["n"], rows["avg@3"]["unscored"]) == (0, attempts, 0)
+        assert rows["avg@3"]["high"] > 0
 
 
 def test_rehearsed_corpora_are_apart_from_the_benchmarks(rehearsed):

@@ -113,11 +113,11 @@ def test_cosine_has_the_command_lines_default_by_argument():
     [
         ("<think>we show it</think> $x$", 1),
         ("<think>wir 证明 the 定理</think> so", 2 / 6),
-        ("<think>$x=1$</think> $y$", 1),
+        ("<think>$x=1$</think> so", 0),
     ],
 )
 def test_language_is_that_of_the_reasoning(text, expected):
-    """The share of English words of the thought (each Han character is a word); formulas alone mix nothing."""
+    """The share of English words of the thought (each Han character is a word); a thought without words has none."""
     assert given("language", rollout(text=text)) == [pytest.approx(expected)]
 
 

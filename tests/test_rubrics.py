@@ -102,6 +102,37 @@ def test_fault_of_chains_is_named(old, new, fault):
     assert fault in rubrics.faults(rubrics.parse(CHAINS.replace(old, new)))
 
 
+@pytest.mark.parametrize(
+    ("item", "price"),
+    [
+        ("minus 1: a slip", (1, None)), ("-1 point: a slip", (1, None)), ("−2: a gap", (2, None)), ("cap at 4/7: circular", (None, 4)),
+        ("using n-1 instead of n: minus 2", (2, None)), ("the bound x^{k-3} is wrong: minus 1", (1, None)), ("a wrong n-2", (None, None)),
+    ],
+)  # fmt: skip
+def test_price_of_a_deduction_is_not_a_formula(item, price):
+    """Words count before signs, and a minus within a formula is none."""
+    (deduction,) = rubrics.parse(SCHEME.partition("- minus 1")[0] + f"- {item}\n").deductions
+    assert (deduction.minus, deduction.cap) == price
+
+
+def test_totals_of_chains_hide_no_chain():
+    """A line of totals after each chain, or an item that begins with the word, ends nothing."""
+    totals = CHAINS.replace("1. (6 pts, main) The long way.\n", "1. (6 pts, main) The long way.\nTotal (max 7)\n")
+    assert set(rubrics.parse(totals).chains) == {"A", "B"}
+    cheaper = totals.replace("(4 pts, main) Second", "(3 pts, main) Second")
+    assert "chain-off-total" in rubrics.faults(rubrics.parse(cheaper))
+    item = SCHEME.replace("1. (4 pts, main) The induction", "1. Total number of cases (4 pts, main) The induction")
+    assert rubrics.parse(item).points == 7
+
+
+def test_crumbs_are_counted_in_each_chain():
+    """Two routine points in each of two ways are not four in one."""
+    crumbs = CHAINS.replace("1. (2 pts, routine) First.", "1. (1 pt, routine) a\n3. (1 pt, routine) b").replace(
+        "1. (1 pt, routine) Shared", "1. (1 pt, main) Shared"
+    )
+    assert "cut-too-fine" not in rubrics.faults(rubrics.parse(crumbs))
+
+
 def test_cheaper_chain_is_a_fault_though_another_reaches_seven():
     """A way that can never earn full marks is found, and it is not the total of the best."""
     found = rubrics.faults(rubrics.parse(CHAINS.replace("(4 pts, main) Second", "(3 pts, main) Second")))

@@ -110,7 +110,7 @@ def test_nothing_scored_has_no_value():
 
 def test_too_many_unscored_stop_the_stage():
     """A benchmark that is mostly unscored is no benchmark: it stops, naming the share and what to do."""
-    with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* Grade them again"):
+    with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* make the grades again"):
         scores._gate("scores/x", "m on p (sampled)", attempts([7, None]), kinds.Scores(max_unscored=0.1))
 
 
@@ -164,6 +164,14 @@ def test_majority_takes_all_right_answers_for_one():
     for row in rows[2:]:
         row["answer"] = "$3$"
     assert measured(MEASURES["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(0.5)
+
+
+def test_one_text_is_one_answer_whatever_a_judge_says_of_it():
+    """Marks of 7, 6 and 6 for the same answer: it has three votes, and is right because it was once."""
+    rows = attempts([7, 6, 6])
+    for row in rows:
+        row["answer"] = "5"
+    assert measured(MEASURES["majority-at-k"].apply, rows, 3)["value"] == pytest.approx(1 / 3)
 
 
 def test_best_of_k_is_chosen_by_another_grader():
@@ -315,6 +323,28 @@ def test_marks_on_two_scales_are_not_subtracted(study, mill):
     """An error between marks of 1 and of 7 means nothing: it is refused, and decisions are named instead."""
     with pytest.raises(TableError, match=r"human marks are out of 7, the grader's out of 1; .* balanced-accuracy"):
         scored(study, mill, grades=["grades/answers"], human="grades/human", measures=["mae"])
+
+
+@pytest.mark.parametrize(("threshold", "message"), [(8, "a decision is made from 8"), (5, None), (1, None)])
+def test_decision_is_on_the_scale_of_each_side(study, mill, threshold, message):
+    """Right and wrong of one side is compared with marks of the other from the threshold on; one beyond the scale is refused."""
+    entry = {"grades": ["grades/answers"], "human": "grades/human", "measures": [{"balanced-accuracy": threshold}]}
+    if message:
+        with pytest.raises(TableError, match=message):
+            scored(study, mill, **entry)
+        return
+    (row,) = [row for row in scored(study, mill, **entry) if row["split"] == "all"]
+    human = {r["response"]: r["grade"] >= threshold for r in study.table("grades/human").rows()}
+    grader = {r["response"]: r["grade"] >= 1 for r in study.table("grades/answers").rows()}
+    right, wrong = ([r for r in human if human[r] is value] for value in (True, False))
+    expected = (sum(grader[r] for r in right) / len(right) + sum(not grader[r] for r in wrong) / len(wrong)) / 2
+    assert row["value"] == pytest.approx(expected)
+
+
+def test_grades_on_two_scales_are_not_merged(study, mill):
+    """A mean of marks of 7 and of 1 is no mark."""
+    with pytest.raises(TableError, match="on several scales"):
+        scored(study, mill, grades=["grades/lines", "grades/answers"], merge="mean", measures=["avg-at-k"])
 
 
 def test_several_graders_are_merged_into_one(study, mill):

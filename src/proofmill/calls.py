@@ -23,7 +23,7 @@ from proofmill.budget import Budget, most
 from proofmill.journal import Answer, Journal
 from proofmill.progress import Progress
 from proofmill.stopping import Stop, gracefully
-from proofmill.tables import TableError, digest
+from proofmill.tables import PASSING, TableError, digest
 
 SHOWN = 5  # parked rows that a message names
 
@@ -112,11 +112,11 @@ class Engine(Protocol):
 class Asking:
     """What an engine is given besides questions: where answers go, whether to stop, and what may be spent."""
 
-    def __init__(self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: Stop):
+    def __init__(self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: Stop, of: int = 0):
         self.journal, self.budget, self.price = journal, budget, engine.price
         self.progress, self.stop = progress, stop
         self.parked: list[tuple[str, str, str]] = []  # key, reason, detail
-        self.most_parked = engine.max_parked * (progress.total or 0)
+        self.most_parked = engine.max_parked * max(progress.total or 0, of)
 
     def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
         """The questions that the journal has no answer to, each once."""
@@ -172,15 +172,17 @@ class Asker:
     journal: Journal
     budget: Budget
 
-    def __call__(self, questions: Questions, quiet: bool = False) -> Answers:
+    def __call__(self, questions: Questions, quiet: bool = False, of: int = 0) -> Answers:
         """Answers to all questions; only those that the journal has not are asked.
 
+        These may be the last few of a stage that asks step by step: `of` is how many the stage has asked in its largest
+        step, of which only a share may fail.
         An answer with stop `error` is a failure that may pass: its `reason` says which, and a rerun asks it again.
         TableError when more than the engine's share is parked; SystemExit when something stopped the asking.
         """
         progress = Progress(self.name, len(questions), "calls")
         with gracefully(self.name) as stop:
-            asking = Asking(self.journal, self.budget, self.engine, progress, stop)
+            asking = Asking(self.journal, self.budget, self.engine, progress, stop, of)
             for batch in self.engine.batches(questions):
                 if stop.why:
                     break
@@ -221,11 +223,13 @@ class Spent:
 
     cost: float | None = 0.0
     tokens: int = 0
+    failures: int = 0  # calls that failed and may pass when they are asked again: such a table is not kept
 
     def of(self, answers: Iterable[Answer]) -> Iterator[Answer]:
         """The same answers, counted as they pass."""
         for answer in answers:
             self.add(answer.cost if answer.stop != "error" else answer.cost or 0.0, answer.tokens)
+            self.failures += answer.reason in PASSING
             yield answer
 
     def add(self, cost: float | None, tokens: int) -> None:

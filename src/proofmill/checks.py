@@ -30,10 +30,11 @@ from proofmill.kinds import (
     Schemes,
     Scores,
     Sft,
-    grader_of,
+    graders_of,
     kind_of,
     ref_of,
     references,
+    then_of,
 )
 
 
@@ -173,8 +174,13 @@ def _grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
             yield f"prompt `{prompt.name}` shows no reference; expected one that does, or no `reference`."
         if "reference" in prompt.needs and not entry.reference:
             yield f"prompt `{prompt.name}` needs the reference; expected `reference: true`."
-    if entry.escalate_to in entries and kind_of(entry.escalate_to) == "grader":
-        yield from _other_scale(entry, entries[entry.escalate_to])
+    if entry.escalate_to is None and set(entry.escalate_on) != {"unscored"}:
+        yield "`escalate-on` is given and `escalate-to` is not; expected who marks then."
+    prompts_known = entry.prompt in (None, *templates.names())
+    if prompts_known and band and band[1] > full_marks(entry):
+        yield f"`escalate-band` is {band}, and marks are out of {full_marks(entry)}; expected a band within them."
+    if entry.escalate_to in entries and prompts_known:
+        yield from _other_scale(entry, then_of(entry, entries))
 
 
 def _other_scale(entry: Grader, then: Grader) -> Iterator[str]:
@@ -200,16 +206,35 @@ def _judged_faults(entry: Grades | Grpo | Scores | Schemes, entries: Mapping) ->
         return
     if prompt and kind_of(name) != "api":
         yield f"`{'tester-' * tests}prompt` is given and `{name}` has its own; expected none."
-    grader = grader_of(name, prompt, entries)
-    if grader.judges[0] in PROGRAMS or (grader.prompt not in (None, *templates.names())):
+    if not _ends(name, entries):
         return
-    rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
-    if rubric.reads is None:
-        yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
-    if kind_of(name) == "api" and "reference" in rubric.needs:
-        yield f"prompt `{rubric.name}` needs the reference; expected a `grader/<name>` with `reference: true`."
-    if "scheme" in rubric.needs and not tests and not entry.schemes:
-        yield f"prompt `{rubric.name}` shows the judge a scheme and `schemes` is not given; expected a schemes/<name>."
+    chain = graders_of(name, prompt, entries)
+    for grader in chain:
+        if grader.judges[0] in PROGRAMS or grader.prompt not in (None, *templates.names()):
+            continue
+        rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
+        if rubric.reads is None:
+            yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
+            return
+        if kind_of(name) == "api" and "reference" in rubric.needs:
+            yield f"prompt `{rubric.name}` needs the reference; expected a `grader/<name>` with `reference: true`."
+        if "scheme" in rubric.needs and not tests and not entry.schemes:
+            yield f"prompt `{rubric.name}` shows the judge a scheme and `schemes` is not given; expected a schemes/<name>."
+    if tests and chain[0].prompt in (None, *templates.names()) and full_marks(chain[0]) != rubrics.FULL_MARKS:
+        yield f"`tester` gives marks out of {full_marks(chain[0])}; expected one that marks by the scheme, out of {rubrics.FULL_MARKS}."
+
+
+def _ends(name: str, entries: Mapping) -> bool:
+    """Whether all graders that one escalates to are there, and none comes twice."""
+    seen: set[str] = set()
+    while kind_of(name) == "grader":
+        if name in seen or name not in entries:
+            return False
+        seen.add(name)
+        if (then := entries[name].escalate_to) is None:
+            return True
+        name = then
+    return name in (*entries, *PROGRAMS)
 
 
 def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
@@ -230,8 +255,15 @@ def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
 
 
 def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt)
     if entry.model == "given" and (source := _source_of(entry.problems, entries)) and source not in GIVING:
         yield f"`model: given` and source `{source}` holds no attempts; expected one of {', '.join(GIVING)}."
+
+
+def _asking_faults(field: str, name: str) -> Iterator[str]:
+    """A solver is shown the statement and nothing else."""
+    if name in templates.names() and (more := set(templates.prompt(name).needs) - {"statement"}):
+        yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows the statement alone."
 
 
 def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
@@ -241,14 +273,20 @@ def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
         yield f"`grader: human` and {entry.responses} are not given ones; expected attempts that came with human marks."
 
 
-def _measure_faults(entry: Scores) -> Iterator[str]:
+def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
     """Measures that need another field, and comparisons of what is not measured."""
     kernels = {m: measures.MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in measures.MEASURES}
     for name, kernel in kernels.items():
         if isinstance(kernel, measures.OfHuman) and not entry.human:
             yield f"`{name}` compares with human marks and `human` is not given; expected a grades/<name> by `human`."
+        for k in [named.split(item)[1] for item in entry.measures if named.name_of(item) == name]:
+            short = [way for way, sampling in entry.sampling.items() if type(k) is int and sampling.attempts < k]
+            if isinstance(kernel, measures.OfProblem) and len(short) == len(entry.sampling) > 0:
+                yield f"`{name}` is of {k} attempts, and no way of `sampling` has so many; expected `attempts` of {k} or more."
         if getattr(kernel, "needs", "") == "selecting" and not entry.selected_by:
             yield f"`{name}` needs `selected-by`; expected the grades that select, for each of `grades`."
+    if entry.human in entries and entries[entry.human].grader != "human":
+        yield f"`human` is {entry.human}, which is marked by {entries[entry.human].grader}; expected grades by `human`."
     if entry.human and entry.models:
         yield "`human` marks are of attempts that are there; expected `grades` of the same responses instead of `models`."
     for pair in entry.compare:
@@ -274,6 +312,7 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
     if len(set(entry.seeds)) < len(entry.seeds):
         yield f"`seeds` are {entry.seeds}; expected each once."
     for way, sampling in entry.sampling.items():
+        yield from (f"sampling `{way}`: {fault}" for fault in _asking_faults("prompt", sampling.prompt))
         if sampling.prompt not in templates.names():
             known = among(sampling.prompt, templates.names())
             yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
@@ -284,7 +323,7 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
         yield f"`{of_texts[0]}` measures the texts of problems; expected `problems` and a `tokenizer`."
     if of_attempts and not (entry.models or entry.grades or entry.repeat):
         yield f"`{of_attempts[0]}` measures attempts and there are none; expected models, grades or repeat."
-    yield from _measure_faults(entry)
+    yield from _measure_faults(entry, entries)
     if entry.repeat and (not entry.seeds or entry.models or entry.grades or entry.problems):
         yield "`repeat` needs `seeds`, and nothing else that is measured; expected `repeat`, `seeds` and `measures`."
     elif not (entry.repeat or entry.measures):

@@ -65,6 +65,7 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
         needed = {entry.repeat, *ancestors(entries, entry.repeat)}
         chain = [n for n in order.static_order() if n in needed]
         grades: list[str] = []
+        selected_by: list[str] = []
         for seed in entry.seeds:
             renamed: dict[str, str] = {}
             for old in chain:
@@ -80,9 +81,11 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
                     if name in listed:
                         listed.insert(listed.index(name), new)
             grades += _renamed(entries[entry.repeat].grades, renamed)
-        repeated = entries[entry.repeat]
-        taken = {"measures": entry.measures or repeated.measures, "compare": entry.compare or repeated.compare}
-        entries[name] = Scores(**{**_values(entry), **taken, "repeat": None, "grades": grades})
+            selected_by += _renamed(entries[entry.repeat].selected_by, renamed)
+        taken = _values(entries[entry.repeat]) | dict.fromkeys(("models", "problems", "schemes", "sampling"))
+        stated = {key: value for key, value in _values(entry).items() if value != getattr(Scores(), key)}
+        made = {**taken, **stated, "repeat": None, "grades": grades, "selected_by": selected_by, "grader": None}
+        entries[name] = Scores(**{key: value for key, value in made.items() if value is not None})
 
 
 def _renamed(value: Any, renamed: Mapping[str, str]) -> Any:

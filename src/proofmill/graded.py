@@ -62,7 +62,7 @@ STATEMENT = ("problem", "text", "question", "problem_statement", "statement")
 PROOF = ("model_solution", "proof", "student_answer", "response", "answer")
 IDS = ("problem_id", "problem_idx", "question_id", "id")
 SCHEME = ("details", "schema_0", "grading_scheme", "grading_guidelines", "rubrics", "rubric")
-MARKS = ("points", "human_score", "human_label", "score", "graded_score")
+MARKS = ("points", "human_score", "human_label")  # `score` and `graded_score` of run records are a judge's
 VERDICTS = {"correct": 1.0, "incorrect": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 
 

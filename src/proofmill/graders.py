@@ -27,11 +27,13 @@ from proofmill.calls import Question, Questions
 from proofmill.jobs import Job
 from proofmill.journal import Answer
 from proofmill.scripts import Script
+from proofmill.tables import PASSING
 from proofmill.templates import Prompt
 from proofmill.verdicts import UNREAD, Opinion, Verdict, read
 from proofmill.verifier import Check, Verifier
 
 WINDOW = 512  # scripts whose courses are held at a time
+STAGE = 1_000  # samples of a judge that each stage of a cascade has to itself
 ABSENT = {"scheme": "no-scheme", "reference": "no-reference", "answer": "no-gold"}
 
 Scripts = Callable[[], Iterable[tuple[str, Script]]]  # (response, script), read anew each time
@@ -63,10 +65,7 @@ class Grader:
     @cached_property
     def graders(self) -> list[kinds.Grader]:
         """The grader, whom it escalates to, and so on."""
-        found = [kinds.grader_of(self.name, self.prompt, self.job.declared)]
-        while found[-1].escalate_to:
-            found.append(kinds.grader_of(found[-1].escalate_to, found[-1].prompt, self.job.declared))
-        return found
+        return kinds.graders_of(self.name, self.prompt, self.job.declared)
 
     @property
     def models(self) -> list[str]:
@@ -90,14 +89,15 @@ class Grader:
 
     def __call__(self, scripts: Sequence[Script], quiet: bool = False) -> list[Verdict]:
         """A verdict for each script, in order."""
-        return list(self.verdicts(lambda: (("", script) for script in scripts), quiet))
+        return list(self.verdicts(lambda: ((f"script {n}", script) for n, script in enumerate(scripts, 1)), quiet))
 
     def verdicts(self, scripts: Scripts, quiet: bool = False) -> Iterator[Verdict]:
         """A verdict for each script, in order; judges are asked for all of them before the first is given."""
-        step = 0
+        step = most = 0
         while self.models and (asked := self.questions(scripts, step)) is not None:
+            most = max([most, *map(len, asked.values())])
             for judge, questions in asked.items():
-                self._askers[judge](questions, quiet)
+                self._askers[judge](questions, quiet, of=most)
             step += 1
         return (state for _, state in self._replayed(scripts))
 
@@ -170,7 +170,7 @@ class Grader:
         else:
             verdict, split = yield from self._judged(grader, script, stage)
         if further and _stays_open(grader, verdict, split):
-            last = yield from self._course(further, script, "escalated ")
+            last = yield from self._course(further, script, f"escalated {stage}")
             return _together(verdict, last)
         return verdict
 
@@ -182,49 +182,70 @@ class Grader:
         absent = prompt.absent(fields)
         if absent is None and self.schemes and "scheme" in prompt.takes and not script.scheme:
             absent = "scheme"
+        if absent is None and grader.reference and not (script.reference or "").strip():
+            absent = "reference"
         if absent:
             return Verdict(None, full, ABSENT.get(absent, f"no-{absent}")), False
         if grader.normalizer:
             text = templates.fill("normalize", fields)
             (answer,) = yield [Ask(grader.normalizer, script, self._question(grader.normalizer, (("user", text),)))]
             calls.append(answer)
-            if answer.reason != "ok" or not answer.text.strip():
-                return Verdict(None, full, answer.reason if answer.reason != "ok" else "no-verdict").paid(calls), False
+            if answer.reason != "ok" or answer.stop != "end" or not answer.text.strip():
+                reason = answer.reason if answer.reason != "ok" else "not-normalized"
+                opinion = Opinion(grader.normalizer, f"{stage}normalizer", None, reason)
+                return replace(Verdict(None, full, reason).paid(calls), opinions=(opinion,)), False
             fields["proof"] = answer.text
-        talks = [(("user", prompt.render(fields)),)] * len(grader.judges)
+        talks: list[judges.Talk | None] = [(("user", prompt.render(fields)),)] * len(grader.judges)
+        verdicts: list[Verdict] = [Verdict(None, full, "no-verdict")] * len(talks)
         for round in range(1, grader.rounds + 2):
-            found = yield from self._round(grader, prompt, script, talks)
-            verdicts = [read(said[-1], prompt) for said in found]
-            calls += [answer for said in found for answer in said]
+            found = yield from self._round(grader, prompt, script, talks, stage)
+            calls += [answer for said in found.values() for answer in said]
+            verdicts = [read(found[n][-1], prompt) if n in found else old for n, old in enumerate(verdicts)]
             opinions += [
-                Opinion(judge, f"{stage}{round}", v.grade, v.reason, v.text if len(verdicts) > 1 else "")
-                for judge, v in zip(grader.judges, verdicts, strict=True)
+                Opinion(grader.judges[n], f"{stage}{round}", v.grade, v.reason, v.text if len(verdicts) > 1 else "")
+                for n, v in enumerate(verdicts)
+                if n in found
             ]
+            failed = next((v.reason for v in verdicts if v.reason in PASSING), None)
+            if failed:  # asked again by the next run, which goes on from here: nothing is to rest on its absence
+                verdict = Verdict(None, full, failed)
+                return replace(verdict.paid(calls), opinions=tuple(opinions)), False
             grades = [v.grade for v in verdicts if v.grade is not None]
             split = bool(grades) and max(grades) - min(grades) > grader.spread
             if len(verdicts) == 1 or (grades and not split):
                 break
-            talks = [_reconsidering(talk, place, verdicts) for place, talk in enumerate(talks)]
+            said = {n: answers_[-1].text for n, answers_ in found.items() if answers_[-1].reason == "ok"}
+            talks = [_reconsidering(talks[n], n, said) if n in said else None for n in range(len(talks))]
         return replace(_merged(grader, verdicts).paid(calls), opinions=tuple(opinions)), split
 
-    def _round(self, grader: kinds.Grader, prompt: Prompt, script: Script, talks: Sequence) -> Generator:
-        """All that each judge answers in one round: more than once while its verdict cannot be read."""
-        found: list[list[Answer]] = [[] for _ in talks]
-        left = list(range(len(talks)))
+    def _round(
+        self, grader: kinds.Grader, prompt: Prompt, script: Script, talks: Sequence[judges.Talk | None], stage: str
+    ) -> Generator[list[Ask], list[Any], dict[int, list[Answer]]]:
+        """What each judge with a talk answers in one round, by its place: more than once while it cannot be read."""
+        left = [place for place, talk in enumerate(talks) if talk is not None]
+        found: dict[int, list[Answer]] = {place: [] for place in left}
+        seats = [self._alike(judge) for judge in grader.judges]
+        first = STAGE * stage.count("escalated")  # whoever is asked the same once more is asked for another sample
         for turn in range(grader.requeries + 1):
             asks = []
             for place in left:
-                judge = grader.judges[place]
-                sample = grader.judges[:place].count(judge) + turn * grader.judges.count(judge)
-                asks.append(Ask(judge, script, self._question(judge, talks[place], sample)))
-            for place, answer in zip(left, (yield asks), strict=True):
+                sample = first + seats[:place].count(seats[place]) + turn * seats.count(seats[place])
+                asks.append(
+                    Ask(grader.judges[place], script, self._question(grader.judges[place], talks[place], sample))
+                )
+            for place, answer in zip(left, (yield asks) if asks else [], strict=True):
                 found[place].append(answer)
             left = [place for place in left if read(found[place][-1], prompt).reason in UNREAD]
             if not left:
                 break
         return found
 
-    def _question(self, judge: str, talk: tuple[tuple[str, str], ...], sample: int = 0) -> Question:
+    def _alike(self, judge: str) -> tuple:
+        """What makes two names one judge: the same model, asked in the same way."""
+        api = self.job.declared[judge]
+        return api.id, api.temperature, api.max_tokens, judges.options_of(api)
+
+    def _question(self, judge: str, talk: judges.Talk, sample: int = 0) -> Question:
         return judges.question(self.job.declared[judge], talk, sample)
 
     def _check_answers(self, scripts: Sequence[Script]) -> Iterator[Verdict]:
@@ -252,11 +273,12 @@ def _fields(grader: kinds.Grader, prompt: Prompt, script: Script) -> dict[str, s
     }
 
 
-def _reconsidering(talk: tuple, place: int, verdicts: Sequence[Verdict]) -> tuple:
+def _reconsidering(talk: judges.Talk, place: int, said: Mapping[int, str]) -> judges.Talk:
     """The conversation of one judge, who is now shown what the others said."""
-    others = [v.text for n, v in enumerate(verdicts) if n != place]
+    others = [text for n, text in said.items() if n != place]
     shown = "\n\n".join(f"Judgement {n}:\n{text}" for n, text in enumerate(others, 1))
-    return (*talk, ("assistant", verdicts[place].text), ("user", templates.fill("reconsider", {"others": shown})))
+    own = templates.without_control_tokens(said[place])
+    return (*talk, ("assistant", own), ("user", templates.fill("reconsider", {"others": shown})))
 
 
 def _merged(grader: kinds.Grader, verdicts: Sequence[Verdict]) -> Verdict:
@@ -275,8 +297,8 @@ def _merged(grader: kinds.Grader, verdicts: Sequence[Verdict]) -> Verdict:
 
 def _stays_open(grader: kinds.Grader, verdict: Verdict, split: bool) -> bool:
     """Whether the verdict is to be had from whom the grader escalates to."""
-    if verdict.grade is None:
-        return "unscored" in grader.escalate_on
+    if verdict.grade is None:  # what failed and may pass is asked again first
+        return "unscored" in grader.escalate_on and verdict.reason not in PASSING
     low, high = grader.escalate_band or (1, 0)
     return ("disagreement" in grader.escalate_on and split) or low <= verdict.grade <= high
 

@@ -96,6 +96,7 @@ def _finish(entry: kinds.Grades, job: Job, scripts: Scripts, verdicts: Iterator[
         for r, (_, s), v in zip(graded, scripts(), verdicts, strict=True):
             counts[v.reason] += 1
             spent.add(v.cost if v.reason not in PASSING else v.cost or 0.0, v.tokens)
+            spent.failures += any(opinion.reason in PASSING for opinion in v.opinions)
             yield {
                 "response": r["response"],
                 "problem": r["problem"],

@@ -68,7 +68,7 @@ class Job:
 
         def stamp() -> dict[str, Any]:
             if spent is not None:
-                facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens)
+                facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens, failures=spent.failures)
             seconds = round(time.monotonic() - self.started, 2)
             return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
 

@@ -7,6 +7,7 @@ reason.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proofmill import templates
@@ -53,7 +54,8 @@ def consult(
             again = [row for row in _last(ask, asked, unreadable, turn - 1) if unreadable(row[2])]
             if not again:
                 break
-            ask(Questions(len(again), lambda again=again, n=turn: ((row, replace(q, sample=n)) for row, q, _ in again)))
+            asked_again = [(row, replace(question, sample=turn)) for row, question, _ in again]
+            ask(Questions(len(again), partial(iter, asked_again)), of=len(asked))
         return (answer for _, _, answer in _last(ask, asked, unreadable, requeries))
 
 

@@ -472,6 +472,21 @@ def grader_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Gra
     return declared[name] if kind_of(name) == "grader" else Grader(judges=[name], prompt=prompt)
 
 
+def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> list[Grader]:
+    """The grader, whom it escalates to, and so on; a judge without a grader of its own marks as the one before it does."""
+    found = [grader_of(name, prompt, declared)]
+    while found[-1].escalate_to is not None:
+        found.append(then_of(found[-1], declared))
+    return found
+
+
+def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
+    """Whom a grader escalates to."""
+    if kind_of(grader.escalate_to) == "grader":
+        return declared[grader.escalate_to]
+    return Grader([grader.escalate_to], grader.prompt, grader.reference, requeries=grader.requeries)
+
+
 # Tables that a kind opens besides its parents, by the fields that lead to them from its entry.
 BEHIND = {
     "grades": ("responses.problems",),

@@ -1,9 +1,9 @@
 r"""One share says how much of a text is in the language it should be in: of its words, those in that language's script.
 
 From: the language-consistency reward of DeepSeek-R1 (section 2.3.2), the share of the words of a chain of thought that are
-in the target language. The paper does not say what a word is, or how its language is known.
+in the target language, to be added to the reward for the answer; and its filter of rejection sampling (2.3.3).
 
-What is chosen here:
+How it differs: the paper says neither what a word is nor how its language is known, so both are chosen here.
 1. What is not language is dropped: formulas, macros with their arguments (`\frac{a}{b}`), code, addresses, tags, digits and
    signs. Words in `\text{...}` count, in a formula too, and so do words in `\textbf{...}`, a heading or a list.
 2. Formulas are also written without dollars. So letters that touch a digit, `^`, `=`, `+` or an opening bracket after
@@ -74,8 +74,10 @@ def mixes_languages(text: str, language: str, least: float = LEAST) -> bool:
 _LETTERS = re.compile(r"[^\W\d_]+")
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’\u02bc](?=[^\W\d_])")
 _LETTER = "A-Za-zΑ-Ωα-ω"
-_NAKED_FORMULA = re.compile(  # rule 2; a run of letters is looked at from its beginning only, a bracket with what is in it
-    rf"(?<![{_LETTER}])(?:[{_LETTER}]*+[0-9^=+][{_LETTER}0-9_^=+]*+|[{_LETTER}]++(?:\((?:[ -'*-~]{{0,40}}\))?|_(?=[{_LETTER}])[{_LETTER}_]*+)"
+# Rule 2: `2ab+1`, `gcd(a, b)`, `x_max`, `ABCD`. A run of letters is looked at from its beginning only.
+_NAKED_FORMULA = re.compile(
+    rf"(?<![{_LETTER}])(?:[{_LETTER}]*+[0-9^=+][{_LETTER}0-9_^=+]*+"
+    rf"|[{_LETTER}]++(?:\((?:[ -'*-~]{{0,40}}\))?|_(?=[{_LETTER}])[{_LETTER}_]*+)"
     rf"|[A-Z]{{2,4}}(?![{_LETTER}]))"
 )
 

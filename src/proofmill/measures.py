@@ -142,7 +142,8 @@ def _majority(rows: Rows, k: int, success: float) -> float | None:
         return None
     full = [row["grade"] == row["out_of"] for row in scored]
     texts = [row["answer"] and normal(row["answer"]) for row in scored]
-    answers = [None if text is None else "" if right else text for text, right in zip(texts, full, strict=True)]
+    right = {text for text, is_full in zip(texts, full, strict=True) if is_full}
+    answers = [None if text is None else "" if text in right else text for text in texts]
     return estimates.majority_at_k(answers, [float(f) for f in full], k)
 
 
@@ -236,6 +237,10 @@ def _tokens_where(right: bool) -> Callable[[Row, float], float | None]:
     return value
 
 
+def _share_of_marks(row: Row, marks: float) -> float | None:
+    return None if row["grade"] is None else float(row["grade"] == marks)
+
+
 # ---------------------------------------------------------------------------------------------------------- of variance
 
 
@@ -259,8 +264,8 @@ def _component(name: str) -> Callable[[Rows], float | None]:
 def _detectable(rows: Rows) -> float | None:
     """As the marks are spread here: on the same problems, with as many attempts, and no help from correlation."""
     variance = split_variance(rows)
-    if variance.problem is None:
-        return None
+    if variance.problem is None or not (variance.problem or variance.sample or variance.judge):
+        return None  # marks that are all alike say nothing about how others are spread
     samples = max(1, round(variance.n_samples / variance.n_problems))
     verdicts = max(1, round(variance.n_verdicts / variance.n_samples))
     return estimates.detectable(estimates.difference_error(variance, variance.n_problems, samples, verdicts))
@@ -303,6 +308,9 @@ MEASURES: dict[str, Named] = {
     "detectable": Named(
         OfRuns(_detectable),
         "least difference of two models that such a run shows with 80 % chance at 95 % confidence",
+    ),
+    "share-of-marks": Named(
+        OfPooled(_share_of_marks), "share of the scored attempts with exactly so many marks", "number"
     ),
     "tokens-per-run": Named(OfRuns(_per_run), "tokens of a run, summed; the mean over runs"),
     "tokens-correct": Named(

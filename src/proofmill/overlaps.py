@@ -26,8 +26,10 @@ def main(entry: kinds.Overlaps, job: Job) -> None:
         for ids, statements in _batches(job.parent(name), kept=False):
             index.add([f"{name}#{id}" for id in ids], statements)
     counts: Counter[str] = Counter({"rows": 0})
+    told: set[tuple] = set()  # pairs that may be found from either side
 
     def rows() -> Iterator[dict]:
+        nonlocal told
         for name in entry.problems:
             progress = Progress(name, None)
             for ids, statements in _batches(job.parent(name), kept=True):
@@ -35,7 +37,10 @@ def main(entry: kinds.Overlaps, job: Job) -> None:
                 progress.add(len(ids))
                 for found in index.find(statements):
                     against, _, other = found.id.partition("#")
-                    if _told(entry, name, ids[found.row], against, other):
+                    pair = (found.method, *_pair(name, ids[found.row], against, other))
+                    both_ways = name in entry.against and against in entry.problems
+                    if pair[1] != pair[2] and pair not in told:
+                        told |= {pair} if both_ways else set()
                         counts[found.method] += 1
                         yield {
                             "overlap": digest(name, ids[found.row], found.id, found.method),
@@ -52,12 +57,9 @@ def main(entry: kinds.Overlaps, job: Job) -> None:
     job.finish(rows(), counts)
 
 
-def _told(entry: kinds.Overlaps, name: str, problem: str, against: str, other: str) -> bool:
-    """A row is no evidence against itself, and a pair of tables that are both on both sides is told from one side."""
-    if name == against:
-        return problem < other
-    both = name in entry.against and against in entry.problems
-    return not both or (name, problem) < (against, other)
+def _pair(name: str, problem: str, against: str, other: str) -> tuple:
+    """Two rows, whichever was looked for in whose table."""
+    return tuple(sorted([(name, problem), (against, other)]))
 
 
 def _batches(table: Table, kept: bool) -> Iterator[tuple[list[str], list[str]]]:

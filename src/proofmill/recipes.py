@@ -38,7 +38,7 @@ from proofmill.kinds import (
     Schemes,
     Scores,
     canonical,
-    grader_of,
+    graders_of,
     kind_of,
     origin_of,
     parents,
@@ -73,15 +73,13 @@ def _asked_by(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Ite
     """The prompts of a grader, of its further rounds, and of whom it escalates to."""
     if name in PROGRAMS or name == "human":
         return
-    grader = grader_of(name, prompt, declared)
-    if grader.judges[0] not in PROGRAMS:
-        yield grader.prompt or MARKING_PROMPT
-    if grader.rounds:
-        yield "reconsider"
-    if grader.normalizer:
-        yield "normalize"
-    if grader.escalate_to:
-        yield from _asked_by(grader.escalate_to, grader.prompt, declared)
+    for grader in graders_of(name, prompt, declared):
+        if grader.judges[0] not in PROGRAMS:
+            yield grader.prompt or MARKING_PROMPT
+        if grader.rounds:
+            yield "reconsider"
+        if grader.normalizer:
+            yield "normalize"
 
 
 def identity(entry: Any, declared: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 
 def verdict(prompt: str) -> str:
     """The referee's answer to a prompt: what is asked is told by the blocks that the prompt shows."""
-    block = {name: match[1] for name in ("problem", "solution", "comments", "scheme", "proof")
+    block = {name: _plain(match[1]) for name in ("problem", "solution", "comments", "scheme", "proof")
              if (match := re.search(BLOCK.format(name), prompt, re.DOTALL))}  # fmt: skip
     if "problem" not in block:
         return UNKNOWN
@@ -38,6 +38,11 @@ def verdict(prompt: str) -> str:
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
     return write_scheme(problem)
+
+
+def _plain(text: str) -> str:
+    """What stands in a block, as its writer wrote it: by then nobody can take it for a tag of ours."""
+    return text.replace("&lt;", "<").replace("&#91;", "[")
 
 
 def classify(problem: arithmetic.Congruence | None, solution: str, comments: str) -> str:

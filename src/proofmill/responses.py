@@ -110,9 +110,9 @@ def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: in
         "attempt": attempt,
         "writer": writer,
         "text": text,
-        "reasoning": None,
-        "stop": "end",
-        "reason": "ok" if is_attempt(text) else "no-proof",
+        "reasoning": None if text else "",  # nothing at all: it was cut off while thinking (QED-Nano's run records)
+        "stop": "end" if text else "length",
+        "reason": "ok" if is_attempt(text) or not text else "no-proof",
         "prompt_tokens": None,
         "tokens": tokens,
         "reasoning_tokens": None,

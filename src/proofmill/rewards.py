@@ -171,9 +171,9 @@ def _overlong(group: Group, buffer: int) -> Sequence[float]:
 
 
 def _language(rollout: Rollout, language: str) -> float | None:
-    """Of the reasoning, where there is any; a text of formulas alone mixes nothing."""
-    text = formats.thought(rollout.script.text) or rollout.script.text
-    return languages.consistency(text, language, wordless=1.0)
+    """Of the reasoning, where it is told apart; one without words is as unreadable as one in another language."""
+    text = rollout.script.text
+    return languages.consistency(formats.thought(text) if "think>" in text else text, language, wordless=0.0)
 
 
 def _languages(group: Group, language: str) -> list[float | None]:

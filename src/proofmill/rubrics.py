@@ -25,7 +25,7 @@ MAIN, ROUTINE = 4, 3  # points: main ideas together at least, routine work toget
 SECTIONS = ("Checkpoints", "Zero-credit items", "Deductions")
 
 _HEADING = re.compile(r"^[\s#*_0-9.]*(Checkpoints|Zero-credit items|Deductions)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
-_TOTAL = re.compile(r"^\W*Total\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
+_TOTAL = re.compile(r"^[ \t]*(?:\*\*|#+[ \t]*|_+)?Total\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
 _CHAIN = re.compile(r"^\W*Chain ([A-Z])\b[^\n]*$", re.MULTILINE)
 _ITEM = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+", re.MULTILINE)
 # `(3 pts, main)`, `[2 points]`, `(1 pt)`, `(1.5 pts)`, `(-1 pts)`
@@ -33,10 +33,14 @@ _PRICE = re.compile(
     r"[(\[]\s*(?P<points>-?\d+(?:\.\d+)?)\s*(?:pts?|points?)\.?\s*(?:[,;:]\s*(?P<weight>[a-z ]+?))?\s*[)\]]",
     re.IGNORECASE,
 )
+# A price said in words counts before a sign, which may belong to a formula such as `n-1`.
 _PENALTY = re.compile(
     r"\b(?:cap(?:ped)?\s*(?:at|of|to)?\s*:?\s*(?P<cap>\d+)\s*/\s*7"
-    r"|(?:minus|deduct|subtract|penalty\s*:?)\s*(?P<minus>\d+)\b|[-−–](?P<sign>\d+)\s*(?:pts?|points?)?\b)",
+    r"|(?:minus|deduct|subtract|penalty\s*:?)\s*(?P<minus>\d+)\b)",
     re.IGNORECASE,
+)
+_SIGNED = re.compile(
+    r"(?<![\w})\]^_])[-−–](?P<minus>\d+)\s*(?:pts?\b|points?\b|[:;,.)]|$)", re.IGNORECASE | re.MULTILINE
 )
 _STRUCTURED = re.compile(r"^# (?P<title>.*) \((?P<points>-?\d+(?:\.\d+)?) points?\)\nDescription: ", re.MULTILINE)
 _NOTHING = re.compile(r"^\W*(?:none|nothing|n/a)\b", re.IGNORECASE)
@@ -112,15 +116,14 @@ def parse(text: str) -> Rubric:
     for heading, end in _with_ends(headings, text):
         parts.setdefault(_section(heading[1]), text[heading.end() : end])
     body = parts.get("Checkpoints", "")
-    total = _TOTAL.search(body)
-    checkpoints, unpriced = _checkpoints(body[: total.start()] if total else body)
+    checkpoints, unpriced = _checkpoints(_TOTAL.sub("", body))
     return Rubric(
         tuple(checkpoints),
         tuple(item for _, item in _items(parts.get("Zero-credit items", "")) if not _NOTHING.match(item)),
         tuple(_deduction(item) for _, item in _items(parts.get("Deductions", "")) if not _NOTHING.match(item)),
         tuple(_section(heading[1]) for heading in headings),
         tuple(unpriced),
-        total is not None,
+        _TOTAL.search(body) is not None,
         _ALTERNATIVES.search(body) is not None,
         text,
     )
@@ -181,12 +184,11 @@ def _indent(marker: str) -> int:
 
 
 def _deduction(item: str) -> Deduction:
-    found = _PENALTY.search(item)
+    found = _PENALTY.search(item) or _SIGNED.search(item)
     if found is None:
         return Deduction(None, None, item)
-    if found["cap"] is not None:
-        return Deduction(None, int(found["cap"]), item)
-    return Deduction(int(found["minus"] or found["sign"]), None, item)
+    cap = found.groupdict().get("cap")
+    return Deduction(None, int(cap), item) if cap is not None else Deduction(int(found["minus"]), None, item)
 
 
 # ------------------------------------------------------------------------------------------------------------ the linter
@@ -214,7 +216,6 @@ OF_OUR_FORM = {"no-sections", "no-total-line", "unpriced-deduction"}
 
 def faults(rubric: Rubric, given: bool = False) -> list[str]:
     """What the linter finds, by name (FAULTS), the gravest first."""
-    routine = [c for c in rubric.checkpoints if c.weight == "routine" or (c.weight is None and c.points <= 1)]
     found = {
         "no-sections": rubric.sections != SECTIONS,
         "off-total": rubric.points != FULL_MARKS,
@@ -222,7 +223,9 @@ def faults(rubric: Rubric, given: bool = False) -> list[str]:
         "broken-points": any(not c.points.is_integer() or not 0 < c.points <= FULL_MARKS for c in rubric.checkpoints),
         "unpriced-checkpoint": bool(rubric.unpriced),
         "small-main-idea": any(not _weighty(chain) for chain in rubric.chains.values()),
-        "cut-too-fine": sum(c.points == 1 and c.weight != "main" for c in routine) >= 3,
+        "cut-too-fine": any(
+            sum(c.points == 1 and c.weight != "main" for c in chain) >= 3 for chain in rubric.chains.values()
+        ),
         "no-total-line": not rubric.totalled,
         "chains-not-introduced": len(rubric.chains) > 1 and not rubric.introduced,
         "unpriced-deduction": any(d.minus is None and d.cap is None for d in rubric.deductions),

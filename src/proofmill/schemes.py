@@ -20,6 +20,7 @@ from proofmill.jobs import Job, run
 from proofmill.journal import Answer
 from proofmill.progress import say
 from proofmill.scripts import Script
+from proofmill.tables import PASSING
 
 BLANK = "I was not able to solve this problem."
 PROBES = ("reference", "blank", "restated", "unrelated", "cut")
@@ -122,6 +123,7 @@ def _test(entry: kinds.Schemes, job: Job, problems: list[dict], rows: list[dict]
                 None if None in (rows[place]["cost"], verdict.cost) else rows[place]["cost"] + verdict.cost
             )
             spent.add(verdict.cost, verdict.tokens)
+            spent.failures += any(opinion.reason in PASSING for opinion in verdict.opinions)
     for place in places:
         rows[place]["tested"] = _outcome(rows[place])
 

@@ -44,7 +44,10 @@ from proofmill.tables import TableError
 SEED = re.compile(r"@seed-(\d+)")
 LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is no split, and many are hardly levels
 RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
-COMPONENT_RESAMPLES = 200  # of the variance components, whose every resample goes through all rows
+COMPONENT_RESAMPLES = (
+    200  # of the variance components, whose every resample goes through all rows: fewer of a large table
+)
+COMPONENT_ROWS = 1_000_000  # gone through for one interval
 
 Rows = list[dict[str, Any]]
 
@@ -95,7 +98,7 @@ def grouped(entry: kinds.Scores, job: Job) -> dict[Group, Rows]:
     for name in entry.grades:
         graded = job.parent(name).stamp["entry"]
         responses = job.parent(graded["responses"]).stamp["entry"]
-        model, seed = _without_seed(responses["model"])
+        model, seed = SEED.sub("", responses["model"]), _seed(name)
         group = Group(model, responses["problems"], _way(name, responses), _grader(graded))
         if homes.setdefault(group, SEED.sub("", name)) != SEED.sub("", name):
             raise TableError(
@@ -138,9 +141,10 @@ def _marks(job: Job, name: str) -> dict[str, tuple[float, int] | float]:
     return dict(marks)
 
 
-def _without_seed(model: str) -> tuple[str, int]:
-    found = SEED.search(model)
-    return SEED.sub("", model), int(found[1]) if found else 0
+def _seed(grades: str) -> int:
+    """Of `repeat`: the name of grades has it also where their model has none, a remote one."""
+    found = SEED.search(grades)
+    return int(found[1]) if found else 0
 
 
 def _way(grades: str, responses: Mapping) -> str:
@@ -168,6 +172,13 @@ def _merged(groups: Mapping[Group, Rows], how: str) -> dict[Group, Rows]:
         for group in members:
             for row in groups[group]:
                 by_response[row["response"]].append(row)
+        if len({row["out_of"] for group in members for row in groups[group]}) > 1 or any(
+            len(same) < len(members) for same in by_response.values()
+        ):
+            raise TableError(
+                f"{', '.join(group.grader for group in members)}: marks on several scales, or of other attempts; expected grades "
+                "of the same attempts on one scale to `merge`."
+            )
         rows = []
         for same in by_response.values():
             marks = [row["grade"] for row in same if row["grade"] is not None]
@@ -211,8 +222,9 @@ def _gate(name: str, where: str, attempts: Rows, entry: kinds.Scores) -> None:
         shown = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: -item[1])[:5])
         raise TableError(
             f"{name}: {share:.1%} of the attempts of {where} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
-            "(`max-unscored`). Grade them again, ask unreadable verdicts again with a `grader/<name>` that has `requeries`, or "
-            "raise the limit if you accept the gap."
+            "(`max-unscored`). For what a server failed at, make the grades again (--forcerun); for unreadable verdicts see what "
+            "the judge wrote (`verdict`) and ask more often (`requeries` of a `grader/<name>`); for `no-scheme` drop such problems "
+            "(`has-scheme`); or raise the limit if you accept the gap."
         )
 
 
@@ -326,7 +338,7 @@ def _component_interval(kernel: OfRuns, attempts: Rows, entry: kinds.Scores) -> 
     for row in attempts:
         by_problem[row["problem"]].append(row)
     pieces, rng, found = list(by_problem.values()), np.random.default_rng(entry.seed), []
-    for _ in range(COMPONENT_RESAMPLES):
+    for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
         drawn = [
             {**row, "problem": place}
             for place, piece in enumerate(rng.integers(len(pieces), size=len(pieces)))
@@ -350,7 +362,14 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: kinds.
         )
     agreement = kernel.agreement
     if not kernel.marks:
-        agreement = agreement(argument, argument if out_of == {both[0]["out_of"]} else 1) if both else agreement(1, 1)
+        scales = [max((row["out_of"] for row in both), default=1), max(out_of, default=1)]
+        if len(out_of) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
+            raise TableError(
+                f"{entry.human}: human marks are out of {', '.join(map(str, sorted(out_of)))}, the grader's out of {scales[0]}, and a "
+                f"decision is made from {argument:g}; expected one scale, or right and wrong (out of 1) on one side, and a "
+                "threshold within it."
+            )
+        agreement = agreement(*(1 if scale == 1 else argument for scale in scales))
     by_problem: dict[str, Rows] = defaultdict(list)
     for row in both:
         by_problem[row["problem"]].append(row)
@@ -394,6 +413,11 @@ def _without_spread(mean: float, n: int, scale: float | None, alpha: float) -> t
 def _comparisons(groups: Mapping[Group, Rows], measures: Sequence, entry: kinds.Scores) -> Iterator[dict]:
     """Differences of two models by problem, for each pair of `compare`, benchmark, sampling and measure of problems."""
     for model, baseline in entry.compare:
+        measured_ = sorted({group.model for group in groups})
+        if missing := [name for name in (model, baseline) if name not in measured_]:
+            raise TableError(
+                f"`compare` names {missing[0]}, which is not measured; expected some of {', '.join(measured_)}."
+            )
         pairs = [(g, g._replace(model=baseline)) for g in groups if g.model == model]
         for group, other in pairs:
             if other not in groups:

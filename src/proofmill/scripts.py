@@ -10,8 +10,13 @@ from dataclasses import dataclass
 
 from proofmill import arithmetic
 
-# A heading that is nothing but "Evaluation", "Self-Evaluation" or "Final Evaluation".
-SELF_EVALUATION = re.compile(r"^#+[ *]*(?:(?:Self|Final)[ *-]*){0,2}Evaluation[ *]*(?::.*)?$", re.MULTILINE)
+# A heading "Self-Evaluation" or "Final Evaluation", whatever follows on its line, or one that is nothing but "Evaluation"; a
+# heading is marked by # or stands alone in bold.
+_HYPHEN = r"[\s*_\-\u2010-\u2015]*"
+SELF_EVALUATION = re.compile(
+    rf"^[ \t]*(?:#+[\s*_]*|\*\*[ \t]*)(?:(?:(?:Self|Final){_HYPHEN}){{1,2}}Evaluation\b[^\n]*|Evaluation[ *_]*(?::[^\n]*)?)\r?$",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)

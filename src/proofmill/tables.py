@@ -209,7 +209,8 @@ class Table:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
                 self.page.write_text(page, encoding="utf-8")
             os.replace(temporary, self.path)
-            if not PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}:
+            failed = PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}
+            if not failed and not stamp.get("failures"):
                 self._keep(stamp["fingerprint"])
         self.__dict__.pop("stamp", None)
 

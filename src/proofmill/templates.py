@@ -37,12 +37,14 @@ BLOCKS = (
     "problem", "solution", "source", "comments", "scheme", "proof", "reference", "answer", "others", "points",
     "assessment", "errors",
 )  # fmt: skip
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(BLOCKS)})\b)", re.IGNORECASE)
-# What chat templates take for an end of a turn or the start of another: <|im_start|>, <|start_header_id|>, <｜User｜>,
-# <start_of_turn>, [INST], <<SYS>>, <s>. `|a|<|b|` and `a<b` are mathematics and stay.
+_UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # characters that show nothing
+_TAG = re.compile(rf"<(?=[\s/{_UNSEEN}]*(?:{'|'.join(BLOCKS)})\b)", re.IGNORECASE)
+# What chat templates take for an end of a turn or the start of another: <|im_start|>, <|start_header_id|>, <｜User｜>, <|turn>,
+# <start_of_turn>, <think>, [INST], [TOOL_CALLS], <<SYS>>, <s>. `|a|<|b|` and `a<b` are mathematics and stay.
 _CONTROL = re.compile(
-    r"<(?=[|｜][^<>|｜\s]{2,40}[|｜]>|/?(?:start_of_turn|end_of_turn|s|tool_call|tool_response)>|</?SYS>>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\])",
+    r"<(?=[|｜][^<>|｜\s]{2,40}[|｜]?>|[a-z_]{2,40}[|｜]>|/?(?:start_of_turn|end_of_turn|s|bos|eos|pad|unk|think|thought|"
+    r"tool_call|tool_response|function_call|system|user|assistant)>|</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|THINK|ARGS|CALL_ID)\])",
     re.IGNORECASE,
 )
 _OPEN = {"<": "&lt;", "[": "&#91;"}
@@ -77,7 +79,12 @@ def enclosed(value: str | None) -> str:
     """A field's text as a prompt may show it: it can neither close a block nor open a turn."""
     if value is None or not value.strip():
         return "(none)"
-    return _CONTROL.sub(lambda found: _OPEN[found[0]], _TAG.sub("&lt;", value))
+    return without_control_tokens(_TAG.sub("&lt;", value))
+
+
+def without_control_tokens(text: str) -> str:
+    """A text that opens and ends no turn of a conversation."""
+    return _CONTROL.sub(lambda found: _OPEN[found[0]], text)
 
 
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)

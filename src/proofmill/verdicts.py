@@ -17,6 +17,7 @@ from proofmill.templates import Prompt
 
 POINTS = re.compile(r"<points\b[^>]*>(.*?)</points>", re.DOTALL | re.IGNORECASE)
 NUMBER = re.compile(r"^[\s*]*(-?\d+)(?:\.0+)?(?:\s*(?:/|out of)\s*(\d+))?[\s*.]*$")
+ENDED = re.compile(r"(?:</points>|\\boxed\{[^{}]*(?:\{[^{}]*\})?[^{}]*\})[\s.$*]*\Z", re.IGNORECASE)
 UNREAD = {"no-verdict", "off-scale"}  # the judge answered, and a further question may help
 
 
@@ -60,6 +61,10 @@ def read(answer: Answer, prompt: Prompt) -> Verdict:
     full = max(prompt.scale)
     if answer.reason != "ok":
         return Verdict(None, full, answer.reason, answer.text or answer.detail)
+    if answer.stop == "length" and not ENDED.search(
+        answer.text
+    ):  # what stands last is not what it would have ended with
+        return Verdict(None, full, "no-verdict", answer.text)
     grade = _points(answer.text) if prompt.reads == "points" else _correct(answer.text)
     if grade is None:
         return Verdict(None, full, "no-verdict", answer.text)

@@ -30,6 +30,7 @@ from proofmill.tables import Table, TableError
 
 Z = 1.96
 ASKING = ("labels", "schemes", "responses", "grades", "grpo")  # kinds that may ask a model
+PROBES = 4  # known answers by which a scheme is tested and that a judge is asked about; a part of them may be missing
 LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop")
 
 
@@ -180,16 +181,23 @@ class Plan:
             for model, asked in self._asked(stage, entry, models).items():
                 self._look_up(stage, model, asked)
         else:
-            stage.rows = stage.calls = self.rows_of(stage.name)
-            self._price(stage, models[0], stage.calls)
-        if (grader := self._grader(entry)) and (grader.requeries or grader.rounds or grader.escalate_to):
+            stage.rows = self.rows_of(stage.name)
+            stage.calls = None if stage.rows is None else stage.rows * len(models)
+            for model in models:
+                self._price(stage, model, stage.rows)
+        grader = self._grader(entry)
+        if isinstance(entry, kinds.Schemes) and grader and stage.rows is not None and stage.state == "make":
+            tests = PROBES * stage.rows * len(grader.judges)
+            stage.calls += tests  # their schemes are not written yet
+            self._price(stage, grader.judges[0], tests)
+        if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
     def _models(self, entry: Any) -> list[str]:
         """The models that a stage may ask, the first one first."""
         names = [getattr(entry, "model", None)] if not isinstance(entry, kinds.Grpo) else []
-        grader = self._grader(entry)
-        names += [*grader.judges] if grader else []
+        grader = None if isinstance(entry, kinds.Schemes) else self._grader(entry)
+        names += [*grader.judges, grader.normalizer] if grader else []
         return [name for name in names if name and "/" in name]
 
     def _grader(self, entry: Any) -> kinds.Grader | None:

@@ -45,9 +45,13 @@ def _variance(problems: str, scale: int, plan: Any) -> tuple[estimates.Variance,
     for name, grades in plan.book.entries.items():
         if kinds.kind_of(name) != "grades" or plan.book.entries[grades.responses].problems != problems:
             continue
+        if plan.book.entries[grades.responses].model == "solutions":  # all alike: no attempts
+            continue
         try:
-            rows = Table(name, plan.results).rows("problem", "attempt", "grade", "opinions")
+            rows = Table(name, plan.results).rows("problem", "attempt", "grade", "out_of", "opinions")
         except TableError:
+            continue
+        if {row["out_of"] for row in rows} != {scale}:
             continue
         found = split_variance([{**row, "seed": 0, "writer": None} for row in rows])
         if found.problem is not None and (best is None or found.n_verdicts > best.n_verdicts):
