@@ -159,31 +159,57 @@ _POINT = (1.2345, 0.377)  # of the first symbol, and from each to the next
 
 
 def _by_values(pair: Pair) -> Verdict | None:
-    """Wrong, where two expressions have clearly different values at a point; None where that says nothing.
+    """Wrong, where two answers clearly differ at a point; None where that says nothing.
 
-    It is what `_by_mathematics` finds, many times later: that calls two expressions equal (neither a symbol alone, which
-    may stand for a word, nor a percentage, which may stand for a number) if they are the same, if the numbers round
-    to the same six decimals, if their difference is 0 in 15 digits, or if it simplifies to 0; and none of these is so
-    where their values differ. Only powers, products and sums are looked at, in which SymPy knows how many digits of a
-    value are right.
+    It is what `_by_mathematics` finds, many times later. That calls two expressions equal (neither a symbol alone, which
+    may stand for a word, nor a percentage, which may stand for a number) if they are the same, if the numbers round to
+    the same six decimals, if their difference is 0 in 15 digits, or if it simplifies to 0; and none of these is so where
+    their values differ. An expression equals no set, tuple or interval with two members that differ.
+    """
+    one, other = sorted((_members(_expression(form)) for form in pair), key=len)
+    if len(one) != 1:
+        return None
+    some = one + other if len(other) == 1 else other
+    symbols = sorted(set().union(*(member.free_symbols for member in some)), key=str)
+    point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
+    try:
+        values = [member.evalf(15, subs=point, strict=True) for member in some]
+        enough = max(1e-3, 1e-9 * max(map(abs, values)))
+        apart = (abs(value - values[0]) for value in values)
+        return Verdict("wrong") if any(gap.is_finite and gap > enough for gap in apart) else None
+    except _failures():
+        return None
+
+
+def _expression(form: str) -> Any:
+    """The expression of an answer, of a plain integer as `_by_integers` says; None where there is none."""
+    import sympy
+
+    if _INTEGER.fullmatch(form):
+        return sympy.Integer(form)
+    return next((one for one in _parsed(form) if not isinstance(one, str)), None)
+
+
+def _members(one: Any) -> list[Any]:
+    """Members of a set or tuple, ends of an interval, an expression itself: sums, products and powers; [] for all else.
+
+    Of these SymPy knows how many digits of a value are right.
     """
     import sympy
 
+    if isinstance(one, sympy.Union):
+        parts = [_members(part) for part in one.args]
+        return [member for part in parts for member in part] if all(parts) else []
+    if isinstance(one, sympy.Interval):
+        some = [one.start, one.end]
+    elif isinstance(one, (sympy.FiniteSet, sympy.Tuple)):
+        some = list(one.args)
+    else:
+        some = [one]
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Number, sympy.NumberSymbol, sympy.Symbol)
-    expressions = [_parsed(form)[0] if _parsed(form) else None for form in pair]
-    for one in expressions:
-        if not isinstance(one, sympy.Expr) or isinstance(one, sympy.Symbol):
-            return None
-        if not all(isinstance(part, plain) for part in sympy.preorder_traversal(one)):
-            return None
-    symbols = sorted(set().union(*(one.free_symbols for one in expressions)), key=str)
-    point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
-    try:
-        values = [one.evalf(15, subs=point, strict=True) for one in expressions]
-        apart, largest = abs(values[0] - values[1]), max(map(abs, values))
-        return Verdict("wrong") if apart.is_finite and apart > max(1e-3, 1e-9 * largest) else None
-    except _failures():
-        return None
+    word = len(some) == 1 and isinstance(some[0], sympy.Symbol)
+    parts = (part for member in some for part in sympy.preorder_traversal(member))
+    return some if not word and all(isinstance(part, plain) for part in parts) else []
 
 
 # --------------------------------------------------------------------------------------------------------- known answers
@@ -216,19 +242,18 @@ def _expect(statuses: Sequence[str | None]) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- workers
 
-MEMORY = 2 << 30  # bytes of address space of a worker; SymPy and all take a tenth of it
+MEMORY = 2 << 30  # bytes of address space of a worker; SymPy and all that it keeps take 100 MB
 _PATIENCE = 12  # times a pair's seconds, by the wall clock: for a pair that waits and does not compute
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _REPLY = struct.Struct("i")
 
 
-def serve(line: socket.socket, seconds: float, canaries: Sequence[tuple[str, str]]) -> None:
+def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[tuple[str, str]]) -> None:
     """A process that imports math-verify once, judges the known answers, and forks workers that know what it knows.
 
     It is asked through `line`: a message with a pipe starts a worker at it and is answered by the worker's id; an id
     ends that worker and is answered by its exit code. It has no threads, and ends within a second of its parent.
     """
-    parent = os.getppid()
     _parse_in_two_stages()
     line.sendall(",".join(judge(gold, text).status for gold, text in canaries).encode() + b"\n")
     while os.getppid() == parent:  # another process may hold a copy of the line's other end and keep it open
@@ -307,7 +332,8 @@ class _Server:
     def __init__(self, seconds: float):
         self.line, theirs = socket.socketpair()
         pairs = [(gold, text) for gold, text, _ in CANARIES]
-        code = f"import socket; from proofmill import verifier; verifier.serve(socket.socket(fileno={theirs.fileno()}), {seconds!r}, {pairs!r})"
+        arguments = f"socket.socket(fileno={theirs.fileno()}), {os.getpid()}, {seconds!r}, {pairs!r}"
+        code = f"import socket; from proofmill import verifier; verifier.serve({arguments})"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
@@ -317,15 +343,19 @@ class _Server:
         theirs.close()
         with self.line.makefile() as lines:
             statuses = lines.readline().strip().split(",")
-        if len(statuses) != len(CANARIES):
-            raise VerifierError(
-                f"verifier: its workers' server died as it started, exit code {self.end()}; expected it to judge "
-                f"{len(CANARIES)} known answers. See above what it wrote; by hand: python -c 'import math_verify'."
-            )
-        _expect(statuses)
+        try:
+            if len(statuses) != len(CANARIES):
+                raise VerifierError(
+                    f"verifier: the process that starts workers died, exit code {self.process.wait()}; expected it to judge "
+                    f"{len(CANARIES)} known answers. It wrote why above; try python -c 'import math_verify'."
+                )
+            _expect(statuses)
+        except VerifierError:
+            self.end()
+            raise
 
     def start(self) -> tuple[Connection, int]:
-        """A new worker: its pipe and its id. ConnectionError when the server is dead."""
+        """A new worker: its pipe and its id. OSError when the server is dead."""
         pipe, theirs = Pipe()
         with theirs:
             socket.send_fds(self.line, [_REPLY.pack(0)], [theirs.fileno()])
@@ -382,7 +412,7 @@ class _Worker:
         self.pipe.close()
         try:
             return self.server.end_worker(self.id)
-        except ConnectionError:
+        except OSError:
             return None
 
 
@@ -402,7 +432,11 @@ class Verifier:
     """
 
     def __init__(self, workers: int | None = None, seconds: float = 5.0):
-        self.workers, self.seconds = workers or len(os.sched_getaffinity(0)), seconds
+        self.workers, self.seconds = len(os.sched_getaffinity(0)) if workers is None else workers, seconds
+        if self.workers < 1 or not seconds > 0:
+            raise VerifierError(
+                f"verifier: {workers} workers and {seconds} s; expected at least one and more than 0 s."
+            )
         self._server: _Server | None = None
         self._crew: list[_Worker] = []
         self._memory: OrderedDict[Pair, _Asked] = OrderedDict()
@@ -424,11 +458,14 @@ class Verifier:
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Check]:
         """A check of each (gold, text), in order, as soon as there is one; a few thousand pairs are read ahead."""
+        self._must_be_open()
+        return self._checks(iter(pairs))
+
+    def _must_be_open(self) -> None:
         if not self._crew:
             raise VerifierError(
                 "verifier: it is not open; expected a `with` around it. Write `with Verifier() as ...`."
             )
-        return self._checks(iter(pairs))
 
     def _checks(self, pairs: Iterator[tuple[str, str]]) -> Iterator[Check]:
         if self._busy:
@@ -439,6 +476,7 @@ class Verifier:
         more = True
         try:
             while more or window:
+                self._must_be_open()
                 room = more and len(window) < WINDOW and len(todo) < CHUNK * self.workers
                 if room:
                     more = self._ask(islice(pairs, CHUNK), window, todo)
@@ -449,9 +487,13 @@ class Verifier:
                 self._collect(todo, 0 if room else None)
         finally:
             self._busy = False
-            for worker in [worker for worker in self._crew if worker.chunk]:  # nobody waits for it any more
-                worker.end()
-                self._crew[self._crew.index(worker)] = self._hire()
+            for _, asked in window:  # nobody waits for these any more
+                if not asked.verdict:
+                    self._memory.pop(asked.pair, None)
+            for place, worker in enumerate(self._crew):
+                if worker.chunk:
+                    worker.end()
+                    self._crew[place] = self._hire()
 
     def _ask(self, pairs: Iterator[tuple[str, str]], window: deque, todo: deque[_Asked]) -> bool:
         """Read a few pairs, and settle those that need no worker; False at the end of the input."""
@@ -501,7 +543,7 @@ class Verifier:
     def _hire(self) -> _Worker:
         try:
             return _Worker(self._server)
-        except ConnectionError:
+        except OSError:  # the server has died, and its workers with it
             self._server.end()
             self._server = _Server(self.seconds)
             return _Worker(self._server)

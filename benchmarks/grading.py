@@ -1,0 +1,181 @@
+"""Final answers: our verifier on two workers beside math-verify in a plain loop and in a plain pool, on MATH.
+
+    python benchmarks/grading.py [--rows 3000] [--data ../shared/data]
+
+Half of the rows are solutions of MATH against their own gold answer, half against another row's; no two rows have the
+same gold answer and solution, and of the second half no two have the same gold and final answer. In every 1,000 rows
+there is one whose answer SymPy would compute for hours. The plain function reads the two answers as ours does and calls
+`parse` and `verify` with their own time-outs of 5 s; the pool is `multiprocessing.Pool(2).imap` of it. The three run one
+after another in one run, each in a process of its own that has imported nothing yet. Verdicts are compared row by row,
+and at last with those of math-verify out of the box (its default extraction, answers as they are written), where the
+differences are ours by intent.
+"""
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from proofmill.answers import extract, normal, of_gold
+from proofmill.verifier import LONGEST, Verifier
+
+Row = tuple[str, str]  # gold answer, text
+EVERY = 1000
+
+
+def rows(data: Path, number: int) -> list[Row]:
+    """Rows of both kinds in a random order, without the hanging ones."""
+    path = data / "math" / "train_every5th.jsonl"
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    chance = random.Random(0)
+    own = [(record["answer"], record["solution"]) for record in records]
+    made = chance.sample(own, min(number // 2, len(own)))
+    seen = set()
+    while len(made) < number:
+        (gold, _), (_, text) = chance.choices(own, k=2)
+        if (gold, extract(text)) not in seen:
+            seen.add((gold, extract(text)))
+            made.append((gold, text))
+    chance.shuffle(made)
+    return made
+
+
+def hanging(number: int) -> list[Row]:
+    """Answers as one might give to "in how many ways can half of them be chosen?"."""
+    return [("2^{2024}", f"In $\\boxed{{\\binom{{{10**9 + n}}}{{5 \\cdot 10^8}}}}$ ways.") for n in range(number)]
+
+
+def plain(row: Row) -> str:
+    """The status that math-verify gives with its own time-outs."""
+    import math_verify
+    from math_verify.errors import TimeoutException
+
+    gold, text = row
+    answer = extract(text)
+    if answer is None:
+        return "no-answer"
+    if len(answer) > LONGEST:
+        return "unparsable"
+    try:
+        parsed = [
+            math_verify.parse(f"\\boxed{{{form}}}", [math_verify.LatexExtractionConfig()], raise_on_error=True)
+            for form in (normal(of_gold(gold)), normal(answer))
+        ]
+        if math_verify.verify(*parsed, strict=True, raise_on_error=True):
+            return "correct"
+    except (TimeoutException, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return "unparsable"
+    return "unparsable" if any(all(isinstance(one, str) for one in some) for some in parsed) else "wrong"
+
+
+def out_of_the_box(row: Row) -> str:
+    import math_verify
+
+    answer = extract(row[1])
+    if answer is None:
+        return "no-answer"
+    parsed = [math_verify.parse(f"\\boxed{{{text}}}") for text in (row[0], answer)]
+    return "correct" if math_verify.verify(*parsed) else "wrong"
+
+
+Way = Callable[[list[Row]], tuple[float, list[str]]]  # when it was ready to begin, and the statuses
+
+
+def ours(some: list[Row]) -> tuple[float, list[str]]:
+    with Verifier(2) as verifier:
+        return time.monotonic(), [check.status for check in verifier.check(some)]
+
+
+def loop(some: list[Row]) -> tuple[float, list[str]]:
+    import math_verify  # noqa: F401
+
+    return time.monotonic(), [plain(row) for row in some]
+
+
+def pool(some: list[Row]) -> tuple[float, list[str]]:
+    with multiprocessing.Pool(2) as workers:
+        return time.monotonic(), list(workers.imap(plain, some, chunksize=32))
+
+
+class Run(NamedTuple):
+    starting: float  # seconds
+    seconds: float  # from the beginning to the last verdict
+    processors: float  # seconds
+    statuses: list[str]
+
+
+def run(way: Way, some: list[Row]) -> Run:
+    """A way in a fresh process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+        return fresh.submit(_run, way, some).result()
+
+
+def _run(way: Way, some: list[Row]) -> Run:
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    start, used = time.monotonic(), sum(os.times()[:4])
+    ready, statuses = way(some)
+    return Run(ready - start, time.monotonic() - start, sum(os.times()[:4]) - used, statuses)
+
+
+def compare(title: str, some: list[Row]) -> dict[str, list[str]]:
+    """Run all ways on some rows and print how long they took."""
+    print(f"\n{title}, load {os.getloadavg()[0]:.1f}\n")
+    print("| way | seconds | of which starting | rows/s | ours over it | once started | processor seconds |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    runs: dict[str, Run] = {}
+    for name, way in (("ours, 2 workers", ours), ("plain loop", loop), ("plain pool of 2", pool)):
+        made = runs[name] = run(way, some)
+        first = runs["ours, 2 workers"]
+        started = (made.seconds - made.starting) / (first.seconds - first.starting)
+        print(
+            f"| {name} | {made.seconds:.1f} | {made.starting:.1f} | {len(some) / made.seconds:,.0f} | "
+            f"{made.seconds / first.seconds:.1f} | {started:.1f} | {made.processors:.1f} |",
+            flush=True,
+        )
+    return {name: made.statuses for name, made in runs.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=3000)
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("PROOFMILL_DATA", shared)))
+    options = parser.parse_args()
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    easy = rows(options.data, options.rows)
+    hard = hanging(max(1, len(easy) // EVERY))
+    mixed = list(easy)
+    for n, row in zip(count(), hard):
+        mixed.insert(n * EVERY + EVERY // 2, row)
+    compare(f"{len(easy):,} rows", easy)
+    results = compare(f"{len(easy):,} rows and {len(hard)} that hang", mixed)
+    mine = results["ours, 2 workers"]
+    print("\n" + ", ".join(f"{mine.count(status):,} {status}" for status in sorted(set(mine))))
+    for name in ("plain loop", "plain pool of 2"):
+        differ("of the " + name, mixed, mine, results[name])
+    print("rows that hang: " + ", ".join(mine[mixed.index(row)] for row in hard))
+    differ(
+        "of math-verify out of the box (unparsable counted as wrong)",
+        easy,
+        [status.replace("unparsable", "wrong") for row, status in zip(mixed, mine, strict=True) if row not in hard],
+        [out_of_the_box(row) for row in easy],
+    )
+
+
+def differ(whose: str, some: list[Row], mine: list[str], theirs: list[str]) -> None:
+    unlike = [(row, a, b) for row, a, b in zip(some, mine, theirs, strict=True) if a != b]
+    print(f"{len(unlike)} of {len(some):,} verdicts differ from those {whose}")
+    for (gold, text), a, b in unlike:
+        print(f"    gold {gold!r}, answer {extract(text)!r}: ours {a}, theirs {b}")
+
+
+if __name__ == "__main__":
+    main()
