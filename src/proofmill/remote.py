@@ -280,7 +280,7 @@ class _Conversation:
         self.tasks.discard(task)
         if not task.cancelled() and task.exception():
             self.broken = task.exception()
-            self.news.set()
+        self.news.set()  # its answer came a moment before its end: without this the last one is waited for half a second
 
     def _next(self) -> tuple[Row | None, float]:
         """The row to ask next: one that was held back, a retry that is due, a new one; or the seconds until a retry is."""
