@@ -118,6 +118,22 @@ def test_judge_of_the_longest_answer_goes_on():
     assert judge("5", r"\boxed{" + "1" * 1000 + "}").status == "wrong"
 
 
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        (r"n \text{ odd}", r"\boxed{n \text{ even}}"),
+        ("2m", r"\boxed{2g}"),
+        ("43_5", r"\boxed{43}"),
+        ("60,120", r"\boxed{60120}"),
+        ("1,3", r"\boxed{(1,3)}"),
+        ("tea", r"\boxed{eat}"),
+    ],
+)
+def test_judge_takes_over_the_known_faults_of_math_verify(gold, text):
+    """What the module says of math-verify's faults is so; where it is no longer, the module is to be changed."""
+    assert judge(gold, text).status == "correct"
+
+
 def test_canaries_have_their_statuses_and_some_need_mathematics():
     """The known answers are what `judge` finds; every status is among them, and most are settled by no fast path."""
     assert [judge(gold, text).status for gold, text, _ in CANARIES] == [status for _, _, status in CANARIES]
@@ -426,10 +442,9 @@ def test_process_killed_from_outside_costs_no_more_than_its_pair(killed):
         def killing():
             yield hanging()
             yield from pairs[:150]  # by then, the first chunks are out
-            if killed == "server":
-                os.kill(made._server.process.pid, signal.SIGKILL)
-            for worker in list(made._crew):
-                os.kill(worker.id, signal.SIGKILL)
+            ids = [worker.id for worker in made._crew]
+            for process in [made._server.process.pid] if killed == "server" else ids:  # workers go with the server
+                os.kill(process, signal.SIGKILL)
             yield from pairs[150:]
 
         first, *rest = made.check(killing())

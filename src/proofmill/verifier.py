@@ -19,7 +19,8 @@ How it differs:
 5. Answers of one normal form are equal before anything is parsed (`answers.normal`).
 
 Known to be wrong in math-verify and left as it is: words at the end are a unit and go, so that `n \text{ odd}` equals
-`n \text{ even}`; so does the base of `43_5`; `60,120` is one number; letters of a word are factors, in any order.
+`n \text{ even}`; so does the base of `43_5`; `60,120` is one number; `1,3` equals `(1,3)`; letters are factors in any
+order, so that a word equals another one of the same letters.
 """
 
 import contextlib
@@ -161,18 +162,18 @@ _POINT = (1.2345, 0.377)  # of the first symbol, and from each to the next
 def _by_values(pair: Pair) -> Verdict | None:
     """Wrong, where two answers clearly differ at a point; None where that says nothing.
 
-    It is what `_by_mathematics` finds, many times later. That calls two expressions equal (neither a symbol alone, which
+    It is what `_by_mathematics` finds, many times later, or would find if it ever ended (5 against 9^{9^9}). That calls two expressions equal (neither a symbol alone, which
     may stand for a word, nor a percentage, which may stand for a number) if they are the same, if the numbers round to
     the same six decimals, if their difference is 0 in 15 digits, or if it simplifies to 0; and none of these is so where
     their values differ. An expression equals no set, tuple or interval with two members that differ.
     """
-    one, other = sorted((_members(_expression(form)) for form in pair), key=len)
-    if len(one) != 1:
-        return None
-    some = one + other if len(other) == 1 else other
-    symbols = sorted(set().union(*(member.free_symbols for member in some)), key=str)
-    point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
     try:
+        one, other = sorted((_members(_expression(form)) for form in pair), key=len)
+        if len(one) != 1:
+            return None
+        some = one + other if len(other) == 1 else other
+        symbols = sorted(set().union(*(member.free_symbols for member in some)), key=str)
+        point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
         values = [member.evalf(15, subs=point, strict=True) for member in some]
         enough = max(1e-3, 1e-9 * max(map(abs, values)))
         apart = (abs(value - values[0]) for value in values)
