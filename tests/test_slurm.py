@@ -21,7 +21,7 @@ TARGET = "results/scores/nano.parquet"
 OVERLAY = """
 nano:
   grpo/nano: {model: sft/cold}
-  scores/nano: {models: [grpo/nano]}
+  scores/nano: {models: [grpo/nano], compare: []}
 """
 
 
