@@ -47,6 +47,7 @@ from proofmill.answers import extract, normal, of_gold
 
 Status = Literal["correct", "wrong", "no-answer", "unparsable"]
 LONGEST = 1000  # characters of an answer (QED-Nano: max_prediction_length)
+SECONDS = 2.0  # of processor time for one pair (QED-Nano allows 1 s by the wall); none of MATH, GSM8K or AIME needs more
 
 
 class VerifierError(RuntimeError):
@@ -432,7 +433,7 @@ class Verifier:
     answers are not found.
     """
 
-    def __init__(self, workers: int | None = None, seconds: float = 5.0):
+    def __init__(self, workers: int | None = None, seconds: float = SECONDS):
         self.workers, self.seconds = len(os.sched_getaffinity(0)) if workers is None else workers, seconds
         if self.workers < 1 or not seconds > 0:
             raise VerifierError(
