@@ -47,7 +47,7 @@ from proofmill.answers import extract, normal, of_gold
 
 Status = Literal["correct", "wrong", "no-answer", "unparsable"]
 LONGEST = 1000  # characters of an answer (QED-Nano: max_prediction_length)
-SECONDS = 2.0  # of processor time for one pair (QED-Nano allows 1 s by the wall); none of MATH, GSM8K or AIME needs more
+SECONDS = 2.0  # of processor time for one pair (QED-Nano: 1 s by the wall); MATH, GSM8K and AIME need less
 
 
 class VerifierError(RuntimeError):
