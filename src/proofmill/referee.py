@@ -1,8 +1,11 @@
 """One answer of the referee is a program's verdict on the `arithmetic` family, over the protocol that remote judges speak.
 
-It classifies threads, writes marking schemes and marks proofs, reading the same prompts and writing the same forms as a
-language model would; prompts, parsers, journal and client are the real ones. It is a program, not a language model: it
-knows the family and nothing else, and says so when asked about another problem.
+It classifies threads, writes marking schemes, marks proofs, sums up reasoning and says how it likes a reply, reading the
+same prompts and writing the same forms as a language model would; prompts, parsers, journal and client are the real ones.
+It is a program, not a language model: it knows the family and nothing else, and says so when asked about another problem.
+
+It solves nothing, unless the id of the model that is asked for begins with `referee-teacher`: then it writes the family's
+proof where a problem alone is shown.
 
 It can also misbehave on request (faults.py), as remote servers do. Started by the job that needs it (servers.py), it ends
 with that job.
@@ -14,13 +17,16 @@ import os
 import re
 import time
 
-from proofmill import arithmetic, faults
+from proofmill import answers, arithmetic, faults
 
 BLOCK = r"<{0}>\n(.*?)\n</{0}>"
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
 PRICED = re.compile(r"^\d+\. \((\d+) pts?, (?:main|routine)\)", re.MULTILINE)
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
+TEACHER = "referee-teacher"
+SHORT = 400  # characters; the longest proof of the family has fewer than 150
+TOLD = 200  # characters of a reasoning in which nothing is established
 
 
 # ------------------------------------------------------------------------------------------------------------- verdicts
@@ -28,16 +34,26 @@ UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 
 def verdict(prompt: str) -> str:
     """The referee's answer to a prompt: what is asked is told by the blocks that the prompt shows."""
-    block = {name: _plain(match[1]) for name in ("problem", "solution", "comments", "scheme", "proof")
-             if (match := re.search(BLOCK.format(name), prompt, re.DOTALL))}  # fmt: skip
+    block = blocks(prompt)
     if "problem" not in block:
         return UNKNOWN
     problem = arithmetic.read(block["problem"])
+    if "reasoning" in block:
+        return sum_up(problem, block.get("summary", ""), block["reasoning"])
+    if "reply" in block:
+        return prefer(problem, block["reply"])
     if "proof" in block:  # without a scheme it is asked to write the proof again: it has no style
         return mark(problem, block["scheme"], block["proof"]) if "scheme" in block else block["proof"]
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
-    return write_scheme(problem)
+    return write_scheme(problem) if "solution" in block else UNKNOWN
+
+
+def blocks(prompt: str) -> dict[str, str]:
+    """What stands in each block that a prompt shows."""
+    names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply")
+    found = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
+    return {name: _plain(match[1]) for name, match in found.items() if match}
 
 
 def _plain(text: str) -> str:
@@ -100,7 +116,54 @@ def mark(problem: arithmetic.Congruence | None, scheme: str, proof: str) -> str:
     )
 
 
+def prefer(problem: arithmetic.Congruence | None, text: str) -> str:
+    """Points for a reply by what a program sees: it says something, nothing false, ends in a box, is short."""
+    last = text.strip().removesuffix("</answer>").rstrip().rpartition("\n")[2]
+    if text.strip() in ("", "(none)"):
+        return "<assessment>It says nothing.</assessment>\n<points>0</points>"
+    facts = {
+        "It has no line that I know to be false.": not _false(problem, text),
+        "Its last line has a box.": bool(answers.boxed(last)),
+        "It is short.": len(text) <= SHORT,
+    }
+    said = " ".join(["It says something.", *(fact for fact, holds in facts.items() if holds)])
+    return f"<assessment>{said}</assessment>\n<points>{1 + 2 * sum(facts.values())}</points>"
+
+
+# -------------------------------------------------------------------------------------------------------------- thinking
+
+
+def sum_up(problem: arithmetic.Congruence | None, summary: str, reasoning: str) -> str:
+    """The true calculations of the earlier summary and the reasoning; where there are none, how the reasoning begins."""
+    told = [line.strip() for line in f"{summary}\n{reasoning}".split("\n") if "≡" in line]
+    true = [line for line in dict.fromkeys(told) if problem and not _false(problem, line)]
+    if true:
+        return "\n".join(["I have established:", *true])
+    kept = " ".join(line.strip() for line in reasoning.split("\n") if not _false(problem, line))
+    return f"I have established nothing yet. I thought: {kept[:TOLD].strip()}"
+
+
+def _false(problem: arithmetic.Congruence | None, text: str) -> tuple[str, ...]:
+    """The lines of any text that the checker finds false; none for a problem that it does not know."""
+    return arithmetic.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if problem else ()
+
+
+def teach(prompt: str) -> str | None:
+    """The family's proof where a prompt asks to solve a problem, UNKNOWN for others; None where it asks for a verdict."""
+    block = blocks(prompt)
+    if not set(block) <= {"problem", "summary"}:
+        return None
+    lines = block.get("problem", prompt).split("\n")  # a statement of the family is one line
+    problem = next(filter(None, map(arithmetic.read, lines)), None)
+    return arithmetic.proof(problem) if problem else UNKNOWN
+
+
 # --------------------------------------------------------------------------------------------------------- the protocol
+
+
+def reply(model: str, prompt: str) -> str:
+    """What the model of that id answers."""
+    return (teach(prompt) if model.startswith(TEACHER) else None) or verdict(prompt)
 
 
 def application():
@@ -112,7 +175,7 @@ def application():
     async def complete(request):
         asked = json.loads(await request.body())
         prompt = asked["messages"][0]["content"]  # in a further round it says what it said
-        text = verdict(prompt)
+        text = reply(asked["model"], prompt)
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}  # about four letters a token
         return JSONResponse(
             {

@@ -27,7 +27,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined, Template
 
-from proofmill.kinds import RecipeError
+from proofmill.kinds import MARKING_PROMPT, PROGRAMS, Grader, RecipeError
 
 PROMPTS = Path(__file__).parent / "prompts"
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
@@ -35,7 +35,7 @@ _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 # The tags that our prompts and the answers to them are made of.
 BLOCKS = (
     "problem", "solution", "source", "comments", "scheme", "proof", "reference", "answer", "others", "points",
-    "assessment", "errors",
+    "assessment", "errors", "summary", "reasoning", "reply",
 )  # fmt: skip
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # characters that show nothing
 _TAG = re.compile(rf"<(?=[\s/{_UNSEEN}]*(?:{'|'.join(BLOCKS)})\b)", re.IGNORECASE)
@@ -127,3 +127,8 @@ def _read(path: Path) -> Prompt:
 def fill(name: str, fields: Mapping[str, Any]) -> str:
     """The prompt `name` with its fields."""
     return prompt(name).render(fields)
+
+
+def full_marks(grader: Grader) -> int:
+    """What the marks of a grader are out of."""
+    return PROGRAMS.get(grader.judges[0]) or max(prompt(grader.prompt or MARKING_PROMPT).scale)
