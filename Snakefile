@@ -4,6 +4,8 @@ A target is a recipe of config.yaml (`snakemake nano`) or one table (`snakemake 
 Without a target: `nano`. `snakemake --list` shows the kinds of artifact and the recipes.
 """
 
+from pathlib import Path
+
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -40,9 +42,13 @@ for recipe in BOOK.recipes:
     workflow.get_rule(recipe).docstring = f"Recipe with {len(BOOK.recipes[recipe])} tables."
 
 
-# The final screen: the page of every table that was asked for and has one.
+# The final screen: the page of every table that was asked for and has one. What is to be published is (docs/publishing.md).
 onsuccess:
     asked = workflow.dag_settings.targets or [next(iter(BOOK.recipes))]
     tables = [table for target in asked for table in (targets(target) if target in BOOK.recipes else [target])]
     for page in filter(os.path.exists, (table.replace(".parquet", ".md") for table in map(str, tables))):
         print(open(page, encoding="utf-8").read(), file=sys.stderr)
+    if "PROOFMILL_PUBLISH" in os.environ:
+        from proofmill import publishing
+
+        publishing.at_end([str(target) for target in asked], Path("results"), BOOK)

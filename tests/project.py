@@ -57,6 +57,7 @@ class Project:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Snakefile", folder)
         shutil.copytree(ROOT / "workflow", folder / "workflow")
+        shutil.copytree(ROOT / "data", folder / "data")
         self.config = folder / "config.yaml"
         self.config.write_text(config or (ROOT / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
         self.overlay = ("--configfile", overlay) if overlay else ()

@@ -1,11 +1,16 @@
 """What is learned: selectors, mixtures, and the rows they leave."""
 
+import math
+import random
 import shutil
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import SMALL
-from proofmill.examples import apportioned, select
+from proofmill.examples import apportioned, part, select
 from proofmill.selectors import SELECTORS
 from proofmill.tables import TableError
 
@@ -56,8 +61,9 @@ def test_first_selector_that_refuses_is_named():
 def test_every_selector_answers_for_every_row():
     """A selector gives one verdict for each row it is shown, also for none."""
     some = rows(("p", "a", 7), ("q", "", None))
+    arguments = {"none": [], "number": [1], "count": [1], "texts": [["en"]]}
     for named in SELECTORS.values():
-        argument = [1] if named.argument == "number" else []
+        argument = arguments[named.argument]
         assert len(some) == len(named.apply(some, *argument))
         assert list(named.apply([], *argument)) == []
 
@@ -84,6 +90,42 @@ def test_mixture_has_its_shares_and_goes_through_all_before_repeating(small, mil
     for row in mixed:
         uses[row["problem"]] = uses.get(row["problem"], 0) + 1
     assert max(uses.values()) - min(uses.values()) <= 2
+
+
+def test_joined_tables_have_whole_shares_of_each(small, mill):
+    """A share of 1 is all rows, a smaller one as many whole rows of its source, none twice; the seed decides which and in what order."""
+    few = {"examples/few": {"problems": "problems/train", "keep": [{"at-most-per-problem": 1}]}}
+    shares = {"examples/cold": 1.0, "examples/few": 0.3}
+    joined = {f"examples/joined-{seed}": {"join": shares, "seed": seed} for seed in (0, 1)}
+    made = mill({**SMALL, **few, **joined})
+    shutil.copytree(small.results, made.results)
+    made.make("examples/few", *joined)
+    total = len(made.table("examples/few").rows())
+    found = [made.table(name).rows() for name in joined]
+    for rows in found:
+        kept = Counter(row["problem"] for row in rows)
+        assert len({row["example"] for row in rows}) == len(rows) == 48 + math.floor(0.3 * total)
+        assert set(kept) == {row["problem"] for row in made.table("examples/cold").rows()} and max(kept.values()) <= 2
+    assert [row["example"] for row in found[0]] != [row["example"] for row in found[1]]
+    assert {row["example"] for row in found[0]} != {row["example"] for row in found[1]}
+
+
+@given(st.integers(0, 300), st.integers(0, 100), st.integers(0, 3))
+def test_part_has_the_whole_rows_of_its_share(count, percent, seed):
+    """So many hundredths of the rows, rounded down exactly, each once; the same for the same seed."""
+    rows = [{"example": n} for n in range(count)]
+    drawn = part(rows, percent / 100, random.Random(seed))
+    assert len(drawn) == count * percent // 100
+    assert len({row["example"] for row in drawn}) == len(drawn)
+    assert drawn == part(rows, percent / 100, random.Random(seed))
+
+
+def test_joining_nothing_stops_the_stage(small, mill):
+    """Shares too small for a row are a message that shows them."""
+    made = mill({**SMALL, "examples/x": {"join": {"examples/cold": 0.01}}})
+    shutil.copytree(small.results, made.results)
+    with pytest.raises(TableError, match=r"none of 0 rows is kept.*See its shares"):
+        made.make("examples/x")
 
 
 def test_nothing_kept_stops_the_stage(small, mill):

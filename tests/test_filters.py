@@ -239,3 +239,24 @@ def test_apart_from_finds_benchmarks_in_other_latex_and_in_part(data):
     cut = [" ".join(s.split()[len(s.split()) // 3 :]) for s in statements]
     for changed in ([f"Own source. {s} Any ideas?" for s in respelled], [f"Continued: {s}" for s in cut]):
         assert sum(apart({"statement": s}) is not None for s in changed) >= 0.95 * len(statements)
+
+
+def test_first_keeps_so_many_of_what_is_left():
+    """Rows that an earlier filter refused do not count."""
+    asked = list(filters.ready(["has-solution", {"first": 2}]))
+    kept = []
+    for solution in ("a", "", "b", "c", "d"):
+        row = {"statement": "s", "solution": solution}
+        if filters.refusal(row, asked) is None:
+            kept.append(solution)
+            for _, apply in asked:
+                if hasattr(apply, "remember"):
+                    apply.remember(row)
+    assert kept == ["a", "b"]
+
+
+@pytest.mark.parametrize(("solution", "stays"), [("1\n#### 1", True), ("1\n2\n3\n#### 6", False), ("#### 1", False)])
+def test_logic_steps_are_the_lines_before_the_answer(solution, stays):
+    """One to two steps: the line of the final answer is none."""
+    verdict = FILTERS["logic-steps"].apply({"solution": solution}, [1, 2])
+    assert (verdict is None) is stays

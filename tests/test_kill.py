@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -100,7 +102,7 @@ def weights(project: Project, name: str) -> str:
 
 
 def checkpoint(project: Project, name: str, step: int) -> bool:
-    return any(project.table(name).scratch.glob(f"checkpoints-*/checkpoint-{step}/trainer_state.json"))
+    return any(project.table(name).scratch.glob(f"checkpoints-*/checkpoint-{step}/running.json"))
 
 
 def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
@@ -209,17 +211,54 @@ def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
 # ------------------------------------------------------------------------------------------------------------- training
 
 
-def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy):
-    """Every number of the table and every byte of the weights are those of an unbroken training."""
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
+def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, how, code):
+    """Every number of the table and every byte of the weights are those of an unbroken training; a signal keeps the last step."""
     name = "sft/cold"
     project = copy(name)
     often = {"PROOFMILL_SAVE_STEPS": "8"}
-    code = killed(started(project, project.job_command(name), **often), when=lambda: checkpoint(project, name, 16))
-    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+    process = started(project, project.job_command(name), **often)
+    assert killed(process, when=lambda: checkpoint(project, name, 8), how=how) == code
+    assert not project.table(name).path.exists()
+    if how != signal.SIGKILL:
+        said = process.stdout.read().splitlines()[-1]
+        step = int(said.partition("step ")[2].split()[0])
+        assert said == f"{name}: stopped by {how.name}; step {step} of 40 is kept. Run the same command to go on."
+        assert checkpoint(project, name, step)
     done = project.job(name, **often)
     assert done.returncode == 0, done.stdout
     assert "goes on from checkpoint-" in done.stdout
     assert_equal_to(chain, project, name)
+
+
+def workers(launcher: int) -> list[int]:
+    """The processes that a launcher has started."""
+    return [int(pid) for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how):
+    """Its launcher stopped or one of its processes killed, a training of two ends with the table of one, up to rounding."""
+    name = "sft/cold"
+    project = copy(name)
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "workflow/accelerate/ddp.yaml"]
+    command += ["--num_processes", "2", "-m", "proofmill.sft", name]
+    often = {"PROOFMILL_SAVE_STEPS": "8"}
+    process = started(project, command, **often)
+    while not checkpoint(project, name, 8):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.002)
+    os.kill(process.pid if how == signal.SIGTERM else workers(process.pid)[-1], how)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode != 0 and not project.table(name).path.exists()
+    if how == signal.SIGTERM:
+        assert len(re.findall(r"stopped by SIGTERM; step \d+ of 40 is kept", said)) == 1
+    done = project.run(*command, **often)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("goes on from checkpoint-") == 1
+    expected, found = chain.frame(name), project.frame(name)
+    assert found.drop("value").equals(expected.drop("value"))
+    assert found["value"].to_list() == pytest.approx(expected["value"].to_list(), rel=1e-4, abs=1e-5)
 
 
 def any_marks(prompt: str) -> str:
@@ -227,7 +266,8 @@ def any_marks(prompt: str) -> str:
     return f"<points>{zlib.crc32(prompt.encode()) % 8}</points>"
 
 
-def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path):
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1)])
+def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path, how, code):
     """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
     name = "grpo/cold"
     whole, project = copy_of(copy(name), tmp_path / "whole"), copy(name)
@@ -235,19 +275,20 @@ def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy
         done = whole.job(name, **environment)
     assert done.returncode == 0, done.stdout
     assert weights(whole, name) != weights(chain, "sft/cold")
-    often = {"PROOFMILL_SAVE_STEPS": "5"}
+    often = {"PROOFMILL_SAVE_STEPS": "5"}  # every fourth step: two share their rollouts
 
-    def in_the_second_half() -> bool:
+    def in_the_fifth_step() -> bool:
         found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
-        return bool(found) and b'{"step": 13,' in found[0].read_bytes()
+        return bool(found) and b'"step": 5,' in found[0].read_bytes()
 
     with slow_referee(verdict=any_marks) as (environment, asked):
         command = project.job_command(name)
-        code = killed(started(project, command, **often, **environment), when=in_the_second_half)
-        assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+        assert killed(started(project, command, **often, **environment), when=in_the_fifth_step, how=how) == code
+        assert not project.table(name).path.exists()
         done = project.job(name, **often, **environment)
     assert done.returncode == 0, done.stdout
-    assert "goes on from checkpoint-10" in done.stdout
+    step = int(re.search(r"goes on from checkpoint-(\d+)", done.stdout)[1])
+    assert step % (4 if how == signal.SIGKILL else 2) == 0
     assert_equal_to(whole, project, name)
     assert len(asked) <= len(whole.journal(name)) + IN_FLIGHT
 

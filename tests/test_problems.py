@@ -231,3 +231,22 @@ def test_problems_of_the_generator_need_a_number_of_rows_and_known_families(mill
         mill({"problems/x": {"source": "arithmetic"}})
     with pytest.raises(RecipeError, match=r"`families` names `power`; .* Did you mean `powers`\?"):
         mill({"problems/x": {"source": "arithmetic", "rows": 3, "families": ["power"]}})
+
+
+def test_problems_of_several_tables_come_once_and_say_what_they_ask(mill, tmp_path):
+    """`also` brings the kept rows of further tables, a problem of two tables once; `asks` fills what a source does not say."""
+    path = tmp_path / "f.jsonl"
+    path.write_text('{"statement": "Reverse a word.", "answer": "[]"}\n{"statement": "", "answer": "[]"}\n')
+    made = mill(
+        {
+            "problems/code": {"source": "table", "path": str(path), "asks": "code", "keep": ["has-problem"]},
+            "problems/sums": {"source": "arithmetic", "rows": 6},
+            "problems/more": {"source": "arithmetic", "rows": 8},
+            "problems/all": {"source": "problems/sums", "also": ["problems/more", "problems/code"]},
+        }
+    )
+    rows = made.make("problems/code", "problems/sums", "problems/more", "problems/all").rows()
+    assert [row["problem"] for row in rows[:6]] == [row["problem"] for row in made.table("problems/sums").rows()]
+    assert len({row["problem"] for row in rows}) == len(rows) == 9
+    assert [row["asks"] for row in rows].count("code") == 1 and rows[-1]["statement"] == "Reverse a word."
+    assert {row["asks"] for row in rows[:-1]} <= {"proof", "answer"}

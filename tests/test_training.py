@@ -7,9 +7,6 @@ import pytest
 
 from conftest import SMALL, Mill
 from proofmill import graders
-from proofmill.grpo import Diary
-from proofmill.rewards import Rollout
-from proofmill.scripts import Script
 from proofmill.tables import TableError
 from proofmill.verdicts import Verdict
 
@@ -46,36 +43,6 @@ def test_tokenizer_has_single_digits_and_a_template(small):
         [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], tokenize=False
     )
     assert text == "<|user|>q<|assistant|>a<|end|>"
-
-
-def test_sft_learns_and_says_so(small):
-    """The loss of the last steps is below that of the first, in long form."""
-    rows = pl.DataFrame(small.table("sft/cold").rows())
-    loss = rows.filter(pl.col("measure") == "loss").sort("step")["value"].to_list()
-    assert loss[-1] < loss[0]
-    assert rows.filter(pl.col("measure") == "loss")["step"].to_list() == [2, 4, 6, 8]
-
-
-def test_table_of_steps_has_no_clock(small):
-    """What depends on the machine is in the stamp, so that equal trainings have equal tables."""
-    measures = {row["measure"] for row in small.table("sft/cold").rows()}
-    assert not [m for m in measures if "runtime" in m or "per_second" in m or "time" in m]
-    assert small.table("sft/cold").stamp["training_seconds"] > 0
-
-
-def test_same_entry_trains_the_same_weights(small, tmp_path):
-    """Two trainings of one entry have equal tables and equal weights."""
-    again = Mill(tmp_path, **SMALL)
-    again.make("problems/train", "base/tiny", "examples/cold", "sft/cold")
-    assert small.table("sft/cold").content == again.table("sft/cold").content
-
-
-def test_longer_example_stops_the_stage(small, mill):
-    """An example is never cut silently: the message has the limit and the longest."""
-    made = mill({**SMALL, "sft/short": {**SMALL["sft/cold"], "max-length": 32}})
-    made.results = small.results
-    with pytest.raises(TableError, match="longer than `max-length` 32"):
-        made.make("sft/short")
 
 
 def test_grpo_keeps_every_rollout(trained):
@@ -141,23 +108,6 @@ def test_rewards_with_arguments_train(small):
     )
     sizes = rollouts.group_by("step", "problem", maintain_order=True).agg(pl.len(), pl.col("advantage").sum())
     assert sizes["len"].to_list() == [4] * 4 and sizes["advantage"].abs().max() < 1e-3
-
-
-def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
-    """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
-    path = tmp_path / "rollouts.jsonl"
-    script = Script("s", None, None, "text \u2028 \u0085 of several kinds of line")
-    one = [Rollout(script, Verdict(1.0, 7, "ok"), 3)]
-    diary = Diary(path, after=0)
-    for step in (1, 2, 3):
-        diary.add(step, ["p"], one, {"grade": [1 / 7]}, [0.0])
-    with open(path, "a") as file:
-        file.write('{"step": 3, "torn')
-    diary = Diary(path, after=2)
-    diary.add(3, ["p"], one, {"grade": [float("nan")]}, [0.0])
-    diary.write_parquet(tmp_path / "r.parquet")
-    rows = pl.read_parquet(tmp_path / "r.parquet")
-    assert (rows["step"].to_list(), rows["reward_grade"].to_list()) == ([1, 2, 3], [1 / 7, 1 / 7, None])
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])

@@ -1,6 +1,7 @@
 """What the rules share: the checked configuration, an artifact's entry and parents, and the recipes as targets."""
 
 import os
+import shlex
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -9,6 +10,8 @@ from proofmill import kinds, recipes
 from proofmill.recipes import RecipeError
 
 PYTHON = sys.executable
+# One process. To train, a profile may start one for each device: `accelerate launch --config_file workflow/accelerate/... -m`.
+LAUNCH = f"{shlex.quote(PYTHON)} -m"
 
 
 wildcard_constraints:
@@ -35,9 +38,10 @@ onstart:
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job itself
 # hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down.
 JOB = (
-    "trap '' INT TERM; {PYTHON:q} -m proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} "
+    "trap '' INT TERM; {LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} "
     "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | tee {log}"
 )
+TRAINING = JOB.replace("{LAUNCH}", "{resources.launch}")
 
 
 def declared(name):

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from proofmill import journal, kinds
+from proofmill import advantages, journal, kinds
 from proofmill.journal import JournalError
 from proofmill.progress import say
 from proofmill.recipes import RecipeError
@@ -24,14 +24,40 @@ def main() -> None:
     adopted = commands.add_parser("adopt", help="move the answers of an artifact that was renamed to its new name")
     adopted.add_argument("old", help="<kind>/<name> as it was")
     adopted.add_argument("new", help="<kind>/<name> as it is")
-    for command in (planned, adopted):
+    replayed = commands.add_parser(
+        "replay", help="what a finished run's rollouts would have earned under other rewards"
+    )
+    replayed.add_argument("name", help="grpo/<name>, whose rollouts stand in results")
+    replayed.add_argument(
+        "--rewards", help="these and no others, as in an entry: `{grade: 1, overlong: {weight: 1, buffer: 64}}`"
+    )
+    replayed.add_argument("--grades", help="grades/<name> of the rollouts, by another scheme or judge")
+    replayed.add_argument("--scale", choices=advantages.SCALES, help="what advantages are divided by the deviation of")
+    replayed.add_argument("--unscored", choices=["drop", "zero"], help="what an attempt without a verdict counts")
+    replayed.add_argument(
+        "--out", type=Path, help="a new Parquet file for the rollouts with their new rewards and advantages"
+    )
+    drawn = commands.add_parser("curves", help="draw what was measured while training, several trainings side by side")
+    drawn.add_argument("names", nargs="+", help="sft/<name> or grpo/<name>")
+    drawn.add_argument("--measures", nargs="+", default=[], help="these, one panel each; the usual ones without it")
+    drawn.add_argument(
+        "--smooth", type=float, default=0.9, help="how much of the past a point holds; 0 smooths nothing"
+    )
+    drawn.add_argument("--out", type=Path, default=Path("curves.svg"), help="the picture")
+    published = commands.add_parser("publish", help="push the tables and models of a finished recipe to the hub")
+    published.add_argument(
+        "recipes", nargs="+", metavar="recipe", help="a finished recipe, or several that go together"
+    )
+    published.add_argument("--to", required=True, help="NAMESPACE/PREFIX of the repositories")
+    published.add_argument("--only", nargs="+", default=[], help="these artifacts of the recipe, <kind>/<name>")
+    published.add_argument("--private", action="store_true", help="of repositories that are not there yet")
+    published.add_argument("--dry-run", type=Path, metavar="FOLDER", help="write the files there and send nothing")
+    published.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    for command in (planned, adopted, replayed, drawn, published):
         command.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
     options = parser.parse_args()
     try:
-        if options.command == "plan":
-            plan(options)
-        else:
-            adopt(options)
+        {"plan": plan, "replay": replay, "adopt": adopt, "curves": curves, "publish": publish}[options.command](options)
     except (RecipeError, TableError, JournalError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
 
@@ -46,6 +72,27 @@ def plan(options: argparse.Namespace) -> None:
         print("\n".join(made.lines()))
 
 
+def replay(options: argparse.Namespace) -> None:
+    from proofmill.inspect import replay as replays
+
+    if options.out:
+        replays.free(options.out)
+    made = replays.of(options.name, options.results, options.rewards, options.grades, options.scale, options.unscored)
+    print("\n".join(made.lines()))
+    if options.out:
+        made.write(options.out)
+        say(options.name, f"rollouts with new rewards and advantages are in {options.out}")
+
+
+def curves(options: argparse.Namespace) -> None:
+    from proofmill.inspect import curves as drawing
+
+    if not 0 <= options.smooth < 1:
+        raise TableError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
+    drawing.draw(drawing.of(options.names, options.results, options.measures), options.out, options.smooth)
+    say("curves", f"are in {options.out}")
+
+
 def adopt(options: argparse.Namespace) -> None:
     if kinds.kind_of(options.old) != kinds.kind_of(options.new) or kinds.kind_of(options.new) not in kinds.KINDS:
         raise RecipeError(
@@ -53,6 +100,17 @@ def adopt(options: argparse.Namespace) -> None:
         )
     old, new = (Table(name, options.results).calls for name in (options.old, options.new))
     say(options.new, f"has {journal.adopt(old, new):,} answers now, those of {options.old} among them")
+
+
+def publish(options: argparse.Namespace) -> None:
+    from proofmill import publishing, recipes
+
+    book = recipes.expand(recipes.read("config.yaml", *options.configfile))
+    chosen = {"only": options.only, "private": options.private, "folder": options.dry_run}
+    try:
+        publishing.publish(book, options.recipes, options.to, options.results, **chosen)
+    except publishing.HubError as error:
+        sys.exit(f"HubError: {error}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,12 @@ CHAT_TEMPLATE = (
     "{% if message['role'] == 'assistant' %}<|end|>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'system' %}{{ message['content'] }}\n\n"
+    "{% elif message['role'] == 'user' %}User: {{ message['content'] }}\n\n"
+    "{% else %}Assistant: {{ message['content'] }}{{ eos_token }}\n\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
 NEEDED = ("config.json",)
 
 
@@ -35,6 +41,8 @@ def main(entry: kinds.Base, job: Job) -> None:
         _copy(recipes.local_path(entry.path), folder)
     else:
         _download(entry.id, entry.commit, folder)
+    if entry.template == "plain":
+        _set_template(folder, PLAIN_TEMPLATE)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     rows = [{"file": str(f.relative_to(folder)), "bytes": f.stat().st_size, "sha256": file_sha256(f)} for f in files]
     job.finish(rows, {"files": len(rows)}, weights=folder)
@@ -101,6 +109,19 @@ def _copy(source: Path, folder: Path) -> None:
             "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer."
         )
     shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _set_template(folder: Path, template: str) -> None:
+    """Write a chat template into a tokenizer that has none; one that is there is kept, and that is a mistake of the entry."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.chat_template:
+        raise TableError(
+            f"{folder}: the tokenizer has a chat template; expected none where `template` sets one. Remove `template`."
+        )
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
 
 
 def _tokenizer(source: Path, folder: Path) -> None:

@@ -89,7 +89,7 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
                     yield f"{where}: `{key}` names `{name}`; expected one of {among(name, names, 30)}"
                 elif fault := names[name].fault(*((name, value[name]) if kind == "grpo" else (item,))):
                     yield f"{where}: `{key}`: {fault}"
-        if f.name in ("prompt", "ask", "tester_prompt") and value is not None and value not in templates.names():
+        if (f.name == "ask" or f.name.endswith("prompt")) and value is not None and value not in templates.names():
             yield f"{where}: `{key}` is `{value}`, which is no file in prompts/; expected one of {among(value, templates.names())}"
     yield from (f"{where}: {fault}" for fault in _FAULTS.get(kind, lambda *_: [])(entry, entries))
 
@@ -113,7 +113,8 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
         if {"path", "id"} & reads and not (entry.path or entry.id):
             yield f"source `{entry.source}` needs {' or '.join(sorted({'path', 'id'} & reads))}; expected one of them."
     for f in fields(entry):
-        own = {"source", "labels", "grades", "schemes", "keep", "apart_from", "overlap_words", "overlap_similarity"}
+        own = {"source", "labels", "grades", "schemes", "also", "asks", "keep", "apart_from", "overlap_words"}
+        own |= {"overlap_similarity"}
         if f.name not in own | reads and getattr(entry, f.name) not in (f.default.default, [], {}, None):
             yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
     if entry.source.startswith("arithmetic"):
@@ -140,15 +141,15 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
-    given = [key for key in ("problems", "responses", "grades", "mix") if getattr(entry, key)]
+    given = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
-    if entry.mix and entry.keep:
-        yield "`keep` stands beside `mix`; expected selectors in the tables that are mixed, before they are mixed."
+    if (entry.mix or entry.join) and entry.keep:
+        yield "`keep` stands beside `mix` or `join`; expected selectors in the tables that are mixed, before they are mixed."
     if entry.rows and not entry.mix:
         yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
     if len(given) != 1:
-        yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix."
+        yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
 
 
 def _grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
@@ -177,39 +178,36 @@ def _grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
     if entry.escalate_to is None and set(entry.escalate_on) != {"unscored"}:
         yield "`escalate-on` is given and `escalate-to` is not; expected who marks then."
     prompts_known = entry.prompt in (None, *templates.names())
-    if prompts_known and band and band[1] > full_marks(entry):
-        yield f"`escalate-band` is {band}, and marks are out of {full_marks(entry)}; expected a band within them."
+    if prompts_known and band and band[1] > templates.full_marks(entry):
+        yield f"`escalate-band` is {band}, and marks are out of {templates.full_marks(entry)}; expected a band within them."
     if entry.escalate_to in entries and prompts_known:
         yield from _other_scale(entry, then_of(entry, entries))
 
 
 def _other_scale(entry: Grader, then: Grader) -> Iterator[str]:
-    if then.prompt in (None, *templates.names()) and full_marks(entry) != full_marks(then):
+    if then.prompt in (None, *templates.names()) and templates.full_marks(entry) != templates.full_marks(then):
         yield (
-            f"marks are out of {full_marks(entry)}, and out of {full_marks(then)} after `escalate-to`; expected one scale. "
+            f"marks are out of {templates.full_marks(entry)}, and out of {templates.full_marks(then)} after `escalate-to`; expected one scale. "
             "Choose prompts with the same one."
         )
 
 
-def full_marks(grader: Grader) -> int:
-    """What the marks of a grader are out of."""
-    if grader.judges[0] in PROGRAMS:
-        return PROGRAMS[grader.judges[0]]
-    return max(templates.prompt(grader.prompt or MARKING_PROMPT).scale)
+def _judged_faults(entry: Grades | Grpo | Scores, entries: Mapping) -> Iterator[str]:
+    yield from _marking_faults(entry.grader, entry.prompt, entry.schemes, entries)
 
 
-def _judged_faults(entry: Grades | Grpo | Scores | Schemes, entries: Mapping) -> Iterator[str]:
-    tests = isinstance(entry, Schemes)
-    name, prompt = (entry.tester, entry.tester_prompt) if tests else (entry.grader, entry.prompt)
+def _marking_faults(
+    name: str | None, prompt: str | None, schemes: Any, entries: Mapping, field: str = "prompt"
+) -> Iterator[str]:
+    """What is wrong with who marks, by which prompt; `schemes` are none, some, or True where any prompt has what it needs."""
     known = [*entries, *PROGRAMS]
     if name not in known or prompt not in (None, *templates.names()):
         return
     if prompt and kind_of(name) != "api":
-        yield f"`{'tester-' * tests}prompt` is given and `{name}` has its own; expected none."
+        yield f"`{field}` is given and `{name}` has its own; expected none."
     if not _ends(name, entries):
         return
-    chain = graders_of(name, prompt, entries)
-    for grader in chain:
+    for grader in graders_of(name, prompt, entries):
         if grader.judges[0] in PROGRAMS or grader.prompt not in (None, *templates.names()):
             continue
         rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
@@ -218,10 +216,8 @@ def _judged_faults(entry: Grades | Grpo | Scores | Schemes, entries: Mapping) ->
             return
         if kind_of(name) == "api" and "reference" in rubric.needs:
             yield f"prompt `{rubric.name}` needs the reference; expected a `grader/<name>` with `reference: true`."
-        if "scheme" in rubric.needs and not tests and not entry.schemes:
+        if "scheme" in rubric.needs and not schemes:
             yield f"prompt `{rubric.name}` shows the judge a scheme and `schemes` is not given; expected a schemes/<name>."
-    if tests and chain[0].prompt in (None, *templates.names()) and full_marks(chain[0]) != rubrics.FULL_MARKS:
-        yield f"`tester` gives marks out of {full_marks(chain[0])}; expected one that marks by the scheme, out of {rubrics.FULL_MARKS}."
 
 
 def _ends(name: str, entries: Mapping) -> bool:
@@ -240,10 +236,62 @@ def _ends(name: str, entries: Mapping) -> bool:
 def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
     if (entry.steps is None) == (entry.epochs is None):
         yield "expected exactly one of `steps` and `epochs`."
+    if entry.evaluate and entry.evaluate_share:
+        yield "found both `evaluate` and `evaluate-share`; expected the loss measured on one of them."
+    if entry.evaluate == entry.examples:
+        yield f"`evaluate` is {entry.evaluate}, which is learned; expected other examples, or `evaluate-share` of these."
+    if entry.last_step and entry.steps and entry.last_step > entry.steps:
+        yield f"`last-step` is {entry.last_step} of {entry.steps} `steps`; expected that or less."
+    if entry.floor and entry.schedule != "cosine":
+        yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
+
+
+def _grpo_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
+    yield from _judged_faults(entry, entries)
+    yield from _asking_faults("ask", entry.ask)
+    if not (entry.rewards or entry.preferences):
+        yield "nothing is rewarded; expected `rewards`, `preferences`, or both."
+    yield from _preference_faults(entry, entries)
+    if entry.policy == "reinforce" and entry.loss != "sequence_sum":
+        yield f"`policy: reinforce` and `loss: {entry.loss}`; expected `loss: sequence_sum`, whose tokens it weighs."
+    if entry.sync_reference and (not entry.kl or entry.adapter):
+        yield "`sync-reference` needs a reference of its own; expected `kl` above 0 and no `adapter`."
+    if entry.hold_out:
+        yield from _marking_faults(entry.hold_out, entry.hold_out_prompt, entry.schemes, entries, "hold-out-prompt")
+    elif entry.hold_out_apart is not None or entry.hold_out_prompt:
+        yield "a setting of the second grader is given and `hold-out` is not; expected who it is."
+    if entry.summarizer:
+        yield from _asking_faults("turn-prompt", entry.turn_prompt, ("statement", "summary"))
+        yield from _asking_faults("summary-prompt", entry.summary_prompt, ("statement", "summary", "reasoning"))
+        if entry.states > entry.turns + 1:
+            yield f"`states` is {entry.states} of {entry.turns} turns and the one after; expected at most {entry.turns + 1}."
+        if entry.problems_per_step * entry.batches % entry.states:
+            yield f"`problems-per-step` are groups, {entry.states} for each problem; expected a multiple of `states`."
+
+
+def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
+    names = [name.partition("/")[2] for name in entry.preferences]
+    for name in names:
+        if name in entry.rewards or names.count(name) > 1:
+            yield f"two rewards are called `{name}`; expected a name for each. Rename the one in `preferences`."
+    for name, given in entry.preferences.items():
+        prompt = given.get("prompt")
+        if prompt not in (None, *templates.names()):
+            yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(prompt, templates.names())}"
+        elif kind_of(name) in ("base", "sft") and prompt:
+            yield f"`preferences` > `{name}` is a reward model and asked nothing; expected no `prompt`."
+        elif kind_of(name) == "api" and not prompt:
+            yield f"`preferences` > `{name}` is a judge asked alone; expected its `prompt`, such as `prefer-helpful`."
+        elif kind_of(name) in ("api", "grader"):
+            yield from (f"`preferences` > `{name}`: {f}" for f in _marking_faults(name, prompt, None, entries))
 
 
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
-    yield from _judged_faults(entry, entries)
+    yield from _marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
+    if entry.tester in (*entries, *PROGRAMS) and _ends(entry.tester, entries):
+        first = graders_of(entry.tester, entry.tester_prompt, entries)[0]
+        if first.prompt in (None, *templates.names()) and templates.full_marks(first) != rubrics.FULL_MARKS:
+            yield f"`tester` gives marks out of {templates.full_marks(first)}; expected one that marks by the scheme, out of {rubrics.FULL_MARKS}."
     tests = [name for name in map(named.name_of, entry.keep) if name in rubrics.TESTS]
     if tests and not entry.tester:
         yield f"`keep` asks for `{tests[0]}` and `tester` is not given; expected who marks the known answers."
@@ -256,14 +304,16 @@ def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
 
 def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt)
+    if entry.rollouts and kind_of(entry.model) != "grpo":
+        yield f"`rollouts` of `{entry.model}`; expected a grpo/<name>, which keeps what it was trained on."
     if entry.model == "given" and (source := _source_of(entry.problems, entries)) and source not in GIVING:
         yield f"`model: given` and source `{source}` holds no attempts; expected one of {', '.join(GIVING)}."
 
 
-def _asking_faults(field: str, name: str) -> Iterator[str]:
-    """A solver is shown the statement and nothing else."""
-    if name in templates.names() and (more := set(templates.prompt(name).needs) - {"statement"}):
-        yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows the statement alone."
+def _asking_faults(field: str, name: str, shown: tuple[str, ...] = ("statement",)) -> Iterator[str]:
+    """Whoever is asked is shown nothing else: a solver the statement alone."""
+    if name in templates.names() and (more := set(templates.prompt(name).needs) - {*shown}):
+        yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows only {', '.join(shown)}."
 
 
 def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
@@ -344,7 +394,7 @@ _FAULTS: dict[str, Any] = {
     "schemes": _schemes_faults,
     "responses": _responses_faults,
     "grades": _grades_faults,
-    "grpo": _judged_faults,
+    "grpo": _grpo_faults,
     "base": _base_faults,
     "examples": _examples_faults,
     "sft": _sft_faults,

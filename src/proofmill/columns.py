@@ -19,10 +19,10 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "problem": (pl.String, "id, from the statement"),
         "statement": (pl.String, "what is asked"),
         "solution": (pl.String, "the selected or official solution, if there is one"),
-        "answer": (pl.String, "the final answer, if there is one"),
+        "answer": (pl.String, "the final answer, or the tests as JSON, if there is one"),
         "candidates": (pl.List(pl.String), "other posts of the thread or other official solutions"),
         "guidelines": (pl.String, "the marking scheme the problem came with, if any"),
-        "asks": (pl.String, "`proof` or `answer`"),
+        "asks": (pl.String, "`proof`, `answer`, `code` (tests are the answer) or `talk` (nothing is right or wrong)"),
         "origin": (pl.String, "where it stood: contest, forum, file"),
         "year": (pl.Int64, "of the contest or post, if known"),
         "level": (pl.String, "difficulty in the source's own words"),
@@ -129,7 +129,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "example": (pl.String, "id"),
         "problem": (pl.String, "id"),
         "response": (pl.String, "id of the attempt it was, if it was one"),
-        "messages": (pl.List(ROLE), "the conversation to learn; only the last message is learned"),
+        "messages": (pl.List(ROLE), "the conversation to learn"),
         "grade": (pl.Float64, "marks, if it was graded"),
         "origin": (pl.String, "the table it comes from"),
         "dropped": (
@@ -170,4 +170,3 @@ KEYS = {
     "problems": "problem", "overlaps": "overlap", "labels": "problem", "schemes": "problem", "base": "file",
     "responses": "response", "grades": "response", "examples": "example",
 }  # fmt: skip
-STOPS = ("end", "length", "loop", "error")

@@ -1,7 +1,8 @@
 """One row of `examples` is a conversation to learn, kept or dropped with the name of the selector that refused it.
 
 Cold start, rejection sampling and distillation are such tables: from the problems' own solutions, from full-mark
-attempts, from a stronger model's attempts; and mixtures of them.
+attempts, from a stronger model's attempts; and mixtures of them, by the shares of the whole (`mix`) or of each source (`join`,
+as open-r1's `dataset_mixture` with its weights).
 
 How we differ:
 1. A mixture takes its shares by rows: a smaller source is gone through again, whole passes before a row comes twice more
@@ -22,13 +23,13 @@ from proofmill.tables import TableError, digest
 
 
 def main(entry: kinds.Examples, job: Job) -> None:
-    rows = list(_mixture(entry, job) if entry.mix else _candidates(entry, job))
+    made = _mixture if entry.mix else _joined if entry.join else _candidates
+    rows = list(made(entry, job))
     select(rows, entry.keep)
     kept = sum(row["dropped"] is None for row in rows)
     if not kept:
-        raise TableError(
-            f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. See its selectors: {entry.keep}."
-        )
+        cause = f"See its shares: {entry.join}" if entry.join else f"See its selectors: {entry.keep}"
+        raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. {cause}.")
     counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
     wanted = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
     job.finish([{key: row[key] for key in wanted} for row in rows], counts)
@@ -98,6 +99,22 @@ def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     ]
     rng.shuffle(mixed)
     yield from mixed
+
+
+def _joined(entry: kinds.Examples, job: Job) -> Iterator[dict]:
+    rng = random.Random(entry.seed)
+    joined = [
+        {**row, "example": digest(name, row["example"])}
+        for name, share in entry.join.items()
+        for row in part(job.parent(name).rows(), share, rng)
+    ]
+    rng.shuffle(joined)
+    yield from joined
+
+
+def part(rows: list[dict], share: float, rng: random.Random) -> list[dict]:
+    """So many whole rows as the share allows, drawn without repetition; a share such as 0.29 of 100 is 29, not 28.999."""
+    return rng.sample(rows, int(share * len(rows) + 1e-9))
 
 
 def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:

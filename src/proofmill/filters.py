@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from proofmill import likeness, statements
+from proofmill import corpora, likeness, statements
 from proofmill.named import Named, split, within
 
 Row = Mapping[str, Any]
@@ -165,6 +165,11 @@ def _solution_length(row: Row, bounds: list) -> str | None:
     return _length(row["solution"] or "", bounds)
 
 
+def _logic_steps(row: Row, bounds: list) -> str | None:
+    steps = corpora.logic_steps(row["solution"] or "")
+    return None if within(steps, bounds) else f"{steps} logic steps, not {_range(bounds)}"
+
+
 def _length(text: str, bounds: list) -> str | None:
     return None if within(len(text), bounds) else f"{len(text)} characters, not {_range(bounds)}"
 
@@ -199,6 +204,19 @@ class NotDuplicate:
 
     def remember(self, row: Row) -> None:
         self.seen.setdefault(statements.normal(row["statement"] or ""), row["problem"])
+
+
+class First:
+    """Lets so many rows pass."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept = most, 0
+
+    def __call__(self, row: Row) -> str | None:
+        return f"{self.most:,} rows are kept before it" if self.kept >= self.most else None
+
+    def remember(self, row: Row) -> None:
+        self.kept += 1
 
 
 class NotNearDuplicate:
@@ -289,6 +307,7 @@ FILTERS: dict[str, Named] = {
     "not-spam": Named(_not_spam, "no advert, and no question about software or the forum"),
     "statement-length": Named(_statement_length, "characters of the statement", "bounds"),
     "solution-length": Named(_solution_length, "characters of the solution", "bounds"),
+    "logic-steps": Named(_logic_steps, "lines of the solution but its last, `####` (GSM8K)", "bounds"),
     "year": Named(_year, "year of the contest or post; an unknown year is refused", "bounds"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same statement after normalisation"),
@@ -304,6 +323,7 @@ FILTERS: dict[str, Named] = {
         _unless("computational", "the difficulty is evaluating an expression"), "label: not computational"
     ),
     "difficulty": Named(_difficulty, "label: difficulty from 1 to 10", "bounds"),
+    "first": Named(First, "so many rows are kept, the first", "count"),
     "pass-rate": Named(_pass_rate, "mean grade as a share of full marks, both bounds strict", "bounds"),
 }
 NEEDS_LABELS = {"labelled", "complete", "no-gaps", "not-wrong", "undisputed", "not-computational", "difficulty"}

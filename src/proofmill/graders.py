@@ -26,6 +26,7 @@ from proofmill import answers, arithmetic, engines, judges, kinds, templates
 from proofmill.calls import Question, Questions
 from proofmill.jobs import Job
 from proofmill.journal import Answer
+from proofmill.sandbox import Ran, Sandbox
 from proofmill.scripts import Script
 from proofmill.tables import PASSING
 from proofmill.templates import Prompt
@@ -54,13 +55,16 @@ Course = Generator[list[Ask], list[Any], Verdict]  # is sent an Answer for each 
 class Grader:
     """Marks scripts. A context manager: the journal, the judges' engines and the verifier are open inside it.
 
-    `name` and `prompt` are those of an entry; with `schemes` a script without a scheme is not marked.
+    `name` and `prompt` are those of an entry; with `schemes` a script without a scheme is not marked. `askers` are the
+    engines of its models where somebody else has opened them: a job has one journal, whoever asks.
     """
 
-    def __init__(self, name: str, prompt: str | None, job: Job, schemes: bool = False):
+    def __init__(
+        self, name: str, prompt: str | None, job: Job, schemes: bool = False, askers: Mapping[str, Any] | None = None
+    ):
         self.name, self.prompt, self.job, self.schemes = name, prompt, job, schemes
         self._stack = ExitStack()
-        self._askers: Mapping[str, Any] = {}
+        self.askers: Mapping[str, Any] = askers or {}
 
     @cached_property
     def graders(self) -> list[kinds.Grader]:
@@ -75,10 +79,13 @@ class Grader:
 
     def __enter__(self) -> "Grader":
         with ExitStack() as opened:
-            if any("final-answer" in g.judges for g in self.graders):
+            programs = {name for g in self.graders for name in g.judges}
+            if programs & {"final-answer", "rules"}:
                 self._verifier = opened.enter_context(Verifier())
-            if self.models:
-                self._askers = opened.enter_context(engines.asking_all(self.job, self.models))
+            if programs & {"tests", "rules"}:
+                self._sandbox = opened.enter_context(Sandbox())
+            if self.models and not self.askers:
+                self.askers = opened.enter_context(engines.asking_all(self.job, self.models))
             self._stack = opened.pop_all()
         return self
 
@@ -97,7 +104,7 @@ class Grader:
         while self.models and (asked := self.questions(scripts, step)) is not None:
             most = max([most, *map(len, asked.values())])
             for judge, questions in asked.items():
-                self._askers[judge](questions, quiet, of=most)
+                self.askers[judge](questions, quiet, of=most)
             step += 1
         return (state for _, state in self._replayed(scripts))
 
@@ -143,12 +150,11 @@ class Grader:
         replies: list[Any] = [None] * len(asks)
         for judge in dict.fromkeys(ask.judge for ask in asks):
             places = [place for place, ask in enumerate(asks) if ask.judge == judge]
-            if judge in self._askers:
-                asker = self._askers[judge]
+            if judge in self.askers:
+                asker = self.askers[judge]
                 found = map(asker.engine.read, asker.journal.answers([asks[place].question for place in places]))
             else:
-                check = self._check_answers if judge == "final-answer" else _check_lines
-                found = check([asks[place].script for place in places])
+                found = self._checked(judge, [asks[place].script for place in places])
             for place, reply in zip(places, found, strict=True):
                 replies[place] = reply
         return replies
@@ -158,7 +164,7 @@ class Grader:
     def _course(self, graders: Sequence[kinds.Grader], script: Script, stage: str = "") -> Course:
         """What one script is asked, until its verdict."""
         grader, *further = graders
-        full = _full_marks(grader)
+        full = templates.full_marks(grader)
         if script.reason != "ok":  # there is no response to grade: it failed, was refused, or did not fit
             return Verdict(None, full, script.reason)
         if not script.final:
@@ -248,6 +254,22 @@ class Grader:
     def _question(self, judge: str, talk: judges.Talk, sample: int = 0) -> Question:
         return judges.question(self.job.declared[judge], talk, sample)
 
+    def _checked(self, program: str, scripts: Sequence[Script]) -> Iterator[Verdict]:
+        """A program's verdicts."""
+        if program == "rules":
+            code = [script.asks == "code" for script in scripts]
+            ran = self._run_tests([s for s, runs in zip(scripts, code, strict=True) if runs])
+            compared = self._check_answers([s for s, runs in zip(scripts, code, strict=True) if not runs])
+            return (next(ran if runs else compared) for runs in code)
+        check = {"final-answer": self._check_answers, "tests": self._run_tests, "arithmetic": _check_lines}[program]
+        return check(scripts)
+
+    def _run_tests(self, scripts: Sequence[Script]) -> Iterator[Verdict]:
+        """The share of the problem's tests that the last block of code passes (open-r1's `code`)."""
+        runs = self._sandbox.check([(s.final, s.answer) for s in scripts if s.answer])
+        for script in scripts:
+            yield _of_run(next(runs)) if script.answer else Verdict(None, 1, "no-gold")
+
     def _check_answers(self, scripts: Sequence[Script]) -> Iterator[Verdict]:
         """Final answers against the right ones (grading section 3.2): 1 or 0 of 1."""
         checks = self._verifier.check([(s.answer, s.final) for s in scripts if s.answer])
@@ -310,10 +332,6 @@ def _together(first: Verdict, last: Verdict) -> Verdict:
     return replace(last, cost=cost, tokens=tokens, prompt_tokens=read_, opinions=first.opinions + last.opinions)
 
 
-def _full_marks(grader: kinds.Grader) -> int:
-    return kinds.PROGRAMS.get(grader.judges[0]) or max(templates.prompt(grader.prompt or kinds.MARKING_PROMPT).scale)
-
-
 # ------------------------------------------------------------------------------------------------------------- programs
 
 
@@ -333,6 +351,12 @@ def _of_answer(check: Check, script: Script) -> Verdict:
     grade = {"correct": 1.0, "wrong": 0.0, "no-answer": 0.0}.get(check.status)
     said = check.detail if grade is None else ", ".join(_doubts(script)) if grade == 0 else ""
     return Verdict(grade, 1, "ok" if check.status in ("correct", "wrong") else check.status, said)
+
+
+def _of_run(ran: Ran) -> Verdict:
+    """A program that fails its tests has earned nothing; one that our sandbox cannot run is unscored."""
+    reason = {"ok": "ok", "failed": "ok", "no-code": "no-answer"}.get(ran.status, ran.status)
+    return Verdict(ran.share, 1, reason, ran.detail)
 
 
 def _doubts(script: Script) -> Iterator[str]:

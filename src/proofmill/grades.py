@@ -21,7 +21,7 @@ from proofmill.verdicts import Verdict
 def scripts_of(entry: kinds.Grades, job: Job) -> Scripts:
     """Responses joined with their problems and schemes, read anew each time; TableError when a problem is missing."""
     responses = job.parent(entry.responses)
-    told = ("problem", "statement", "answer", "solution")
+    told = ("problem", "statement", "answer", "solution", "asks")
     problems = {row["problem"]: row for row in job.parent(problems_of(job, entry.responses)).stream(*told)}
     schemes = schemes_of(job, entry.schemes)
     missing = {row["problem"] for row in responses.stream("problem")} - set(problems)
@@ -45,6 +45,7 @@ def scripts_of(entry: kinds.Grades, job: Job) -> Scripts:
                     r["stop"],
                     r["reason"],
                     asked["solution"],
+                    asked["asks"] or "proof",
                     r["mark"],
                     r["out_of"],
                 ),

@@ -8,214 +8,239 @@ How we differ:
    normalised without it, also when other rewards (format) could be computed.
 2. Verdicts go through the journal: a killed run goes on from its checkpoint and asks no judge twice.
 3. Every rollout is kept, with each reward, its advantage, its verdict: results/grpo/<name>/rollouts.parquet.
+4. A second grader may look on (`hold-out`), and stop a training whose reward is being gamed.
+
+    PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
 
-import json
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from proofmill import kinds, templates
+from proofmill import devices, engines, kinds, templates
 from proofmill.calls import Spent
 from proofmill.graders import Grader
 from proofmill.grades import schemes_of
 from proofmill.jobs import Job, run
-from proofmill.rewards import REWARDS, Group, Rollout, weight
-from proofmill.scripts import Script
+from proofmill.preferences import JudgedPreference, ModelPreference
+from proofmill.recipes import RecipeError
+from proofmill.rewarding import Rewarding
+from proofmill.rollouts import Diary
 from proofmill.tables import PASSING, ROLLOUTS, TableError
+from proofmill.turns import Turns
 
-LOG_EVERY = 5
+# Our word for a sum over tokens: TRL's. Our own loss takes the place of `luspo`, which sums in the same way.
+LOSSES = {"sequence_sum": "luspo"}
 
 
 def main(entry: kinds.Grpo, job: Job) -> None:
-    from datasets import Dataset
+    if job.engine == "transformers":
+        _without_vllm()
     from trl import GRPOConfig
 
+    from proofmill import trainer as trainers
     from proofmill import training
 
-    model, tokenizer = training.load(job, entry.model)
-    schemes = schemes_of(job, entry.schemes)
-    problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution")
-    if len(problems) < entry.problems_per_step:
-        raise TableError(
-            f"{entry.problems}: {len(problems)} problems are kept; expected at least `problems-per-step` {entry.problems_per_step}."
-        )
-    data = Dataset.from_list(
-        [
-            {
-                "prompt": [{"role": "user", "content": templates.fill(entry.ask, {"statement": p["statement"]})}],
-                **p,
-                "scheme": schemes.get(p["problem"]),
-                "reference_tokens": len(tokenizer(p["solution"], add_special_tokens=False)["input_ids"])
-                if p["solution"]
-                else None,
-            }
-            for p in problems
-        ]
-    )
+    batch = entry.problems_per_step * entry.group
+    training.announce(entry, job, batch, **footprint(entry, job, training.batches(job, batch)))
+    model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
+    data = attempts_at(entry, job, tokenizer)
+    rows = training.batches(job, batch)
     config = GRPOConfig(
-        **training.arguments(entry, job, LOG_EVERY, entry.iterations),
+        **training.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
+        **rows,
+        **sampler(job),
         max_steps=entry.steps,
-        per_device_train_batch_size=training.per_device(job, entry.problems_per_step * entry.group),
+        steps_per_generation=rows["gradient_accumulation_steps"] * entry.batches,
         num_generations=entry.group,
         num_iterations=entry.iterations,
         max_completion_length=entry.max_tokens,
         temperature=entry.temperature,
+        top_p=entry.top_p,
         beta=entry.kl,
+        use_bias_correction_kl=False,  # as DeepSeekMath has it; TRL's default weighs the divergence by the ratio
         epsilon=entry.epsilon,
         epsilon_high=entry.epsilon_high,
-        loss_type=entry.loss,
+        entropy_coef=entry.entropy,
+        loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        reward_weights=[weight(given) for given in entry.rewards.values()],
+        sync_ref_model=entry.sync_reference is not None,
+        ref_model_sync_steps=entry.sync_reference or 512,
+        ref_model_mixup_alpha=1.0,
     )
-    diary = Diary(job.checkpoints / "rollouts.jsonl", after=_step_of(training.last_checkpoint(job)))
-    with Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None) as grader:
-        judge = Judge(entry, grader, tokenizer.eos_token_id)
-        trainer = _trainer_class()(
-            model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=judge.functions()
-        )
-        trainer.unscored, trainer.judge, trainer.diary = entry.unscored, judge, diary
+    with rewarded(entry, job, tokenizer) as (rewards, turns):
+        names, weights = Rewarding.columns(entry)
+        after = _step_of(training.last_checkpoint(job))
+        diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
+        trainer = trainers.Trainer(
+            entry, job.name, rewards, diary, turns,
+            model=model, args=config, train_dataset=data, processing_class=tokenizer,
+            reward_funcs=[_named(name) for name in names],
+        )  # fmt: skip
+        trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
         seconds = training.train(trainer, job)
-    rows = list(training.steps(trainer))
+    finish(entry, job, trainer, tokenizer, diary, seconds)
+
+
+def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | None, seconds: float) -> None:
+    """The table of steps, the weights, and beside them the rollouts."""
+    from proofmill import training
+
     weights = training.save(trainer, tokenizer, job)
-    rollouts = diary.write_parquet(weights / ROLLOUTS)
-    counts = {"rollouts": rollouts.height, "unscored": rollouts["grade"].null_count()}
+    if diary is None:  # not the main process
+        return
+    rollouts = diary.frame()
+    rollouts.write_parquet(weights / ROLLOUTS)
+    asked = rollouts.filter(pl.col("reason") != "not-asked")
+    counts = {"rollouts": rollouts.height, "unscored": asked["grade"].null_count()}
+    if (step := trainer.state.global_step) < entry.steps:
+        counts["steps before the second grader stopped it"] = step
     spent = Spent()
     for verdict in rollouts.iter_rows(named=True):
         spent.add(verdict["cost"] or 0.0 if verdict["reason"] in PASSING else verdict["cost"], verdict["judge_tokens"])
-    job.finish(rows, counts, weights, spent=spent, training_seconds=seconds)
+    job.finish(list(training.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 
 
 def _step_of(checkpoint: Path | None) -> int:
     return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
-class Judge:
-    """Grades a batch of rollouts once and hands each named reward its numbers."""
+def _named(name: str) -> Any:
+    """TRL logs a reward under the name of its function; the numbers come from `Rewarding`, all at once."""
 
-    def __init__(self, entry: kinds.Grpo, grader: Grader, end_token: int):
-        self.entry, self.grader, self.end_token = entry, grader, end_token
-        self.batch: list[Rollout] = []
+    def reward(**_: Any) -> list[float]:
+        raise AssertionError("rewards are made in Trainer._calculate_rewards")
 
-    def functions(self) -> list[Any]:
-        """One reward function for each name in the entry, in its order, as TRL calls them."""
-        return [self._function(name, first=place == 0) for place, name in enumerate(self.entry.rewards)]
+    reward.__name__ = name
+    return reward
 
-    def _function(self, name: str, first: bool) -> Any:
-        def reward(completions, completion_ids, **columns) -> list[float | None]:
-            if first:
-                self._grade(completions, completion_ids, columns)
-            values = [v for group in self.groups() for v in REWARDS[name].of(group, self.entry.rewards[name])]
-            return [0.0 if v is None and self.entry.unscored == "zero" else v for v in values]
 
-        reward.__name__ = name
-        return reward
+def attempts_at(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Any:
+    """A dataset with a row for each problem: the prompt, and what its attempts are marked by."""
+    from datasets import Dataset
 
-    def groups(self) -> Iterator[Group]:
-        """The attempts at each problem: they come one after another."""
-        for start in range(0, len(self.batch), self.entry.group):
-            yield Group(self.batch[start : start + self.entry.group], self.entry.max_tokens)
+    schemes = schemes_of(job, entry.schemes)
+    problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution", "asks")
+    needed = entry.problems_per_step * entry.batches // (entry.states if entry.summarizer else 1)
+    if len(problems) < needed:
+        raise TableError(
+            f"{entry.problems}: {len(problems)} problems are kept; expected at least the {needed} of one round of rollouts "
+            "(`problems-per-step`)."
+        )
 
-    def _grade(self, completions: list, completion_ids: list[list[int]], columns: dict[str, list]) -> None:
-        scripts = [
-            Script(
-                statement,
-                answer,
-                scheme,
-                completion[0]["content"],
-                stop="end" if ids[-1] == self.end_token else "length",
-                reference=solution,
-            )
-            for statement, answer, scheme, solution, completion, ids in zip(
-                *(columns[name] for name in ("statement", "answer", "scheme", "solution")),
-                completions,
-                completion_ids,
-                strict=True,
-            )
+    def tokens(text: str | None) -> int | None:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else None
+
+    return Dataset.from_list(
+        [
+            {
+                "prompt": [{"role": "user", "content": templates.fill(entry.ask, {"statement": p["statement"]})}],
+                **p,
+                "asks": p["asks"] or "proof",
+                "scheme": schemes.get(p["problem"]),
+                "question_tokens": tokens(p["statement"]),
+                "reference_tokens": tokens(p["solution"]),
+            }
+            for p in problems
         ]
-        verdicts = self.grader(scripts, quiet=True)
-        lengths = [len(ids) for ids in completion_ids]
-        references = columns["reference_tokens"]
-        made = zip(scripts, verdicts, lengths, references, strict=True)
-        self.batch = [Rollout(*rollout) for rollout in made]
+    )
 
 
-def _trainer_class() -> type:
-    """TRL's trainer with two additions; made here because importing TRL takes seconds."""
-    from trl import GRPOTrainer
-
-    class RubricGrpoTrainer(GRPOTrainer):
-        def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-            """A rollout without a verdict has no reward at all: TRL leaves rows that are all NaN out of the group."""
-            rewards_PK = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-            missing_P = rewards_PK.isnan().any(dim=1)
-            rewards_PK[missing_P] = float("nan")
-            self._log_metric("unscored", missing_P.float().mean().item())
-            self._problems = [row["problem"] for row in inputs]
-            return rewards_PK
-
-        def _generate_and_score_completions(self, inputs):
-            scored = super()._generate_and_score_completions(inputs)
-            count = len(inputs)
-            rewards = {name: list(self._logs["rewards"][name])[-count:] for name in self.judge.entry.rewards}
-            advantages = list(self._logs["advantages"])[-count:]
-            self.diary.add(self.state.global_step + 1, self._problems, self.judge.batch, rewards, advantages)
-            return scored
-
-    return RubricGrpoTrainer
-
-
-class Diary:
-    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten."""
-
-    def __init__(self, path: Path, after: int):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after] if after else []
-        self.path, new = path, path.with_suffix(".new")
-        new.write_text("".join(kept), encoding="utf-8")
-        os.replace(new, path)
-
-    def add(
-        self, step: int, problems: list[str], rollouts: list[Rollout], rewards: dict[str, list], advantages: list
-    ) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
-            for place, (problem, rollout) in enumerate(zip(problems, rollouts, strict=True)):
-                row = {
-                    "step": step,
-                    "problem": problem,
-                    "text": rollout.script.text,
-                    "stop": rollout.script.stop,
-                    "tokens": rollout.tokens,
-                    "grade": rollout.verdict.grade,
-                    "reason": rollout.verdict.reason,
-                    "verdict": rollout.verdict.text,
-                    "cost": rollout.verdict.cost,
-                    "judge_tokens": rollout.verdict.tokens,
-                    "advantage": advantages[place],
-                    **{
-                        f"reward_{name}": None if values[place] != values[place] else values[place]
-                        for name, values in rewards.items()
-                    },
-                }
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def write_parquet(self, path: Path) -> pl.DataFrame:
-        rollouts = pl.read_ndjson(self.path, infer_schema_length=None)
-        rollouts.write_parquet(path)
-        return rollouts
+@contextmanager
+def rewarded(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, Turns | None]]:
+    """What rewards and what sums up, their engines and the one journal open inside; (None, None) beside the main process."""
+    if devices.rank():
+        yield None, None
+        return
+    grader = Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None)
+    second = Grader(entry.hold_out, entry.hold_out_prompt, job, entry.schemes is not None) if entry.hold_out else None
+    judged = {
+        name: Grader(name, given.get("prompt"), job)
+        for name, given in entry.preferences.items()
+        if kinds.kind_of(name) in kinds.DECLARED
+    }
+    graders = [g for g in (grader, second, *judged.values()) if g]
+    models = [*(model for g in graders for model in g.models), *([entry.summarizer] if entry.summarizer else [])]
+    with ExitStack() as stack:
+        askers = stack.enter_context(engines.asking_all(job, dict.fromkeys(models))) if models else {}
+        for g in graders:
+            g.askers = askers
+            stack.enter_context(g)
+        liked = {
+            name: JudgedPreference(judged[name], given.get("sees", "all"))
+            if name in judged
+            else ModelPreference(job, name, given.get("sees", "all"))
+            for name, given in entry.preferences.items()
+        }
+        turns = None
+        if entry.summarizer:
+            turns = Turns(entry, job.declared[entry.summarizer], askers[entry.summarizer], tokenizer)
+        yield Rewarding(entry, grader, liked, second), turns
 
 
-def _whole_lines(path: Path) -> list[str]:
-    """Lines that end; JSON leaves characters as they are that `splitlines` would take for ends of lines."""
-    if not path.exists():
-        return []
-    return [f"{line.decode()}\n" for line in path.read_bytes().split(b"\n")[:-1]]
+def _without_vllm() -> None:
+    """TRL imports all of vLLM where it is installed: 4 s for each job that does not use it."""
+    import trl.import_utils as installed
+
+    installed.is_vllm_available = lambda *_, **__: False
+
+
+ASKED = 1024  # tokens of a prompt, for the plan of memory: prompts are not tokenized yet
+
+
+def footprint(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> dict[str, Any]:
+    """What else stands in memory besides a trained model: the reference, reward models, the rollouts' cache or vLLM."""
+    with_vllm = sampler(job)
+    at_once = rows["per_device_train_batch_size"] * rows["gradient_accumulation_steps"] * entry.batches
+    return {
+        "tokens": min(ASKED, entry.max_tokens) + entry.max_tokens,
+        "learned_tokens": entry.max_tokens,
+        "reference": entry.kl > 0 and entry.adapter is None,
+        "reward_models": [job.parent(n).weights() for n in entry.preferences if kinds.kind_of(n) in ("base", "sft")],
+        "sampled": 0 if with_vllm else at_once,
+        "vllm_share": with_vllm.get("vllm_gpu_memory_utilization", 0.9)
+        if with_vllm.get("vllm_mode") == "colocate"
+        else 0.0,
+        "vllm_sleeps": bool(with_vllm.get("vllm_enable_sleep_mode")),
+    }
+
+
+def sampler(job: Job) -> dict[str, Any]:
+    """How rollouts are sampled: by transformers, by vLLM in this process, or by TRL's vLLM server."""
+    import torch
+
+    if job.engine == "transformers":
+        return {}
+    if job.engine == "vllm-server":
+        if not (url := os.environ.get("PROOFMILL_TRAINER_VLLM_URL")):
+            raise RecipeError(
+                f"{job.name}: the engine is vllm-server and the environment has no PROOFMILL_TRAINER_VLLM_URL; expected the "
+                "address of `trl vllm-serve`. Set it, or choose the engine vllm, which runs beside the training."
+            )
+        return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
+    from proofmill import trainer
+    from proofmill.in_process import VLLM_ON_CPU, vllm_options
+
+    options = vllm_options(job.engine_args)
+    if not torch.cuda.is_available():
+        trainer.keep_linear_weights()
+        options = {**VLLM_ON_CPU, **options}
+    known = {
+        "gpu_memory_utilization": "vllm_gpu_memory_utilization",
+        "tensor_parallel_size": "vllm_tensor_parallel_size",
+        "max_model_len": "vllm_max_model_length",
+        "enable_sleep_mode": "vllm_enable_sleep_mode",
+    }
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        **{theirs: options[ours] for ours, theirs in known.items() if ours in options},
+    }
 
 
 if __name__ == "__main__":

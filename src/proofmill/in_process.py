@@ -177,7 +177,7 @@ class VllmEngine(_Local):
         from vllm import LLM
 
         self.model, folder = table.model, table.weights()
-        options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **_vllm_options(arguments)}
+        options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **vllm_options(arguments)}
         self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
         self.tokenizer = self.llm.get_tokenizer()
         self.engine = self.llm.llm_engine
@@ -248,7 +248,7 @@ def vllm_flags() -> list[str]:
     return [part for flag, value in named for part in ([flag] if value is True else [flag, str(value)])]
 
 
-def _vllm_options(arguments: str) -> dict[str, Any]:
+def vllm_options(arguments: str) -> dict[str, Any]:
     """Flags of vLLM's server, as a profile has them, as options of the engine in this process: only those that are given."""
     import argparse
     import shlex

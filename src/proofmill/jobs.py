@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from proofmill import kinds, locks, recipes, stopping
+from proofmill import devices, kinds, locks, recipes, stopping
 from proofmill.journal import JournalError
 from proofmill.progress import clock, say
 from proofmill.recipes import RecipeError
@@ -61,10 +61,12 @@ class Job:
         spent: Any = None,
         **facts: Any,
     ) -> None:
-        """Write the table with its completed stamp, and say what became of the rows.
+        """Write the table with its completed stamp, and say what became of the rows; of several processes the leader does.
 
         `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all are written.
         """
+        if devices.rank():
+            return
 
         def stamp() -> dict[str, Any]:
             if spent is not None:
@@ -117,7 +119,8 @@ def run(main: Callable[[Any, Job], None]) -> None:
         how = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         make(main, options.name, options.entry, options.results, **how)
     except (RecipeError, TableError, JournalError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        who = f"process {devices.rank()}: " if devices.rank() else ""
+        sys.exit(f"{who}{type(error).__name__}: {error}")
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
@@ -126,7 +129,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
             f"there. Make room and run again: {options.name} goes on where it was."
         )
     except KeyboardInterrupt:
-        sys.exit(f"{options.name}: interrupted; run the same command to go on.")
+        stopping.leave(f"{options.name}: interrupted; run the same command to go on.")
 
 
 def _from_config(options: argparse.Namespace) -> tuple[str, str]:
@@ -149,24 +152,36 @@ def make(
     table = Table(name, results)
     parents, sources = made_from(table, entry)
     fingerprint = fingerprint_of(entry, declared, parents, sources)
-    fresh = os.environ.get("PROOFMILL_FRESH", "").split()
-    with _alone(table):
+
+    def job() -> Job:
         stamp = new_stamp(name, recipes.identity(entry, declared), fingerprint, parents, sources)
         allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
         for model, most in allowed["max_parked"].items():
             if model in declared:
                 declared[model] = replace(declared[model], max_parked=most)
-        job = Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
-        if not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint):
+        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
+
+    if devices.rank():  # one of several processes that train one model: the leader holds the lock, decides and writes
+        if devices.follow():
+            main(entry, job())
+        devices.part()
+        return
+    with _alone(table):
+        making = job()
+        fresh = os.environ.get("PROOFMILL_FRESH", "").split()
+        restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
+        devices.follow(not restored)
+        if restored:
             say(name, "restored: the same was made before and kept")
         else:
             try:
-                main(entry, job)
+                main(entry, making)
             except pl.exceptions.ComputeError:
                 for parent in parents:
-                    job.parent(parent).check()
+                    making.parent(parent).check()
                 raise
-        shutil.rmtree(job.checkpoints, ignore_errors=True)
+        devices.part()  # when all is written
+        shutil.rmtree(making.checkpoints, ignore_errors=True)
         with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
             table.scratch.rmdir()
 

@@ -30,11 +30,13 @@ class Ref:
 
 ProblemsRef = Annotated[str, Ref("problems")]
 Judge = Annotated[str, Ref("api")]
-PROGRAMS = {"arithmetic": 7, "final-answer": 1}  # graders that are asked nothing, and what their marks are out of
+# Graders that are asked nothing, and what their marks are out of.
+PROGRAMS = {"arithmetic": 7, "final-answer": 1, "tests": 1, "rules": 1}
 Marker = Annotated[str, Ref("api", "grader", *PROGRAMS)]
 MARKER = (
     "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
-    "by line, `final-answer` compares what is in the box with the answer"
+    "by line, `final-answer` compares what is in the box with the answer, `tests` runs the last block of code against the problem's "
+    "tests (the share that pass), `rules` is the last two, by what a problem asks"
 )
 MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
 PROMPT_OF_JUDGE = (
@@ -175,6 +177,11 @@ class Problems:
     labels: Annotated[str, Ref("labels")] | None = doc("a judge's classification, which filters may ask", None)
     grades: Annotated[str, Ref("grades")] | None = doc("graded attempts, from which filters know the pass rate", None)
     schemes: Annotated[str, Ref("schemes")] | None = doc("marking schemes, which filters may ask", None)
+    also: list[ProblemsRef] = doc("further tables, whose kept rows follow the source's own", [])
+    asks: Literal["proof", "answer", "code", "talk"] | None = doc(
+        "what all rows ask, where the source does not say: `code` has tests as its answer, `talk` has no right answer",
+        None,
+    )
     keep: Named = doc("filters in the order they are asked; the first that refuses a row names it", [])
     apart_from: list[ProblemsRef] = doc("drop what also stands in these tables (decontamination)", [])
     overlap_words: Count = doc("shared run of this many words that counts as the same text (`apart-from`)", 13)
@@ -254,6 +261,9 @@ class Base:
         "standard deviation of the first weights; 0.02 learns nothing at this size", 0.08, gt=0
     )
     context: Count = doc("longest sequence (scratch)", 512)
+    template: Literal["plain"] | None = doc(
+        "a chat template for a model that has none: `plain` is `User: ... Assistant: ...`", None
+    )
     seed: int = doc("of the first weights (scratch)", 0)
 
 
@@ -273,6 +283,7 @@ class Responses:
     max_tokens: Count = doc("the most tokens of one answer", 128)
     seed: int = doc("of the sampling", 0)
     logprobs: bool = doc("keep the log-probability of each token, in the journal", False)
+    rollouts: bool = doc("take the attempts that `model`, a `grpo`, was trained on, and ask nobody", False)
 
 
 @dataclass(frozen=True, config=Strict)
@@ -296,11 +307,28 @@ class Examples:
     problems: ProblemsRef | None = doc("take the problems' own solutions", None)
     responses: Annotated[str, Ref("responses")] | None = doc("take attempts as they are", None)
     grades: Annotated[str, Ref("grades")] | None = doc("take graded attempts", None)
-    mix: dict[Annotated[str, Ref("examples")], Share] = doc("take other examples in these shares", {})
+    mix: dict[Annotated[str, Ref("examples")], Share] = doc("take other examples in these shares of the whole", {})
+    join: dict[Annotated[str, Ref("examples")], Share] = doc(
+        "take these shares of other examples' rows, drawn without repetition; 1 is all of them", {}
+    )
     keep: Named = doc("selectors in the order they are asked; the first that refuses a row names it", [])
     prompt: str = doc("the solver's prompt by name", "solve")
     rows: Count | None = doc("how many rows a mixture has; without it, as many as the shares allow", None)
     seed: int = doc("of the order of rows", 0)
+
+
+class Adapter(TypedDict):
+    """Low-rank additions to the linear layers that are trained in their place (LoRA; QLoRA over 4-bit weights)."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    rank: Count
+    alpha: Annotated[float, Field(gt=0)]
+    dropout: NotRequired[Share]  # 0 without it
+    layers: NotRequired[list[str]]  # names of the linear layers; all without it
+    quantized: NotRequired[bool]  # QLoRA: the weights under it stand in 4 bits while training
+
+
+Schedule = Literal["cosine", "linear", "constant", "constant_with_warmup"]
 
 
 @dataclass(frozen=True, config=Strict)
@@ -309,20 +337,49 @@ class Sft:
 
     revision: ClassVar[int] = 2
     model: Weights = doc("where training starts")
-    examples: Annotated[str, Ref("examples")] = doc("whose kept rows are learned, the answer only")
+    examples: Annotated[str, Ref("examples")] = doc("whose kept rows are learned")
     steps: Count | None = doc("optimizer steps; give this or `epochs`", None)
     epochs: float | None = doc("passes over the examples; give this or `steps`", None, gt=0)
-    batch: Count = doc("examples in one step, over all devices", 8)
+    last_step: Count | None = doc(
+        "stop after this step, although the schedule goes on to the end of `steps` or `epochs`", None
+    )
+    batch: Count = doc("examples in one step, over all devices; with `packing`, rows", 8)
     learning_rate: float = doc("at its highest", 3e-5, gt=0)
-    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = doc("of the learning rate", "cosine")
+    schedule: Schedule = doc("of the learning rate", "cosine")
+    floor: Share = doc("of the highest learning rate, where a cosine ends", 0.0)
     warmup: Share = doc("share of the steps that warm up", 0.03)
     beta2: Share = doc("of AdamW", 0.999)
     weight_decay: float = doc("of AdamW", 0.0, ge=0)
     clip: float = doc("largest norm of the gradient", 1.0, gt=0)
-    max_length: Count = doc("tokens; a longer example stops the stage before training, none is cut silently", 512)
+    max_length: Count = doc("tokens; no example is cut", 512)
+    too_long: Literal["stop", "drop"] = doc(
+        "an example longer than `max-length` stops the stage before training, or is left out and counted", "stop"
+    )
+    learn: Literal["answer", "assistant", "all"] = doc(
+        "the last answer, every turn of the assistant, or the whole conversation", "answer"
+    )
+    packing: bool = doc("several examples share a row of `max-length` tokens; they do not see each other", False)
+    adapter: Adapter | None = doc(
+        "train low-rank additions `{rank: , alpha: , dropout: , layers: , quantized: }`, merged into the weights at the end",
+        None,
+    )
+    evaluate: Annotated[str, Ref("examples")] | None = doc("other examples, whose loss is measured", None)
+    evaluate_share: Share = doc("share of the examples that is not learned and whose loss is measured", 0.0, lt=1)
+    evaluate_every: Count = doc("steps between measurements of the loss on them", 100)
     precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
     log_every: Count = doc("steps between rows of the table", 10)
     seed: int = doc("of the order of examples", 0)
+
+
+class Preference(TypedDict):
+    """How much a judge's or a reward model's taste counts, and for what."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    weight: float
+    sees: NotRequired[Literal["summary", "all"]]  # what stands after the reasoning, or everything; `all` without it
+    from_step: NotRequired[Annotated[int, Field(ge=0)]]  # 0 without it
+    asks: NotRequired[list[Literal["proof", "answer", "code", "talk"]]]  # which problems; all without it
+    prompt: NotRequired[str]  # of a judge that is asked alone
 
 
 @dataclass(frozen=True, config=Strict)
@@ -338,7 +395,11 @@ class Grpo:
     ask: str = doc("the solver's prompt by name", "solve")
     rewards: dict[str, float | dict[str, Any]] = doc(
         "named rewards and their weights, such as `{grade: 1, format: 0.1}`, or with arguments `{overlong: {weight: 1, buffer: 64}}`",
-        min_length=1,
+        {},
+    )
+    preferences: dict[Annotated[str, Ref("api", "grader", "base", "sft")], Preference] = doc(
+        "further rewards by taste: a judge, or a model with one score a text, with `{weight: , sees: , from-step: , asks: , prompt: }`",
+        {},
     )
     unscored: Literal["drop", "zero"] = doc(
         "an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean"
@@ -347,21 +408,51 @@ class Grpo:
     problems_per_step: Count = doc("problems in one step", 16)
     steps: Count = doc("optimizer steps")
     learning_rate: float = doc("at its highest", 1e-6, gt=0)
-    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = doc("of the learning rate", "constant")
+    schedule: Schedule = doc("of the learning rate", "constant")
     warmup: Share = doc("share of the steps that warm up", 0.0)
     beta2: Share = doc("of AdamW", 0.999)
     weight_decay: float = doc("of AdamW", 0.0, ge=0)
     clip: float = doc("largest norm of the gradient", 1.0, gt=0)
     temperature: float = doc("of the rollouts", 1.0, gt=0)
+    top_p: float = doc("nucleus sampling of the rollouts", 1.0, gt=0, le=1)
     max_tokens: Count = doc("the most tokens of one rollout", 128)
-    loss: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = doc("aggregation over tokens, as TRL names it", "dapo")
+    loss: Literal["grpo", "dapo", "bnpo", "dr_grpo", "sequence_sum"] = doc(
+        "how tokens are summed: `grpo` mean of each attempt's mean, `dapo` mean over all tokens of a step, `bnpo` of a batch, "
+        "`dr_grpo` sum by attempts times `max-tokens`, `sequence_sum` sum by attempts (QED-Nano)",
+        "dapo",
+    )
+    policy: Literal["clipped", "reinforce"] = doc(
+        "the clipped ratio of PPO, or log-probabilities weighed by the ratio up to 1 + `epsilon-high`", "clipped"
+    )
     scale: Literal["group", "batch", "none"] = doc("what the advantage is divided by the deviation of", "group")
-    kl: float = doc("weight of the divergence from the start", 0.0, ge=0)
+    kl: float = doc("weight of the divergence from the reference, which is where training started", 0.0, ge=0)
+    sync_reference: Count | None = doc("steps after which the reference becomes the model as it then is", None)
+    entropy: float = doc("weight of the entropy: of its mean over tokens; with `sequence_sum` of its sum", 0.0, ge=0)
     epsilon: float = doc("clip below", 0.2, gt=0)
     epsilon_high: float | None = doc("clip above, if different", None, gt=0)
     iterations: Count = doc("updates for each batch of rollouts", 1)
+    batches: Count = doc("steps that share one round of rollouts, each with its own part of them", 1)
     mask_truncated: bool = doc("leave cut-off rollouts out of the loss", False)
+    adapter: Adapter | None = doc("train low-rank additions, as in `sft`", None)
     precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
+    # Reasoning cache (QED-Nano): the policy thinks in turns, and is trained to go on from summaries of its own thoughts.
+    summarizer: Judge | None = doc(
+        "who sums up each turn of thought; with it the policy is trained on its own turns", None
+    )
+    turns: Count = doc("turns of thought before the state from which is gone on (`summarizer`)", 3)
+    states: Count = doc("states of one problem that are trained on, of its turns and the one after (`summarizer`)", 2)
+    turn_prompt: str = doc("the solver's prompt with a summary (`summarizer`)", "go-on")
+    summary_prompt: str = doc("the summarizer's prompt (`summarizer`)", "summarize")
+    # A second opinion, which is no reward: where the two drift apart, the reward is being gamed.
+    hold_out: Marker | None = doc("a second grader, which marks some rollouts and rewards none", None)
+    hold_out_prompt: str | None = doc("its rubric, where it is a judge asked alone", None)
+    hold_out_every: Count = doc("steps between its samples", 10)
+    hold_out_rows: Count = doc("rollouts in a sample", 16)
+    hold_out_apart: Share | None = doc(
+        "stop when the reward's marks exceed its own by so much more, as a share of full marks, than they did at first",
+        None,
+    )
+    log_every: Count = doc("steps between rows of the table", 5)
     seed: int = doc("of the problems' order and the rollouts", 0)
 
 

@@ -29,7 +29,6 @@ def main(entry: kinds.Overlaps, job: Job) -> None:
     told: set[tuple] = set()  # pairs that may be found from either side
 
     def rows() -> Iterator[dict]:
-        nonlocal told
         for name in entry.problems:
             progress = Progress(name, None)
             for ids, statements in _batches(job.parent(name), kept=True):
@@ -40,7 +39,8 @@ def main(entry: kinds.Overlaps, job: Job) -> None:
                     pair = (found.method, *_pair(name, ids[found.row], against, other))
                     both_ways = name in entry.against and against in entry.problems
                     if pair[1] != pair[2] and pair not in told:
-                        told |= {pair} if both_ways else set()
+                        if both_ways:
+                            told.add(pair)
                         counts[found.method] += 1
                         yield {
                             "overlap": digest(name, ids[found.row], found.id, found.method),

@@ -12,7 +12,7 @@ How it differs:
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import polars as pl
@@ -60,9 +60,24 @@ def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Count
 
 
 def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
+    """The source's rows, then the kept ones of further tables; a problem that stands in several comes once."""
     if "/" in entry.source:
-        return islice(_carried(entry, job), entry.rows)
-    return _with_ids(_without_folder(islice(sources.LOADERS[entry.source](entry), entry.rows), entry))
+        rows = islice(_carried(entry.source, job), entry.rows)
+    else:
+        loaded = _without_folder(islice(sources.LOADERS[entry.source](entry), entry.rows), entry)
+        rows = _with_ids({**row, "asks": row.get("asks") or entry.asks} for row in loaded)
+    if not entry.also:
+        return rows
+    more = (row for name in entry.also for row in _carried(name, job) if row["dropped"] is None)
+    return _first_of_each(chain(rows, more))
+
+
+def _first_of_each(rows: Iterator[dict]) -> Iterator[dict]:
+    seen: set[str] = set()
+    for row in rows:
+        if row["problem"] not in seen:
+            seen.add(row["problem"])
+            yield row
 
 
 def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Iterator[Mapping[str, Any]]:
@@ -72,8 +87,8 @@ def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Itera
         yield {**row, "origin": row["origin"].removeprefix(folder)} if folder and row.get("origin") else row
 
 
-def _carried(entry: Problems, job: jobs.Job) -> Iterator[dict]:
-    frame = job.parent(entry.source).scan()
+def _carried(name: str, job: jobs.Job) -> Iterator[dict]:
+    frame = job.parent(name).scan()
     start = 0
     while (batch := frame.slice(start, BATCH).collect()).height:
         yield from batch.iter_rows(named=True)

@@ -58,12 +58,17 @@ def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
         names += _asked_by(grader, prompt, declared) if grader else []
     if isinstance(entry, Grpo):
         names.append(entry.ask)
+        names += [entry.turn_prompt, entry.summary_prompt] if entry.summarizer else []
+        marking = {name: given.get("prompt") for name, given in entry.preferences.items()}
+        marking |= {entry.hold_out: entry.hold_out_prompt} if entry.hold_out else {}
+        for name, prompt in marking.items():
+            names += _asked_by(name, prompt, declared) if kind_of(name) not in ("base", "sft") else []
     elif isinstance(entry, Schemes):
         names.append(entry.prompt if entry.model else None)
     elif isinstance(entry, Responses):
-        names.append(None if entry.model in TAKEN else entry.prompt)
+        names.append(None if entry.model in TAKEN or entry.rollouts else entry.prompt)
     elif isinstance(entry, Examples):
-        names.append(None if entry.mix else entry.prompt)
+        names.append(None if entry.mix or entry.join else entry.prompt)
     elif not isinstance(entry, Grades | Scores):  # of scores, its grades ask
         names.append(getattr(entry, "prompt", None))
     return {name: templates.prompt(name).digest for name in names if name}
@@ -279,6 +284,9 @@ def _underscored(values: Mapping) -> dict:
     inner = {
         "sampling": lambda ways: {way: _underscored(v) if isinstance(v, Mapping) else v for way, v in ways.items()},
         "price": lambda price: {str(key).replace("-", "_"): value for key, value in price.items()},
+        "preferences": lambda given: {
+            name: _underscored(v) if isinstance(v, Mapping) else v for name, v in given.items()
+        },
     }
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     return {k: inner[k](v) if k in inner and isinstance(v, Mapping) else v for k, v in plain.items()}

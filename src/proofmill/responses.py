@@ -5,23 +5,26 @@ How we differ:
 2. An attempt that failed is a row with stop `error` and its reason, not a missing row and not an empty solution.
 3. A server that says nothing at all has failed (`silent`): only a text that was cut off, or came after reasoning, can be an
    empty solution.
-4. Attempts that others wrote, and the problems' own solutions, are responses too, so that graders are tried out on them.
+4. Attempts that others wrote, the problems' own solutions, and what a training was rewarded for are responses too, so that
+   graders are tried out on them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator
 
+import polars as pl
+
 from proofmill import engines, graded, judges, kinds, recipes, statements, templates
 from proofmill.calls import Question, Questions, Spent
 from proofmill.jobs import Job, run
 from proofmill.journal import Answer
-from proofmill.tables import digest
+from proofmill.tables import ROLLOUTS, digest
 
 
 def questions(entry: kinds.Responses, job: Job) -> Questions:
     """What the model is asked: each problem, so many times."""
-    if entry.model in kinds.TAKEN:
+    if entry.model in kinds.TAKEN or entry.rollouts:
         return Questions(0, list)
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kinds.kind_of(entry.model) == "api"
@@ -41,8 +44,9 @@ def questions(entry: kinds.Responses, job: Job) -> Questions:
 def main(entry: kinds.Responses, job: Job) -> None:
     counts, spent = Counter(), Spent()
     engine = "api" if kinds.kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
-    if entry.model in kinds.TAKEN:
-        rows = list(_given(entry, job) if entry.model == "given" else _solutions(entry, job))
+    if entry.model in kinds.TAKEN or entry.rollouts:
+        taken = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
+        rows = list(taken(entry, job))
         job.finish(rows, Counter(row["reason"] for row in rows), spent=spent)
         return
     asked = questions(entry, job)
@@ -100,6 +104,23 @@ def _solutions(entry: kinds.Responses, job: Job) -> Iterator[dict]:
     for row in job.parent(entry.problems).rows("problem", "solution"):
         if (row["solution"] or "").strip():
             yield _taken(row["problem"], row["solution"], 0, "official", None)
+
+
+def _rollouts(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+    """What a `grpo` was trained on, of those problems that are kept; a response's id is its rollout's."""
+    kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
+    rollouts = pl.read_parquet(job.parent(entry.model).folder / ROLLOUTS)
+    times: Counter[str] = Counter()
+    for row in rollouts.iter_rows(named=True):
+        if row["problem"] in kept:
+            yield _taken(row["problem"], row["text"], times[row["problem"]], entry.model, row["tokens"]) | {
+                "response": row["rollout"],
+                "stop": row["stop"],
+                "reason": "ok",
+                "reasoning": None,
+                "history": [{"role": "user", "content": row["prompt"]}],
+            }
+            times[row["problem"]] += 1
 
 
 def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:

@@ -11,6 +11,7 @@ GRPO-LEAD, DAPO; lengths.py, formats.py and languages.py say where each differs 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from proofmill import formats, languages, lengths
@@ -54,6 +55,7 @@ class Reward:
     apply: Callable[..., Sequence[float | None]]
     doc: str
     arguments: Mapping[str, Any] = field(default_factory=dict)  # name: default; None must be given
+    of_verdict: bool = False  # there is none where no verdict is asked for
 
     def fault(self, name: str, given: Any) -> str | None:
         """What is wrong with the weight or the arguments that config gives, or None."""
@@ -64,7 +66,7 @@ class Reward:
         if missing := [key for key, default in self.arguments.items() if default is None and key not in named]:
             return f"`{name}` needs `{missing[0]}`; expected `{{{name}: {{weight: 1, {missing[0]}: ...}}}}`."
         try:
-            self.of(Group([], 1), given)
+            self.of(_TRIED, given)
         except (TypeError, ValueError) as error:
             return f"`{name}`: {error}"
         return None
@@ -74,6 +76,14 @@ class Reward:
         named = {key: value for key, value in given.items() if key != "weight"} if isinstance(given, Mapping) else {}
         values = self.apply(group, **{**self.arguments, **named})
         return [None if value is None or value != value else float(value) for value in values]
+
+
+def _tried(grade: float, tokens: int) -> Rollout:
+    script = SimpleNamespace(text="<think>a b</think> c", final="c", stop="end", well_formed=True)
+    return Rollout(script, SimpleNamespace(grade=grade, out_of=7, reason="ok"), tokens, 2)
+
+
+_TRIED = Group([_tried(7.0, 2), _tried(0.0, 3)], 4)  # a right and a wrong attempt, on which arguments are tried
 
 
 def weight(given: Any) -> float:
@@ -186,16 +196,19 @@ def _of_text(value: Callable[..., float]) -> Callable[..., list[float | None]]:
 
 
 REWARDS: dict[str, Reward] = {
-    "grade": Reward(each(_grade), "marks as a share of full marks"),
-    "full-marks": Reward(each(_full_marks), "1 for full marks, else 0"),
-    "grade-thresholded": Reward(each(_thresholded), "marks of 7 in three steps: below 1, 1 (for 1 to 5), 6 and 7"),
+    "grade": Reward(each(_grade), "marks as a share of full marks", of_verdict=True),
+    "full-marks": Reward(each(_full_marks), "1 for full marks, else 0", of_verdict=True),
+    "grade-thresholded": Reward(
+        each(_thresholded), "marks of 7 in three steps: below 1, 1 (for 1 to 5), 6 and 7", of_verdict=True
+    ),
     "grade-discounted": Reward(
-        each(_discounted), "marks as a share, times `rate` to the power of the tokens", {"rate": None}
+        each(_discounted), "marks as a share, times `rate` to the power of the tokens", {"rate": None}, of_verdict=True
     ),
     "outcome": Reward(
         _outcomes,
         f"of a final answer, by whether it is right and ended: {', '.join(OUTCOMES)}",
         {"preset": "pure-success"},
+        of_verdict=True,
     ),
     "format": Reward(
         each(lambda rollout: float(rollout.script.well_formed)), "1 for closed reasoning, one box and an end, else 0"
@@ -215,21 +228,28 @@ REWARDS: dict[str, Reward] = {
         {"n": 3},
     ),
     "language": Reward(_languages, "share of the words of the reasoning that are in the language", {"language": "en"}),
-    "length-reference": Reward(_to_reference, "minus the distance from the reference's length, by the group's largest"),
+    "length-reference": Reward(
+        _to_reference, "minus the distance from the reference's length, by the group's largest", of_verdict=True
+    ),
     "length-group": Reward(
         _in_group,
         "minus the excess over the shortest right attempt (or `median`, `mean`, a quantile of them), times the share that is "
         "right to the `power`",
         {"power": 1.0, "base": "shortest"},
+        of_verdict=True,
     ),
     "length-lead": Reward(
-        _lead, "exp(-alpha z) of right attempts' standardised lengths, 0 for wrong ones", {"alpha": None}
+        _lead,
+        "exp(-alpha z) of right attempts' standardised lengths, 0 for wrong ones",
+        {"alpha": None},
+        of_verdict=True,
     ),
-    "length-kimi": Reward(_kimi, "0.5 for the shortest to -0.5 for the longest; wrong ones at most 0"),
+    "length-kimi": Reward(_kimi, "0.5 for the shortest to -0.5 for the longest; wrong ones at most 0", of_verdict=True),
     "length-cosine": Reward(
         _cosine,
         "right ones lose, wrong ones regain with their length, along a cosine; `wrong: [0, -0.5]` is open-r1's command line",
         {"right": lengths.RIGHT_RANGE, "wrong": lengths.WRONG_RANGE},
+        of_verdict=True,
     ),
     "overlong": Reward(_overlong, "0 down to -1 over the last `buffer` tokens before the limit", {"buffer": None}),
 }

@@ -73,17 +73,14 @@ def _told(entry: kinds.Schemes, job: Job, problems: list[dict], spent: Spent) ->
         return
     asked = questions(entry, job)
     for answer in spent.of(judges.consult(job, entry.model, asked, _unreadable, entry.requeries)) if len(asked) else ():
-        yield *_without_given(read_scheme(answer)), answer.text, answer.cost
-
-
-def _without_given(read: tuple[str | None, str]) -> tuple[str | None, bool, str]:
-    return read[0], False, read[1]
+        scheme, reason = read_scheme(answer)
+        yield scheme, False, reason, answer.text, answer.cost
 
 
 def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: str | None, cost: float | None) -> dict:
     """A row with the parts of the scheme and what the linter finds."""
     rubric = rubrics.parse(scheme or "")
-    structured = given and not rubric.checkpoints  # guidelines in a form of their own are not held to ours
+    unstructured = given and not rubric.checkpoints  # guidelines in a form of their own are not held to ours
     return {
         "problem": problem,
         "scheme": scheme,
@@ -93,7 +90,7 @@ def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: st
         ],
         "zero_credit": list(rubric.zero_credit),
         "deductions": [{"minus": d.minus, "cap": d.cap, "text": d.text} for d in rubric.deductions],
-        "faults": [] if scheme is None or structured else rubrics.faults(rubric, given),
+        "faults": [] if scheme is None or unstructured else rubrics.faults(rubric, given),
         "reason": reason,
         "given": given,
         **{f"{probe}_marks": None for probe in PROBES},

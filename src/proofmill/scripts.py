@@ -24,7 +24,7 @@ class Script:
     """What is marked: the problem, its scheme and what was written.
 
     `reason` is why there is nothing to mark (refused, provider, ...), `ok` where there is; `answer` the right final answer,
-    `reference` the official solution, `mark` and `out_of` what a human gave.
+    `reference` the official solution, `asks` what the problem wants, `mark` and `out_of` what a human gave.
     """
 
     statement: str
@@ -35,6 +35,7 @@ class Script:
     stop: str = "end"
     reason: str = "ok"
     reference: str | None = None
+    asks: str = "proof"
     mark: float | None = None
     out_of: int | None = None
 

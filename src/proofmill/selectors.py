@@ -7,6 +7,7 @@ out_of null where there was no grading) and `text`, `tokens`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from proofmill import formats, languages
 from proofmill.named import Named
 
 Rows = Sequence[Mapping[str, Any]]
@@ -37,6 +38,15 @@ def shortest_per_problem(rows: Rows) -> list[bool]:
     return [best[row["problem"]] == place for place, row in enumerate(rows)]
 
 
+def _thought(text: str) -> str:
+    """The chain of thought; of a text without tags, all of it."""
+    return formats.thought(text) if "think>" in text else text
+
+
+def _one_language(row: Mapping, languages_: list) -> bool:
+    return any(not languages.mixes_languages(_thought(row["text"]), language) for language in languages_)
+
+
 SELECTORS: dict[str, Named] = {
     "has-text": Named(each(lambda row: bool(row["text"])), "something was written"),
     "finished": Named(each(lambda row: row["stop"] == "end"), "the attempt ended by itself"),
@@ -55,6 +65,18 @@ SELECTORS: dict[str, Named] = {
         lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),
         "the first so many of each problem",
         "number",
+    ),
+    # What DeepSeek-R1's rejection sampling refuses in a chain of thought (section 2.3.3; thresholds are ours).
+    "one-language": Named(
+        each(_one_language), "95 % of the words of the reasoning are in one of these languages, such as `[en]`", "texts"
+    ),
+    "short-paragraphs": Named(
+        each(lambda row, most: not formats.long_paragraphs(_thought(row["text"]), int(most))),
+        "no paragraph of the reasoning has more words",
+        "count",
+    ),
+    "no-code": Named(
+        each(lambda row: not formats.code_blocks(_thought(row["text"]))), "no block of code in the reasoning"
     ),
     "shortest-per-problem": Named(shortest_per_problem, "the shortest that is left of each problem"),
 }

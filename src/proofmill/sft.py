@@ -1,49 +1,209 @@
 """One row of `sft` is a number measured at a training step; the trained weights stand beside the table.
 
-Supervised fine-tuning with TRL's SFTTrainer, on the answer only.
+Supervised fine-tuning with TRL's SFTTrainer.
 
 How we differ:
-1. An example longer than `max-length` stops the stage before training; TRL would cut it silently.
-2. Checkpoints stand outside declared outputs and are found again by the entry's fingerprint: a killed job goes on.
+1. No example is cut: one that is longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
+2. What is learned is decided here, token by token, for any chat template; TRL learns the assistant's turns of those it knows.
+3. Examples that are evaluated share no problem with those that are learned.
+4. Checkpoints stand outside declared outputs and are found again by the entry's fingerprint: a killed job goes on.
 """
 
-from proofmill import kinds
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from proofmill import devices, kinds
 from proofmill.jobs import Job, run
+from proofmill.progress import say
 from proofmill.tables import TableError
+
+IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
 
 
 def main(entry: kinds.Sft, job: Job) -> None:
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTConfig
 
     from proofmill import training
+    from proofmill.supervised import Trainer
 
-    model, tokenizer = training.load(job, entry.model)
-    conversations = [row["messages"] for row in job.parent(entry.examples).rows("messages")]
-    check_lengths(job, entry, tokenizer, conversations)
-    data = Dataset.from_list([{"prompt": messages[:-1], "completion": messages[-1:]} for messages in conversations])
+    training.announce(entry, job, entry.batch, entry.max_length)
+    rows = training.batches(job, entry.batch)
     config = SFTConfig(
         **training.arguments(entry, job, entry.log_every),
+        **rows,
+        per_device_eval_batch_size=rows["per_device_train_batch_size"],
+        eval_strategy="steps" if entry.evaluate or entry.evaluate_share else "no",
+        eval_steps=entry.evaluate_every,
         max_steps=entry.steps or -1,
         num_train_epochs=entry.epochs or 1,
-        per_device_train_batch_size=training.per_device(job, entry.batch),
         max_length=entry.max_length,
-        completion_only_loss=True,
+        packing=entry.packing,
     )
-    trainer = SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
-    seconds = training.train(trainer, job)
-    rows = list(training.steps(trainer))
+    model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
+    learned, evaluated, counts = examples_of(entry, job, tokenizer)
+    config.eos_token = end_of_turn(job, model, tokenizer, learned[0]["labels"])
+    trainer = Trainer(
+        model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
+    )
+    seconds = training.train(trainer, job, entry.last_step)
     weights = training.save(trainer, tokenizer, job)
-    job.finish(rows, {"steps": trainer.state.global_step}, weights, training_seconds=seconds)
+    counts = {"steps": trainer.state.global_step, **counts}
+    job.finish(list(training.steps(trainer)), counts, weights, training_seconds=seconds)
 
 
-def check_lengths(job: Job, entry: kinds.Sft, tokenizer, conversations: list[list[dict]]) -> None:
-    lengths = [len(tokenizer.apply_chat_template(c, tokenize=True, return_dict=False)) for c in conversations]
-    if long := [n for n in lengths if n > entry.max_length]:
+# ------------------------------------------------------------------------------------------------------------- examples
+
+
+def examples_of(entry: kinds.Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
+    """What is learned and what is evaluated (None if nothing is), as token ids and labels; and the counts of the stamp."""
+    rows = job.parent(entry.examples).rows("problem", "messages")
+    apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
+    encoder = Encoder(tokenizer, entry.learn, entry.model)
+    learned, long = fitting(entry, job, entry.examples, encoder, [r for r in rows if r["problem"] not in apart])
+    evaluated, counts = None, {}
+    if entry.evaluate or apart:
+        others = job.parent(entry.evaluate).rows("messages") if entry.evaluate else []
+        others += [row for row in rows if row["problem"] in apart]
+        evaluated, longer = fitting(entry, job, entry.evaluate or entry.examples, encoder, others)
+        counts, long = {"evaluated": len(evaluated)}, long + longer
+    return learned, evaluated, counts | ({"too long": long} if entry.too_long == "drop" else {})
+
+
+def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:
+    """Problems, drawn by the seed, that have this share of the rows (at least): all of a problem's examples, or none."""
+    rows, found, taken = Counter(problems), set(), 0
+    for problem in random.Random(seed).sample(sorted(rows), len(rows)):
+        if taken >= share * len(problems) - 1e-9:
+            break
+        found.add(problem)
+        taken += rows[problem]
+    if found and len(found) == len(rows):
         raise TableError(
-            f"{entry.examples}: {len(long):,} of {len(lengths):,} examples are longer than `max-length` {entry.max_length} "
-            f"(the longest has {max(long):,} tokens); expected none to be cut. Raise `max-length`, or drop them in the examples."
+            f"{where}: its {len(problems):,} examples are of {len(rows)} problems, all of which `evaluate-share` would take; "
+            "expected some to learn. Lower it, or name other examples in `evaluate`."
         )
+    return found
+
+
+def fitting(entry: kinds.Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
+    """The examples of `where` that are no longer than `max-length`, and how many are left out."""
+    import pyarrow.compute as pc
+    from datasets import Dataset, Features, List, Value
+
+    ids = List(Value("int32"))
+    columns = Features({"input_ids": ids, "labels": ids})
+    data = Dataset.from_list([{"messages": row["messages"]} for row in rows])
+    data = data.map(lambda row: encoder(row["messages"]), remove_columns="messages", features=columns)
+    lengths = pc.list_value_length(data.data.column("input_ids")).to_pylist()
+    fits = [place for place, length in enumerate(lengths) if length <= entry.max_length]
+    if len(fits) == len(lengths):
+        return data, 0
+    found = (
+        f"{where}: {len(lengths) - len(fits):,} of {len(lengths):,} examples are longer than `max-length` {entry.max_length} "
+        f"(the longest has {max(lengths):,} tokens)"
+    )
+    if entry.too_long == "stop" or not fits:
+        raise TableError(f"{found}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
+    if devices.rank() == 0:
+        say(job.name, f"{found}: left out")
+    return data.select(fits), len(lengths) - len(fits)
+
+
+# ------------------------------------------------------------------------------------------------------ what is learned
+
+
+class Encoder:
+    """Turns a conversation into token ids in its chat template, and labels that are the same where a token is learned.
+
+    `answer`: what the last message adds to the prompt as it is asked, the end of its turn included. `assistant`: that of every
+    turn of the assistant, by the template's own marks (`{% generation %}`), those that TRL adds to templates it knows, or what
+    each turn adds to the conversation before it. `all`: everything.
+    """
+
+    def __init__(self, tokenizer: Any, learn: str, model: str):
+        self.tokenizer, self.learn, self.model = tokenizer, learn, model
+        self.template = _marked(tokenizer) if learn == "assistant" else None
+
+    def __call__(self, messages: list[dict]) -> dict[str, list[int]]:
+        if self.template is not None:
+            made = self.tokenizer.apply_chat_template(
+                messages, chat_template=self.template, return_dict=True, return_assistant_tokens_mask=True
+            )
+            ids, mask = made["input_ids"], made["assistant_masks"]
+        else:
+            ids = self._render(messages)
+            mask = [self.learn == "all"] * len(ids)
+            for start, end in self._turns(messages, ids):
+                mask[start:end] = [True] * (end - start)
+        return {"input_ids": ids, "labels": [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]}
+
+    def _turns(self, messages: list[dict], ids: list[int]) -> list[tuple[int, int]]:
+        """Where the learned turns begin and end among the ids."""
+        if self.learn == "all":
+            return []
+        if self.learn == "answer":
+            return [(self._start(messages[:-1], ids), len(ids))]
+        found = []
+        for place, message in enumerate(messages):
+            if message["role"] == "assistant":
+                upto = self._render(messages[: place + 1])
+                self._check(upto, ids)
+                found.append((self._start(messages[:place], upto), len(upto)))
+        return found
+
+    def _start(self, before: list[dict], ids: list[int]) -> int:
+        """How many of the ids are the prompt; some templates end it in another way than they go on from it."""
+        asked = self._render(before, ask=True)
+        if (start := _shared(asked, ids)) < len(asked):
+            self._check(self._render(before), ids)
+        return start
+
+    def _check(self, part: list[int], ids: list[int]) -> None:
+        if _shared(part, ids) < len(part):
+            raise TableError(
+                f"{self.model}: its chat template writes a message in another way when others follow; expected the same, or "
+                "`{% generation %}` around what is to be learned (`learn: assistant`). Add those marks to the template."
+            )
+
+    def _render(self, messages: list[dict], ask: bool = False) -> list[int]:
+        if not messages:  # before a conversation that the assistant begins
+            return []
+        return self.tokenizer.apply_chat_template(messages, add_generation_prompt=ask, return_dict=True)["input_ids"]
+
+
+def _marked(tokenizer: Any) -> str | None:
+    """The template with marks around what the assistant says: its own, or TRL's of the same name; None if there is none."""
+    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+
+    if has_generation_markers(tokenizer.chat_template):
+        return tokenizer.chat_template
+    try:
+        return get_training_chat_template(tokenizer)
+    except ValueError:
+        return None
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    same = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(same, min(len(one), len(other)))
+
+
+def end_of_turn(job: Job, model: Any, tokenizer: Any, labels: list[int]) -> str | None:
+    """The token with which learned turns end, where generation does not stop at it yet: from now on it does."""
+    ends = model.generation_config.eos_token_id
+    ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+    learned = [i for i in labels if i != IGNORED]
+    last = next((i for i in reversed(learned) if tokenizer.decode([i]).strip()), None)
+    if last in ends:
+        return None
+    if last in tokenizer.get_added_vocab().values():
+        return tokenizer.convert_ids_to_tokens(last)
+    if devices.rank() == 0:
+        say(job.name, "what is learned ends with no token of its own: the model will not learn to stop")
+    return None
 
 
 if __name__ == "__main__":

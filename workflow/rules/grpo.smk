@@ -18,7 +18,8 @@ rule grpo:
         engine="transformers",
         engine_args="",
         mem_mb=4000,
+        launch=LAUNCH,
     params:
         entry=entry("grpo"),
     shell:
-        JOB
+        TRAINING

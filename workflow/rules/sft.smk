@@ -18,7 +18,8 @@ rule sft:
         engine="transformers",
         engine_args="",
         mem_mb=4000,
+        launch=LAUNCH,
     params:
         entry=entry("sft"),
     shell:
-        JOB
+        TRAINING

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from proofmill import estimates, kinds
-from proofmill.checks import full_marks
 from proofmill.measures import split_variance
 from proofmill.tables import Table, TableError
+from proofmill.templates import full_marks
 
 
 def forecasts(entry: kinds.Scores, plan: Any) -> Iterator[str]:

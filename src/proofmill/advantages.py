@@ -1,0 +1,66 @@
+"""One advantage is how much more an attempt earned than the other attempts at its problem, as a policy gradient weighs it.
+
+From: GRPO (DeepSeekMath, section 4.1), whose advantage is a group's reward less its mean, by its standard deviation; without
+the deviation in QED-Nano's trainer and Dr. GRPO. Equal to TRL's `sum_then_normalize`, on which tests hold it.
+
+How it differs:
+1. The deviation is the sample's (divided by n - 1) plus 1e-4, as in TRL and PipelineRL; the paper does not say which.
+2. An attempt without a reward is left out of mean and deviation and has the advantage 0, and so has the only scored attempt
+   of a group.
+
+Axes: P problems with G attempts at each, N attempts, K rewards. NaN is none.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+SCALES = ("group", "batch", "none")
+EPSILON = 1e-4  # TRL and PipelineRL, beside the deviation
+
+
+def total(rewards_NK: ArrayLike, weights_K: ArrayLike, applies_NK: ArrayLike | None = None) -> np.ndarray:
+    """The weighted sum N of the rewards that apply (without `applies_NK` all do); NaN where one of them is missing, or none applies."""
+    rewards_NK = np.asarray(rewards_NK, dtype=float)
+    applies_NK = np.ones(rewards_NK.shape, dtype=bool) if applies_NK is None else np.asarray(applies_NK, dtype=bool)
+    weighted_NK = np.where(applies_NK, rewards_NK * np.asarray(weights_K, dtype=float), 0.0)
+    return np.where(applies_NK.any(axis=1), weighted_NK.sum(axis=1), np.nan)
+
+
+def centred(rewards_PG: ArrayLike) -> np.ndarray:
+    """Rewards less the mean of their group's scored attempts."""
+    rewards_PG = np.asarray(rewards_PG, dtype=float)
+    return rewards_PG - _mean(rewards_PG)
+
+
+def divisors(rewards_PG: ArrayLike, scale: str) -> np.ndarray:
+    """What a group's centred rewards are divided by, shape (P, 1); NaN where fewer than two attempts are scored.
+
+    `group` is the group's deviation, `batch` that of all rewards around their own mean, each with 1e-4 added; `none` is 1.
+    """
+    rewards_PG = np.asarray(rewards_PG, dtype=float)
+    if scale not in SCALES:
+        raise ValueError(f"advantages: scaled by {scale!r}; expected {', '.join(SCALES)}. Name one of these.")
+    if scale == "none":
+        return np.ones((len(rewards_PG), 1))
+    if scale == "group":
+        return _deviation(rewards_PG) + EPSILON
+    return np.repeat(_deviation(rewards_PG.reshape(1, -1)) + EPSILON, len(rewards_PG), axis=0)
+
+
+def advantages(rewards_PG: ArrayLike, scale: str) -> np.ndarray:
+    """Advantages PG of the attempts of one batch: centred rewards by `divisors`, 0 where there is no reward."""
+    return np.nan_to_num(centred(rewards_PG) / divisors(rewards_PG, scale), nan=0.0)
+
+
+def _mean(values_PG: np.ndarray) -> np.ndarray:
+    """Of each row's numbers, shape (P, 1); NaN without any."""
+    counts_P1 = (~np.isnan(values_PG)).sum(axis=1, keepdims=True)
+    sums_P1 = np.nansum(values_PG, axis=1, keepdims=True)
+    return np.divide(sums_P1, counts_P1, out=np.full(sums_P1.shape, np.nan), where=counts_P1 > 0)
+
+
+def _deviation(values_PG: np.ndarray) -> np.ndarray:
+    """Of each row's numbers, divided by n - 1, shape (P, 1); NaN for fewer than two."""
+    counts_P1 = (~np.isnan(values_PG)).sum(axis=1, keepdims=True)
+    squares_P1 = np.nansum((values_PG - _mean(values_PG)) ** 2, axis=1, keepdims=True)
+    return np.sqrt(np.divide(squares_P1, counts_P1 - 1, out=np.full(squares_P1.shape, np.nan), where=counts_P1 > 1))

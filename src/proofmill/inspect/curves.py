@@ -1,0 +1,85 @@
+"""One curve is a measure of a training by step, as it was logged and smoothed; several trainings share a picture.
+
+Smoothing is an exponential moving average that begins unbiased: each point is the weighted mean of those up to it, with
+weights that fall by `smooth` a point (0 shows the points themselves).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proofmill import kinds
+from proofmill.checks import among
+from proofmill.tables import Table, TableError
+
+SHOWN = (
+    "reward",
+    "marks",
+    "hold-out/marks",
+    "completions/mean_length",
+    "frac_reward_zero_std",
+    "entropy",
+    "unscored",
+    "loss",
+    "eval_loss",
+)
+SMOOTH = 0.9
+Points = Sequence[tuple[int, float]]
+
+
+def of(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
+    """The points of each measure of each training; those of SHOWN that there are, where none are named."""
+    found: dict[str, dict[str, list]] = {}
+    for name in names:
+        if kinds.kind_of(name) not in ("sft", "grpo"):
+            raise TableError(f"{name}: a {kinds.kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
+        for row in Table(name, results).rows("step", "measure", "value"):
+            if row["value"] is not None and not math.isnan(row["value"]):
+                found.setdefault(row["measure"], {}).setdefault(name, []).append((row["step"], row["value"]))
+    for measure in measures:
+        if measure not in found:
+            raise TableError(
+                f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, found, 40)}"
+            )
+    return {measure: found[measure] for measure in measures or SHOWN if measure in found}
+
+
+def smoothed(values: Sequence[float], smooth: float) -> list[float]:
+    """The moving average of values, the same number of them."""
+    total = weight = 0.0
+    means = []
+    for value in values:
+        total, weight = smooth * total + value, smooth * weight + 1
+        means.append(total / weight)
+    return means
+
+
+def draw(curves: Mapping[str, Mapping[str, Points]], path: Path, smooth: float = SMOOTH) -> None:
+    """Write an SVG with a panel for each measure; the same curves give the same file."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    columns = min(len(curves), 3)
+    rows = math.ceil(len(curves) / columns)
+    with matplotlib.rc_context({"svg.hashsalt": "proofmill", "font.size": 8}):
+        figure = Figure(figsize=(3.6 * columns, 2.4 * rows), layout="constrained")
+        for place, (measure, by_name) in enumerate(curves.items(), 1):
+            _panel(figure.add_subplot(rows, columns, place), measure, by_name, smooth)
+        names = list(dict.fromkeys(name for by_name in curves.values() for name in by_name))
+        if len(names) > 1:
+            handles = [matplotlib.lines.Line2D([], [], color=f"C{n}", label=name) for n, name in enumerate(names)]
+            figure.legend(handles=handles, loc="outside lower center", ncols=min(len(names), 3))
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _panel(axes: Any, measure: str, by_name: Mapping[str, Points], smooth: float) -> None:
+    for n, points in enumerate(by_name.values()):
+        steps, values = zip(*points, strict=True)
+        if smooth and len(points) > 2:
+            axes.plot(steps, values, color=f"C{n}", alpha=0.25, linewidth=0.8)
+            values = smoothed(values, smooth)
+        axes.plot(steps, values, color=f"C{n}", linewidth=1.2, marker="." if len(points) < 3 else "")
+    axes.set_title(measure)
+    axes.set_xlabel("step")
+    axes.grid(alpha=0.3)

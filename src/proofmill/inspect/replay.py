@@ -1,0 +1,477 @@
+"""One replay is what a finished run's rollouts would have earned under other rewards, or by other marks, without training again.
+
+    proofmill replay grpo/rl --rewards '{grade: 1, length-group: {weight: 0.5}}' --grades grades/again --out replayed.parquet
+
+The rollouts stay those that the run made: a replay says which way the first step under other terms would push, not where a run
+under them would end. Grades of rollouts are those of `responses: {model: grpo/rl, rollouts: true}`.
+
+How it works:
+1. What was before is what the table holds. The run's own rewards are made again beside it, and what differs is said: then the
+   code or the grades are no longer those of the run.
+2. A centred reward within float32's rounding of 0 is 0, before and after: else a group of equal attempts would have signs.
+3. A batch (`scale: batch`) is what was sampled for one step, or for the `batches` that share a round of rollouts.
+4. A preference's numbers are those of the table: nobody is asked again.
+
+Axes: P groups, G attempts in each, N attempts, K rewards. Intervals are of 95 %: exact for shares of groups, and for what is
+counted by attempts a bootstrap over groups.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import yaml
+from pyarrow import parquet
+
+from proofmill import advantages, estimates, kinds, recipes
+from proofmill.checks import among
+from proofmill.progress import Progress
+from proofmill.recipes import RecipeError
+from proofmill.rewards import REWARDS, Group, Rollout, weight
+from proofmill.scripts import Script
+from proofmill.tables import ROLLOUTS, Table, TableError
+from proofmill.verdicts import Verdict
+
+ROUNDING = (
+    2e-6  # of a group's largest sum of sizes: sixteen times what float32 may be off, in which rewards are added up
+)
+AT_ONCE = 1024  # rollouts in memory
+WRITTEN = ("text", "stop", "tokens", "reference_tokens", "grade", "out_of", "reason")
+NOT_ASKED = "not-asked"  # the reason of a rollout that wants no verdict
+
+Verdicts = Mapping[str, Verdict]  # by rollout
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an attempt is rewarded by, as in an entry of `grpo`."""
+
+    rewards: Mapping[str, Any]
+    scale: str
+    unscored: str
+
+    def __str__(self) -> str:
+        rewards = yaml.safe_dump(dict(self.rewards), default_flow_style=True, sort_keys=False, width=10**6).strip()
+        return f"{rewards}, scale {self.scale}, unscored {self.unscored}"
+
+
+class Run:
+    """The rollouts of a finished run, group after group; TableError where they cannot be replayed."""
+
+    def __init__(self, name: str, results: Path):
+        if kinds.kind_of(name) != "grpo":
+            raise RecipeError(f"{name}: no training by rewards; expected grpo/<name>. Name one whose table is made.")
+        table = Table(name, results)
+        self.name, self.entry = name, recipes.entry_from("grpo", table.stamp["entry"])
+        self.path = table.weights() / ROLLOUTS
+        self.preferences = {reference.partition("/")[2]: p["weight"] for reference, p in self.entry.preferences.items()}
+        self.terms = Terms({**self.entry.rewards, **self.preferences}, self.entry.scale, self.entry.unscored)
+        again = f"Make them again: snakemake --forcerun {table.path} {table.path}"
+        if not self.path.exists():
+            raise TableError(f"{self.path}: no such file; expected the rollouts of {name}. {again}")
+        needed = {"rollout", "step", "group", "advantage", *WRITTEN, *(f"reward_{name}" for name in self.terms.rewards)}
+        columns = set(pl.read_parquet_schema(self.path))
+        if missing := sorted(needed - columns):
+            raise TableError(
+                f"{self.path}: has no column `{missing[0]}`; expected {', '.join(sorted(needed))}. {again}"
+            )
+        self.frame = pl.read_parquet(self.path, columns=sorted(columns & (needed | {"applies"}) - {"text"}))
+        runs = self.frame.select(pl.struct("step", "group").rle().alias("run")).unnest("run")
+        if runs["len"].n_unique() != 1 or runs["value"].n_unique() != runs.height or not self.frame["step"].is_sorted():
+            raise TableError(
+                f"{self.path}: its groups differ in size or are torn apart; expected {self.entry.group} attempts one after "
+                f"another for each step and group. {again}"
+            )
+        self.size = int(runs["len"][0])
+        self.step_P = self.frame["step"].to_numpy()[:: self.size]
+
+    def groups(self, verdicts: Verdicts | None = None) -> Iterator[Group]:
+        """The rollouts with their texts, never all of them in memory; with their own verdicts or with those given."""
+        with parquet.ParquetFile(self.path) as file:
+            batches = file.iter_batches(batch_size=AT_ONCE, columns=["rollout", *WRITTEN])
+            rows = (row for batch in batches for row in batch.to_pylist())
+            while group := [_rollout(row, verdicts) for row in islice(rows, self.size)]:
+                yield Group(group, self.entry.max_tokens)
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of numbers N; NaN is none."""
+        return self.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+    def applies(self, name: str) -> np.ndarray:
+        """Which rollouts N should have a reward: as the run says of its own; a new one of marks, where marks are wanted."""
+        if name in self.terms.rewards and "applies" in self.frame.columns:
+            return self.frame["applies"].list.contains(name).fill_null(True).to_numpy()
+        if name in REWARDS and REWARDS[name].of_verdict:
+            return (self.frame["reason"] != NOT_ASKED).fill_null(True).to_numpy()
+        return np.ones(self.frame.height, dtype=bool)
+
+    def recorded(self) -> "Earned":
+        """The rewards that the run counted."""
+        return Earned.of(self, self.terms, {name: self.column(f"reward_{name}") for name in self.terms.rewards})
+
+    def earned(self, terms: Terms, verdicts: Verdicts | None = None) -> "Earned":
+        """The rewards under these terms, made again; those of preferences as they were."""
+        found: dict[str, list] = {name: [] for name in terms.rewards if name not in self.preferences}
+        progress = Progress(self.name, len(self.step_P), "groups")
+        for group in self.groups(verdicts) if found else ():
+            for name, values in found.items():
+                values += REWARDS[name].of(group, terms.rewards[name])
+            progress.add()
+        liked = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
+        made = {name: np.array(values, dtype=float) for name, values in found.items()}
+        return Earned.of(self, terms, {**made, **liked})
+
+
+def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
+    own = Verdict(row["grade"], row["out_of"] or 0, row["reason"])
+    verdict = own if verdicts is None else verdicts.get(row["rollout"], replace(own, grade=None, reason="not-graded"))
+    return Rollout(
+        Script("", None, None, row["text"] or "", stop=row["stop"]), verdict, row["tokens"], row["reference_tokens"]
+    )
+
+
+@dataclass(frozen=True)
+class Earned:
+    """What rollouts earn: rewards by name, NaN where none is counted; their sum, and its advantages. All PG."""
+
+    terms: Terms
+    values: Mapping[str, np.ndarray]
+    unscored_PG: np.ndarray  # lacks a reward that it should have
+    totals_PG: np.ndarray
+    advantages_PG: np.ndarray
+    divisors_P1: np.ndarray
+    rounding_P1: np.ndarray  # totals of a group that differ by no more are equal
+
+    @classmethod
+    def of(cls, run: Run, terms: Terms, values: Mapping[str, np.ndarray]) -> "Earned":
+        weights = [weight(given) for given in terms.rewards.values()]
+        values_NK = np.column_stack([values[name] for name in terms.rewards])
+        applies_NK = np.column_stack([run.applies(name) for name in terms.rewards])
+        values_NK[~applies_NK] = np.nan
+        missing_NK = applies_NK & np.isnan(values_NK)
+        if terms.unscored == "zero":
+            values_NK[missing_NK] = 0.0
+        else:
+            values_NK[missing_NK.any(axis=1)] = np.nan
+        totals_PG = advantages.total(values_NK, weights, applies_NK).reshape(-1, run.size)
+        sizes_PG = np.nansum(np.abs(values_NK * weights), axis=1).reshape(-1, run.size)
+        batches = np.split(totals_PG, np.flatnonzero(np.diff(run.step_P)) + 1)
+        return cls(
+            terms,
+            {name: values_N.reshape(-1, run.size) for name, values_N in zip(terms.rewards, values_NK.T, strict=True)},
+            missing_NK.any(axis=1).reshape(-1, run.size),
+            totals_PG,
+            np.concatenate([advantages.advantages(batch_PG, terms.scale) for batch_PG in batches]),
+            np.concatenate([advantages.divisors(batch_PG, terms.scale) for batch_PG in batches]),
+            ROUNDING * sizes_PG.max(axis=1, keepdims=True),
+        )
+
+    def pushes(self, advantages_PG: np.ndarray | None = None) -> np.ndarray:
+        """The advantages (or those recorded for the same rewards) with 0 for what is only rounding."""
+        advantages_PG = self.advantages_PG if advantages_PG is None else advantages_PG
+        apart_PG = np.abs(np.nan_to_num(advantages.centred(self.totals_PG)))
+        return np.where(apart_PG > self.rounding_P1, advantages_PG, 0.0)
+
+    def best(self) -> np.ndarray:
+        """Which attempts of a group PG have its highest reward."""
+        totals_PG = np.where(np.isnan(self.totals_PG), -np.inf, self.totals_PG)
+        highest_P1 = totals_PG.max(axis=1, keepdims=True)
+        return np.isfinite(totals_PG) & (totals_PG >= highest_P1 - self.rounding_P1)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run as it was, its own rewards made again, and its rollouts under other terms."""
+
+    run: Run
+    was: Earned  # as recorded
+    again: Earned  # the same, made again
+    now: Earned
+    covered_P: np.ndarray  # groups with marks to replay
+    grades: str | None = None
+
+    @cached_property
+    def recorded_PG(self) -> np.ndarray:
+        """The advantages that the run learned with."""
+        return np.nan_to_num(self.run.column("advantage")).reshape(-1, self.run.size)
+
+    @cached_property
+    def before_PG(self) -> np.ndarray:
+        return self.was.pushes(self.recorded_PG)
+
+    @cached_property
+    def after_PG(self) -> np.ndarray:
+        return self.now.pushes()
+
+    @cached_property
+    def changes(self) -> dict[str, np.ndarray]:
+        """Attempts PG by how the sign of their advantage changes."""
+        before_PG, after_PG = np.sign(self.before_PG), np.sign(self.after_PG)
+        return {
+            "+ to -": (before_PG > 0) & (after_PG < 0),
+            "- to +": (before_PG < 0) & (after_PG > 0),
+            "0 to + or -": (before_PG == 0) & (after_PG != 0),
+            "+ or - to 0": (before_PG != 0) & (after_PG == 0),
+        }
+
+    @cached_property
+    def changed_PG(self) -> np.ndarray:
+        return np.logical_or.reduce(list(self.changes.values()))
+
+    @cached_property
+    def turned_PG(self) -> np.ndarray:
+        """Attempts that are pushed the other way."""
+        return self.changes["+ to -"] | self.changes["- to +"]
+
+    @cached_property
+    def other_best_P(self) -> np.ndarray:
+        """Groups of which none of the best attempts still is; also where there is a best one only before, or only after."""
+        before_PG, after_PG = self.was.best(), self.now.best()
+        return (before_PG | after_PG).any(axis=1) & ~(before_PG & after_PG).any(axis=1)
+
+    @cached_property
+    def reversed_P(self) -> np.ndarray:
+        """Groups whose advantages before and after correlate negatively (both have the mean 0)."""
+        product_P = (self.before_PG * self.after_PG).sum(axis=1)
+        sizes_P = np.sqrt((self.before_PG**2).sum(axis=1) * (self.after_PG**2).sum(axis=1))
+        return product_P < -ROUNDING * sizes_P
+
+    def as_recorded(self) -> tuple[int, int]:
+        """How many rewards, made again, and how many advantages, from the recorded rewards, are those of the table."""
+        was, again = self.was, self.again
+        equal_PG = np.abs(was.totals_PG - again.totals_PG) <= np.maximum(was.rounding_P1, again.rounding_P1)
+        neither_PG = np.isnan(was.totals_PG) & np.isnan(again.totals_PG)
+        apart_PG = np.abs(self.recorded_PG - was.advantages_PG) * np.nan_to_num(was.divisors_P1, nan=1.0)
+        within_PG = apart_PG <= was.rounding_P1 * np.maximum(1.0, np.abs(was.advantages_PG))
+        return int((equal_PG | neither_PG).sum()), int(within_PG.sum())
+
+    # ------------------------------------------------------------------------------------------------------ showing
+
+    def lines(self) -> Iterator[str]:
+        """The replay as text."""
+        groups, covered, rollouts = len(self.covered_P), int(self.covered_P.sum()), self.before_PG.size
+        rewards, learned = self.as_recorded()
+        yield f"{self.run.name}: {rollouts:,} rollouts in {groups:,} groups of {self.run.size}"
+        yield f"before: {self.run.terms}"
+        yield f"after:  {self.now.terms}{f', marks of {self.grades}' if self.grades else ''}"
+        if covered < groups:
+            yield f"{groups - covered:,} of {groups:,} groups have no row in {self.grades} and are left out"
+        yield f"the run's own terms again: {rewards:,} of {rollouts:,} rewards and {learned:,} advantages as recorded"
+        if min(rewards, learned) < rollouts:
+            yield "what differs is no effect of the terms: the rewards' code or the table is no longer that of the run"
+        changed = int(self.changed_PG[self.covered_P].any(axis=1).sum())
+        yield f"{changed:,} of {covered:,} groups change: an attempt's advantage has another sign"
+        yield ""
+        spans = self._spans()
+        yield from _aligned(
+            [
+                ["value [95 % interval]", *spans],
+                *([label, *(cell(span_P) for span_P in spans.values())] for label, cell in self._cells()),
+            ]
+        )
+
+    def _spans(self) -> dict[str, np.ndarray]:
+        """Which groups P: all that are covered, and those of each third of the steps."""
+        steps = np.unique(self.run.step_P[self.covered_P])
+        spans = {"all steps": self.covered_P}
+        for part in np.array_split(steps, 3) if len(steps) > 1 else ():
+            if len(part):
+                name = f"step {part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}"
+                spans[name] = self.covered_P & np.isin(self.run.step_P, part)
+        return spans
+
+    def _cells(self) -> Iterator[tuple[str, Callable[[np.ndarray], str]]]:
+        """Each line's label, and what it shows of some groups."""
+        yield "rollouts", lambda span_P: f"{span_P.sum() * self.run.size:,}"
+        yield "groups", lambda span_P: f"{span_P.sum():,}"
+        yield "unscored before", _of(self.again.unscored_PG, _share)
+        yield "unscored after", _of(self.now.unscored_PG, _share)
+        yield "groups without deviation before", _of(~self.before_PG.any(axis=1), _share_of_groups)
+        yield "groups without deviation after", _of(~self.after_PG.any(axis=1), _share_of_groups)
+        for name in dict.fromkeys((*self.was.values, *self.now.values)):
+            for when, earned in (("before", self.was), ("after", self.now)):
+                if name in earned.values:
+                    yield f"reward {name} {when}", _of(earned.values[name], _mean)
+        for label, hits_PG in {**self.changes, "any of these": self.changed_PG}.items():
+            yield f"advantages {label}", _of(hits_PG, _share)
+        yield "groups with any of these", _of(self.changed_PG.any(axis=1), _share_of_groups)
+        yield "groups with + to - or - to +", _of(self.turned_PG.any(axis=1), _share_of_groups)
+        yield "groups with another best attempt", _of(self.other_best_P, _share_of_groups)
+        yield "groups reversed", _of(self.reversed_P, _share_of_groups)
+        yield "correlation of advantages", _of(np.stack([self.before_PG, self.after_PG], axis=1), _correlation)
+
+    # ------------------------------------------------------------------------------------------------------ writing
+
+    def write(self, path: Path) -> None:
+        """The rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename; never over another file."""
+        free(path)
+        new = {"advantage_replayed": self.now.advantages_PG} | {
+            f"reward_{name}_replayed": values_PG for name, values_PG in self.now.values.items()
+        }
+        # from_pandas: NaN becomes null
+        added = pa.table({name: pa.array(values.ravel(), from_pandas=True) for name, values in new.items()})
+        temporary = path.with_name(f".{path.name}.new")
+        try:
+            with parquet.ParquetFile(self.run.path) as file:
+                schema = pa.schema([*file.schema_arrow, *added.schema])
+                with parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+                    start = 0
+                    for batch in file.iter_batches(batch_size=AT_ONCE):
+                        columns = [*batch.columns, *added.slice(start, batch.num_rows).combine_chunks().columns]
+                        writer.write_table(pa.table(columns, schema=schema))
+                        start += batch.num_rows
+            os.replace(temporary, path)
+        except OSError as error:
+            raise TableError(
+                f"{path}: cannot be written ({error.strerror or error}); expected a folder with room and permission to write."
+            ) from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- cells
+
+
+def _of(values_P: np.ndarray, cell: Callable[[np.ndarray], str]) -> Callable[[np.ndarray], str]:
+    return lambda span_P: cell(values_P[span_P])
+
+
+def _share_of_groups(hits_P: np.ndarray) -> str:
+    low, high = estimates.clopper_pearson(int(hits_P.sum()), len(hits_P))
+    return _percent(hits_P.mean(), low, high)
+
+
+def _share(hits_PG: np.ndarray) -> str:
+    """Of attempts. Where all groups are all or nothing alike, a bootstrap has no spread: then as if a group were one attempt."""
+    if hits_PG.all() or not hits_PG.any():
+        return _share_of_groups(hits_PG.all(axis=1))
+    low, high = _bootstrapped(np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio)
+    return _percent(hits_PG.mean(), low, high)
+
+
+def _mean(values_PG: np.ndarray) -> str:
+    sums_PD = np.column_stack([np.nansum(values_PG, axis=1), (~np.isnan(values_PG)).sum(axis=1)])
+    return _number(_ratio(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _ratio))
+
+
+def _correlation(pairs_P2G: np.ndarray) -> str:
+    """Of advantages, whose mean is 0 in every group."""
+    x_PG, y_PG = pairs_P2G[:, 0], pairs_P2G[:, 1]
+    sums_PD = np.column_stack([(x_PG * y_PG).sum(axis=1), (x_PG**2).sum(axis=1), (y_PG**2).sum(axis=1)])
+    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _cosine))
+
+
+def _ratio(totals_RD: np.ndarray) -> np.ndarray:
+    """The first total by the second; NaN for 0 / 0."""
+    sums_R, counts_R = totals_RD.T
+    return np.divide(sums_R, counts_R, out=np.full(len(sums_R), np.nan), where=counts_R > 0)
+
+
+def _cosine(totals_RD: np.ndarray) -> np.ndarray:
+    """From sums of products and of both squares; NaN where one side is all 0."""
+    products_R, lengths_R = totals_RD[:, 0], np.sqrt(totals_RD[:, 1] * totals_RD[:, 2])
+    return _ratio(np.column_stack([products_R, lengths_R]))
+
+
+def _bootstrapped(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
+    """The interval over groups; none where it has no spread."""
+    low, high = estimates.bootstrap(sums_PD, value)
+    return (None, None) if low is None or high - low < estimates.ROUNDING else (low, high)
+
+
+def _percent(share: float, low: float | None, high: float | None) -> str:
+    return f"{100 * share:.1f} %" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
+
+
+def _number(value: float, low: float | None, high: float | None) -> str:
+    return "-" if np.isnan(value) else f"{value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
+
+
+def _aligned(rows: list[list[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+# ------------------------------------------------------------------------------------------------------------- the asking
+
+
+def of(
+    name: str,
+    results: Path = Path("results"),
+    rewards: str | None = None,
+    grades: str | None = None,
+    scale: str | None = None,
+    unscored: str | None = None,
+) -> Replay:
+    """The replay of a run; what is not given is as it was. `rewards` is YAML, as in the entry: these rewards and no others."""
+    run = Run(name, results)
+    terms = Terms(
+        run.terms.rewards if rewards is None else read_rewards(rewards, run),
+        scale or run.terms.scale,
+        unscored or run.terms.unscored,
+    )
+    verdicts = None if grades is None else read_verdicts(grades, run, results)
+    again = run.earned(run.terms)
+    now = again if terms == run.terms and verdicts is None else run.earned(terms, verdicts)
+    covered_N = (
+        run.frame["rollout"].is_in(list(verdicts))
+        if verdicts is not None
+        else pl.repeat(True, run.frame.height, eager=True)
+    )
+    covered_P = covered_N.to_numpy().reshape(-1, run.size).any(axis=1)
+    return Replay(run, run.recorded(), again, now, covered_P, grades)
+
+
+def read_rewards(text: str, run: Run) -> dict[str, Any]:
+    """The rewards of `--rewards`; RecipeError with what is wrong with them. The run's preferences have a weight alone."""
+    shape = "expected a mapping such as `{grade: 1, format: 0.1}`."
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"--rewards: cannot be read as YAML ({error}); {shape}") from error
+    if not isinstance(given, dict) or not given:
+        raise RecipeError(f"--rewards: found {given!r}; {shape}")
+    for name, value in given.items():
+        if name not in REWARDS and name not in run.preferences:
+            raise RecipeError(
+                f"--rewards: names `{name}`; expected one of {among(name, [*REWARDS, *run.preferences], 30)}"
+            )
+        counts = value.get("weight", 1) if isinstance(value, dict) and name not in run.preferences else value
+        if not isinstance(counts, int | float) or isinstance(counts, bool) or not isfinite(counts):
+            raise RecipeError(f"--rewards: `{name}` has the weight {counts!r}; expected a number.")
+        if name not in run.preferences and (fault := REWARDS[name].fault(name, value)):
+            raise RecipeError(f"--rewards: {fault}")
+    return given
+
+
+def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
+    """The verdicts of a grades table by rollout; TableError when it marks none of the run's."""
+    if kinds.kind_of(name) != "grades":
+        raise RecipeError(f"--grades: `{name}` is no table of grades; expected grades/<name>. Name one that is made.")
+    table = Table(name, results)
+    rows = table.rows("response", "grade", "out_of", "reason")
+    known = set(run.frame["rollout"])
+    found = {r["response"]: Verdict(r["grade"], r["out_of"], r["reason"]) for r in rows if r["response"] in known}
+    if not found:
+        raise TableError(
+            f"{table.path}: marks no rollout of {run.name}, but {table.stamp['entry']['responses']}; expected grades of its "
+            f"rollouts. Declare `responses: {{model: {run.name}, rollouts: true, ...}}` and grade these."
+        )
+    return found
+
+
+def free(path: Path) -> None:
+    """TableError when something stands there."""
+    if path.exists():
+        raise TableError(f"{path}: exists; expected a new file. Name another one, or move it away.")

@@ -1,0 +1,101 @@
+"""One row of a run's rollouts is an attempt that was learned from: its text, each reward, its advantage, its verdict.
+
+They are written as they are made, and stand beside the table at the end: results/grpo/<name>/rollouts.parquet.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from proofmill.rewarding import Rewarded
+from proofmill.tables import digest
+
+COLUMNS: dict[str, tuple[Any, str]] = {
+    "rollout": (pl.String, "id, from the run, the step and the place"),
+    "step": (pl.Int64, "the step that it was made for"),
+    "group": (pl.Int64, "which of the step's groups"),
+    "problem": (pl.String, "id"),
+    "turn": (pl.Int64, "turn of thought it goes on from; null without a summarizer"),
+    "prompt": (pl.String, "what was asked"),
+    "text": (pl.String, "what was written"),
+    "stop": (pl.String, "`end` or `length`"),
+    "tokens": (pl.Int64, "tokens written"),
+    "question_tokens": (pl.Int64, "tokens of the statement"),
+    "reference_tokens": (pl.Int64, "tokens of the official solution, if there is one"),
+    "grade": (pl.Float64, "marks; null when there is no verdict"),
+    "out_of": (pl.Int64, "full marks"),
+    "reason": (pl.String, "`ok`, or why there is no grade; `not-asked` where none was wanted"),
+    "verdict": (pl.String, "the judge's whole answer"),
+    "cost": (pl.Float64, "dollars of the verdict; null when the price is unknown"),
+    "judge_tokens": (pl.Int64, "tokens that the judges wrote"),
+    "hold_out": (pl.Float64, "the second grader's share of full marks, where it was asked"),
+    "applies": (pl.List(pl.String), "the rewards that the attempt should have"),
+    "advantage": (pl.Float64, "what it was learned with"),
+}
+
+
+class Diary:
+    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten."""
+
+    def __init__(self, path: Path, names: Sequence[str], after: int):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after] if after else []
+        self.path, self.names, new = path, names, path.with_suffix(".new")
+        new.write_text("".join(kept), encoding="utf-8")
+        os.replace(new, path)
+
+    def add(self, rows: Iterator[dict]) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rows(self) -> Iterator[dict]:
+        return map(json.loads, _whole_lines(self.path))
+
+    def frame(self) -> pl.DataFrame:
+        schema = {name: kind for name, (kind, _) in COLUMNS.items()}
+        return pl.read_ndjson(self.path, schema={**schema, **{f"reward_{name}": pl.Float64 for name in self.names}})
+
+
+def entries(
+    run: str, step: int, asked: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
+    counted_NK: np.ndarray, advantages: Sequence[float], opinions: Sequence[float | None],
+) -> Iterator[dict]:  # fmt: skip
+    """The rows of a step. `asked` has problem, prompt, turn and question_tokens of each rollout."""
+    for place, rollout in enumerate(rewarded.rollouts):
+        yield {
+            "rollout": digest(run, step, place),
+            "step": step,
+            "group": place // group,
+            **{key: asked[place].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
+            "text": rollout.script.text,
+            "stop": rollout.script.stop,
+            "tokens": rollout.tokens,
+            "reference_tokens": rollout.reference_tokens,
+            "grade": rollout.verdict.grade,
+            "out_of": rollout.verdict.out_of,
+            "reason": rollout.verdict.reason,
+            "verdict": rollout.verdict.text,
+            "cost": rollout.verdict.cost,
+            "judge_tokens": rollout.verdict.tokens,
+            "hold_out": opinions[place],
+            "applies": [name for name, does in zip(names, rewarded.applies_NK[place], strict=True) if does],
+            "advantage": advantages[place],
+            **{
+                f"reward_{name}": None if value != value else float(value)
+                for name, value in zip(names, counted_NK[place], strict=True)
+            },
+        }
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """Lines that end; JSON leaves characters as they are that `splitlines` would take for ends of lines."""
+    if not path.exists():
+        return []
+    return [f"{line.decode()}\n" for line in path.read_bytes().split(b"\n")[:-1]]

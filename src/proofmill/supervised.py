@@ -1,0 +1,115 @@
+"""One trainer is TRL's SFTTrainer whose numbers do not depend on how a batch is shared out among devices and turns.
+
+How it differs from TRL 1.16's:
+1. The last batch of a pass is filled up with rows of which nothing is learned; accelerate would repeat the first rows of the pass
+   on several devices.
+2. Entropy and accuracy of a step are over its tokens; TRL takes the mean of its parts' means.
+3. The loss on other examples is over all their tokens; transformers takes the mean of its batches' means.
+4. A pass is counted in steps; transformers counts it in parts of steps, of which the last step has fewer.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate.data_loader import SeedableRandomSampler
+from datasets import Dataset, concatenate_datasets
+from torch.utils.data import Sampler
+from trl import SFTTrainer
+
+FILLER = 2  # tokens of a row of which nothing is learned: one would leave none to be predicted
+PER_TOKEN = ("entropy", "mean_token_accuracy")
+
+
+class Trainer(SFTTrainer):
+    def __init__(self, **given: Any):
+        super().__init__(**given)
+        self.rows, self.parts = len(self.train_dataset), []
+        self.steps_a_pass = math.ceil(self.rows / self.get_total_train_batch_size(self.args))
+        if self.args.world_size > 1:
+            self.train_dataset = self._filled(self.train_dataset)
+            self.eval_dataset = self.eval_dataset and self._filled(self.eval_dataset)
+
+    def _filled(self, data: Dataset) -> Dataset:
+        """The rows, and after them as many of which nothing is learned as make every device's share equal."""
+        missing = -len(data) % (self.args.per_device_train_batch_size * self.args.world_size)
+        if not missing:
+            return data
+        row = {
+            "input_ids": [self._tokenizer.pad_token_id] * FILLER,
+            "labels": [-100] * FILLER,
+            "seq_lengths": [FILLER],
+        }
+        filler = {name: [row[name]] * missing for name in data.column_names}
+        return concatenate_datasets([data, Dataset.from_dict(filler, features=data.features)])
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if self.args.world_size == 1:
+            return super()._get_train_sampler(train_dataset)
+        return FilledSampler(self.rows, len(self.train_dataset), self.args.data_seed)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        metrics = self._metrics["train"]
+        if self.args.gradient_accumulation_steps > 1:
+            learned = inputs["labels"][:, 1:].ne(-100).sum()
+            self.parts.append(self.accelerator.gather(learned).sum().item())
+        if self.accelerator.sync_gradients:
+            if self.parts:
+                for name in PER_TOKEN:
+                    means, metrics[name] = metrics[name][-len(self.parts) :], metrics[name][: -len(self.parts)]
+                    weighed = sum(mean * count for mean, count in zip(means, self.parts, strict=True))
+                    metrics[name].append(weighed / max(sum(self.parts), 1))
+                self.parts.clear()
+            if (self.state.global_step + 1) % self.steps_a_pass == 0:
+                self._total_train_tokens -= FILLER * (len(self.train_dataset) - self.rows)
+                metrics["num_tokens"] = [self._total_train_tokens]
+        return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        passes, steps = divmod(self.state.global_step, self.steps_a_pass)
+        self.state.epoch = passes + steps / self.steps_a_pass
+        super().log(logs, start_time)
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
+        """Loss, entropy and accuracy over all tokens that are learned in the other examples."""
+        model = self.model_wrapped
+        model.eval()
+        sums = torch.zeros(4, dtype=torch.float64)
+        for inputs in self.get_eval_dataloader(eval_dataset):
+            with torch.no_grad(), self.compute_loss_context_manager():
+                found = model(**self._prepare_inputs(inputs), use_cache=False, fused_lm_head=True)
+            parts = (-found.log_probs, found.entropy, found.is_top1, found.label_mask)
+            sums += torch.stack([part.double().sum().cpu() for part in parts])
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+        loss, *means = self._over_devices(sums)
+        names = [f"{metric_key_prefix}_{name}" for name in ("loss", *PER_TOKEN)]
+        measured = dict(zip(names, (loss, *means), strict=True))
+        self.log(dict(measured))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
+        return measured
+
+    def _over_devices(self, sums: torch.Tensor) -> list[float]:
+        """The first sums over the last one, of all devices."""
+        every = self.accelerator.gather(sums.to(self.accelerator.device)[None]).sum(0)
+        return (every[:-1] / every[-1]).tolist()
+
+
+class FilledSampler(Sampler[int]):
+    """The places of a pass in the order of a single process, and at its end those of the rows that fill it up."""
+
+    def __init__(self, rows: int, filled: int, seed: int):
+        self.order, self.rows, self.filled = SeedableRandomSampler(range(rows), data_seed=seed), rows, filled
+
+    def __len__(self) -> int:
+        return self.filled
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.order
+        yield from range(self.rows, self.filled)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.order.set_epoch(epoch)

@@ -1,0 +1,498 @@
+"""GRPO: losses against the formulas, rewards that may be missing, preferences, a second opinion, turns of thought, references."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from conftest import SMALL, Mill
+from proofmill import graders, kinds, losses, rewarding
+from proofmill.recipes import RecipeError, expand
+from proofmill.rewards import Rollout
+from proofmill.scripts import Script
+from proofmill.tables import TableError
+from proofmill.verdicts import Verdict
+
+GRPO = {
+    "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
+    "rewards": {"grade": 1, "repetition": 0.5}, "unscored": "drop", "group": 4, "problems-per-step": 2, "steps": 2,
+    "learning-rate": 1e-3, "max-tokens": 24, "log-every": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def train(small):
+    """Train from the small chain with changed fields; gives the table and its rollouts."""
+
+    def made(name: str, more: dict | None = None, **changed):
+        mill = Mill(small.results, **SMALL, **(more or {}), **{f"grpo/{name}": {**GRPO, **changed}})
+        table = mill.make(*(more or {}), f"grpo/{name}") if more else mill.make(f"grpo/{name}")
+        return table, pl.read_parquet(table.folder / "rollouts.parquet")
+
+    return made
+
+
+@pytest.fixture
+def taste(small, tmp_path):
+    """The entry of a reward model with random weights and so many scores: it likes every text a little differently."""
+
+    def made(scores: int) -> dict:
+        from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+        weights, folder = small.table("sft/cold").weights(), tmp_path / f"taste{scores}"
+        torch.manual_seed(0)
+        config = AutoConfig.from_pretrained(weights, num_labels=scores)
+        AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(weights).save_pretrained(folder)
+        return {"base/taste": {"source": "folder", "path": str(folder)}}
+
+    return made
+
+
+def measured(table, measure: str) -> list[float]:
+    """The values of a measure, in the order of steps."""
+    return [row["value"] for row in table.rows() if row["measure"] == measure]
+
+
+# ---------------------------------------------------------------------------------------------------------------- losses
+
+LENGTHS, ADVANTAGES, PAD, MAX_TOKENS = (1, 3), (1.0, -0.5), 0, 4
+BY_HAND = {"grpo": -0.25, "dapo": 0.125, "bnpo": 0.125, "dr_grpo": 0.0625, "sequence_sum": 0.25}
+
+
+@pytest.fixture
+def trainer(small, tmp_path):
+    """A trainer of the small model that has generated nothing, with changed fields of the entry."""
+
+    def made(**changed):
+        from datasets import Dataset
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from trl import GRPOConfig
+
+        from proofmill import grpo
+        from proofmill.trainer import Trainer
+
+        values = {key.replace("-", "_"): value for key, value in GRPO.items()}
+        entry = kinds.Grpo(**{**values, "max_tokens": MAX_TOKENS, **changed})
+        folder = small.table("sft/cold").weights()
+        config = GRPOConfig(
+            output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=2, num_generations=2,
+            max_completion_length=entry.max_tokens, loss_type=grpo.LOSSES.get(entry.loss, entry.loss), beta=entry.kl,
+            use_bias_correction_kl=False, epsilon=entry.epsilon, epsilon_high=entry.epsilon_high, entropy_coef=entry.entropy,
+            temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
+        )  # fmt: skip
+        data = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 2)
+        ready = Trainer(
+            entry, "grpo/test", None, None, None, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
+            train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[grpo._named("grade")],
+        )  # fmt: skip
+        ready.current_gradient_accumulation_steps = 1
+        return ready
+
+    return made
+
+
+def batch(off_policy: float = 0.0, reference: bool = False, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Two attempts of one and three tokens after a prompt of two."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(10, 200, (2, 5), generator=generator)
+    mask = torch.tensor([[1, 0, 0], [1, 1, 1]])
+    inputs = {
+        "prompt_ids": ids[:, :2],
+        "prompt_mask": torch.ones(2, 2, dtype=torch.long),
+        "completion_ids": ids[:, 2:] * mask,
+        "completion_mask": mask,
+        "advantages": torch.tensor(ADVANTAGES),
+        "num_items_in_batch": mask.sum(),
+    }
+    if off_policy:
+        inputs["old_shift"] = off_policy * torch.randn(2, 3, generator=generator)
+    if reference:
+        inputs["reference_shift"] = torch.randn(2, 3, generator=generator)
+    return inputs
+
+
+def shifted(trainer, inputs: dict) -> dict:
+    """The batch with old and reference log-probabilities that differ from the model's by the given shifts."""
+    with torch.no_grad():
+        now, _ = slow_logprobs(trainer, inputs)
+    found = {key: value for key, value in inputs.items() if not key.endswith("shift")}
+    if "old_shift" in inputs:
+        found["old_per_token_logps"] = now + inputs["old_shift"]
+    if "reference_shift" in inputs:
+        found["ref_per_token_logps"] = now + inputs["reference_shift"]
+    return found
+
+
+def slow_logprobs(trainer, inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability and entropy of each completion token, one attempt and one token at a time."""
+    logprobs, entropies = torch.zeros(2, 3), torch.zeros(2, 3)
+    for n in range(2):
+        ids = torch.cat([inputs["prompt_ids"][n], inputs["completion_ids"][n]])
+        attention = torch.cat([inputs["prompt_mask"][n], inputs["completion_mask"][n]])
+        hidden = trainer.model.model(input_ids=ids[None], attention_mask=attention[None]).last_hidden_state[0]
+        logits = hidden @ trainer.model.lm_head.weight.T / trainer.entry.temperature
+        for t in range(3):
+            row = torch.log_softmax(logits[2 + t - 1].double(), dim=-1)
+            logprobs[n, t] = row[ids[2 + t]]
+            entropies[n, t] = -(row.exp() * row).sum()
+    return logprobs, entropies
+
+
+def slow_loss(entry: kinds.Grpo, logprobs, entropies, inputs) -> float:
+    """The loss as the formulas say it, token by token (DeepSeekMath, equation 3; DAPO, 12; Dr.GRPO, section 3; QED-Nano, 2.2)."""
+    low, high = entry.epsilon, entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
+    per_attempt, bonus = [], []
+    for n in range(2):
+        terms = []
+        for t in range(LENGTHS[n]):
+            now = logprobs[n, t].item()
+            old = inputs["old_per_token_logps"][n, t].item() if "old_per_token_logps" in inputs else now
+            ratio, advantage = math.exp(now - old), ADVANTAGES[n]
+            if entry.policy == "reinforce":
+                value = now * advantage * min(ratio, 1 + high)
+            else:
+                value = min(ratio * advantage, min(max(ratio, 1 - low), 1 + high) * advantage)
+            if entry.kl:
+                d = inputs["ref_per_token_logps"][n, t].item() - now
+                d = min(max(d, -5.0), 5.0)
+                value -= entry.kl * (math.exp(d) - d - 1)
+            if entry.loss == "sequence_sum":
+                value += entry.entropy * entropies[n, t].item()
+            terms.append(value)
+            bonus.append(entropies[n, t].item())
+        per_attempt.append(terms)
+    total = sum(map(sum, per_attempt))
+    value = {
+        "grpo": sum(sum(terms) / len(terms) for terms in per_attempt) / 2,
+        "dapo": total / sum(LENGTHS),
+        "bnpo": total / sum(LENGTHS),
+        "dr_grpo": total / (2 * entry.max_tokens),
+        "sequence_sum": total / 2,
+    }[entry.loss]
+    if entry.loss != "sequence_sum":
+        value += entry.entropy * sum(bonus) / len(bonus)
+    return -value
+
+
+@pytest.mark.parametrize("loss", BY_HAND)
+def test_loss_on_policy_equals_the_hand_computed_example(trainer, loss):
+    """Attempts of 1 and 3 tokens with advantages 1 and -1/2: the four sums as worked out on paper."""
+    made = trainer(loss=loss)
+    assert made.compute_loss(made.model, batch()).item() == pytest.approx(BY_HAND[loss], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"epsilon": 0.2},
+        {"epsilon": 0.1, "epsilon_high": 0.4},
+        {"epsilon": 4.0},
+        {"kl": 0.05},
+        {"entropy": 0.01},
+        {"temperature": 0.7, "kl": 0.01, "entropy": 0.001},
+    ],
+)
+@pytest.mark.parametrize("loss", BY_HAND)
+def test_loss_equals_the_formula(trainer, loss, changed):
+    """Off policy, with clipping, divergence and entropy, each loss is the formula's value, token by token."""
+    made = trainer(loss=loss, **changed)
+    inputs = shifted(made, batch(off_policy=0.5, reference=bool(changed.get("kl"))))
+    wanted = slow_loss(made.entry, *slow_logprobs(made, inputs), inputs)
+    assert made.compute_loss(made.model, inputs).item() == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+def test_reinforce_equals_the_formula(trainer):
+    """Log-probabilities weighed by the ratio up to 1 + epsilon-high; the weight has no gradient."""
+    made = trainer(loss="sequence_sum", policy="reinforce", epsilon=0.2, epsilon_high=0.3)
+    inputs = shifted(made, batch(off_policy=0.5))
+    logprobs, entropies = slow_logprobs(made, inputs)
+    assert made.compute_loss(made.model, inputs).item() == pytest.approx(
+        slow_loss(made.entry, logprobs, entropies, inputs), rel=1e-4
+    )
+    now = torch.tensor([[0.1, -0.2]], requires_grad=True)
+    ratios = losses.ratios(now, torch.tensor([[0.0, -1.0]]))
+    losses.sequence_sum(losses.reinforce(now, ratios, torch.tensor([2.0]), 0.3), torch.ones(1, 2)).backward()
+    assert now.grad[0].tolist() == pytest.approx([-2 * math.exp(0.1), -2 * 1.3])
+
+
+def test_divergence_is_bounded_and_never_negative():
+    """Equal log-probabilities have none; a difference beyond 5 counts as 5."""
+    now, reference = torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 50.0]])
+    found = losses.divergence(now, reference)[0].tolist()
+    assert found == pytest.approx([0.0, math.e - 2, math.exp(5) - 6])
+
+
+def test_effective_share_is_one_on_policy_and_falls_with_spread():
+    """Equal ratios give 1; one token that outweighs three others gives little more than a quarter."""
+    mask = torch.tensor([[1, 1, 1, 1, 0]])
+    assert losses.effective_share(torch.tensor([[2.0, 2, 2, 2, 99]]), mask).item() == pytest.approx(1)
+    assert losses.effective_share(torch.tensor([[100.0, 1, 1, 1, 99]]), mask).item() == pytest.approx(
+        103**2 / 4 / 10003
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loss": "sequence_sum", "entropy": 1e-4, "scale": "none", "epsilon": 4.0},
+        {"loss": "sequence_sum", "policy": "reinforce"},
+        {"loss": "dr_grpo", "scale": "none", "mask-truncated": True},
+        {"loss": "bnpo", "kl": 0.01, "epsilon-high": 0.3, "iterations": 2},
+        {"loss": "grpo", "batches": 2, "top-p": 0.9},
+        {"adapter": {"rank": 4, "alpha": 8}},
+    ],
+)
+def test_grpo_trains_with(train, changed):
+    """Each way of learning runs, moves the weights, and leaves rollouts whose advantages add up to nothing in their group."""
+    table, rollouts = train("way", **changed)
+    rounds = 1 if "batches" in changed or "iterations" in changed else 2
+    assert rollouts.height == rounds * changed.get("batches", 1) * 2 * 4
+    sums = rollouts.group_by("step", "group").agg(pl.col("advantage").sum())["advantage"]
+    assert sums.abs().max() < 1e-3
+    if not changed.get("mask-truncated"):  # here all are
+        assert measured(table, "ratio/mean")[0] == pytest.approx(1, abs=1e-3)
+    assert {"loss", "entropy", "marks", "out_of_limit", "reward", "frac_reward_zero_std"} <= {
+        r["measure"] for r in table.rows()
+    }
+
+
+def test_advantage_is_the_reward_over_its_groups_mean(train, taste):
+    """Without scaling the advantage of an attempt is its weighed reward minus the mean of its group's."""
+    _, rollouts = train("plain", taste(1), scale="none", preferences={"base/taste": {"weight": 2}})
+    total = rollouts["reward_grade"] + 0.5 * rollouts["reward_repetition"] + 2 * rollouts["reward_taste"]
+    assert total.n_unique() > 4
+    centred = rollouts.with_columns(total=total).with_columns(
+        wanted=pl.col("total") - pl.col("total").mean().over("step", "group")
+    )
+    assert centred["advantage"].to_list() == pytest.approx(centred["wanted"].to_list(), abs=1e-6)
+    assert rollouts["applies"].to_list() == [["grade", "repetition", "taste"]] * rollouts.height
+
+
+def test_accumulation_learns_the_same(train, monkeypatch):
+    """Two rows at a time or all at once: the same rollouts and the same first loss up to rounding."""
+    whole, _ = train("whole", steps=1)
+    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "2")
+    parts, _ = train("parts", steps=1)
+    assert measured(parts, "loss") == pytest.approx(measured(whole, "loss"), abs=1e-5)
+    assert measured(parts, "marks") == measured(whole, "marks")
+
+
+def test_reference_is_the_model_of_its_last_step(train, taste):
+    """Without it the divergence from the start grows; taken over after every step there is none."""
+    liked = {"preferences": {"base/taste": {"weight": 1}}, "kl": 1e-6, "steps": 4}
+    far, _ = train("far", taste(1), **liked)
+    near, _ = train("near", taste(1), **liked, **{"sync-reference": 1})
+    assert measured(far, "kl")[0] == measured(near, "kl")[0] == 0 < measured(far, "kl")[1]
+    assert measured(near, "kl")[1:] == [0, 0, 0]
+
+
+# ------------------------------------------------------------------------------------------------- what may be missing
+
+ENTRY = kinds.Grpo(
+    model="sft/x", problems="problems/x", grader="api/x", unscored="drop", steps=1, group=2,
+    rewards={"grade": 1, "format": 0.5},
+    preferences={"api/taste": {"weight": 2.0, "asks": ["talk"], "from_step": 3, "prompt": "prefer-helpful"}},
+)  # fmt: skip
+
+
+class Marking:
+    """A grader that gives marks from a list, None for no verdict."""
+
+    def __init__(self, marks):
+        self.marks = marks
+
+    def __call__(self, scripts, quiet=False):
+        return [
+            Verdict(mark, 7, "ok" if mark is not None else "no-verdict")
+            for _, mark in zip(scripts, self.marks, strict=True)
+        ]
+
+
+def scripts(*asks: str) -> list[Script]:
+    return [Script("s", None, None, "<think>a</think> b", asks=what) for what in asks]
+
+
+def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
+    """Talk has no marks, a proof no taste; each has the rewards that apply, and none is unscored."""
+    rewards = rewarding.Rewarding(ENTRY, Marking([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
+    found = rewards.of(scripts("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
+    assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
+    counted = found.counted("drop")
+    assert np.isnan(counted[:2, 2]).all() and np.isnan(counted[2:, 0]).all()
+    assert counted[2:, 2].tolist() == [0.25, 0.25] and counted[:2, 0].tolist() == [1.0, 0.0]
+    assert found.unscored_N.tolist() == [False] * 4
+
+
+def test_preference_counts_from_its_step_on():
+    """Before its step taste does not apply, and nobody is asked."""
+    asked = []
+    rewards = rewarding.Rewarding(
+        ENTRY, Marking([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)}
+    )
+    assert not rewards.of(scripts("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any() and not asked
+    assert rewards.of(scripts("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("unscored", "wanted"), [("drop", [None, None]), ("zero", [0.0, 0.0])])
+def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
+    """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its marks."""
+    rewards = rewarding.Rewarding(ENTRY, Marking([None, 7]), {"api/taste": lambda shown: []})
+    found = rewards.of(scripts("proof", "proof"), [3] * 2, [None] * 2, step=0)
+    assert found.unscored_N.tolist() == [True, False]
+    first = [None if math.isnan(v) else v for v in found.counted(unscored)[0, :2]]
+    assert first == wanted
+
+
+@pytest.mark.parametrize(("last", "stops"), [(0.5, True), (0.1, False)])
+def test_second_grader_stops_what_drifts_apart(last, stops):
+    """A gap that grew by more than the limit stops; one that was always there, or is not known, does not."""
+    assert rewarding.drifted([0.1, 0.1, 0.1, last, last, last], 0.2) is stops
+    assert not rewarding.drifted([0.9] * 6, 0.2)
+    assert not rewarding.drifted([0.0, 0.0, 0.9], 0.2)
+    assert not rewarding.drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
+
+
+def test_second_opinion_is_of_the_same_rollouts_at_every_run():
+    """So many of those with a verdict are marked again, chosen by seed and step."""
+    rewards = rewarding.Rewarding(
+        kinds.Grpo(**{**_values(ENTRY), "hold_out_rows": 2}), Marking([]), {}, Marking([7, 0])
+    )
+    rollouts = [
+        Rollout(s, Verdict(mark, 7, "ok"), 3)
+        for s, mark in zip(scripts(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
+    ]
+    first, again, later = (rewards.second_opinion(rollouts, step) for step in (1, 1, 2))
+    assert first == again and sum(v is not None for v in first) == 2 and first[1] is None
+    assert later.count(None) == 3
+    gaps = [r.verdict.grade / 7 - v for r, v in zip(rollouts, first, strict=True) if v is not None]
+    assert rewarding.apart(rollouts, first) == pytest.approx(sum(gaps) / 2)
+
+
+def _values(entry) -> dict:
+    from dataclasses import asdict
+
+    return asdict(entry)
+
+
+# --------------------------------------------------------------------------------------- a second grader, taste, thoughts
+
+
+def test_hold_out_grader_marks_samples_and_rewards_nothing(train):
+    """Every second step some rollouts have its marks; those of the checker and of the referee agree, so that nothing is apart."""
+    table, rollouts = train(
+        "watched", **{"hold-out": "arithmetic", "hold-out-every": 2, "hold-out-rows": 3, "steps": 4}
+    )
+    sampled = rollouts.filter(pl.col("hold_out").is_not_null())
+    assert sampled.group_by("step").len().sort("step").rows() == [(2, 3), (4, 3)]
+    assert measured(table, "hold-out/apart") == [0.0, 0.0]
+    assert [c for c in rollouts.columns if c.startswith("reward_")] == ["reward_grade", "reward_repetition"]
+
+
+class Flattering(graders.Grader):
+    """The real grader, which from the fourth call on gives full marks for anything."""
+
+    calls = 0
+
+    def __call__(self, scripts, quiet=False):
+        verdicts = super().__call__(scripts, quiet)
+        if self.name == "arithmetic":
+            return verdicts
+        Flattering.calls += 1
+        return [Verdict(7.0, 7, "ok") for _ in verdicts] if Flattering.calls > 3 else verdicts
+
+
+def test_reward_that_is_gamed_stops_the_training(train, monkeypatch):
+    """Marks that rise while the second grader's do not end the run early, with its weights, and the stamp says when."""
+    monkeypatch.setattr("proofmill.grpo.Grader", Flattering)
+    Flattering.calls = 0
+    watched = {"hold-out": "arithmetic", "hold-out-every": 1, "hold-out-rows": 4, "hold-out-apart": 0.3, "steps": 12}
+    table, rollouts = train("gamed", **watched)
+    assert table.stamp["counts"]["steps before the second grader stopped it"] == rollouts["step"].max() == 6
+    assert measured(table, "hold-out/apart")[-1] > 0.3
+
+
+def test_reward_model_scores_each_text(train, taste):
+    """A sequence classifier's one score is a reward; a classifier of several classes is refused."""
+    _, rollouts = train("liked", taste(1), preferences={"base/taste": {"weight": 0.1, "sees": "summary"}})
+    assert rollouts["reward_taste"].null_count() == 0 and rollouts["reward_taste"].n_unique() > 2
+    with pytest.raises(TableError, match="3 scores a text; expected a reward model with one"):
+        train("classes", taste(3), preferences={"base/taste": {"weight": 0.1}})
+
+
+def test_judge_of_taste_is_shown_the_summary_or_everything(train):
+    """Helpfulness by the referee: of the summary alone, as a share of full marks; nothing of it is unscored."""
+    _, rollouts = train(
+        "tasteful",
+        rewards={"format": 1},
+        preferences={"api/referee": {"weight": 1, "sees": "all", "prompt": "prefer-harmless"}},
+    )
+    assert rollouts["reward_referee"].null_count() == 0
+    assert rollouts["reward_referee"].is_between(0, 1).all()
+
+
+def test_measure_that_nobody_had_has_no_row(train):
+    """A preference before its step has no mean; the table has no row for it, and the others have theirs."""
+    late = {"api/referee": {"weight": 1, "from-step": 3, "prompt": "prefer-helpful"}}
+    table, rollouts = train("late", preferences=late, steps=3)
+    assert measured(table, "rewards/referee/mean") and len(measured(table, "rewards/referee/mean")) == 1
+    assert len(measured(table, "rewards/repetition/mean")) == 3
+    assert rollouts["reward_referee"].null_count() == 16
+
+
+def test_turns_of_thought_give_states_that_are_trained_on(train):
+    """Two groups for each problem, from different turns; prompts after the first hold the summary; marks are by turn."""
+    cached = {"summarizer": "api/referee", "turns": 2, "states": 2, "problems-per-step": 4, "max-tokens": 24}
+    table, rollouts = train("cached", **cached)
+    groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("turn").n_unique(), pl.len())
+    assert groups.select("problem", "turn", "len").unique().rows() == [(1, 1, 4)]
+    pairs = rollouts.group_by("step", "problem").agg(pl.col("turn").n_unique())
+    assert pairs["turn"].to_list() == [2] * 4
+    assert rollouts["turn"].is_between(1, 3).all()
+    assert measured(table, "unsummarized") and any(r["measure"].startswith("marks/turn-") for r in table.rows())
+
+
+def test_rollouts_are_attempts_that_may_be_marked_again(small, train):
+    """What a training was rewarded for is a table of responses with the rollouts' ids, and other graders mark it as any."""
+    _, rollouts = train("source")
+    more = {
+        "grpo/source": GRPO,
+        "responses/taken": {"problems": "problems/train", "model": "grpo/source", "rollouts": True},
+        "grades/taken": {"responses": "responses/taken", "grader": "arithmetic"},
+    }
+    mill = Mill(small.results, **SMALL, **more)
+    grades = mill.make("responses/taken", "grades/taken").rows()
+    assert [row["response"] for row in grades] == rollouts["rollout"].to_list()
+    assert [row["grade"] for row in grades] == rollouts["grade"].to_list()
+    assert {row["stop"] for row in mill.table("responses/taken").rows()} <= {"end", "length"}
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"rewards": {}}, "nothing is rewarded"),
+        ({"policy": "reinforce"}, "expected `loss: sequence_sum`"),
+        ({"sync-reference": 4}, "expected `kl` above 0"),
+        ({"hold-out-apart": 0.1}, "`hold-out` is not"),
+        ({"summarizer": "api/referee", "states": 5}, "expected at most 4"),
+        ({"summarizer": "api/referee", "problems-per-step": 3}, "a multiple of `states`"),
+        ({"preferences": {"api/referee": {"weight": 1}}}, "expected its `prompt`"),
+        ({"preferences": {"base/tiny": {"weight": 1, "prompt": "prefer-helpful"}}}, "reward model and asked nothing"),
+        ({"preferences": {"api/refere": {"weight": 1}}}, "no recipe declares"),
+        ({"adapter": {"rank": 0, "alpha": 1}}, "greater than or equal to 1"),
+    ],
+)
+def test_entry_that_does_not_go_together_is_refused(changed, said):
+    """Each mistake is named before anything runs."""
+    from conftest import REFEREE
+
+    with pytest.raises(RecipeError, match=said):
+        expand({"test": {"api/referee": REFEREE, **SMALL, "grpo/x": {**GRPO, **changed}}})

@@ -1,0 +1,684 @@
+"""Supervised fine-tuning: which tokens are learned, which examples, in what rows, and what is kept and gone on from."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+import torch
+from accelerate.data_loader import SeedableRandomSampler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, TrainerCallback
+
+from conftest import ROOT, SMALL, Mill
+from project import copy_of
+from proofmill import devices, training
+from proofmill.base import CHAT_TEMPLATE, END, train_tokenizer
+from proofmill.recipes import RecipeError
+from proofmill.sft import IGNORED, Encoder, drawn, end_of_turn
+from proofmill.supervised import FilledSampler, Trainer
+from proofmill.tables import Table, TableError, file_sha256
+
+COLD = {**SMALL["sft/cold"], "log-every": 1}
+TALK = [
+    {"role": "user", "content": "What is 2 + 2?"},
+    {"role": "assistant", "content": "It is 4."},
+    {"role": "user", "content": "And 3 + 3?"},
+    {"role": "assistant", "content": "That is 6."},
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["What is 2 + 2? It is 4. And 3 + 3? That is 6."], 400)
+
+
+@pytest.fixture
+def trained(small, tmp_path):
+    """`trained({"packing": True})` is the table of `sft/x`: `sft/cold` with these fields; `others` are made before it."""
+    results = tmp_path / "results"
+    shutil.copytree(small.results, results)
+
+    def make(fields, name="sft/x", others=None):
+        return Mill(results, **SMALL, **(others or {}), **{name: {**COLD, **fields}}).make(*(others or {}), name)
+
+    return make
+
+
+def values(table, measure: str) -> list[float]:
+    rows = pl.DataFrame(table.rows()).filter(pl.col("measure") == measure).sort("step")
+    return rows["value"].to_list()
+
+
+def assert_close(one, other) -> None:
+    """Two trainings gave the same rows up to rounding."""
+    one, other = pl.DataFrame(one.rows()), pl.DataFrame(other.rows())
+    assert one.drop("value").equals(other.drop("value"))
+    assert one["value"].to_list() == pytest.approx(other["value"].to_list(), rel=1e-4, abs=1e-6)
+
+
+def test_sft_learns_and_says_so(small):
+    """The loss of the last steps is below that of the first, in long form."""
+    rows = pl.DataFrame(small.table("sft/cold").rows())
+    loss = rows.filter(pl.col("measure") == "loss").sort("step")["value"].to_list()
+    assert loss[-1] < loss[0]
+    assert rows.filter(pl.col("measure") == "loss")["step"].to_list() == [2, 4, 6, 8]
+
+
+def test_table_of_steps_has_no_clock(small):
+    """What depends on the machine is in the stamp, so that equal trainings have equal tables."""
+    measures = {row["measure"] for row in small.table("sft/cold").rows()}
+    assert not [m for m in measures if "runtime" in m or "per_second" in m or "time" in m]
+    assert small.table("sft/cold").stamp["training_seconds"] > 0
+
+
+def test_same_entry_trains_the_same_weights(small, tmp_path):
+    """Two trainings of one entry have equal tables and equal weights."""
+    again = Mill(tmp_path, **SMALL)
+    again.make("problems/train", "base/tiny", "examples/cold", "sft/cold")
+    assert small.table("sft/cold").content == again.table("sft/cold").content
+
+
+def test_longer_example_stops_the_stage(trained):
+    """An example is never cut silently: the message has the limit and the longest."""
+    with pytest.raises(TableError, match="longer than `max-length` 32"):
+        trained({"max-length": 32})
+
+
+# ------------------------------------------------------------------------------------------------------ what is learned
+
+
+def learned(tokenizer, messages, learn: str) -> str:
+    """The text of the tokens that are learned."""
+    made = Encoder(tokenizer, learn, "base/x")(messages)
+    assert all(label in (i, IGNORED) for i, label in zip(made["input_ids"], made["labels"], strict=True))
+    assert made["input_ids"] == tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"]
+    return tokenizer.decode([label for label in made["labels"] if label != IGNORED])
+
+
+@pytest.mark.parametrize(
+    ("learn", "expected"),
+    [
+        ("answer", f"That is 6.{END}"),
+        ("assistant", f"It is 4.{END}That is 6.{END}"),
+        ("all", f"<|user|>What is 2 + 2?<|assistant|>It is 4.{END}<|user|>And 3 + 3?<|assistant|>That is 6.{END}"),
+    ],
+)
+def test_learned_tokens_are_those_that_the_entry_names(tokenizer, learn, expected):
+    """The last answer, each turn of the assistant, or everything; with the token that ends a turn, without the one that opens it."""
+    assert learned(tokenizer, TALK, learn) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text("ab 12<|>\n", max_size=8))))
+@settings(max_examples=60, deadline=None)
+def test_learned_turns_of_any_conversation_are_those_put_together_by_hand(tokenizer, turns):
+    """Role token, content and end token of each message, one after another, of which the assistant's last two are learned."""
+
+    def ids(text: str) -> list[int]:
+        return tokenizer(text)["input_ids"]
+
+    expected, turns = {"input_ids": [], "labels": []}, [("user", "1"), *turns]
+    for role, content in turns:
+        said = ids(content) + (ids(END) if role == "assistant" else [])
+        expected["input_ids"] += ids(f"<|{role}|>") + said
+        expected["labels"] += [IGNORED] + (said if role == "assistant" else [IGNORED] * len(said))
+    messages = [{"role": role, "content": content} for role, content in turns]
+    assert Encoder(tokenizer, "assistant", "base/x")(messages) == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "learn", "refused"),
+    [
+        ("assistant", "assistant", True),
+        ("user", "assistant", True),
+        ("user", "answer", True),
+        ("assistant", "answer", False),
+    ],
+)
+def test_message_that_a_template_rewrites_later_is_refused(tokenizer, role, learn, refused):
+    """A template that shortens what stands before shows no turn as it was asked for; the last answer alone is still to be had."""
+    other = train_tokenizer(["x"], 300)
+    whole = f"(message['content'] if loop.last or message['role'] != '{role}' else 'x')"
+    other.chat_template = CHAT_TEMPLATE.replace("message['content']", whole)
+    if refused:
+        with pytest.raises(TableError, match="in another way when others follow"):
+            Encoder(other, learn, "base/x")(TALK)
+    else:
+        assert learned(other, TALK, learn) == f"That is 6.{END}"
+
+
+def test_marks_of_a_template_decide_what_is_learned(tokenizer):
+    """Where a template has generation marks, what they enclose is learned and nothing else."""
+    other = train_tokenizer(["x"], 300)
+    marked = "{% generation %}{{ message['content'] }}{% endgeneration %}"
+    other.chat_template = (
+        "{% for message in messages %}{% if message['role'] == 'assistant' %}" + marked + "<|end|>"
+        "{% else %}{{ message['content'] }}{% endif %}{% endfor %}"
+    )
+    assert learned(other, TALK, "assistant") == "It is 4.That is 6."
+
+
+def test_learned_tokens_of_a_published_template_end_with_its_end_token(data):
+    """With Qwen2's tokenizer an answer is learned with `<|im_end|>`, and no token of a question is."""
+    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
+    assert learned(qwen, TALK, "answer") == "That is 6.<|im_end|>\n"
+    assert learned(qwen, TALK, "assistant") == "It is 4.<|im_end|>\nThat is 6.<|im_end|>\n"
+
+
+def job(name="sft/x"):
+    return SimpleNamespace(name=name)
+
+
+def test_end_of_turn_that_generation_does_not_know_is_named(data, tokenizer):
+    """Qwen2's template ends turns with `<|im_end|>`: a model that stops elsewhere has to stop there too; one that does, has not."""
+    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer", eos_token="<|endoftext|>")
+    labels = Encoder(qwen, "answer", "base/x")(TALK)["labels"]
+    elsewhere = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=qwen.eos_token_id))
+    there = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=[qwen.eos_token_id, 151645]))
+    assert end_of_turn(job(), elsewhere, qwen, labels) == "<|im_end|>"
+    assert end_of_turn(job(), there, qwen, labels) is None
+    ours = Encoder(tokenizer, "answer", "base/x")(TALK)["labels"]
+    assert end_of_turn(job(), elsewhere, tokenizer, ours) is None
+
+
+def test_end_of_turn_becomes_an_end_of_generation(small, tmp_path):
+    """A model that stopped at another token than its template ends turns with stops at both when it has learned."""
+    folder = tmp_path / "model"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    before = AutoTokenizer.from_pretrained(folder, eos_token="<|pad|>")
+    before.save_pretrained(folder)
+    generation = GenerationConfig.from_pretrained(folder, eos_token_id=before.eos_token_id)
+    generation.save_pretrained(folder)
+    entries = {"base/other": {"source": "folder", "path": str(folder)}, "sft/other": {**COLD, "model": "base/other"}}
+    made = Mill(tmp_path / "results", **SMALL, **entries)
+    table = made.make("problems/train", "examples/cold", "base/other", "sft/other")
+    after = AutoTokenizer.from_pretrained(table.folder)
+    assert (before.eos_token, after.eos_token) == ("<|pad|>", END)
+    assert after.eos_token_id in GenerationConfig.from_pretrained(table.folder).eos_token_id
+
+
+@pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
+def test_chat_template_is_kept_as_it_was(trained, learn):
+    """Whatever is learned, the template beside the weights is the one that the model came with."""
+    table = trained({"steps": 1, "learn": learn})
+    assert AutoTokenizer.from_pretrained(table.folder).chat_template == CHAT_TEMPLATE
+
+
+def test_tokenizer_without_a_chat_template_is_refused(small, tmp_path):
+    """A base model that cannot be talked to is named, with what to write beside its weights."""
+    folder = tmp_path / "plain"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    (folder / "chat_template.jinja").unlink()
+    entries = {"base/plain": {"source": "folder", "path": str(folder)}, "sft/plain": {**COLD, "model": "base/plain"}}
+    made = Mill(tmp_path / "results", **SMALL, **entries)
+    with pytest.raises(TableError, match="base/plain: its tokenizer has no chat template"):
+        made.make("problems/train", "examples/cold", "base/plain", "sft/plain")
+
+
+# ------------------------------------------------------------------------------------------------------------- packing
+
+
+def trainer_of(small, packing: bool, rows: list[dict], folder, attention: str = "sdpa"):
+    from datasets import Dataset
+    from trl import SFTConfig
+
+    model = AutoModelForCausalLM.from_pretrained(small.table("sft/cold").folder, attn_implementation=attention)
+    config = SFTConfig(
+        output_dir=str(folder), packing=packing, max_length=64, use_cpu=True, bf16=False, report_to=[],
+        per_device_train_batch_size=2,
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").folder)
+    return Trainer(model=model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+
+
+def losses(model, **inputs) -> list[float]:
+    """Minus the log-probability of each learned token, by the model's plain logits."""
+    labels = inputs.pop("labels")[:, 1:]
+    with torch.no_grad():
+        logprobs = model(**inputs).logits[:, :-1].log_softmax(-1)
+    picked = -logprobs.gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
+    return picked[labels != IGNORED].tolist()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_packed_examples_do_not_see_each_other(small, tmp_path, attention):
+    """The loss of each token of a packed batch is that of its example alone, and is not when the row is read as one text."""
+    tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").folder)
+    texts = [row["messages"] for row in small.table("examples/cold").rows()]
+    made = [Encoder(tokenizer, "all", "base/tiny")(messages) for messages in texts]
+    rows = [{name: ids[:n] for name, ids in row.items()} for row, n in zip(made, (20, 15, 28, 30, 9, 12), strict=False)]
+    trainer = trainer_of(small, True, rows, tmp_path, attention)
+    assert len(trainer.train_dataset) == 2
+    batch = trainer.data_collator([trainer.train_dataset[0], trainer.train_dataset[1]])
+    assert batch["input_ids"].shape == (1, 114)
+    model = trainer.model.eval()
+    apart = {}
+    for row in rows:
+        alone = {name: torch.tensor([row[name]]) for name in ("input_ids", "labels")}
+        apart[tuple(row["input_ids"])] = losses(model, **alone)
+    order = [ids for packed in trainer.train_dataset for ids in unpacked(packed)]
+    together = losses(model, **{name: batch[name] for name in ("input_ids", "labels", "position_ids")})
+    assert together == pytest.approx([loss for ids in order for loss in apart[ids]], abs=1e-5)
+    mixed = losses(model, input_ids=batch["input_ids"], labels=batch["labels"])
+    assert mixed != pytest.approx(together, abs=1e-2)
+    with torch.no_grad():
+        mean = trainer.compute_loss(model, dict(batch)).item()
+    assert mean == pytest.approx(sum(together) / len(together), abs=1e-5)
+
+
+def unpacked(row: dict) -> list[tuple[int, ...]]:
+    ends = [sum(row["seq_lengths"][: n + 1]) for n in range(len(row["seq_lengths"]))]
+    return [tuple(row["input_ids"][end - length : end]) for end, length in zip(ends, row["seq_lengths"], strict=True)]
+
+
+def test_packing_learns_every_example_once_a_pass(trained, small):
+    """A pass over packed rows has as many tokens as the examples, in fewer steps."""
+    table = trained({"packing": True, "steps": None, "epochs": 1.0, "learn": "all"})
+    tokenizer = AutoTokenizer.from_pretrained(table.folder)
+    rows = small.table("examples/cold").rows()
+    tokens = sum(len(tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"]) for row in rows)
+    assert values(table, "num_tokens")[-1] == tokens
+    assert table.stamp["counts"]["steps"] < len(rows) / COLD["batch"]
+
+
+# --------------------------------------------------------------------------------------------- which examples, and lengths
+
+
+@given(st.lists(st.sampled_from("abcdefghij"), min_size=2), st.floats(0, 0.99), st.integers(0, 5))
+@settings(max_examples=200, deadline=None)
+def test_drawn_problems_have_their_share_of_the_examples(problems, share, seed):
+    """At least the share is drawn, by one problem no more than needed, the same each time; taking all is an error."""
+    if len(set(problems)) == 1:
+        return
+    try:
+        found = drawn(problems, share, seed, "examples/x")
+    except TableError:
+        largest = max(problems.count(p) for p in problems)
+        assert share * len(problems) > len(problems) - largest - 1e-6
+        return
+    rows = sum(p in found for p in problems)
+    assert rows >= share * len(problems) - 1e-6
+    assert not found or min(rows - problems.count(p) for p in found) < share * len(problems)
+    assert found == drawn(list(reversed(problems)), share, seed, "examples/x")
+
+
+def test_evaluated_examples_are_not_learned(trained, monkeypatch):
+    """The share that is evaluated and the rest are all the examples, and no problem is in both."""
+    seen = {}
+    original = Trainer.__init__
+
+    def init(self, **given):
+        seen.update(learned=given["train_dataset"], evaluated=given["eval_dataset"])
+        original(self, **given)
+
+    monkeypatch.setattr(Trainer, "__init__", init)
+    table = trained({"steps": 2, "evaluate-share": 0.25})
+    learned, evaluated = ({tuple(ids) for ids in seen[part]["input_ids"]} for part in ("learned", "evaluated"))
+    assert not learned & evaluated
+    assert (len(seen["learned"]), len(seen["evaluated"])) == (36, 12)
+    assert table.stamp["counts"] == {"steps": 2, "evaluated": 12}
+
+
+OTHER = {
+    "problems/other": {"source": "arithmetic", "part": "dev", "rows": 7},
+    "examples/other": {"problems": "problems/other"},
+}
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_evaluation_is_the_mean_over_all_learned_tokens(trained, packing):
+    """`eval_loss` is measured when due and at the end, and at the end is that of the weights that are kept, token by token."""
+    table = trained({"steps": 5, "evaluate": "examples/other", "evaluate-every": 2, "packing": packing}, others=OTHER)
+    measured = pl.DataFrame(table.rows()).filter(pl.col("measure") == "eval_loss")
+    assert measured["step"].to_list() == [2, 4, 5]
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(table.folder), AutoTokenizer.from_pretrained(table.folder)
+    encoder, found = Encoder(tokenizer, "answer", "base/tiny"), []
+    for row in table.other("examples/other").rows():
+        ids = encoder(row["messages"])
+        found += losses(model, **{name: torch.tensor([ids[name]]) for name in ids})
+    assert measured["value"].to_list()[-1] == pytest.approx(sum(found) / len(found), abs=1e-5)
+
+
+def test_evaluation_changes_nothing_that_is_learned(trained):
+    """The weights are the same whether or not other examples are evaluated meanwhile."""
+    plain = trained({"steps": 4})
+    looked = trained({"steps": 4, "evaluate": "examples/other", "evaluate-every": 1}, "sft/looked", OTHER)
+    assert weights(plain) == weights(looked)
+
+
+def test_too_long_examples_are_left_out_and_counted(trained, small):
+    """With `drop` the examples within the limit are learned, whole, and the others are a number of the stamp."""
+    tokenizer = AutoTokenizer.from_pretrained(small.table("base/tiny").folder)
+    texts = [row["messages"] for row in small.table("examples/cold").rows()]
+    lengths = [len(tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"]) for messages in texts]
+    limit = sorted(lengths)[len(lengths) // 2]
+    fields = {"too-long": "drop", "max-length": limit, "steps": None, "epochs": 1.0, "learn": "all"}
+    table = trained(fields)
+    assert table.stamp["counts"]["too long"] == sum(length > limit for length in lengths) > 0
+    assert values(table, "num_tokens")[-1] == sum(length for length in lengths if length <= limit)
+    with pytest.raises(TableError, match="48 of 48 examples are longer than `max-length` 8"):
+        trained({"too-long": "drop", "max-length": 8}, "sft/none")
+
+
+def test_too_long_example_to_evaluate_stops_the_stage(trained, small, tmp_path):
+    """What is evaluated is not cut either, and the message names its table."""
+    rows = [{"id": str(n), "question": "What is 1 + 1? " * 200, "answer": f"{n}"} for n in range(3)]
+    (tmp_path / "long.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    columns = {"statement": "question", "solution": "answer"}
+    others = {
+        "problems/long": {"source": "table", "path": str(tmp_path / "long.jsonl"), "columns": columns},
+        "examples/long": {"problems": "problems/long"},
+    }
+    with pytest.raises(TableError, match="examples/long: 3 of 3 examples are longer than `max-length` 512"):
+        trained({"evaluate": "examples/long"}, others=others)
+
+
+# ------------------------------------------------------------------------------------------------------------- schedule
+
+
+def test_cosine_ends_at_its_floor(trained):
+    """Each step's learning rate is the cosine's between the highest and the floor."""
+    table = trained({"steps": 10, "floor": 0.1, "warmup": 0.0, "learning-rate": 0.01})
+    cosine = [0.5 * (1 + math.cos(math.pi * step / 10)) for step in range(10)]
+    assert values(table, "learning_rate") == pytest.approx([0.01 * (0.1 + 0.9 * share) for share in cosine])
+
+
+def test_last_step_ends_a_longer_schedule(trained):
+    """The rows are those of the whole schedule up to that step; a step that it never reaches is refused."""
+    whole = pl.DataFrame(trained({"steps": 8}).rows())
+    part = pl.DataFrame(trained({"steps": 8, "last-step": 5}, "sft/part").rows())
+    assert part.equals(whole.filter(pl.col("step") <= 5))
+    with pytest.raises(TableError, match="`last-step` is 9 and the schedule ends with step 8"):
+        trained({"steps": 8, "last-step": 9}, "sft/beyond")
+
+
+# ------------------------------------------------------------------------------------------------------------- adapters
+
+LORA = {"rank": 4, "alpha": 8.0}
+
+
+def weights(table) -> str:
+    return file_sha256(table.folder / "model.safetensors")
+
+
+def test_adapter_is_merged_into_ordinary_weights(trained, small):
+    """Each layer is the base's plus alpha / rank B A, as the adapter's own file has them; nothing else has changed."""
+    table = trained({"adapter": {**LORA, "layers": ["q_proj", "down_proj"]}})
+    before = load_file(small.table("base/tiny").folder / "model.safetensors")
+    after, added = (
+        load_file(table.folder / "model.safetensors"),
+        load_file(table.folder / "adapter/adapter_model.safetensors"),
+    )
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "q_proj" in name or "down_proj" in name}
+    for name in changed:
+        a, b = (added[f"base_model.model.{name.removesuffix('weight')}lora_{part}.weight"] for part in "AB")
+        torch.testing.assert_close(after[name], before[name] + 8 / 4 * b @ a)
+    assert (
+        json.loads((table.folder / "adapter/adapter_config.json").read_text())["base_model_name_or_path"] == "base/tiny"
+    )
+    assert type(AutoModelForCausalLM.from_pretrained(table.folder)).__name__ == "Qwen3ForCausalLM"
+
+
+def test_adapter_without_layers_has_all_linear_ones(trained, small):
+    """Every linear layer but the last one is trained, and no other weight."""
+    table = trained({"adapter": LORA, "steps": 2})
+    before, after = (load_file(t.folder / "model.safetensors") for t in (small.table("base/tiny"), table))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "_proj" in name}
+
+
+def test_adapter_with_an_unknown_layer_is_refused(trained):
+    """The message has the layers that there are."""
+    with pytest.raises(TableError, match=r"names the layers wq, lm_head.*down_proj, gate_proj, k_proj"):
+        trained({"adapter": {**LORA, "layers": ["q_proj", "wq", "lm_head"]}})
+
+
+def test_quantized_adapter_without_its_library_is_refused(trained, monkeypatch):
+    """Where bitsandbytes is not installed, the message says so before anything is loaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(TableError, match="bitsandbytes is not installed"):
+        trained({"adapter": {**LORA, "quantized": True}})
+
+
+# ------------------------------------------------------------------------------------- how a batch is shared out, and stops
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30))
+def test_batch_is_shared_out_whole_or_refused(world, most, batch):
+    """Devices x rows x turns is the batch, and a device never takes more rows than it may."""
+    environment = {"WORLD_SIZE": str(world), "LOCAL_RANK": "0", "PROOFMILL_ROWS_PER_DEVICE": str(most)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            shared = training.batches(job(), batch)
+        except TableError:
+            assert batch % world or (batch // world) % min(most, batch // world)
+            return
+    rows, turns = shared["per_device_train_batch_size"], shared["gradient_accumulation_steps"]
+    assert world * rows * turns == batch and rows <= most
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (3, 8)),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, (0, 1)),
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, (0, 1)),
+    ],
+)
+def test_process_knows_its_place(monkeypatch, environment, expected):
+    """Rank and number of processes are a launcher's; what a cluster exports without one is not meant for us."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert (devices.rank(), devices.world()) == expected
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "two", ""])
+def test_rows_per_device_that_are_no_number_are_refused(monkeypatch, given):
+    """The message names the variable and what it holds."""
+    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", given)
+    with pytest.raises(RecipeError, match=f"PROOFMILL_ROWS_PER_DEVICE is `{given}`"):
+        training.batches(job(), 4)
+
+
+@given(st.integers(1, 40), st.integers(0, 9), st.integers(0, 3))
+def test_filled_pass_has_the_order_of_a_single_process(rows, more, epoch):
+    """The places of a pass are those that accelerate draws for one process, and those that fill it up come last."""
+    sampler, alone = FilledSampler(rows, rows + more, 7), SeedableRandomSampler(range(rows), data_seed=7)
+    sampler.set_epoch(epoch)
+    alone.set_epoch(epoch)
+    assert list(sampler) == [*alone, *range(rows, rows + more)]
+    assert len(sampler) == rows + more
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": 14},
+        {"steps": 9, "packing": True, "evaluate-share": 0.3, "evaluate-every": 4, "learn": "all", "max-length": 256},
+        {"steps": 4, "adapter": LORA},
+    ],
+    ids=["plain", "packed", "adapter"],
+)
+def test_rows_at_a_time_and_recomputed_activations_change_no_row(trained, monkeypatch, fields):
+    """A batch in turns of one row, its activations computed twice, gives the same table up to rounding, the ends of passes included."""
+    fields = {**fields, "log-every": 2}
+    at_once = trained(fields)
+    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "1")
+    monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", "1")
+    assert_close(at_once, trained(fields, "sft/turns"))
+
+
+class At(TrainerCallback):
+    """Does something at the beginning of a step."""
+
+    def __init__(self, step, act):
+        self.step, self.act = step, act
+
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step + 1 == self.step:
+            self.act()
+
+
+@contextmanager
+def acting(step, act):
+    """Whatever is trained inside does something at this step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "watching", lambda name: nullcontext([At(step, act)]))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("turns", "fields"),
+    [
+        (1, {}),
+        (2, {"packing": True, "evaluate-share": 0.3, "evaluate-every": 3, "learn": "all", "max-length": 256}),
+        (2, {"adapter": {**LORA, "dropout": 0.3}, "evaluate-share": 0.3, "evaluate-every": 5}),
+        (1, {"last-step": 10}),
+    ],
+    ids=["plain", "packed", "adapter", "last-step"],
+)
+def test_training_that_was_stopped_goes_on_to_the_same_table(trained, monkeypatch, turns, fields):
+    """After a SIGTERM between two rows of the table, numbers and weights are those of an unbroken training, bit by bit."""
+    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", str(4 // turns))
+    fields = {"steps": 11, "log-every": 4, **fields}
+    whole = trained(fields).content
+    with (
+        acting(6, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        pytest.raises(SystemExit, match=r"step 6 of 1[01] is kept"),
+    ):
+        trained(fields, "sft/stopped")
+    assert trained(fields, "sft/stopped").content == whole
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"steps": 6}, {"steps": None, "epochs": 0.5, "evaluate-share": 0.3}, {"steps": 6, "last-step": 5}],
+    ids=["plain", "evaluated", "last-step"],
+)
+def test_training_that_was_killed_after_its_last_step_is_only_written_down(trained, monkeypatch, fields):
+    """What was trained to its end is trained no further: the table is that of an unbroken training, its last row included."""
+    fields = {"log-every": 4, **fields}
+    whole = trained(fields).content
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "save", interrupted)
+        trained(fields, "sft/killed")
+    assert trained(fields, "sft/killed").content == whole
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_broken_checkpoint_is_not_gone_on_from(trained, tmp_path, monkeypatch):
+    """A checkpoint whose writing was broken off is passed over for the one before it."""
+    fields = {"steps": 11, "log-every": 4}
+    whole = trained(fields).content
+    monkeypatch.setattr(training, "SAVE_STEPS", 3)
+    with acting(8, interrupted), pytest.raises(KeyboardInterrupt):
+        trained(fields, "sft/broken")
+    table = Table("sft/broken", tmp_path / "results")
+    saved = sorted(path.name for path in table.scratch.glob("checkpoints-*/checkpoint-*"))
+    assert saved == ["checkpoint-3", "checkpoint-6"]
+    next(table.scratch.glob("checkpoints-*/checkpoint-6/running.json")).unlink()
+    next(table.scratch.glob("checkpoints-*/checkpoint-6/optimizer.pt")).write_bytes(b"torn")
+    assert trained(fields, "sft/broken").content == whole
+
+
+def test_training_that_stands_still_is_ended(trained, monkeypatch):
+    """When no step ends for the minutes given, the job ends with an error that names the variable."""
+    monkeypatch.setenv("PROOFMILL_STALL_MINUTES", "0.02")
+    monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: threading.Event().wait())
+    with pytest.raises(
+        TableError, match=r"no step has ended for 0.02 minutes; expected one in PROOFMILL_STALL_MINUTES"
+    ):
+        trained({})
+
+
+def test_training_that_hangs_in_foreign_code_is_ended_too():
+    """Where the main thread hears no signal, the process ends with the same sentence, and every thread's stack before it."""
+    code = (
+        "import signal, time; from proofmill.watching import watching\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
+        "def stuck(): time.sleep(600)\n"
+        "with watching('sft/x'): stuck()\n"
+    )
+    environment = {**os.environ, "PROOFMILL_STALL_MINUTES": "0.01", "PROOFMILL_GRACE": "0.1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and ", line 3 in stuck" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("TableError: sft/x: no step has ended for 0.01 minutes")
+
+
+# ------------------------------------------------------------------------------------------------------ several processes
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "workflow/accelerate").glob("*.yaml")))
+def test_launch_files_are_accelerates_and_leave_the_entry_alone(file):
+    """accelerate reads each of them as it stands, and none sets precision, clipping or accumulation."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    read = load_config_from_file(str(ROOT / "workflow/accelerate" / file))
+    assert read.mixed_precision == "no" and read.num_machines == 1
+    assert not {"gradient_clipping", "gradient_accumulation_steps"} & {
+        *vars(read),
+        *getattr(read, "deepspeed_config", {}),
+    }
+
+
+LAUNCH = "accelerate launch --config_file workflow/accelerate/ddp.yaml --num_processes 2 -m"
+
+
+@pytest.mark.pipeline
+def test_two_processes_train_what_one_does(chain, tmp_path):
+    """A profile's launch line starts two processes, which end with the table of one, and bring it back when it was made before."""
+    name = "sft/cold"
+    project = copy_of(chain, tmp_path / "copy")
+    project.forget(name)
+    profile = project.folder / "workflow/profiles/local/config.yaml"
+    profile.write_text(f"{profile.read_text()}\nset-resources:\n  sft: {{launch: {LAUNCH}}}\n")
+    assert project.made(f"results/{name}.parquet", PROOFMILL_ROWS_PER_DEVICE="1") == [name]
+    assert_close(chain.table(name), project.table(name))
+    one, two = (load_file(p.table(name).folder / "model.safetensors") for p in (chain, project))
+    for weight in one:
+        torch.testing.assert_close(one[weight], two[weight], rtol=1e-3, atol=1e-5)
+    log = (project.results / f"{name}.log").read_text()
+    assert log.count("40 steps; took") == 1 and "4 rows a step: 2 x 1 x 2" in log
+    stamp = project.table(name).stamp
+    project.table(name).path.unlink()
+    assert project.made(f"results/{name}.parquet") == [name]
+    assert project.table(name).stamp == stamp
+
+
+@pytest.mark.pipeline
+def test_error_of_one_process_ends_all_of_them(chain, tmp_path):
+    """A mistake that only a launch shows is a sentence in the log and no table."""
+    project = copy_of(chain, tmp_path / "copy")
+    project.forget("sft/cold")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "proofmill.sft",
+        "sft/cold",
+    ]
+    done = project.run(*command, PROOFMILL_ROWS_PER_DEVICE="0")
+    assert done.returncode != 0 and not project.table("sft/cold").path.exists()
+    assert "\nRecipeError: PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
