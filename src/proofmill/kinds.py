@@ -386,7 +386,7 @@ class Preference(TypedDict):
 class Grpo:
     """A measured training step a row; the weights and the rollouts stand beside the table."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     model: Weights = doc("where training starts")
     problems: ProblemsRef = doc("whose kept rows are attempted")
     schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
