@@ -260,3 +260,24 @@ def test_program_first_asks_nobody_for_certain(small):
     }
     stage = planned(small, "grades/first", **graders).stages["grades/first"]
     assert (stage.state, stage.calls) == ("make", 0)
+
+
+def test_training_counts_whom_it_asks_besides_its_grader(small):
+    """Marks of every rollout, taste from its step on, samples of the second grader, a summary of every turn; rollouts taken ask nobody."""
+    guess = {"guess": {"input": 10, "output": 10}}
+    apis = {f"api/{name}": {**PAID, "id": name, **guess} for name in ("marker", "taste", "second", "summarizer")}
+    training = {
+        "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/marker", "rewards": {"grade": 1},
+        "preferences": {"api/taste": {"weight": 1, "from-step": 7, "prompt": "prefer-helpful"}}, "unscored": "drop", "group": 4,
+        "problems-per-step": 2, "steps": 10, "hold-out": "api/second", "hold-out-every": 5, "hold-out-rows": 3,
+        "summarizer": "api/summarizer", "turns": 3, "states": 2,
+    }  # fmt: skip
+    entries = {
+        "grpo/x": training,
+        "responses/taken": {"problems": "problems/train", "model": "grpo/x", "rollouts": True},
+    }
+    plan = planned(small, "responses/taken", **apis, **entries)
+    marked, tasted, sampled, summed = 10 * 2 * 4, 4 * 2 * 4, 2 * 3, 10 * 2 // 2 * 3
+    assert plan.stages["grpo/x"].calls == marked + tasted + sampled + summed
+    assert plan.stages["grpo/x"].tokens.value == 20 * plan.stages["grpo/x"].calls
+    assert plan.stages["responses/taken"].calls == 0

@@ -173,7 +173,8 @@ class Plan:
     def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
         """Rows cached, to do and parked, and what those to do would cost."""
         models = self._models(entry)
-        if not models:
+        beside = list(self._beside(entry)) if isinstance(entry, kinds.Grpo) else []
+        if not models and not beside:
             return
         stage.exact = exact and not isinstance(entry, kinds.Grpo)
         if stage.exact:
@@ -185,6 +186,9 @@ class Plan:
             stage.calls = None if stage.rows is None else stage.rows * len(models)
             for model in models:
                 self._price(stage, model, stage.rows)
+            for model, calls in beside:
+                stage.calls += calls
+                self._price(stage, model, calls)
         grader = self._grader(entry)
         if isinstance(entry, kinds.Schemes) and grader and stage.rows is not None and stage.state == "make":
             tests = PROBES * stage.rows * len(grader.judges)
@@ -193,8 +197,28 @@ class Plan:
         if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
+    def _beside(self, entry: kinds.Grpo) -> Iterator[tuple[str, int]]:
+        """Whom a training asks besides its grader, and how often: preferences, the second grader, the summarizer."""
+        step = entry.problems_per_step * entry.group
+        asked = {
+            (name, given.get("prompt")): max(entry.steps - max(given.get("from_step", 0) - 1, 0), 0) * step
+            for name, given in entry.preferences.items()
+            if kinds.kind_of(name) in kinds.DECLARED
+        }
+        if entry.hold_out and entry.hold_out not in kinds.PROGRAMS:
+            asked[entry.hold_out, entry.hold_out_prompt] = entry.steps // entry.hold_out_every * entry.hold_out_rows
+        for (name, prompt), calls in asked.items():
+            for judge in kinds.grader_of(name, prompt, self.book.declared).judges:
+                if judge not in kinds.PROGRAMS:
+                    yield judge, calls // entry.iterations
+        if entry.summarizer:
+            problems = entry.steps * entry.problems_per_step // (entry.iterations * entry.states)
+            yield entry.summarizer, problems * entry.turns
+
     def _models(self, entry: Any) -> list[str]:
         """The models that a stage may ask, the first one first."""
+        if isinstance(entry, kinds.Responses) and entry.rollouts:
+            return []
         names = [getattr(entry, "model", None)] if not isinstance(entry, kinds.Grpo) else []
         grader = None if isinstance(entry, kinds.Schemes) else self._grader(entry)
         names += [*grader.judges, grader.normalizer] if grader else []
@@ -228,6 +252,8 @@ class Plan:
         entry, table = self.book.entries.get(name), Table(name, self.results)
         if isinstance(entry, kinds.Grpo):
             return entry.steps * entry.problems_per_step * entry.group // entry.iterations
+        if isinstance(entry, kinds.Responses) and entry.rollouts:
+            return self.rows_of(entry.model)
         if isinstance(entry, kinds.Responses):
             problems = self.rows_of(entry.problems)
             return None if problems is None else problems * entry.attempts
