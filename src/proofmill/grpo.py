@@ -13,6 +13,7 @@ How we differ:
     PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -50,6 +51,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
     data = attempts_at(entry, job, tokenizer)
     rows = training.batches(job, batch)
+    whole(entry, job, rows)
     config = GRPOConfig(
         **training.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
         **rows,
@@ -94,16 +96,26 @@ def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Dia
     weights = training.save(trainer, tokenizer, job)
     if diary is None:  # not the main process
         return
-    rollouts = diary.frame()
-    rollouts.write_parquet(weights / ROLLOUTS)
-    asked = rollouts.filter(pl.col("reason") != "not-asked")
-    counts = {"rollouts": rollouts.height, "unscored": asked["grade"].null_count()}
+    diary.scan().sink_parquet(weights / ROLLOUTS)
+    verdicts = pl.scan_parquet(weights / ROLLOUTS).select("grade", "reason", "cost", "judge_tokens").collect()
+    asked = verdicts.filter(pl.col("reason") != "not-asked")
+    counts = {"rollouts": verdicts.height, "unscored": asked["grade"].null_count()}
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
     spent = Spent()
-    for verdict in rollouts.iter_rows(named=True):
+    for verdict in verdicts.iter_rows(named=True):
         spent.add(verdict["cost"] or 0.0 if verdict["reason"] in PASSING else verdict["cost"], verdict["judge_tokens"])
     job.finish(list(training.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
+
+
+def whole(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> None:
+    """TableError where a device would think about a part of a problem's attempts (`summarizer`)."""
+    own, needed = math.prod(rows.values()) * entry.batches, entry.group * entry.states
+    if entry.summarizer and own % needed:
+        raise TableError(
+            f"{job.name}: each device makes {own} rollouts of a round; expected a multiple of the {needed} of a problem (`group` times "
+            "`states`), which are thought about together. Change the number of devices in the profile."
+        )
 
 
 def _step_of(checkpoint: Path | None) -> int:
@@ -153,9 +165,9 @@ def attempts_at(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Any:
 
 @contextmanager
 def rewarded(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, Turns | None]]:
-    """What rewards and what sums up, their engines and the one journal open inside; (None, None) beside the main process."""
+    """What rewards and what sums up, their engines and the one journal open inside; the main process alone asks anybody."""
     if devices.rank():
-        yield None, None
+        yield None, Turns(entry, None, None, tokenizer) if entry.summarizer else None
         return
     grader = Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None)
     second = Grader(entry.hold_out, entry.hold_out_prompt, job, entry.schemes is not None) if entry.hold_out else None

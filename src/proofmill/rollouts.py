@@ -40,13 +40,16 @@ COLUMNS: dict[str, tuple[Any, str]] = {
 
 
 class Diary:
-    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten."""
+    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten.
+
+    A long training writes more than fits in memory: lines are read one at a time.
+    """
 
     def __init__(self, path: Path, names: Sequence[str], after: int):
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= after] if after else []
         self.path, self.names, new = path, names, path.with_suffix(".new")
-        new.write_text("".join(kept), encoding="utf-8")
+        with open(new, "wb") as file:
+            file.writelines(line for line in _whole_lines(path) if after and json.loads(line)["step"] <= after)
         os.replace(new, path)
 
     def add(self, rows: Iterator[dict]) -> None:
@@ -58,9 +61,9 @@ class Diary:
     def rows(self) -> Iterator[dict]:
         return map(json.loads, _whole_lines(self.path))
 
-    def frame(self) -> pl.DataFrame:
+    def scan(self) -> pl.LazyFrame:
         schema = {name: kind for name, (kind, _) in COLUMNS.items()}
-        return pl.read_ndjson(self.path, schema={**schema, **{f"reward_{name}": pl.Float64 for name in self.names}})
+        return pl.scan_ndjson(self.path, schema={**schema, **{f"reward_{name}": pl.Float64 for name in self.names}})
 
 
 def entries(
@@ -94,8 +97,8 @@ def entries(
         }
 
 
-def _whole_lines(path: Path) -> list[str]:
-    """Lines that end; JSON leaves characters as they are that `splitlines` would take for ends of lines."""
-    if not path.exists():
-        return []
-    return [f"{line.decode()}\n" for line in path.read_bytes().split(b"\n")[:-1]]
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Lines that end; JSON leaves characters as they are that text files would take for ends of lines."""
+    if path.exists():
+        with open(path, "rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))

@@ -14,14 +14,17 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proofmill import formats, judges, kinds, templates
+from proofmill import devices, formats, judges, kinds, templates
 from proofmill.calls import Asker, Questions
 
 
 class Turns:
-    """The states of problems: `prepared` turns a step's rows into attempts from drawn states."""
+    """The states of problems: `prepared` turns a step's rows into attempts from drawn states.
 
-    def __init__(self, entry: kinds.Grpo, api: kinds.Api, asker: Asker, tokenizer: Any):
+    Of several processes all think, and the main one, which has the asker, asks for all summaries.
+    """
+
+    def __init__(self, entry: kinds.Grpo, api: kinds.Api | None, asker: Asker | None, tokenizer: Any):
         self.entry, self.api, self.asker, self.tokenizer = entry, api, asker, tokenizer
         self.unsummarized = 0.0  # share of the last step's thoughts
 
@@ -49,7 +52,7 @@ class Turns:
                 {"statement": p["statement"], "summary": summary or None, "reasoning": thought}
                 for p, summary, thought in zip(problems, states[-1], thoughts, strict=True)
             ]
-            found = self._summed_up(asked)
+            found = self._shared(asked)
             missing += found.count(None)
             states.append([new if new is not None else old for new, old in zip(found, states[-1], strict=True)])
         self.unsummarized = missing / (self.entry.turns * len(problems))
@@ -64,6 +67,16 @@ class Turns:
         prompt_ids, images, fields = trainer._tokenize_prompts(talks)
         completion_ids, _ = trainer._generate_single_turn(prompt_ids, images, fields, num_generations=1)
         return self.tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
+
+    def _shared(self, asked: list[dict]) -> list[str | None]:
+        """The summaries of this process's thoughts."""
+        from accelerate.utils import broadcast_object_list, gather_object
+
+        everyone = gather_object(asked)
+        found: list[Any] = [self._summed_up(everyone) if self.asker else None]
+        broadcast_object_list(found)
+        start = devices.rank() * len(asked)
+        return found[0][start : start + len(asked)]
 
     def _summed_up(self, asked: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """A summary for each thought; None where there is none to sum up, or no summary came."""
