@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import SMALL
-from proofmill.examples import apportioned, part, select
+from proofmill.examples import apportioned, part, select, written
 from proofmill.selectors import SELECTORS
 from proofmill.tables import TableError
 
@@ -168,3 +168,18 @@ def test_attempt_without_a_response_is_never_learned(small, mill):
     table.write(refused, table.stamp)
     rows = made.make("examples/x").rows(kept=False)
     assert (sum(r["dropped"] == "answered" for r in rows), sum(r["dropped"] is None for r in rows)) == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "whole"),
+    [
+        ("So 4.", "2 + 2 is 4.", "<think>\n2 + 2 is 4.\n</think>\n\nSo 4."),
+        ("So 4.", "<think>\n2 + 2 is 4.\n", "<think>\n2 + 2 is 4.\n</think>\n\nSo 4."),
+        ("<think>a</think> So 4.", None, "<think>a</think> So 4."),
+        ("So 4.", "", "So 4."),
+        (None, None, None),
+    ],
+)
+def test_reasoning_that_was_sent_apart_is_learned(text, reasoning, whole):
+    """A teacher's thoughts stand before its answer again; a text that has them, or has none, is as it is."""
+    assert written(text, reasoning) == whole

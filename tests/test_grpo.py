@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from conftest import SMALL, Mill
+from project import copy_of
 from proofmill import graders, kinds, losses, rewarding
 from proofmill.recipes import RecipeError, expand
 from proofmill.rewards import Rollout
@@ -496,3 +497,25 @@ def test_entry_that_does_not_go_together_is_refused(changed, said):
 
     with pytest.raises(RecipeError, match=said):
         expand({"test": {"api/referee": REFEREE, **SMALL, "grpo/x": {**GRPO, **changed}}})
+
+
+# ------------------------------------------------------------------------------------------------------ several processes
+
+LAUNCH = "accelerate launch --config_file workflow/accelerate/ddp.yaml --num_processes 2 -m"
+
+
+@pytest.mark.pipeline
+def test_two_processes_share_the_rollouts_and_one_of_them_asks(chain, tmp_path):
+    """Each rollout is there once, with a verdict and an advantage within its group; the judge was asked about each of them once."""
+    project = copy_of(chain, tmp_path / "copy")
+    project.forget("grpo/cold")
+    profile = project.folder / "workflow/profiles/local/config.yaml"
+    profile.write_text(f"{profile.read_text()}\nset-resources:\n  grpo: {{launch: {LAUNCH}}}\n")
+    assert project.made("results/grpo/cold.parquet") == ["grpo/cold"]
+    rollouts = pl.read_parquet(project.table("grpo/cold").folder / "rollouts.parquet")
+    assert rollouts.height == rollouts["rollout"].n_unique() == 8 * 4 * 2
+    assert rollouts["grade"].null_count() == 0
+    sums = rollouts.group_by("step", "group").agg(pl.col("advantage").sum(), pl.col("problem").n_unique())
+    assert sums["advantage"].abs().max() < 1e-3 and set(sums["problem"]) == {1}
+    asked = {(row["problem"], row["text"]) for row in rollouts.iter_rows(named=True) if row["reason"] != "empty"}
+    assert len(project.journal("grpo/cold")) <= len(asked)

@@ -84,8 +84,16 @@ def _attempts(entry: kinds.Examples, job: Job) -> Iterator[dict]:
         row["problem"]: row["statement"] for row in job.parent(problems_of(job, responses)).rows("problem", "statement")
     }
     ungraded = {"grade": None, "out_of": None, "well_formed": None}
-    for row in job.parent(responses).rows("response", "problem", "text", "stop", "reason", "tokens"):
+    for row in job.parent(responses).rows("response", "problem", "text", "reasoning", "stop", "reason", "tokens"):
+        row["text"] = written(row["text"], row["reasoning"])
         yield {**ungraded, **grades.get(row["response"], {}), **row, "statement": statements[row["problem"]]}
+
+
+def written(text: str | None, reasoning: str | None) -> str | None:
+    """What a student is to write: reasoning that its server sent apart stands before the answer again, in its tags."""
+    if not reasoning or not reasoning.strip():
+        return text
+    return f"<think>\n{reasoning.removeprefix('<think>').strip()}\n</think>\n\n{text or ''}"
 
 
 def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:

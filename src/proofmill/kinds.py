@@ -303,7 +303,7 @@ class Grades:
 class Examples:
     """A training row, kept or dropped with the reason: from problems' own solutions, responses or grades, or a mixture."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     problems: ProblemsRef | None = doc("take the problems' own solutions", None)
     responses: Annotated[str, Ref("responses")] | None = doc("take attempts as they are", None)
     grades: Annotated[str, Ref("grades")] | None = doc("take graded attempts", None)
