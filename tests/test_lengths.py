@@ -17,7 +17,6 @@ WEIGHTS = st.floats(0, 4)
 GROUP_REWARDS = [
     lambda tokens, right: lengths.reference_penalty(tokens, right, 120, 0.5),
     lambda tokens, right: lengths.group_penalty(tokens, right, 0.5, 2.0, "mean"),
-    lambda tokens, right: lengths.combined_penalty(tokens, right, 120, 0.5, 0.25),
     lambda tokens, right: lengths.lead_reward(tokens, right, 0.05),
     lengths.kimi_reward,
     lambda tokens, right: lengths.cosine_reward(tokens, right, 1000),
@@ -110,19 +109,6 @@ def test_group_penalty_of_an_unknown_base_is_refused(base):
     """A base that is no name and no quantile is named in the error."""
     with pytest.raises(ValueError, match=r"base: found .*; expected shortest, median, mean, or a quantile"):
         lengths.group_penalty([1, 2], [True, True], 1.0, base=base)
-
-
-@UNTIMED
-@given(ATTEMPTS, st.integers(1, 500), WEIGHTS, WEIGHTS)
-def test_combined_penalty_is_the_sum_of_both(attempts, reference, first, second):
-    """Method 1+2 adds the two penalties attempt by attempt."""
-    found = lengths.combined_penalty(*split(attempts), reference, first, second)
-    both = zip(
-        lengths.reference_penalty(*split(attempts), reference, first),
-        lengths.group_penalty(*split(attempts), second),
-        strict=True,
-    )
-    close(found, [a + b for a, b in both])
 
 
 @UNTIMED
@@ -283,21 +269,7 @@ def test_soft_overlong_is_trls(most, buffer):
     close(lengths.soft_overlong(range(most + 5), most, buffer), theirs)
 
 
-@UNTIMED
-@given(st.integers(0, 400), st.integers(0, 300), st.data())
-def test_buffer_penalty_is_the_formula(tokens, most, data):
-    """((M - B) - L) / B for M - B < L <= M, else 0; beyond M it is 0, and without a buffer always."""
-    buffer = data.draw(st.integers(0, most))
-    expected = ((most - buffer) - tokens) / buffer if most - buffer < tokens <= most else 0.0
-    close(lengths.buffer_penalty([tokens], most, buffer), [expected])
-
-
-def test_buffer_penalty_by_hand():
-    """A buffer of 100 before 1,000: 0 at 900, -0.5 at 950, -1 at 1,000, and 0 beyond."""
-    close(lengths.buffer_penalty([900, 950, 1000, 1001], 1000, 100), [0.0, -0.5, -1.0, 0.0])
-
-
-@pytest.mark.parametrize("penalty", [lengths.soft_overlong, lengths.buffer_penalty])
+@pytest.mark.parametrize("penalty", [lengths.soft_overlong])
 @pytest.mark.parametrize("buffer", [-1, 101])
 def test_overlong_buffer_beyond_the_maximum_is_refused(penalty, buffer):
     """A buffer is a part of the length allowed."""
@@ -369,20 +341,3 @@ def test_model_efficiency_by_hand():
 def test_model_efficiency_without_a_right_token_is_unknown():
     """A right answer of no tokens has no efficiency, and it is not infinite."""
     assert math.isnan(lengths.model_efficiency([5], [0], [True]))
-
-
-def test_frac_reward_zero_std_by_hand():
-    """Of four groups two are equal, one of them but for an attempt without a reward; a group without rewards is none."""
-    groups = [[1, 1, 1], [0, NAN, 0], [0, 1], [NAN, NAN], [0.1 + 0.2, 0.3, 0.5]]
-    assert lengths.frac_reward_zero_std(groups) == 0.5
-    assert math.isnan(lengths.frac_reward_zero_std([[NAN]]))
-
-
-@UNTIMED
-@given(st.lists(st.lists(st.sampled_from([0.0, 0.1 + 0.2, 0.3, 1.0, None]), max_size=4), max_size=5))
-def test_frac_reward_zero_std_is_the_share_of_groups_without_spread(groups):
-    """A group counts if it has a reward, and is equal if the deviation of its rewards is 0 but for rounding."""
-    scored = [[reward for reward in group if reward is not None] for group in groups]
-    spread = [pstdev(group) > 1e-9 for group in scored if group]
-    found = lengths.frac_reward_zero_std([np.array(group, dtype=float) for group in groups])
-    assert found == pytest.approx(1 - fmean(spread)) if spread else math.isnan(found)

@@ -2,7 +2,7 @@
 
 From: a length study on GSM8K (methods 1 and 2 and its measures), GRPO-LEAD (length-dependent accuracy), Kimi k1.5
 (length reward), "Demystifying Long Chain-of-Thought Reasoning" (appendix C.1, cosine), DAPO (equation 13, soft over-long
-punishment), QED-Nano (buffer and discount), and open-r1's `rewards.py`.
+punishment), QED-Nano (discount), and open-r1's `rewards.py`.
 
 How it differs:
 1. An attempt without a verdict has no reward (NaN), and the group's extremes, means and shares are those of the others.
@@ -19,8 +19,6 @@ true, false, or None (NaN) for an unscored attempt. Every reward has the shape o
 added to others, with weights.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -29,7 +27,6 @@ RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for right answers: of the longest a
 WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
 OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # what its command line makes of it: a short wrong answer costs nothing
 MARGIN = 3  # tokens short of the maximum that count as having reached it (GSM8K length study)
-EQUAL = 1e-8  # rewards of a group that differ by less are equal
 
 
 # --------------------------------------------------------------------------------------------- beside the other attempts
@@ -60,21 +57,6 @@ def group_penalty(
         return _placed(np.zeros(len(tokens_S)), scored_G)
     excess_S = np.maximum(0.0, tokens_S - _base(tokens_S[right_S], base))
     return _placed(-weight * right_S.mean() ** power * _share_of_largest(excess_S), scored_G)
-
-
-def combined_penalty(
-    tokens_G: ArrayLike,
-    right_G: ArrayLike,
-    reference: float | None,
-    reference_weight: float,
-    group_weight: float,
-    power: float = 1.0,
-    base: str | float = "shortest",
-) -> np.ndarray:
-    """The sum of `reference_penalty` and `group_penalty` (GSM8K length study, method 1+2)."""
-    return reference_penalty(tokens_G, right_G, reference, reference_weight) + group_penalty(
-        tokens_G, right_G, group_weight, power, base
-    )
 
 
 def lead_reward(
@@ -178,15 +160,6 @@ def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4
     return np.where(tokens_N > max_tokens, -1.0, _into_buffer(tokens_N, max_tokens, buffer))
 
 
-def buffer_penalty(tokens_N: ArrayLike, max_tokens: int, buffer: int = 0) -> np.ndarray:
-    """((M - B) - L) / B for M - B < L <= M, in [-1, 0], and 0 elsewhere (QED-Nano's `buffer_tokens`; 0 is off).
-
-    Up to M it is `soft_overlong`. Beyond M it is 0: there a rollout was cut off, and loses its marks anyhow.
-    """
-    tokens_N = np.asarray(tokens_N, dtype=float)
-    return np.where(tokens_N > max_tokens, 0.0, _into_buffer(tokens_N, max_tokens, buffer))
-
-
 def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarray:
     """How far lengths up to the maximum reach into the buffer before it, as a share of it, negative."""
     if not 0 <= buffer <= max_tokens:
@@ -237,14 +210,3 @@ def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: Array
     counts_S = right_S & ~np.isnan(reference_S)
     written = tokens_S[counts_S].sum()
     return float(reference_S[counts_S].sum() / written) if written else float("nan")
-
-
-def frac_reward_zero_std(rewards_PG: Sequence[ArrayLike]) -> float:
-    """Share of groups whose rewards are all equal, so that no attempt has an advantage (GSM8K length study; TRL).
-
-    Groups may differ in size. NaN is an unscored attempt; a group with one reward is equal, one with none is left out.
-    NaN without groups.
-    """
-    rewards = [np.asarray(rewards_G, dtype=float) for rewards_G in rewards_PG]
-    spreads = [float(np.ptp(rewards_G[~np.isnan(rewards_G)])) for rewards_G in rewards if not np.isnan(rewards_G).all()]
-    return float(np.mean([spread < EQUAL for spread in spreads])) if spreads else float("nan")
