@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 CORES ?= all
+# Test files run side by side, each file in one process: its tests share what they make.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
 export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
@@ -17,10 +19,10 @@ run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of mark
 test: lint test-fast test-pipeline test-vllm test-slurm ## everything, the fast tests first
 
 test-fast: $(VENV)/ready
-	$(BIN)/pytest -q -m "not pipeline and not vllm and not slurm"
+	$(PYTEST) -m "not pipeline and not vllm and not slurm"
 
 test-pipeline: $(VENV)/ready
-	$(BIN)/pytest -q -m pipeline
+	$(PYTEST) -m pipeline
 
 test-vllm: $(VENV)/ready
 	$(BIN)/pytest -q -m vllm
