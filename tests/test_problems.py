@@ -250,3 +250,27 @@ def test_problems_of_several_tables_come_once_and_say_what_they_ask(mill, tmp_pa
     assert len({row["problem"] for row in rows}) == len(rows) == 9
     assert [row["asks"] for row in rows].count("code") == 1 and rows[-1]["statement"] == "Reverse a word."
     assert {row["asks"] for row in rows[:-1]} <= {"proof", "answer"}
+
+
+def test_problems_that_are_said_to_ask_something_do(mill):
+    """`asks` of an entry holds for every row, whatever the source says."""
+    made = mill(
+        {
+            "problems/x": {"source": "arithmetic", "rows": 4, "asks": "talk"},
+            "problems/y": {"source": "problems/x", "asks": "answer"},
+        }
+    )
+    made.make("problems/x", "problems/y")
+    assert {row["asks"] for row in made.table("problems/x").rows()} == {"talk"}
+    assert {row["asks"] for row in made.table("problems/y").rows()} == {"answer"}
+
+
+def test_problems_of_two_tables_with_one_id_are_refused(mill, tmp_path):
+    """Another problem under the id of the first would vanish without a word."""
+    for name, statement in (("a", "one"), ("b", "two")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"problem": "1", "statement": "Prove {statement}."}}\n')
+    entries = {f"problems/{name}": {"source": "table", "path": str(tmp_path / f"{name}.jsonl")} for name in "ab"}
+    made = mill({**entries, "problems/both": {"source": "problems/a", "also": ["problems/b"]}})
+    made.make("problems/a", "problems/b")
+    with pytest.raises(TableError, match="problems/b: its problem `1` has the id of another problem"):
+        made.make("problems/both")

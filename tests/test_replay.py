@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conftest import SMALL, Mill
 from proofmill import __main__ as command
 from proofmill import graders, kinds, recipes
-from proofmill.inspect import replay
+from proofmill.inspect import comparison, replay
 from proofmill.recipes import RecipeError
 from proofmill.tables import MARK, ROLLOUTS, Table, TableError
 from proofmill.verdicts import Verdict
@@ -306,8 +306,8 @@ def test_replay_by_hand_is_shown_with_its_intervals(tmp_path):
 def test_replay_in_thirds_has_every_step_once(tmp_path):
     """Seven steps are shown as 1 to 3, 4 to 5 and 6 to 7."""
     found = replay.of("grpo/x", stored(tmp_path, [[TURNED]] * 7))
-    assert list(found._spans()) == ["all steps", "1 to 3", "4 to 5", "6 to 7"]
-    assert sum(span_P.sum() for span_P in list(found._spans().values())[1:]) == 7
+    assert list(comparison.spans(found)) == ["all steps", "1 to 3", "4 to 5", "6 to 7"]
+    assert sum(span_P.sum() for span_P in list(comparison.spans(found).values())[1:]) == 7
 
 
 def test_replay_under_another_scale_keeps_all_signs(tmp_path):

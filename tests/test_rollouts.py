@@ -1,6 +1,7 @@
 """The diary of a training: rollouts as they are made, whole or not at all."""
 
 import numpy as np
+import polars as pl
 
 from proofmill.rewarding import Rewarded
 from proofmill.rewards import Rollout
@@ -28,7 +29,8 @@ def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
         file.write('{"step": 3, "torn')
     diary = Diary(path, ["grade"], after=2)
     diary.add(rows(3, float("nan")))
-    frame = diary.scan().collect()
+    diary.write(tmp_path / "r.parquet")
+    frame = pl.read_parquet(tmp_path / "r.parquet")
     assert (frame["step"].to_list(), frame["reward_grade"].to_list()) == ([1, 2, 3], [1 / 7, 1 / 7, None])
     assert frame.columns == [*COLUMNS, "reward_grade"]
     assert frame["text"].to_list() == [SCRIPT.text] * 3 and frame["rollout"].n_unique() == 3

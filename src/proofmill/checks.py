@@ -246,6 +246,11 @@ def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
         yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
 
 
+def _default(cls: type, *names: str) -> tuple:
+    defaults = {f.name: f.default.default for f in fields(cls)}
+    return tuple(defaults[name] for name in names)
+
+
 def _grpo_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
     yield from _judged_faults(entry, entries)
     yield from _asking_faults("ask", entry.ask)
@@ -260,6 +265,10 @@ def _grpo_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
         yield from _marking_faults(entry.hold_out, entry.hold_out_prompt, entry.schemes, entries, "hold-out-prompt")
     elif entry.hold_out_apart is not None or entry.hold_out_prompt:
         yield "a setting of the second grader is given and `hold-out` is not; expected who it is."
+    if entry.hold_out and (entry.hold_out, entry.hold_out_prompt) == (entry.grader, entry.prompt):
+        yield f"`hold-out` is {entry.hold_out}, which rewards; expected another grader, or another prompt."
+    if not entry.summarizer and (entry.turns, entry.states) != _default(Grpo, "turns", "states"):
+        yield "`turns` or `states` is given and `summarizer` is not; expected who sums up."
     if entry.summarizer:
         yield from _asking_faults("turn-prompt", entry.turn_prompt, ("statement", "summary"))
         yield from _asking_faults("summary-prompt", entry.summary_prompt, ("statement", "summary", "reasoning"))
@@ -275,6 +284,10 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
         if name in entry.rewards or names.count(name) > 1:
             yield f"two rewards are called `{name}`; expected a name for each. Rename the one in `preferences`."
     for name, given in entry.preferences.items():
+        if given.get("from_step", 0) > entry.steps:
+            yield f"`preferences` > `{name}` counts from step {given['from_step']} of {entry.steps}; expected that or an earlier one."
+        if getattr(entries.get(name), "source", "") == "scratch":
+            yield f"`preferences` > `{name}` is a model of random weights; expected a reward model, from a folder or the hub."
         prompt = given.get("prompt")
         if prompt not in (None, *templates.names()):
             yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(prompt, templates.names())}"

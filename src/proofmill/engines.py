@@ -102,7 +102,9 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
 @contextmanager
 def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
     """An artifact's weights behind vLLM's OpenAI server, started for this job; `arguments` are further flags of vLLM."""
-    from proofmill.in_process import vllm_flags
+    from transformers import AutoTokenizer
+
+    from proofmill.in_process import opens_thought, vllm_flags
 
     def command(port: int) -> list[str]:
         served = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
@@ -110,7 +112,8 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *served, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
-    api = kinds.Api(id=table.model, price={"input": 0.0, "output": 0.0})
+    opened = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
+    api = kinds.Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opened else [])
     pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
         engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63)

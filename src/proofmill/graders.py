@@ -63,6 +63,7 @@ class Grader:
         self, name: str, prompt: str | None, job: Job, schemes: bool = False, askers: Mapping[str, Any] | None = None
     ):
         self.name, self.prompt, self.job, self.schemes = name, prompt, job, schemes
+        self.of = 0  # calls, if more than a step's, of which the share that may fail is taken
         self._stack = ExitStack()
         self.askers: Mapping[str, Any] = askers or {}
 
@@ -104,7 +105,7 @@ class Grader:
         while self.models and (asked := self.questions(scripts, step)) is not None:
             most = max([most, *map(len, asked.values())])
             for judge, questions in asked.items():
-                self.askers[judge](questions, quiet, of=most)
+                self.askers[judge](questions, quiet, of=max(most, self.of))
             step += 1
         return (state for _, state in self._replayed(scripts))
 

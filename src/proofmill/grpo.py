@@ -9,13 +9,14 @@ How we differ:
 2. Verdicts go through the journal: a killed run goes on from its checkpoint and asks no judge twice.
 3. Every rollout is kept, with each reward, its advantage, its verdict: results/grpo/<name>/rollouts.parquet.
 4. A second grader may look on (`hold-out`), and stop a training whose reward is being gamed.
+5. Problems whose attempts could never be marked, without an answer or a scheme, are not attempted.
 
     PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from typing import Any
 import polars as pl
 
 from proofmill import devices, engines, kinds, templates
+from proofmill import journal as journals
 from proofmill.calls import Spent
 from proofmill.graders import Grader
 from proofmill.grades import schemes_of
 from proofmill.jobs import Job, run
 from proofmill.preferences import JudgedPreference, ModelPreference
+from proofmill.progress import say
 from proofmill.recipes import RecipeError
 from proofmill.rewarding import Rewarding
 from proofmill.rollouts import Diary
@@ -71,6 +74,9 @@ def main(entry: kinds.Grpo, job: Job) -> None:
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
+        # A weight for each token, at most 3. TRL's default weighs a whole rollout by the product of its tokens' ratios: of 50,000
+        # tokens it is 0 for nearly all, however little vLLM and the training differ.
+        vllm_importance_sampling_mode="token_truncate",
         sync_ref_model=entry.sync_reference is not None,
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
@@ -80,12 +86,12 @@ def main(entry: kinds.Grpo, job: Job) -> None:
         after = _step_of(training.last_checkpoint(job))
         diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
         trainer = trainers.Trainer(
-            entry, job.name, rewards, diary, turns,
+            entry, job.name, rewards, diary, turns, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
             reward_funcs=[_named(name) for name in names],
         )  # fmt: skip
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
-        seconds = training.train(trainer, job)
+        seconds = training.train(trainer, job, last=devices.follow(after if trainer.over else None))
     finish(entry, job, trainer, tokenizer, diary, seconds)
 
 
@@ -96,21 +102,33 @@ def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Dia
     weights = training.save(trainer, tokenizer, job)
     if diary is None:  # not the main process
         return
-    diary.scan().sink_parquet(weights / ROLLOUTS)
-    verdicts = pl.scan_parquet(weights / ROLLOUTS).select("grade", "reason", "cost", "judge_tokens").collect()
-    asked = verdicts.filter(pl.col("reason") != "not-asked")
-    counts = {"rollouts": verdicts.height, "unscored": asked["grade"].null_count()}
+    diary.write(weights / ROLLOUTS)
+    verdicts = pl.scan_parquet(weights / ROLLOUTS).select("unscored", "reason").collect()
+    counts = {"rollouts": verdicts.height, "unscored": verdicts["unscored"].sum()}
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
-    spent = Spent()
-    for verdict in verdicts.iter_rows(named=True):
-        spent.add(verdict["cost"] or 0.0 if verdict["reason"] in PASSING else verdict["cost"], verdict["judge_tokens"])
+    spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
+    for answer in journals.frame(job.table.calls, "cost", "tokens").iter_rows(named=True):
+        spent.add(answer["cost"], answer["tokens"])
     job.finish(list(training.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 
 
+def _markable(entry: kinds.Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
+    """Whether there is what the grader marks by: an answer for the programs that compare, a scheme where there are any."""
+    if problem["asks"] == "talk":
+        return True
+    compares = entry.grader in ("final-answer", "tests", "rules")
+    return bool(problem["answer"] or not compares) and (entry.schemes is None or problem["problem"] in schemes)
+
+
 def whole(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> None:
-    """TableError where a device would think about a part of a problem's attempts (`summarizer`)."""
+    """TableError where the devices cannot share this training as it is."""
     own, needed = math.prod(rows.values()) * entry.batches, entry.group * entry.states
+    if entry.sync_reference and devices.sharding() != "none":
+        raise TableError(
+            f"{job.name}: `sync-reference` and weights that are shared out ({devices.sharding()}); expected whole weights on each device, "
+            "whose reference a checkpoint can hold. Choose workflow/accelerate/ddp.yaml, or no `sync-reference`."
+        )
     if entry.summarizer and own % needed:
         raise TableError(
             f"{job.name}: each device makes {own} rollouts of a round; expected a multiple of the {needed} of a problem (`group` times "
@@ -138,6 +156,12 @@ def attempts_at(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Any:
 
     schemes = schemes_of(job, entry.schemes)
     problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution", "asks")
+    every, problems = len(problems), [p for p in problems if _markable(entry, p, schemes)]
+    if len(problems) < every and not devices.rank():
+        say(
+            job.name,
+            f"{every - len(problems):,} of {every:,} problems are left out: their attempts could never be marked",
+        )
     needed = entry.problems_per_step * entry.batches // (entry.states if entry.summarizer else 1)
     if len(problems) < needed:
         raise TableError(
@@ -171,6 +195,8 @@ def rewarded(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewa
         return
     grader = Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None)
     second = Grader(entry.hold_out, entry.hold_out_prompt, job, entry.schemes is not None) if entry.hold_out else None
+    if second:
+        second.of = MANY  # its failures cost an opinion, and not the training
     judged = {
         name: Grader(name, given.get("prompt"), job)
         for name, given in entry.preferences.items()
@@ -202,6 +228,7 @@ def _without_vllm() -> None:
     installed.is_vllm_available = lambda *_, **__: False
 
 
+MANY = 10_000  # calls of which a share may fail, where a step asks a few
 ASKED = 1024  # tokens of a prompt, for the plan of memory: prompts are not tokenized yet
 
 
@@ -215,9 +242,7 @@ def footprint(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> dict[str, An
         "reference": entry.kl > 0 and entry.adapter is None,
         "reward_models": [job.parent(n).weights() for n in entry.preferences if kinds.kind_of(n) in ("base", "sft")],
         "sampled": 0 if with_vllm else at_once,
-        "vllm_share": with_vllm.get("vllm_gpu_memory_utilization", 0.9)
-        if with_vllm.get("vllm_mode") == "colocate"
-        else 0.0,
+        "vllm_share": with_vllm["vllm_gpu_memory_utilization"] if with_vllm.get("vllm_mode") == "colocate" else 0.0,
         "vllm_sleeps": bool(with_vllm.get("vllm_enable_sleep_mode")),
     }
 
@@ -242,6 +267,7 @@ def sampler(job: Job) -> dict[str, Any]:
     if not torch.cuda.is_available():
         trainer.keep_linear_weights()
         options = {**VLLM_ON_CPU, **options}
+    options.setdefault("gpu_memory_utilization", 0.3)  # beside a training
     known = {
         "gpu_memory_utilization": "vllm_gpu_memory_utilization",
         "tensor_parallel_size": "vllm_tensor_parallel_size",

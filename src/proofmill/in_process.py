@@ -62,6 +62,7 @@ class TransformersEngine(_Local):
         self.model, folder = table.model, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        self.opening = THOUGHT if opens_thought(self.tokenizer) else ""
         precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
         self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=precision).to(self.device).eval()
         self.context = self.network.config.max_position_embeddings
@@ -121,7 +122,7 @@ class TransformersEngine(_Local):
             yield (
                 question,
                 Answer(
-                    text,
+                    self.opening + text,
                     "length" if end is None else "end",
                     prompt_tokens=lengths[i],
                     tokens=tokens,
@@ -180,6 +181,7 @@ class VllmEngine(_Local):
         options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **vllm_options(arguments)}
         self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
         self.tokenizer = self.llm.get_tokenizer()
+        self.opening = THOUGHT if opens_thought(self.tokenizer) else ""
         self.engine = self.llm.llm_engine
         self.context = self.engine.model_config.max_model_len
 
@@ -227,7 +229,7 @@ class VllmEngine(_Local):
     def _read(self, made: Any, prompt_tokens: int, seconds: float) -> Answer:
         chosen = made.logprobs and [p[t].logprob for t, p in zip(made.token_ids, made.logprobs, strict=True)]
         return Answer(
-            made.text,
+            self.opening + made.text,
             "length" if made.finish_reason == "length" else "end",
             prompt_tokens=prompt_tokens,
             tokens=len(made.token_ids),
@@ -237,6 +239,15 @@ class VllmEngine(_Local):
             finish=made.finish_reason or "",
             logprobs=self._named(made.token_ids, chosen),
         )
+
+
+THOUGHT = "<think>\n"
+
+
+def opens_thought(tokenizer: Any) -> bool:
+    """Whether the chat template itself writes the tag that opens the reasoning: what is generated then lacks it."""
+    asked = [{"role": "user", "content": "?"}]
+    return tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False).rstrip().endswith("<think>")
 
 
 def vllm_flags() -> list[str]:

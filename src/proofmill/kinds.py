@@ -179,7 +179,7 @@ class Problems:
     schemes: Annotated[str, Ref("schemes")] | None = doc("marking schemes, which filters may ask", None)
     also: list[ProblemsRef] = doc("further tables, whose kept rows follow the source's own", [])
     asks: Literal["proof", "answer", "code", "talk"] | None = doc(
-        "what all rows ask, where the source does not say: `code` has tests as its answer, `talk` has no right answer",
+        "what all rows ask, whatever the source says: `code` has tests as its answer, `talk` has no right answer",
         None,
     )
     keep: Named = doc("filters in the order they are asked; the first that refuses a row names it", [])

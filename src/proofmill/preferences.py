@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from proofmill import templates
 from proofmill.graders import Grader
 from proofmill.jobs import Job
 from proofmill.scripts import Script
@@ -72,5 +73,7 @@ class ModelPreference:
         return values
 
     def _text(self, script: Script) -> Any:
-        talk = [{"role": "user", "content": script.statement}, {"role": "assistant", "content": script.final}]
+        said = [("user", script.statement), ("assistant", script.final)]
+        # Neither may end its turn and speak for another.
+        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in said]
         return self.tokenizer.apply_chat_template(talk, tokenize=False)

@@ -12,7 +12,7 @@ How it differs:
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -65,19 +65,29 @@ def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
         rows = islice(_carried(entry.source, job), entry.rows)
     else:
         loaded = _without_folder(islice(sources.LOADERS[entry.source](entry), entry.rows), entry)
-        rows = _with_ids({**row, "asks": row.get("asks") or entry.asks} for row in loaded)
-    if not entry.also:
-        return rows
-    more = (row for name in entry.also for row in _carried(name, job) if row["dropped"] is None)
-    return _first_of_each(chain(rows, more))
+        rows = _with_ids(loaded)
+    if entry.also:
+        rows = _once(rows, [(name, _carried(name, job)) for name in entry.also])
+    return ({**row, "asks": entry.asks} for row in rows) if entry.asks else rows
 
 
-def _first_of_each(rows: Iterator[dict]) -> Iterator[dict]:
-    seen: set[str] = set()
-    for row in rows:
-        if row["problem"] not in seen:
-            seen.add(row["problem"])
-            yield row
+def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Iterator[dict]:
+    """The rows, then the kept ones of further tables; what stands in several comes once, where it came first."""
+    seen: dict[str, str] = {}
+    for row in own:
+        seen[row["problem"]] = statements.normal(row["statement"] or "")
+        yield row
+    for name, rows in further:
+        for row in rows:
+            said = statements.normal(row["statement"] or "")
+            if row["dropped"] is None and row["problem"] not in seen:
+                seen[row["problem"]] = said
+                yield row
+            elif row["dropped"] is None and seen[row["problem"]] != said:
+                raise TableError(
+                    f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Let ids come "
+                    "from the statements in one of the tables: map no column to `problem`."
+                )
 
 
 def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Iterator[Mapping[str, Any]]:

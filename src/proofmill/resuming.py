@@ -79,6 +79,8 @@ class Checkpoints(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         last = self.last or state.max_steps
+        if devices.any_of(control.should_training_stop):  # the main process has seen enough
+            control.should_save = control.should_training_stop = True
         if state.global_step == last:  # as transformers does at the end of the schedule
             control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
         elif state.global_step % self.block == 0:

@@ -23,6 +23,7 @@ from proofmill.scripts import Script
 from proofmill.verdicts import Verdict
 
 OPINIONS = 3  # samples of the second grader at the beginning and at the end that are compared
+EQUAL = 1e-8  # rewards that differ by less are equal
 UNASKED = Verdict(None, 1, "not-asked")  # of a problem without a right answer
 
 
@@ -129,6 +130,13 @@ def drifted(gaps: Sequence[float], most: float | None) -> bool:
     if most is None or len(known) < 2 * OPINIONS:
         return False
     return float(np.mean(known[-OPINIONS:]) - np.mean(known[:OPINIONS])) > most
+
+
+def without_signal(totals_PG: np.ndarray) -> float:
+    """Share of groups from which nothing is learned: fewer than two attempts are scored (NaN is not), or all are equal."""
+    scored_PG = ~np.isnan(totals_PG)
+    spread_P = np.where(scored_PG, totals_PG, -np.inf).max(axis=1) - np.where(scored_PG, totals_PG, np.inf).min(axis=1)
+    return float(((scored_PG.sum(axis=1) < 2) | (spread_P < EQUAL)).mean())
 
 
 def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> dict[str, float]:

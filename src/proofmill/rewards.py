@@ -66,6 +66,8 @@ class Reward:
         if missing := [key for key, default in self.arguments.items() if default is None and key not in named]:
             return f"`{name}` needs `{missing[0]}`; expected `{{{name}: {{weight: 1, {missing[0]}: ...}}}}`."
         try:
+            if not math.isfinite(weight(given)):
+                return f"`{name}` weighs {weight(given)}; expected a number."
             self.of(_TRIED, given)
         except (TypeError, ValueError) as error:
             return f"`{name}`: {error}"

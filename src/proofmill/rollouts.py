@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pyarrow import parquet
 
 from proofmill.rewarding import Rewarded
 from proofmill.tables import digest
@@ -34,6 +35,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "cost": (pl.Float64, "dollars of the verdict; null when the price is unknown"),
     "judge_tokens": (pl.Int64, "tokens that the judges wrote"),
     "hold_out": (pl.Float64, "the second grader's share of full marks, where it was asked"),
+    "unscored": (pl.Boolean, "whether a reward that it should have is missing"),
     "applies": (pl.List(pl.String), "the rewards that the attempt should have"),
     "advantage": (pl.Float64, "what it was learned with"),
 }
@@ -61,9 +63,14 @@ class Diary:
     def rows(self) -> Iterator[dict]:
         return map(json.loads, _whole_lines(self.path))
 
-    def scan(self) -> pl.LazyFrame:
+    def write(self, path: Path) -> None:
+        """All rollouts as a Parquet file, a few megabytes at a time."""
         schema = {name: kind for name, (kind, _) in COLUMNS.items()}
-        return pl.scan_ndjson(self.path, schema={**schema, **{f"reward_{name}": pl.Float64 for name in self.names}})
+        schema |= {f"reward_{name}": pl.Float64 for name in self.names}
+        empty = pl.DataFrame(schema=schema).to_arrow()
+        with parquet.ParquetWriter(path, empty.schema, compression="zstd") as file:
+            for lines in _chunks(_whole_lines(self.path)):
+                file.write_table(pl.read_ndjson(b"".join(lines), schema=schema).to_arrow())
 
 
 def entries(
@@ -88,6 +95,7 @@ def entries(
             "cost": rollout.verdict.cost,
             "judge_tokens": rollout.verdict.tokens,
             "hold_out": opinions[place],
+            "unscored": bool(rewarded.unscored_N[place]),
             "applies": [name for name, does in zip(names, rewarded.applies_NK[place], strict=True) if does],
             "advantage": advantages[place],
             **{
@@ -95,6 +103,19 @@ def entries(
                 for name, value in zip(names, counted_NK[place], strict=True)
             },
         }
+
+
+def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    held = 0
+    for line in lines:
+        chunk.append(line)
+        held += len(line)
+        if held >= size:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

@@ -3,10 +3,13 @@
 How it differs from TRL 1.16's:
 1. A rollout is unscored when one of the rewards that apply could not be had, not only when all are missing.
 2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or REINFORCE.
-3. The reference of `sync-reference` is in the checkpoints; TRL goes on with the first one.
-4. On several devices the main process alone asks judges, writes the diary, and tells the others.
+3. The reference of `sync-reference` is in the checkpoints; TRL goes on with the first one. Problems go on in their order, too, after
+   the first pass over them; TRL begins with the first pass's order again.
+4. An unscored rollout is out of the loss, out of its entropy and divergence too; TRL sets its advantage to 0.
+5. On several devices the main process alone asks judges, writes the diary, and tells the others.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from proofmill import kinds, losses, rewarding, rollouts
+from proofmill.in_process import THOUGHT, opens_thought
 from proofmill.progress import say
 from proofmill.scripts import Script
 
@@ -35,20 +39,29 @@ class Trainer(GRPOTrainer):
         rewards: rewarding.Rewarding | None,
         diary: rollouts.Diary | None,
         turns: Any,
+        start: int = 0,
         **given: Any,
     ):
+        """`start` is the step from which it goes on."""
         self.entry, self.name, self.rewards, self.diary, self.turns = entry, name, rewards, diary, turns
+        self.start = start
         super().__init__(**given)
-        self.gaps = [gap for _, gap in _gaps(diary)] if diary else []
+        self.opening = THOUGHT if opens_thought(self._tokenizer) else ""
+        self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
+
+    @property
+    def over(self) -> bool:
+        """Whether the second grader has stopped it."""
+        return rewarding.drifted(self.gaps, self.entry.hold_out_apart)
 
     # ------------------------------------------------------------------------------------------------------- rollouts
 
     def _get_train_sampler(self, dataset=None):
         """A problem comes once for each of its states, whose attempts are groups of their own."""
         if self.turns is None:
-            return super()._get_train_sampler(dataset)
+            return self._forwarded(super()._get_train_sampler(dataset))
         each = self.num_generations * self.entry.states
-        return RepeatSampler(
+        sampler = RepeatSampler(
             data_source=self.train_dataset if dataset is None else dataset,
             mini_repeat_count=each,
             batch_size=self.args.generation_batch_size // each,
@@ -56,6 +69,15 @@ class Trainer(GRPOTrainer):
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
+        return self._forwarded(sampler)
+
+    def _forwarded(self, sampler):
+        """The sampler with the orders drawn that finished passes had: transformers skips batches of the present pass alone."""
+        turns = len(sampler) // self.args.generation_batch_size
+        steps = max(math.ceil(turns / self.args.gradient_accumulation_steps), 1)
+        for _ in range(self.start // steps if self.shuffle_dataset else 0):
+            torch.randperm(sampler.num_samples, generator=sampler.generator)
+        return sampler
 
     def _generate_and_score_completions(self, inputs):
         self.made_for = self.state.global_step + 1
@@ -63,9 +85,17 @@ class Trainer(GRPOTrainer):
             inputs = self.turns.prepared(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
         scored = super()._generate_and_score_completions(inputs)
+        self._leave_out(scored)
         if self.accelerator.is_main_process:
             self._remember()
         return scored
+
+    def _leave_out(self, scored: dict[str, Any]) -> None:
+        """Take rollouts without a reward out of the loss."""
+        count = len(scored["completion_mask"])
+        own = self._unscored[self.accelerator.process_index * count :][:count]
+        scored["completion_mask"] = scored["completion_mask"] * (~own).unsqueeze(1).int()
+        scored["num_items_in_batch"] = self.accelerator.gather(scored["completion_mask"].sum()).sum()
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """The rewards NK of all processes' rollouts; NaN is none."""
@@ -74,7 +104,7 @@ class Trainer(GRPOTrainer):
             {
                 **{key: row.get(key) for key in ROW},
                 "prompt": prompt[-1]["content"],
-                "text": completion[0]["content"],
+                "text": self.opening + completion[0]["content"],
                 "tokens": len(ids),
                 "stop": "end" if ids[-1] in ends else "length",
             }
@@ -85,7 +115,9 @@ class Trainer(GRPOTrainer):
         if self.accelerator.is_main_process:
             counted = [self._rewarded(self._asked)]
         broadcast_object_list(counted)
-        return torch.tensor(counted[0], dtype=torch.float32, device=self.accelerator.device)
+        rewards_NK = torch.tensor(counted[0], dtype=torch.float32, device=self.accelerator.device)
+        self._unscored = rewards_NK.isnan().all(dim=1)
+        return rewards_NK
 
     def _rewarded(self, asked: list[dict]) -> np.ndarray:
         scripts = [
@@ -126,12 +158,18 @@ class Trainer(GRPOTrainer):
             known = [opinion for opinion in opinions if opinion is not None]
             self._metrics["train"]["hold-out/marks"].append(float(np.mean(known)) if known else float("nan"))
             self._metrics["train"]["hold-out/apart"].append(gap)
-            if rewarding.drifted(self.gaps, self.entry.hold_out_apart):
+            if self.over:
                 say(
                     self.name,
                     f"stops at step {self.made_for}: marks exceed the second grader's by {gap:+.2f} of full marks",
                 )
                 self.control.should_training_stop = True
+        totals_PG = (self._counted_NK * self.reward_weights.cpu().numpy()).reshape(
+            -1, self.entry.group, len(self.rewards.names)
+        )
+        missing_PG = np.isnan(totals_PG).all(axis=2)
+        idle = rewarding.without_signal(np.where(missing_PG, np.nan, np.nansum(totals_PG, axis=2)))
+        self._metrics["train"]["frac_reward_zero_std"][-1] = idle
         advantages = list(self._logs["advantages"])[-len(self._asked) :]
         self.diary.add(
             rollouts.entries(

@@ -6,12 +6,13 @@ of it changes a row beyond rounding, but for the noise that each process draws f
     PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
     PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
     PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
-    PROOFMILL_SAVE_STEPS                steps between checkpoints (200)
+    PROOFMILL_SAVE_STEPS                steps between checkpoints (200 of sft, 20 of grpo)
     PROOFMILL_STALL_MINUTES             minutes without the end of a step after which a training is ended (never)
     PROOFMILL_GRACE                     seconds to the end of the step, and its checkpoint, after a SIGTERM or Ctrl-C (20)
 """
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -31,10 +32,13 @@ from proofmill.stopping import gracefully, leave
 from proofmill.tables import TableError
 from proofmill.watching import Steps, watching
 
-SAVE_STEPS = int(os.environ.get("PROOFMILL_SAVE_STEPS", "200"))
+SAVE_STEPS = {
+    "sft": 200,
+    "grpo": 20,
+}  # between checkpoints: a step of rollouts takes many times as long, and its judges money
 # What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
 # mean over all steps, is left out too: after a resume transformers sums only the steps since, and divides by all.
-CLOCKS = ("runtime", "per_second", "step_time", "flos", "time", "train_loss")
+CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
 
 
 def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None:
@@ -111,11 +115,15 @@ def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str,
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
-        "save_steps": max(SAVE_STEPS // block, 1) * block,
+        "save_steps": max(_save_steps(job) // block, 1) * block,
         "save_total_limit": 2,
         "report_to": [],
         "disable_tqdm": True,
     }
+
+
+def _save_steps(job: Job) -> int:
+    return int(os.environ.get("PROOFMILL_SAVE_STEPS") or SAVE_STEPS[job.table.kind])
 
 
 def _schedule(entry: Any) -> dict[str, Any]:
@@ -191,7 +199,7 @@ def steps(trainer: Any) -> Iterator[dict]:
     for logged in trainer.state.log_history:
         for measure, value in sorted(logged.items()):
             known = value is not None  # a reward that nobody had has no mean
-            if known and measure not in ("step", "epoch") and not any(word in measure for word in CLOCKS):
+            if known and measure not in ("step", "epoch") and not CLOCKS.fullmatch(measure):
                 yield {"step": logged["step"], "epoch": logged["epoch"], "measure": measure, "value": float(value)}
 
 

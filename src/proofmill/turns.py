@@ -17,6 +17,8 @@ from typing import Any
 from proofmill import devices, formats, judges, kinds, templates
 from proofmill.calls import Asker, Questions
 
+MANY = 10_000  # summaries of which a share may fail: one that is missing leaves the one before it
+
 
 class Turns:
     """The states of problems: `prepared` turns a step's rows into attempts from drawn states.
@@ -86,7 +88,9 @@ class Turns:
             for place in thought
         ]
         answers = self.asker(
-            Questions(len(questions), lambda: ((f"thought {n}", q) for n, q in enumerate(questions, 1))), quiet=True
+            Questions(len(questions), lambda: ((f"thought {n}", q) for n, q in enumerate(questions, 1))),
+            quiet=True,
+            of=MANY,
         )
         found: list[str | None] = [None] * len(asked)
         for place, answer in zip(thought, answers, strict=True):

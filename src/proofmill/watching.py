@@ -33,7 +33,7 @@ class Steps(TrainerCallback):
         self.first = state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
-        shown = {key: float(logs[key]) for key in ("loss", "reward") if logs and key in logs}
+        shown = {key: float(logs[key]) for key in ("loss", "reward") if logs and logs.get(key) is not None}
         self.latest = "".join(f", {key} {value:.4g}" for key, value in shown.items()) or self.latest
         if logs and "num_tokens" in logs:
             self.tokens = [*self.tokens[:1], (time.monotonic(), logs["num_tokens"])]

@@ -12,12 +12,11 @@ How it works:
 3. A batch (`scale: batch`) is what was sampled for one step, or for the `batches` that share a round of rollouts.
 4. A preference's numbers are those of the table: nobody is asked again.
 
-Axes: P groups, G attempts in each, N attempts, K rewards. Intervals are of 95 %: exact for shares of groups, and for what is
-counted by attempts a bootstrap over groups.
+Axes: P groups, G attempts in each, N attempts, K rewards.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,8 +31,9 @@ import pyarrow as pa
 import yaml
 from pyarrow import parquet
 
-from proofmill import advantages, estimates, kinds, recipes
+from proofmill import advantages, kinds, recipes
 from proofmill.checks import among
+from proofmill.inspect import comparison
 from proofmill.progress import Progress
 from proofmill.recipes import RecipeError
 from proofmill.rewards import REWARDS, Group, Rollout, weight
@@ -41,9 +41,8 @@ from proofmill.scripts import Script
 from proofmill.tables import ROLLOUTS, Table, TableError
 from proofmill.verdicts import Verdict
 
-ROUNDING = (
-    2e-6  # of a group's largest sum of sizes: sixteen times what float32 may be off, in which rewards are added up
-)
+# Of a group's largest sum of sizes: sixteen times what float32 may be off, in which rewards are added up.
+ROUNDING = 2e-6
 AT_ONCE = 1024  # rollouts in memory
 WRITTEN = ("text", "stop", "tokens", "reference_tokens", "grade", "out_of", "reason")
 NOT_ASKED = "not-asked"  # the reason of a rollout that wants no verdict
@@ -254,62 +253,11 @@ class Replay:
         within_PG = apart_PG <= was.rounding_P1 * np.maximum(1.0, np.abs(was.advantages_PG))
         return int((equal_PG | neither_PG).sum()), int(within_PG.sum())
 
-    # ------------------------------------------------------------------------------------------------------ showing
+    # ------------------------------------------------------------------------------------------------------ what is made
 
     def lines(self) -> Iterator[str]:
         """The replay as text."""
-        groups, covered, rollouts = len(self.covered_P), int(self.covered_P.sum()), self.before_PG.size
-        rewards, learned = self.as_recorded()
-        yield f"{self.run.name}: {rollouts:,} rollouts in {groups:,} groups of {self.run.size}"
-        yield f"before: {self.run.terms}"
-        yield f"after:  {self.now.terms}{f', marks of {self.grades}' if self.grades else ''}"
-        if covered < groups:
-            yield f"{groups - covered:,} of {groups:,} groups have no row in {self.grades} and are left out"
-        yield f"the run's own terms again: {rewards:,} of {rollouts:,} rewards and {learned:,} advantages as recorded"
-        if min(rewards, learned) < rollouts:
-            yield "what differs is no effect of the terms: the rewards' code or the table is no longer that of the run"
-        changed = int(self.changed_PG[self.covered_P].any(axis=1).sum())
-        yield f"{changed:,} of {covered:,} groups change: an attempt's advantage has another sign"
-        yield ""
-        spans = self._spans()
-        yield from _aligned(
-            [
-                ["value [95 % interval]", *spans],
-                *([label, *(cell(span_P) for span_P in spans.values())] for label, cell in self._cells()),
-            ]
-        )
-
-    def _spans(self) -> dict[str, np.ndarray]:
-        """Which groups P: all that are covered, and those of each third of the steps."""
-        steps = np.unique(self.run.step_P[self.covered_P])
-        spans = {"all steps": self.covered_P}
-        for part in np.array_split(steps, 3) if len(steps) > 1 else ():
-            if len(part):
-                name = f"step {part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}"
-                spans[name] = self.covered_P & np.isin(self.run.step_P, part)
-        return spans
-
-    def _cells(self) -> Iterator[tuple[str, Callable[[np.ndarray], str]]]:
-        """Each line's label, and what it shows of some groups."""
-        yield "rollouts", lambda span_P: f"{span_P.sum() * self.run.size:,}"
-        yield "groups", lambda span_P: f"{span_P.sum():,}"
-        yield "unscored before", _of(self.again.unscored_PG, _share)
-        yield "unscored after", _of(self.now.unscored_PG, _share)
-        yield "groups without deviation before", _of(~self.before_PG.any(axis=1), _share_of_groups)
-        yield "groups without deviation after", _of(~self.after_PG.any(axis=1), _share_of_groups)
-        for name in dict.fromkeys((*self.was.values, *self.now.values)):
-            for when, earned in (("before", self.was), ("after", self.now)):
-                if name in earned.values:
-                    yield f"reward {name} {when}", _of(earned.values[name], _mean)
-        for label, hits_PG in {**self.changes, "any of these": self.changed_PG}.items():
-            yield f"advantages {label}", _of(hits_PG, _share)
-        yield "groups with any of these", _of(self.changed_PG.any(axis=1), _share_of_groups)
-        yield "groups with + to - or - to +", _of(self.turned_PG.any(axis=1), _share_of_groups)
-        yield "groups with another best attempt", _of(self.other_best_P, _share_of_groups)
-        yield "groups reversed", _of(self.reversed_P, _share_of_groups)
-        yield "correlation of advantages", _of(np.stack([self.before_PG, self.after_PG], axis=1), _correlation)
-
-    # ------------------------------------------------------------------------------------------------------ writing
+        return comparison.lines(self)
 
     def write(self, path: Path) -> None:
         """The rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename; never over another file."""
@@ -337,70 +285,6 @@ class Replay:
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-
-
-# --------------------------------------------------------------------------------------------------------------- cells
-
-
-def _of(values_P: np.ndarray, cell: Callable[[np.ndarray], str]) -> Callable[[np.ndarray], str]:
-    return lambda span_P: cell(values_P[span_P])
-
-
-def _share_of_groups(hits_P: np.ndarray) -> str:
-    low, high = estimates.clopper_pearson(int(hits_P.sum()), len(hits_P))
-    return _percent(hits_P.mean(), low, high)
-
-
-def _share(hits_PG: np.ndarray) -> str:
-    """Of attempts. Where all groups are all or nothing alike, a bootstrap has no spread: then as if a group were one attempt."""
-    if hits_PG.all() or not hits_PG.any():
-        return _share_of_groups(hits_PG.all(axis=1))
-    low, high = _bootstrapped(np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio)
-    return _percent(hits_PG.mean(), low, high)
-
-
-def _mean(values_PG: np.ndarray) -> str:
-    sums_PD = np.column_stack([np.nansum(values_PG, axis=1), (~np.isnan(values_PG)).sum(axis=1)])
-    return _number(_ratio(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _ratio))
-
-
-def _correlation(pairs_P2G: np.ndarray) -> str:
-    """Of advantages, whose mean is 0 in every group."""
-    x_PG, y_PG = pairs_P2G[:, 0], pairs_P2G[:, 1]
-    sums_PD = np.column_stack([(x_PG * y_PG).sum(axis=1), (x_PG**2).sum(axis=1), (y_PG**2).sum(axis=1)])
-    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _cosine))
-
-
-def _ratio(totals_RD: np.ndarray) -> np.ndarray:
-    """The first total by the second; NaN for 0 / 0."""
-    sums_R, counts_R = totals_RD.T
-    return np.divide(sums_R, counts_R, out=np.full(len(sums_R), np.nan), where=counts_R > 0)
-
-
-def _cosine(totals_RD: np.ndarray) -> np.ndarray:
-    """From sums of products and of both squares; NaN where one side is all 0."""
-    products_R, lengths_R = totals_RD[:, 0], np.sqrt(totals_RD[:, 1] * totals_RD[:, 2])
-    return _ratio(np.column_stack([products_R, lengths_R]))
-
-
-def _bootstrapped(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
-    """The interval over groups; none where it has no spread."""
-    low, high = estimates.bootstrap(sums_PD, value)
-    return (None, None) if low is None or high - low < estimates.ROUNDING else (low, high)
-
-
-def _percent(share: float, low: float | None, high: float | None) -> str:
-    return f"{100 * share:.1f} %" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
-
-
-def _number(value: float, low: float | None, high: float | None) -> str:
-    return "-" if np.isnan(value) else f"{value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
-
-
-def _aligned(rows: list[list[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 # ------------------------------------------------------------------------------------------------------------- the asking
