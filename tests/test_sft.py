@@ -398,8 +398,10 @@ def test_last_step_ends_a_longer_schedule(trained):
     whole = pl.DataFrame(trained({"steps": 8}).rows())
     part = pl.DataFrame(trained({"steps": 8, "last-step": 5}, "sft/part").rows())
     assert part.equals(whole.filter(pl.col("step") <= 5))
-    with pytest.raises(TableError, match="`last-step` is 9 and the schedule ends with step 8"):
+    with pytest.raises(RecipeError, match="`last-step` is 9 of 8 `steps`"):
         trained({"steps": 8, "last-step": 9}, "sft/beyond")
+    with pytest.raises(TableError, match="`last-step` is 9 and the schedule ends with step 6"):
+        trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
 
 
 # ------------------------------------------------------------------------------------------------------------- adapters
@@ -589,7 +591,7 @@ def test_broken_checkpoint_is_not_gone_on_from(trained, tmp_path, monkeypatch):
     """A checkpoint whose writing was broken off is passed over for the one before it."""
     fields = {"steps": 11, "log-every": 4}
     whole = trained(fields).content
-    monkeypatch.setattr(training, "SAVE_STEPS", 3)
+    monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "3")
     with acting(8, interrupted), pytest.raises(KeyboardInterrupt):
         trained(fields, "sft/broken")
     table = Table("sft/broken", tmp_path / "results")
