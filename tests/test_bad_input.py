@@ -301,7 +301,7 @@ def small_disk(small, tmp_path) -> Iterator[Desk]:
     folder = tmp_path / "mounted"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
@@ -347,7 +347,7 @@ def test_full_disk_keeps_what_was_answered(small_disk):
     """When the disk fills up the asking stops with a message; its answers are whole, and none is asked again."""
     entries = {"schemes/x": SMALL["schemes/train"]}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)
-    filler = fill(small_disk, leave=4 * 2**20 + 32_768)
+    filler = fill(small_disk, leave=4 * 2**20 + 24_576)
     done = small_disk.run("schemes/x", entries=entries, PROOFMILL_CONCURRENCY="1")
     assert done.returncode == 1 and "Traceback" not in done.stdout, done.stdout
     assert "schemes/x: stopped because the disk is full; " in done.stdout.splitlines()[-1]
