@@ -16,7 +16,8 @@ export HF_HUB_OFFLINE ?= 1
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
-test: lint test-fast test-pipeline test-vllm test-slurm ## everything, the fast tests first
+test: lint test-fast test-pipeline ## everything, the fast tests first
+	$(PYTEST) -m "vllm or slurm"
 
 test-fast: $(VENV)/ready
 	$(PYTEST) -m "not pipeline and not vllm and not slurm"
