@@ -26,12 +26,13 @@ ENTRIES = {
         "unscored": "drop", "group": 8, "problems-per-step": 8, "max-tokens": 64, "learning-rate": 1.0e-4,
     },
 }  # fmt: skip
+DATA = {name: entry for name, entry in ENTRIES.items() if not name.startswith(("sft", "grpo"))}
 SHARE = {"sft": 1.0, "grpo": 0.2}  # of the steps: one of GRPO takes longer
 
 
 def ours(kind: str, folder: Path, steps: int) -> float:
     """Seconds of our training loop, from the stamp."""
-    config = {**ENTRIES, f"{kind}/cold": {**ENTRIES[f"{kind}/cold"], "steps": steps}}
+    config = {**DATA, f"{kind}/cold": {**ENTRIES[f"{kind}/cold"], "steps": steps}}
     (folder / "config.yaml").write_text(json.dumps({"benchmark": config}))
     command = [sys.executable, "-m", f"proofmill.{kind}", f"{kind}/cold"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, env=fresh())
@@ -130,9 +131,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "config.yaml").write_text(
-            json.dumps({"benchmark": {k: v for k, v in ENTRIES.items() if not k.startswith(("sft", "grpo"))}})
-        )
+        (folder / "config.yaml").write_text(json.dumps({"benchmark": DATA}))
         for made in ("problems/train", "base/tiny", "examples/cold"):
             kind = made.partition("/")[0]
             subprocess.run(
