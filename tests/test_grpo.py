@@ -574,6 +574,25 @@ def test_reward_model_hears_one_turn_of_each(small):
     assert said.count("<|user|>") == said.count("<|assistant|>") == 1
 
 
+def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_path):
+    """Tests that are no JSON are the problem's fault: no program gets 0 for them, and the others are run."""
+    path = tmp_path / "code.jsonl"
+    good = '[{\\"input\\": \\"\\", \\"output\\": \\"1\\"}]'
+    path.write_text(
+        f'{{"statement": "Print 1.", "answer": "{good}", "solution": "```python\\nprint(1)\\n```"}}\n'.replace(
+            "\nprint(1)\n", "\\nprint(1)\\n"
+        )
+        + '{"statement": "Print 2.", "answer": "not JSON", "solution": "```python\\nprint(2)\\n```"}\n'
+    )
+    entries = {
+        "problems/code": {"source": "table", "path": str(path), "asks": "code"},
+        "responses/code": {"problems": "problems/code", "model": "solutions"},
+        "grades/code": {"responses": "responses/code", "grader": "rules"},
+    }
+    rows = Mill(tmp_path / "results", **entries).make(*entries).rows()
+    assert [(row["grade"], row["reason"]) for row in rows] == [(1.0, "ok"), (None, "no-gold")]
+
+
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 

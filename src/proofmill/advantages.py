@@ -18,6 +18,19 @@ SCALES = ("group", "batch", "none")
 EPSILON = 1e-4  # TRL and PipelineRL, beside the deviation
 
 
+def counted(rewards_NK: ArrayLike, applies_NK: ArrayLike, unscored: str) -> np.ndarray:
+    """The rewards NK as they are added up, NaN where none is: what does not apply is none.
+
+    Of an attempt that lacks one that applies, `drop` counts none of them, `zero` counts 0 for what is missing.
+    """
+    applies_NK = np.asarray(applies_NK, dtype=bool)
+    rewards_NK = np.where(applies_NK, np.asarray(rewards_NK, dtype=float), np.nan)
+    missing_NK = applies_NK & np.isnan(rewards_NK)
+    if unscored == "zero":
+        return np.where(missing_NK, 0.0, rewards_NK)
+    return np.where(missing_NK.any(axis=1, keepdims=True), np.nan, rewards_NK)
+
+
 def total(rewards_NK: ArrayLike, weights_K: ArrayLike, applies_NK: ArrayLike | None = None) -> np.ndarray:
     """The weighted sum N of the rewards that apply (without `applies_NK` all do); NaN where one of them is missing, or none applies."""
     rewards_NK = np.asarray(rewards_NK, dtype=float)

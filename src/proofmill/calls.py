@@ -26,6 +26,7 @@ from proofmill.stopping import Stop, gracefully
 from proofmill.tables import PASSING, TableError, digest
 
 SHOWN = 5  # parked rows that a message names
+MANY = 10_000  # `of` for those who ask a few at a time and go on without an answer: a share of a few stops at the first failure
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from typing import Any
 
 from proofmill import answers, arithmetic, engines, judges, kinds, templates
 from proofmill.calls import Question, Questions
+from proofmill.cases import cases_of
 from proofmill.jobs import Job
 from proofmill.journal import Answer
 from proofmill.sandbox import Ran, Sandbox
@@ -55,17 +56,15 @@ Course = Generator[list[Ask], list[Any], Verdict]  # is sent an Answer for each 
 class Grader:
     """Marks scripts. A context manager: the journal, the judges' engines and the verifier are open inside it.
 
-    `name` and `prompt` are those of an entry; with `schemes` a script without a scheme is not marked. `askers` are the
-    engines of its models where somebody else has opened them: a job has one journal, whoever asks.
+    `name` and `prompt` are those of an entry; with `schemes` a script without a scheme is not marked. `askers` may be set
+    before, where somebody else has opened the engines of its models: a job has one journal, whoever asks.
     """
 
-    def __init__(
-        self, name: str, prompt: str | None, job: Job, schemes: bool = False, askers: Mapping[str, Any] | None = None
-    ):
+    def __init__(self, name: str, prompt: str | None, job: Job, schemes: bool = False):
         self.name, self.prompt, self.job, self.schemes = name, prompt, job, schemes
         self.of = 0  # calls, if more than a step's, of which the share that may fail is taken
         self._stack = ExitStack()
-        self.askers: Mapping[str, Any] = askers or {}
+        self.askers: Mapping[str, Any] = {}
 
     @cached_property
     def graders(self) -> list[kinds.Grader]:
@@ -267,9 +266,10 @@ class Grader:
 
     def _run_tests(self, scripts: Sequence[Script]) -> Iterator[Verdict]:
         """The share of the problem's tests that the last block of code passes (open-r1's `code`)."""
-        runs = self._sandbox.check([(s.final, s.answer) for s in scripts if s.answer])
-        for script in scripts:
-            yield _of_run(next(runs)) if script.answer else Verdict(None, 1, "no-gold")
+        faults = [_fault_of_tests(script.answer) for script in scripts]
+        runs = self._sandbox.check([(s.final, s.answer) for s, fault in zip(scripts, faults, strict=True) if not fault])
+        for fault in faults:
+            yield Verdict(None, 1, "no-gold", fault) if fault else _of_run(next(runs))
 
     def _check_answers(self, scripts: Sequence[Script]) -> Iterator[Verdict]:
         """Final answers against the right ones (grading section 3.2): 1 or 0 of 1."""
@@ -352,6 +352,17 @@ def _of_answer(check: Check, script: Script) -> Verdict:
     grade = {"correct": 1.0, "wrong": 0.0, "no-answer": 0.0}.get(check.status)
     said = check.detail if grade is None else ", ".join(_doubts(script)) if grade == 0 else ""
     return Verdict(grade, 1, "ok" if check.status in ("correct", "wrong") else check.status, said)
+
+
+def _fault_of_tests(answer: str | None) -> str | None:
+    """What is wrong with a problem's tests; no program is to blame for it."""
+    if not answer:
+        return "the problem has no tests"
+    try:
+        cases_of(answer)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _of_run(ran: Ran) -> Verdict:

@@ -25,7 +25,7 @@ import polars as pl
 
 from proofmill import devices, engines, kinds, templates
 from proofmill import journal as journals
-from proofmill.calls import Spent
+from proofmill.calls import MANY, Spent
 from proofmill.graders import Grader
 from proofmill.grades import schemes_of
 from proofmill.jobs import Job, run
@@ -50,15 +50,15 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     from proofmill import training
 
     batch = entry.problems_per_step * entry.group
-    training.announce(entry, job, batch, **footprint(entry, job, training.batches(job, batch)))
+    rows, sampling = training.batches(job, batch), sampler(job)
+    check_devices(entry, job, rows)
+    training.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
     model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
     data = attempts_at(entry, job, tokenizer)
-    rows = training.batches(job, batch)
-    whole(entry, job, rows)
     config = GRPOConfig(
         **training.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
         **rows,
-        **sampler(job),
+        **sampling,
         max_steps=entry.steps,
         steps_per_generation=rows["gradient_accumulation_steps"] * entry.batches,
         num_generations=entry.group,
@@ -108,8 +108,8 @@ def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Dia
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
     spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
-    for answer in journals.frame(job.table.calls, "cost", "tokens").iter_rows(named=True):
-        spent.add(answer["cost"], answer["tokens"])
+    for answer in journals.frame(job.table.calls, "stop", "cost", "tokens").iter_rows(named=True):
+        spent.add(answer["cost"] or 0.0 if answer["stop"] == "error" else answer["cost"], answer["tokens"])
     job.finish(list(training.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 
 
@@ -121,7 +121,7 @@ def _markable(entry: kinds.Grpo, problem: Mapping[str, Any], schemes: Mapping[st
     return bool(problem["answer"] or not compares) and (entry.schemes is None or problem["problem"] in schemes)
 
 
-def whole(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> None:
+def check_devices(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> None:
     """TableError where the devices cannot share this training as it is."""
     own, needed = math.prod(rows.values()) * entry.batches, entry.group * entry.states
     if entry.sync_reference and devices.sharding() != "none":
@@ -228,22 +228,20 @@ def _without_vllm() -> None:
     installed.is_vllm_available = lambda *_, **__: False
 
 
-MANY = 10_000  # calls of which a share may fail, where a step asks a few
 ASKED = 1024  # tokens of a prompt, for the plan of memory: prompts are not tokenized yet
 
 
-def footprint(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> dict[str, Any]:
+def footprint(entry: kinds.Grpo, job: Job, rows: dict[str, int], sampling: dict[str, Any]) -> dict[str, Any]:
     """What else stands in memory besides a trained model: the reference, reward models, the rollouts' cache or vLLM."""
-    with_vllm = sampler(job)
     at_once = rows["per_device_train_batch_size"] * rows["gradient_accumulation_steps"] * entry.batches
     return {
         "tokens": min(ASKED, entry.max_tokens) + entry.max_tokens,
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
         "reward_models": [job.parent(n).weights() for n in entry.preferences if kinds.kind_of(n) in ("base", "sft")],
-        "sampled": 0 if with_vllm else at_once,
-        "vllm_share": with_vllm["vllm_gpu_memory_utilization"] if with_vllm.get("vllm_mode") == "colocate" else 0.0,
-        "vllm_sleeps": bool(with_vllm.get("vllm_enable_sleep_mode")),
+        "sampled": 0 if sampling else at_once,
+        "vllm_share": sampling.get("vllm_gpu_memory_utilization", 0.0),
+        "vllm_sleeps": bool(sampling.get("vllm_enable_sleep_mode")),
     }
 
 

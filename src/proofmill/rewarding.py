@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmill import kinds, lengths
+from proofmill import advantages, kinds, lengths
 from proofmill.graders import Grader
 from proofmill.preferences import Preference
 from proofmill.rewards import REWARDS, Group, Rollout, weight
@@ -46,11 +46,7 @@ class Rewarded:
 
     def counted(self, unscored: str) -> np.ndarray:
         """The rewards NK as they are added up: with `drop` an unscored rollout has none at all, with `zero` 0 for the missing."""
-        values_NK = np.where(self.applies_NK, self.values_NK, np.nan)
-        if unscored == "zero":
-            return np.where(self.applies_NK & np.isnan(values_NK), 0.0, values_NK)
-        values_NK[self.unscored_N] = np.nan
-        return values_NK
+        return advantages.counted(self.values_NK, self.applies_NK, unscored)
 
 
 class Rewarding:

@@ -20,7 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from proofmill import kinds, losses, rewarding, rollouts
+from proofmill import advantages, kinds, losses, rewarding, rollouts
 from proofmill.in_process import THOUGHT, opens_thought
 from proofmill.progress import say
 from proofmill.scripts import Script
@@ -164,17 +164,15 @@ class Trainer(GRPOTrainer):
                     f"stops at step {self.made_for}: marks exceed the second grader's by {gap:+.2f} of full marks",
                 )
                 self.control.should_training_stop = True
-        totals_PG = (self._counted_NK * self.reward_weights.cpu().numpy()).reshape(
-            -1, self.entry.group, len(self.rewards.names)
-        )
-        missing_PG = np.isnan(totals_PG).all(axis=2)
-        idle = rewarding.without_signal(np.where(missing_PG, np.nan, np.nansum(totals_PG, axis=2)))
+        counted_NK = self._counted_NK
+        totals_N = advantages.total(counted_NK, self.reward_weights.tolist(), ~np.isnan(counted_NK))
+        idle = rewarding.without_signal(totals_N.reshape(-1, self.entry.group))
         self._metrics["train"]["frac_reward_zero_std"][-1] = idle
-        advantages = list(self._logs["advantages"])[-len(self._asked) :]
+        learned_with = list(self._logs["advantages"])[-len(self._asked) :]
         self.diary.add(
             rollouts.entries(
                 self.name, self.made_for, self._asked, self._found, self.rewards.names, self.entry.group,
-                self._counted_NK, advantages, opinions,
+                counted_NK, learned_with, opinions,
             )
         )  # fmt: skip
 

@@ -32,10 +32,8 @@ from proofmill.stopping import gracefully, leave
 from proofmill.tables import TableError
 from proofmill.watching import Steps, watching
 
-SAVE_STEPS = {
-    "sft": 200,
-    "grpo": 20,
-}  # between checkpoints: a step of rollouts takes many times as long, and its judges money
+# Between checkpoints; a step of rollouts takes many times as long, and costs judges' money.
+SAVE_STEPS = {"sft": 200, "grpo": 20}
 # What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
 # mean over all steps, is left out too: after a resume transformers sums only the steps since, and divides by all.
 CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")

@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proofmill import devices, formats, judges, kinds, templates
-from proofmill.calls import Asker, Questions
-
-MANY = 10_000  # summaries of which a share may fail: one that is missing leaves the one before it
+from proofmill.calls import MANY, Asker, Questions
 
 
 class Turns:

@@ -155,12 +155,8 @@ class Earned:
         weights = [weight(given) for given in terms.rewards.values()]
         values_NK = np.column_stack([values[name] for name in terms.rewards])
         applies_NK = np.column_stack([run.applies(name) for name in terms.rewards])
-        values_NK[~applies_NK] = np.nan
         missing_NK = applies_NK & np.isnan(values_NK)
-        if terms.unscored == "zero":
-            values_NK[missing_NK] = 0.0
-        else:
-            values_NK[missing_NK.any(axis=1)] = np.nan
+        values_NK = advantages.counted(values_NK, applies_NK, terms.unscored)
         totals_PG = advantages.total(values_NK, weights, applies_NK).reshape(-1, run.size)
         sizes_PG = np.nansum(np.abs(values_NK * weights), axis=1).reshape(-1, run.size)
         batches = np.split(totals_PG, np.flatnonzero(np.diff(run.step_P)) + 1)
