@@ -28,7 +28,7 @@ test-pipeline: $(VENV)/ready
 test-vllm: $(VENV)/ready
 	$(BIN)/pytest -q -m vllm
 
-test-slurm: $(VENV)/ready ## needs a SLURM that answers `sinfo`; tests/slurm.sh starts one on a single Debian machine
+test-slurm: $(VENV)/ready ## needs a SLURM that answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine
 	$(BIN)/pytest -q -m slurm
 
 lint: $(VENV)/ready
@@ -42,7 +42,7 @@ format: $(VENV)/ready
 	$(BIN)/snakefmt Snakefile workflow
 
 docs: $(VENV)/ready ## docs/kinds/ from the dataclasses
-	$(BIN)/python -m proofmill.manual
+	$(BIN)/python -m proofmill.recipes.manual
 
 $(VENV)/ready: envs/cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

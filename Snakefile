@@ -15,18 +15,12 @@ configfile: "config.yaml"
 
 
 include: "workflow/common.smk"
-# The kinds, in the order in which a problem passes through them.
-include: "workflow/rules/problems.smk"
-include: "workflow/rules/overlaps.smk"
-include: "workflow/rules/labels.smk"
-include: "workflow/rules/schemes.smk"
-include: "workflow/rules/base.smk"
-include: "workflow/rules/responses.smk"
-include: "workflow/rules/grades.smk"
-include: "workflow/rules/examples.smk"
-include: "workflow/rules/sft.smk"
-include: "workflow/rules/grpo.smk"
-include: "workflow/rules/scores.smk"
+
+
+# A rule for each kind: problems, overlaps, labels, schemes, base, responses, grades, examples, sft, grpo, scores.
+for kind in KINDS:
+
+    include: f"workflow/rules/{kind}.smk"
 
 
 # Every recipe is a target of its own; the first one of config.yaml is made when none is named.
@@ -49,6 +43,6 @@ onsuccess:
     for page in filter(os.path.exists, (table.replace(".parquet", ".md") for table in map(str, tables))):
         print(open(page, encoding="utf-8").read(), file=sys.stderr)
     if "PROOFMILL_PUBLISH" in os.environ:
-        from proofmill import publishing
+        from proofmill.publishing.hub import at_end
 
-        publishing.at_end([str(target) for target in asked], Path("results"), BOOK)
+        at_end([str(target) for target in asked], Path("results"), BOOK)

@@ -91,14 +91,15 @@ class Served:
 
 def ours(url: str, texts: list[str]) -> float:
     """Seconds of our way, journal on."""
-    from proofmill import kinds
-    from proofmill.budget import Budget
-    from proofmill.calls import Asker, Question, Questions
-    from proofmill.engines import open_api
-    from proofmill.journal import Journal
+    from proofmill.calls.budget import Budget
+    from proofmill.calls.calls import Asker
+    from proofmill.calls.exchange import Question, Questions
+    from proofmill.calls.journal import Journal
+    from proofmill.engines.opening import open_api
+    from proofmill.schema.declared import Api
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY=str(ALLOWED))
-    api = kinds.Api(id="m", price={"input": 1.0, "output": 1.0})
+    api = Api(id="m", price={"input": 1.0, "output": 1.0})
     asked = Questions(len(texts), lambda: (("", Question("m", (("user", text),))) for text in texts))
     with tempfile.TemporaryDirectory() as folder, open_api("api/bench", api) as engine:
         start = time.monotonic()
@@ -174,19 +175,23 @@ def throughput(calls: int) -> None:
 
 def stage(results: Path, url: str, count: int) -> None:
     """A sampling stage of so many rows, from problems to the written table; prints what it used."""
-    from proofmill import jobs, kinds, responses
-    from proofmill.tables import Table, new_stamp
+    from proofmill import responses
+    from proofmill.artifacts.jobs import Job
+    from proofmill.artifacts.stamps import new_stamp
+    from proofmill.artifacts.tables import Table
+    from proofmill.schema.declared import Api
+    from proofmill.schema.entries import Responses
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY="64")
     blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
              "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
     problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
     Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
-    entry = kinds.Responses(problems="problems/x", model="api/bench", attempts=4)
-    apis = {"api/bench": kinds.Api(id="m", price={"input": 1.0, "output": 1.0})}
+    entry = Responses(problems="problems/x", model="api/bench", attempts=4)
+    apis = {"api/bench": Api(id="m", price={"input": 1.0, "output": 1.0})}
     start = time.monotonic()
     table = Table("responses/x", results)
-    responses.main(entry, jobs.Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {}, {})))
+    responses.main(entry, Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {}, {})))
     seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used:,.0f} |", flush=True)
 
@@ -202,8 +207,8 @@ def memory(rows: int) -> None:
 
 
 def open_journal(rows: int) -> None:
-    from proofmill.calls import Question
-    from proofmill.journal import Answer, Journal
+    from proofmill.calls.exchange import Answer, Question
+    from proofmill.calls.journal import Journal
 
     def asked(start: int, end: int):
         for number in range(start, end):

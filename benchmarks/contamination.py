@@ -27,7 +27,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proofmill.contamination import METHODS, Index
+from proofmill.contamination.index import Index
+from proofmill.schema.entries import METHODS
 
 BATCH = 5_000
 WORDS, PLAIN_WORDS = 13, 8

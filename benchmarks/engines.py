@@ -22,10 +22,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def main() -> None:
     from vllm import SamplingParams, TokensPrompt
 
-    from proofmill import base, jobs, kinds, problems, responses
-    from proofmill.calls import Asker
-    from proofmill.in_process import VllmEngine, render
-    from proofmill.tables import Table, new_stamp
+    from proofmill import base, problems, responses
+    from proofmill import responses as responses_module
+    from proofmill.artifacts.jobs import Job
+    from proofmill.artifacts.stamps import new_stamp
+    from proofmill.artifacts.tables import Table
+    from proofmill.calls.calls import Asker
+    from proofmill.engines.local import render
+    from proofmill.engines.vllm import VllmEngine
+    from proofmill.schema.entries import Problems, Responses
+    from proofmill.schema.model_entries import Base
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("problems", 1024), ("attempts", 4), ("tokens", 64), ("rounds", 3)):
@@ -34,22 +40,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder)
 
-        def job(name: str, fingerprint: str = "f") -> jobs.Job:
+        def job(name: str, fingerprint: str = "f") -> Job:
             stamp = new_stamp(name, '{"entry": {}}', fingerprint, {}, {})
-            return jobs.Job(Table(name, results), {}, fingerprint, stamp, engine="vllm")
+            return Job(Table(name, results), {}, fingerprint, stamp, engine="vllm")
 
-        problems.main(kinds.Problems(source="arithmetic", rows=options.problems), job("problems/x"))
-        base.main(kinds.Base(source="scratch", problems="problems/x"), job("base/x"))
+        problems.main(Problems(source="arithmetic", rows=options.problems), job("problems/x"))
+        base.main(Base(source="scratch", problems="problems/x"), job("base/x"))
         engine = VllmEngine(Table("base/x", results))
         shares, rows = [], options.problems * options.attempts
         print(
             f"{rows:,} rows of at most {options.tokens} tokens\n\n| round | ours, rows/s | bare, rows/s | ours over bare |\n|---|---|---|---|"
         )
         for turn in range(options.rounds + 1):
-            entry = kinds.Responses(
+            entry = Responses(
                 problems="problems/x", model="base/x", attempts=options.attempts, max_tokens=options.tokens, seed=turn
             )
-            asked = list(responses.questions(entry, job("responses/x")))
+            asked = list(responses_module.questions(entry, job("responses/x")))
             start = time.monotonic()
             prompts = [TokensPrompt(prompt_token_ids=ids) for ids in render(engine.tokenizer, asked)]
             sampling = [SamplingParams(temperature=1.0, max_tokens=options.tokens, seed=q.row_seed) for q in asked]
@@ -68,8 +74,8 @@ def with_engine(responses, asker, engine, entry, job) -> None:
     """Our stage with an engine that is loaded already."""
     from contextlib import contextmanager
 
-    from proofmill.budget import Budget
-    from proofmill.journal import Journal
+    from proofmill.calls.budget import Budget
+    from proofmill.calls.journal import Journal
 
     @contextmanager
     def loaded(job, model):

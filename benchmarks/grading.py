@@ -24,8 +24,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from proofmill.answers import extract, normal, of_gold
-from proofmill.verifier import LONGEST, Verifier
+from proofmill.graders._final_answer_workers import Verifier
+from proofmill.graders.final_answers import LONGEST
+from proofmill.text.answers import extract, normal, of_gold
 
 Row = tuple[str, str]  # gold answer, text
 EVERY = 1000

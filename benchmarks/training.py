@@ -105,11 +105,12 @@ def bare_script(kind: str, steps: int) -> None:
 
 
 def marks(completions, statement, **_):
-    from proofmill import arithmetic
+    from proofmill.arithmetic import congruences
+    from proofmill.text.reasoning import after_thought
 
-    texts = [arithmetic.split_proof(c[0]["content"]) if "</think>" in c[0]["content"] else "" for c in completions]
+    texts = [after_thought(c[0]["content"]) if "</think>" in c[0]["content"] else "" for c in completions]
     return [
-        arithmetic.check(arithmetic.read(asked), text, answer_only=True).marks() / 7 if text else 0.0
+        congruences.check(congruences.read(asked), text, answer_only=True).marks() / 7 if text else 0.0
         for asked, text in zip(statement, texts, strict=True)
     ]
 

@@ -1,41 +1,12 @@
-"""Shared pieces of the tests: a place for results, small real entries, and where real data lie."""
+"""Shared pieces of the tests: a place for results, a finished small chain, and where real data lie."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from mill import ROOT, SMALL, Mill
 from project import CHAIN, Project
-from proofmill import base as base_kind
-from proofmill import (
-    examples,
-    grades,
-    grpo,
-    jobs,
-    kinds,
-    labels,
-    overlaps,
-    problems,
-    recipes,
-    responses,
-    schemes,
-    scores,
-    sft,
-)
-
-ROOT = Path(__file__).parent.parent
-MAINS = {
-    "problems": problems.main, "overlaps": overlaps.main, "labels": labels.main, "schemes": schemes.main, "base": base_kind.main,
-    "responses": responses.main, "grades": grades.main, "examples": examples.main, "sft": sft.main, "grpo": grpo.main,
-    "scores": scores.main,
-}  # fmt: skip
-REFEREE = {
-    "id": "referee-1",
-    "program": "referee",
-    "price": {"input": 0, "output": 0},
-    "temperature": 0,
-    "max-tokens": 1024,
-}
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -49,57 +20,10 @@ def data() -> Path:
     return folder
 
 
-class Mill:
-    """Makes artifacts from a configuration in a folder of its own, in this process and without Snakemake."""
-
-    def __init__(self, results: Path, **entries):
-        self.results = results
-        self.book = recipes.expand({"test": {"api/referee": REFEREE, **entries}})
-
-    def make(self, *names: str, engine: str = "transformers"):
-        """Make artifacts in order; returns the table of the last."""
-        for name in names:
-            identity = recipes.identity(self.book.entries[name], self.book.declared)
-            jobs.make(MAINS[kinds.kind_of(name)], name, identity, self.results, engine=engine)
-        return self.table(names[-1])
-
-    def table(self, name: str):
-        from proofmill.tables import Table
-
-        return Table(name, self.results)
-
-
 @pytest.fixture
 def mill(tmp_path):
     """`mill(**{"problems/x": {...}})` gives a Mill whose results are thrown away after the test."""
-    return lambda entries: Mill(tmp_path / "results", **entries)
-
-
-SMALL = {
-    "problems/train": {"source": "arithmetic", "rows": 48},
-    "problems/bench": {"source": "arithmetic", "part": "test", "rows": 12},
-    "schemes/train": {"problems": "problems/train", "model": "api/referee"},
-    "schemes/bench": {"problems": "problems/bench", "model": "api/referee"},
-    "base/tiny": {
-        "source": "scratch",
-        "problems": "problems/train",
-        "hidden": 32,
-        "layers": 1,
-        "heads": 1,
-        "feed-forward": 32,
-    },
-    "examples/cold": {"problems": "problems/train"},
-    "sft/cold": {
-        "model": "base/tiny",
-        "examples": "examples/cold",
-        "steps": 8,
-        "batch": 4,
-        "learning-rate": 0.003,
-        "log-every": 2,
-    },
-    "responses/cold": {"problems": "problems/bench", "model": "sft/cold", "attempts": 2, "max-tokens": 24},
-    "grades/cold": {"responses": "responses/cold", "schemes": "schemes/bench", "grader": "api/referee"},
-}
+    return lambda entries, plugins=(): Mill(tmp_path / "results", plugins, **entries)
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import SMALL
-from proofmill.examples import apportioned, part, select, written
-from proofmill.selectors import SELECTORS
-from proofmill.tables import TableError
+from mill import SMALL
+from proofmill.examples import apportioned, part, select
+from proofmill.filters.examples import SELECTORS
+from proofmill.schema.errors import TableError
+from proofmill.text.reasoning import with_thought
 
 
 def rows(*given):
@@ -182,4 +183,4 @@ def test_attempt_without_a_response_is_never_learned(small, mill):
 )
 def test_reasoning_that_was_sent_apart_is_learned(text, reasoning, whole):
     """A teacher's thoughts stand before its answer again; a text that has them, or has none, is as it is."""
-    assert written(text, reasoning) == whole
+    assert with_thought(text, reasoning) == whole

@@ -2,21 +2,22 @@
 
 import pytest
 
-from conftest import SMALL
-from proofmill import arithmetic, referee, templates
-from proofmill.calls import Answer
-from proofmill.graders import Grader
-from proofmill.jobs import Job
-from proofmill.scripts import Script
-from proofmill.tables import Table, TableError
-from proofmill.verdicts import read
+from mill import SMALL
+from proofmill.arithmetic import congruences, referee
+from proofmill.arithmetic.congruences import Congruence
+from proofmill.calls.exchange import Answer
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import read
+from proofmill.prompts import templates
+from proofmill.schema.errors import ServiceError
+from proofmill.text.reasoning import after_thought
 
-JOB = Job(Table("grades/none", None), {}, "", {})  # a program that checks needs no models
 STRICT = templates.prompt("grade-strict")
-PROBLEM = arithmetic.Congruence("products", 7, (2, 3, 4, 5, 2))
-STATEMENT = arithmetic.statement(PROBLEM)
+PROBLEM = Congruence("products", 7, (2, 3, 4, 5, 2))
+STATEMENT = congruences.statement(PROBLEM)
 SCHEME = referee.write_scheme(PROBLEM)
-PROOF = arithmetic.split_proof(arithmetic.proof(PROBLEM))
+PROOF = after_thought(congruences.proof(PROBLEM))
 
 
 def asked(statement, scheme, proof):
@@ -70,14 +71,14 @@ def test_answer_that_failed_is_no_grade(reason):
 )
 def test_final_part_is_what_is_graded(text, reasoning, expected):
     """Reasoning and the writer's own evaluation are not graded."""
-    assert expected == Script("s", None, None, text, reasoning).final
+    assert expected == Submission("s", None, None, text, reasoning).final
 
 
 @pytest.mark.parametrize(
     ("text", "stop", "expected"),
     [
-        (arithmetic.proof(PROBLEM), "end", True),
-        (arithmetic.proof(PROBLEM), "length", False),
+        (congruences.proof(PROBLEM), "end", True),
+        (congruences.proof(PROBLEM), "length", False),
         ("\\boxed{1}", "end", False),
         ("<think>a</think>\nno box", "end", False),
         ("<think>a</think>\n\\boxed{1} or \\boxed{2}", "end", False),
@@ -85,7 +86,7 @@ def test_final_part_is_what_is_graded(text, reasoning, expected):
 )
 def test_well_formed_needs_an_end_closed_reasoning_and_one_box(text, stop, expected):
     """The format of a response is a fact of its own, beside its marks."""
-    assert expected == Script("s", None, None, text, stop=stop).well_formed
+    assert expected == Submission("s", None, None, text, stop=stop).well_formed
 
 
 def test_referee_marks_what_the_checker_finds():
@@ -146,10 +147,10 @@ def test_program_and_judge_give_the_same_marks(small, mill):
 def test_response_that_is_none_has_no_grade(reason):
     """A refusal, a prompt that did not fit and a failed call are not proofs worth 0; an empty answer is."""
     silent, empty = (
-        Script(STATEMENT, None, SCHEME, "", reason=reason),
-        Script(STATEMENT, None, SCHEME, "<think>cut off"),
+        Submission(STATEMENT, None, SCHEME, "", reason=reason),
+        Submission(STATEMENT, None, SCHEME, "<think>cut off"),
     )
-    with Grader("arithmetic", None, JOB) as grader:
+    with Marker("arithmetic", None, {}) as grader:
         verdicts = grader([silent, empty])
     assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]
 
@@ -157,11 +158,11 @@ def test_response_that_is_none_has_no_grade(reason):
 def test_stage_whose_judge_is_down_writes_no_table(small, mill, monkeypatch):
     """With the server gone nothing is graded, nothing is written, and the message says why."""
     monkeypatch.setenv("PROOFMILL_DEAD_URL", "http://127.0.0.1:9/v1")
-    for module in ("pace", "remote"):
+    for module in ("calls.pacing", "engines.remote"):
         monkeypatch.setattr(f"proofmill.{module}.backoff", lambda failures: 0.0)
     dead = {"id": "dead", "price": "unknown"}
     made = mill({**SMALL, "api/dead": dead, "grades/x": {**SMALL["grades/cold"], "grader": "api/dead"}})
     made.results = small.results
-    with pytest.raises(TableError, match=r"calls are parked .* provider"):
+    with pytest.raises(ServiceError, match=r"calls are parked .* provider"):
         made.make("grades/x")
     assert not made.table("grades/x").path.exists()

@@ -9,16 +9,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import SMALL, Mill
+from mill import SMALL, Mill
 from project import copy_of
-from proofmill import graders, kinds, losses, rewarding
-from proofmill import trainer as trainer_module
-from proofmill.preferences import ModelPreference
-from proofmill.recipes import RecipeError, expand
-from proofmill.rewards import Rollout
-from proofmill.scripts import Script
-from proofmill.tables import TableError
-from proofmill.verdicts import Verdict
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.recipes.book import expand
+from proofmill.rewards.rewards import Rollout
+from proofmill.schema.errors import RecipeError, TableError
+from proofmill.schema.model_entries import Grpo
+from proofmill.training import grpo_trainer as trainer_module
+from proofmill.training import losses, rollout_rewards
+from proofmill.training.preferences import ModelPreference
+from proofmill.training.rollout_rewards import Rewarding
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -76,22 +79,22 @@ def trainer(small, tmp_path):
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from trl import GRPOConfig
 
-        from proofmill import grpo
-        from proofmill.trainer import Trainer
+        from proofmill.grpo import LOSSES, _named
+        from proofmill.training.grpo_trainer import Trainer
 
         values = {key.replace("-", "_"): value for key, value in GRPO.items()}
-        entry = kinds.Grpo(**{**values, "max_tokens": MAX_TOKENS, **changed})
+        entry = Grpo(**{**values, "max_tokens": MAX_TOKENS, **changed})
         folder = small.table("sft/cold").weights()
         config = GRPOConfig(
             output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=2, num_generations=2,
-            max_completion_length=entry.max_tokens, loss_type=grpo.LOSSES.get(entry.loss, entry.loss), beta=entry.kl,
+            max_completion_length=entry.max_tokens, loss_type=LOSSES.get(entry.loss, entry.loss), beta=entry.kl,
             use_bias_correction_kl=False, epsilon=entry.epsilon, epsilon_high=entry.epsilon_high, entropy_coef=entry.entropy,
             temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
         )  # fmt: skip
         data = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 2)
         ready = Trainer(
             entry, "grpo/test", None, None, None, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
-            train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[grpo._named("grade")],
+            train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[_named("grade")],
         )  # fmt: skip
         ready.current_gradient_accumulation_steps = 1
         return ready
@@ -146,7 +149,7 @@ def slow_logprobs(trainer, inputs) -> tuple[torch.Tensor, torch.Tensor]:
     return logprobs, entropies
 
 
-def slow_loss(entry: kinds.Grpo, logprobs, entropies, inputs) -> float:
+def slow_loss(entry: Grpo, logprobs, entropies, inputs) -> float:
     """The loss as the formulas say it, token by token (DeepSeekMath, equation 3; DAPO, 12; Dr.GRPO, section 3; QED-Nano, 2.2)."""
     low, high = entry.epsilon, entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
     per_attempt, bonus = [], []
@@ -299,7 +302,7 @@ def test_reference_is_the_model_of_its_last_step(train, taste):
 
 # ------------------------------------------------------------------------------------------------- what may be missing
 
-ENTRY = kinds.Grpo(
+ENTRY = Grpo(
     model="sft/x", problems="problems/x", grader="api/x", unscored="drop", steps=1, group=2,
     rewards={"grade": 1, "format": 0.5},
     preferences={"api/taste": {"weight": 2.0, "asks": ["talk"], "from_step": 3, "prompt": "prefer-helpful"}},
@@ -312,21 +315,21 @@ class Marking:
     def __init__(self, marks):
         self.marks = marks
 
-    def __call__(self, scripts, quiet=False):
+    def __call__(self, submissions, quiet=False):
         return [
             Verdict(mark, 7, "ok" if mark is not None else "no-verdict")
-            for _, mark in zip(scripts, self.marks, strict=True)
+            for _, mark in zip(submissions, self.marks, strict=True)
         ]
 
 
-def scripts(*asks: str) -> list[Script]:
-    return [Script("s", None, None, "<think>a</think> b", asks=what) for what in asks]
+def submissions(*asks: str) -> list[Submission]:
+    return [Submission("s", None, None, "<think>a</think> b", asks=what) for what in asks]
 
 
 def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
     """Talk has no marks, a proof no taste; each has the rewards that apply, and none is unscored."""
-    rewards = rewarding.Rewarding(ENTRY, Marking([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
-    found = rewards.of(scripts("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
+    rewards = Rewarding(ENTRY, Marking([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
+    found = rewards.of(submissions("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
     assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
     counted = found.counted("drop")
     assert np.isnan(counted[:2, 2]).all() and np.isnan(counted[2:, 0]).all()
@@ -337,18 +340,16 @@ def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
 def test_preference_counts_from_its_step_on():
     """Before its step taste does not apply, and nobody is asked."""
     asked = []
-    rewards = rewarding.Rewarding(
-        ENTRY, Marking([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)}
-    )
-    assert not rewards.of(scripts("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any() and not asked
-    assert rewards.of(scripts("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [1.0, 1.0]
+    rewards = Rewarding(ENTRY, Marking([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
+    assert not rewards.of(submissions("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any() and not asked
+    assert rewards.of(submissions("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(("unscored", "wanted"), [("drop", [None, None]), ("zero", [0.0, 0.0])])
 def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
     """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its marks."""
-    rewards = rewarding.Rewarding(ENTRY, Marking([None, 7]), {"api/taste": lambda shown: []})
-    found = rewards.of(scripts("proof", "proof"), [3] * 2, [None] * 2, step=0)
+    rewards = Rewarding(ENTRY, Marking([None, 7]), {"api/taste": lambda shown: []})
+    found = rewards.of(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
     assert found.unscored_N.tolist() == [True, False]
     first = [None if math.isnan(v) else v for v in found.counted(unscored)[0, :2]]
     assert first == wanted
@@ -357,26 +358,24 @@ def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted
 @pytest.mark.parametrize(("last", "stops"), [(0.5, True), (0.1, False)])
 def test_second_grader_stops_what_drifts_apart(last, stops):
     """A gap that grew by more than the limit stops; one that was always there, or is not known, does not."""
-    assert rewarding.drifted([0.1, 0.1, 0.1, last, last, last], 0.2) is stops
-    assert not rewarding.drifted([0.9] * 6, 0.2)
-    assert not rewarding.drifted([0.0, 0.0, 0.9], 0.2)
-    assert not rewarding.drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
+    assert rollout_rewards.drifted([0.1, 0.1, 0.1, last, last, last], 0.2) is stops
+    assert not rollout_rewards.drifted([0.9] * 6, 0.2)
+    assert not rollout_rewards.drifted([0.0, 0.0, 0.9], 0.2)
+    assert not rollout_rewards.drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
 
 
 def test_second_opinion_is_of_the_same_rollouts_at_every_run():
     """So many of those with a verdict are marked again, chosen by seed and step."""
-    rewards = rewarding.Rewarding(
-        kinds.Grpo(**{**_values(ENTRY), "hold_out_rows": 2}), Marking([]), {}, Marking([7, 0])
-    )
+    rewards = Rewarding(Grpo(**{**_values(ENTRY), "hold_out_rows": 2}), Marking([]), {}, Marking([7, 0]))
     rollouts = [
         Rollout(s, Verdict(mark, 7, "ok"), 3)
-        for s, mark in zip(scripts(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
+        for s, mark in zip(submissions(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
     ]
     first, again, later = (rewards.second_opinion(rollouts, step) for step in (1, 1, 2))
     assert first == again and sum(v is not None for v in first) == 2 and first[1] is None
     assert later.count(None) == 3
     gaps = [r.verdict.grade / 7 - v for r, v in zip(rollouts, first, strict=True) if v is not None]
-    assert rewarding.apart(rollouts, first) == pytest.approx(sum(gaps) / 2)
+    assert rollout_rewards.apart(rollouts, first) == pytest.approx(sum(gaps) / 2)
 
 
 def _values(entry) -> dict:
@@ -399,13 +398,13 @@ def test_hold_out_grader_marks_samples_and_rewards_nothing(train):
     assert [c for c in rollouts.columns if c.startswith("reward_")] == ["reward_grade", "reward_repetition"]
 
 
-class Flattering(graders.Grader):
+class Flattering(Marker):
     """The real grader, which from the fourth call on gives full marks for anything."""
 
     calls = 0
 
-    def __call__(self, scripts, quiet=False):
-        verdicts = super().__call__(scripts, quiet)
+    def __call__(self, submissions, quiet=False):
+        verdicts = super().__call__(submissions, quiet)
         if self.name == "arithmetic":
             return verdicts
         Flattering.calls += 1
@@ -414,7 +413,7 @@ class Flattering(graders.Grader):
 
 def test_reward_that_is_gamed_stops_the_training(train, monkeypatch):
     """Marks that rise while the second grader's do not end the run early, with its weights, and the stamp says when."""
-    monkeypatch.setattr("proofmill.grpo.Grader", Flattering)
+    monkeypatch.setattr("proofmill.grpo.Marker", Flattering)
     Flattering.calls = 0
     watched = {"hold-out": "arithmetic", "hold-out-every": 1, "hold-out-rows": 4, "hold-out-apart": 0.3, "steps": 12}
     table, rollouts = train("gamed", **watched)
@@ -505,7 +504,7 @@ def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(smal
 
 def test_unscored_rollouts_move_nothing(train, monkeypatch):
     """Where nobody has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
-    monkeypatch.setattr("proofmill.grpo.Grader", Silent)
+    monkeypatch.setattr("proofmill.grpo.Marker", Silent)
     for loss in ("sequence_sum", "dapo"):
         table, rollouts = train(f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2)
         before, after = (
@@ -516,17 +515,17 @@ def test_unscored_rollouts_move_nothing(train, monkeypatch):
         assert measured(table, "frac_reward_zero_std") == [1.0, 1.0]
 
 
-class Silent(graders.Grader):
+class Silent(Marker):
     """The real grader, which never comes to a verdict."""
 
-    def __call__(self, scripts, quiet=False):
-        return [Verdict(None, 7, "no-verdict") for _ in super().__call__(scripts, quiet)]
+    def __call__(self, submissions, quiet=False):
+        return [Verdict(None, 7, "no-verdict") for _ in super().__call__(submissions, quiet)]
 
 
 def test_group_teaches_when_two_scored_attempts_differ():
     """All equal, or one scored attempt, or none: nothing is learned from three of four groups."""
     nan = math.nan
-    assert rewarding.without_signal(np.array([[1, 1, nan], [1, 0, nan], [1, nan, nan], [nan, nan, nan]])) == 0.75
+    assert rollout_rewards.without_signal(np.array([[1, 1, nan], [1, 0, nan], [1, nan, nan], [nan, nan, nan]])) == 0.75
 
 
 def test_template_that_opens_the_thought_has_it_in_the_text(small, tmp_path, train):
@@ -570,7 +569,7 @@ def test_reward_model_hears_one_turn_of_each(small):
 
     liked = ModelPreference.__new__(ModelPreference)
     liked.tokenizer, liked.sees = AutoTokenizer.from_pretrained(small.table("sft/cold").folder), "all"
-    said = liked._text(Script("s", None, None, "a<|end|><|user|>Was it good?<|assistant|>Yes"))
+    said = liked._text(Submission("s", None, None, "a<|end|><|user|>Was it good?<|assistant|>Yes"))
     assert said.count("<|user|>") == said.count("<|assistant|>") == 1
 
 
@@ -622,7 +621,7 @@ def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_p
 )
 def test_entry_that_does_not_go_together_is_refused(changed, said):
     """Each mistake is named before anything runs."""
-    from conftest import REFEREE
+    from mill import REFEREE
 
     with pytest.raises(RecipeError, match=said):
         expand({"test": {"api/referee": REFEREE, **SMALL, "grpo/x": {**GRPO, **changed}}})

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from proofmill.recipes import RecipeError
-from proofmill.tables import Table, TableError, new_stamp
+from proofmill.artifacts.stamps import new_stamp
+from proofmill.artifacts.tables import Table
+from proofmill.schema.errors import RecipeError, TableError
 
 
 def write(path, *statements: str, **columns) -> str:

@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import REFEREE, SMALL, Mill
-from proofmill import kinds, recipes, reports, scores
-from proofmill.agreement import AGREEMENTS
-from proofmill.measures import MEASURES, OfRuns
-from proofmill.recipes import RecipeError
-from proofmill.tables import TableError
+from mill import REFEREE, SMALL, Mill
+from proofmill.measures import numbers
+from proofmill.measures.agreement import AGREEMENTS
+from proofmill.measures.comparisons import comparisons
+from proofmill.measures.measures import MEASURES, OfRuns
+from proofmill.measures.numbers import Cell, _of_runs, _splits
+from proofmill.measures.page import _comparison
+from proofmill.recipes.book import expand
+from proofmill.schema.entries import Scores
+from proofmill.schema.errors import RecipeError, TableError
+from proofmill.scores import _gate
 
 MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
 
@@ -26,7 +31,7 @@ NOTHING = {
 
 
 def measured(kernel, rows, argument=None, **settings):
-    return scores.measured(kernel, rows, kinds.Scores(**settings), argument)
+    return numbers.measured(kernel, rows, Scores(**settings), argument)
 
 
 def attempts(*grades_of_problems, out_of=7):
@@ -111,7 +116,7 @@ def test_nothing_scored_has_no_value():
 def test_too_many_unscored_stop_the_stage():
     """A benchmark that is mostly unscored is no benchmark: it stops, naming the share and what to do."""
     with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* make the grades again"):
-        scores._gate("scores/x", "m on p (sampled)", attempts([7, None]), kinds.Scores(max_unscored=0.1))
+        _gate("scores/x", "m on p (sampled)", attempts([7, None]), Scores(max_unscored=0.1))
 
 
 def test_scores_of_a_chain_are_long_form(small, mill):
@@ -186,9 +191,9 @@ def test_best_of_k_is_chosen_by_another_grader():
 def test_runs_are_merged_as_the_definitions_say():
     """A run is one attempt at every problem: means 4 and 5, so mean 4.5, best 5, worst 4, deviation 0.707 (n - 1)."""
     rows = attempts([7, 3], [1, 7])
-    values = {m: scores._of_runs(MEASURES[m].apply, m, rows, kinds.Scores())["value"] for m in RUNS}
+    values = {m: _of_runs(MEASURES[m].apply, m, rows, Scores())["value"] for m in RUNS}
     assert values == pytest.approx({"run-mean": 4.5, "run-max": 5, "run-min": 4, "run-std": 0.5**0.5})
-    assert scores._of_runs(MEASURES["run-std"].apply, "run-std", attempts([7], [1]), kinds.Scores())["value"] is None
+    assert _of_runs(MEASURES["run-std"].apply, "run-std", attempts([7], [1]), Scores())["value"] is None
 
 
 RUNS = ("run-mean", "run-max", "run-min", "run-std")
@@ -199,12 +204,12 @@ def test_tokens_are_those_of_the_definitions():
     rows = attempts([7, 3, None])
     for row, written, judge in zip(rows, [100, 300, 50], [40, 60, 0], strict=True):
         row.update(response_tokens=written, prompt_tokens=judge, tokens=9)
-    entry = kinds.Scores()
+    entry = Scores()
 
     def value(name, argument=None):
         kernel = MEASURES[name].apply
         if isinstance(kernel, OfRuns):
-            return scores._of_runs(kernel, name, rows, entry)["value"]
+            return _of_runs(kernel, name, rows, entry)["value"]
         return measured(kernel, rows, argument)["value"]
 
     assert (value("tokens-mean"), value("tokens-min"), value("tokens-max")) == (150, 50, 300)
@@ -227,7 +232,7 @@ def test_published_splits_are_made(ids, years, expected):
     rows = attempts([7], [3])
     for row, id, year in zip(rows, ids, years, strict=True):
         row.update(problem=id, year=year)
-    assert {part for part, _ in scores._splits(rows, given=False)} - {"all"} == expected
+    assert {part for part, _ in _splits(rows, given=False)} - {"all"} == expected
 
 
 def test_interval_of_right_and_wrong_problems_is_exact_binomial():
@@ -240,8 +245,8 @@ def test_interval_of_right_and_wrong_problems_is_exact_binomial():
 
 
 def compared(ours, theirs, **settings):
-    groups = {scores.Group(m, "p", "s", "g"): attempts(*some) for m, some in (("a", ours), ("b", theirs))}
-    return list(scores._comparisons(groups, [("avg-at-k", None)], kinds.Scores(compare=[["a", "b"]], **settings)))
+    groups = {Cell(m, "p", "s", "g"): attempts(*some) for m, some in (("a", ours), ("b", theirs))}
+    return list(comparisons(groups, [("avg-at-k", None)], Scores(compare=[["a", "b"]], **settings)))
 
 
 def test_difference_is_by_problem_and_called_only_when_shown():
@@ -251,10 +256,10 @@ def test_difference_is_by_problem_and_called_only_when_shown():
     noise = [[b[0] + 0.5 + rng.gauss(0, 2.9)] for b in base]
     (unclear,) = compared(noise, base)
     assert unclear["p"] > 0.05 and unclear["low"] < 0 < unclear["high"]
-    assert "no difference shown" in reports._comparison(unclear, 0.05)
+    assert "no difference shown" in _comparison(unclear, 0.05)
     (clear,) = compared([[b[0] + 2 + rng.gauss(0, 1)] for b in base], base)
     assert clear["p"] < 0.001 and clear["low"] > 1
-    assert "no difference" not in reports._comparison(clear, 0.05)
+    assert "no difference" not in _comparison(clear, 0.05)
 
 
 def test_comparison_uses_only_problems_that_both_scored():
@@ -272,7 +277,7 @@ def test_compare_names_what_is_measured():
         }
     }  # fmt: skip
     with pytest.raises(RecipeError, match=r"names `sft/colt`, which is not measured; .* Did you mean `sft/cold`"):
-        recipes.expand({"r": {"api/referee": REFEREE, **entry}})
+        expand({"r": {"api/referee": REFEREE, **entry}})
 
 
 # ------------------------------------------------------------------------------------------------- graders against people

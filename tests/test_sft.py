@@ -20,14 +20,16 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, TrainerCallback
 
-from conftest import ROOT, SMALL, Mill
+from mill import ROOT, SMALL, Mill
 from project import copy_of
-from proofmill import devices, training
+from proofmill.artifacts.tables import Table
 from proofmill.base import CHAT_TEMPLATE, END, train_tokenizer
-from proofmill.recipes import RecipeError
+from proofmill.runtime import processes
+from proofmill.schema.errors import RecipeError, ServiceError, SettingError, TableError
+from proofmill.schema.ids import file_sha256
 from proofmill.sft import IGNORED, Encoder, drawn, end_of_turn
-from proofmill.supervised import FilledSampler, Trainer
-from proofmill.tables import Table, TableError, file_sha256
+from proofmill.training import run
+from proofmill.training.sft_trainer import FilledSampler, Trainer
 
 COLD = {**SMALL["sft/cold"], "log-every": 1}
 TALK = [
@@ -400,7 +402,7 @@ def test_last_step_ends_a_longer_schedule(trained):
     assert part.equals(whole.filter(pl.col("step") <= 5))
     with pytest.raises(RecipeError, match="`last-step` is 9 of 8 `steps`"):
         trained({"steps": 8, "last-step": 9}, "sft/beyond")
-    with pytest.raises(TableError, match="`last-step` is 9 and the schedule ends with step 6"):
+    with pytest.raises(RecipeError, match="`last-step` is 9 and the schedule ends with step 6"):
         trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
 
 
@@ -449,7 +451,7 @@ def test_adapter_with_an_unknown_layer_is_refused(trained):
 def test_quantized_adapter_without_its_library_is_refused(trained, monkeypatch):
     """Where bitsandbytes is not installed, the message says so before anything is loaded."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(TableError, match="bitsandbytes is not installed"):
+    with pytest.raises(ServiceError, match="bitsandbytes is not installed"):
         trained({"adapter": {**LORA, "quantized": True}})
 
 
@@ -464,8 +466,8 @@ def test_batch_is_shared_out_whole_or_refused(world, most, batch):
         for name, value in environment.items():
             patch.setenv(name, value)
         try:
-            shared = training.batches(job(), batch)
-        except TableError:
+            shared = run.batches(job(), batch)
+        except SettingError:
             assert batch % world or (batch // world) % min(most, batch // world)
             return
     rows, turns = shared["per_device_train_batch_size"], shared["gradient_accumulation_steps"]
@@ -487,15 +489,15 @@ def test_process_knows_its_place(monkeypatch, environment, expected):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert (devices.rank(), devices.world()) == expected
+    assert (processes.rank(), processes.world()) == expected
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "two", ""])
 def test_rows_per_device_that_are_no_number_are_refused(monkeypatch, given):
     """The message names the variable and what it holds."""
     monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", given)
-    with pytest.raises(RecipeError, match=f"PROOFMILL_ROWS_PER_DEVICE is `{given}`"):
-        training.batches(job(), 4)
+    with pytest.raises(SettingError, match=f"PROOFMILL_ROWS_PER_DEVICE is `{given}`"):
+        run.batches(job(), 4)
 
 
 @given(st.integers(1, 40), st.integers(0, 9), st.integers(0, 3))
@@ -541,7 +543,7 @@ class At(TrainerCallback):
 def acting(step, act):
     """Whatever is trained inside does something at this step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "watching", lambda name: nullcontext([At(step, act)]))
+        patch.setattr(run, "watching", lambda name: nullcontext([At(step, act)]))
         yield
 
 
@@ -578,7 +580,7 @@ def test_training_that_was_killed_after_its_last_step_is_only_written_down(train
     fields = {"log-every": 4, **fields}
     whole = trained(fields).content
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(training, "save", interrupted)
+        patch.setattr(run, "save", interrupted)
         trained(fields, "sft/killed")
     assert trained(fields, "sft/killed").content == whole
 
@@ -607,7 +609,7 @@ def test_training_that_stands_still_is_ended(trained, monkeypatch):
     monkeypatch.setenv("PROOFMILL_STALL_MINUTES", "0.02")
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: threading.Event().wait())
     with pytest.raises(
-        TableError, match=r"no step has ended for 0.02 minutes; expected one in PROOFMILL_STALL_MINUTES"
+        ServiceError, match=r"no step has ended for 0.02 minutes; expected one in PROOFMILL_STALL_MINUTES"
     ):
         trained({})
 
@@ -615,7 +617,7 @@ def test_training_that_stands_still_is_ended(trained, monkeypatch):
 def test_training_that_hangs_in_foreign_code_is_ended_too():
     """Where the main thread hears no signal, the process ends with the same sentence, and every thread's stack before it."""
     code = (
-        "import signal, time; from proofmill.watching import watching\n"
+        "import signal, time; from proofmill.training.watchdog import watching\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "def stuck(): time.sleep(600)\n"
         "with watching('sft/x'): stuck()\n"
@@ -623,7 +625,7 @@ def test_training_that_hangs_in_foreign_code_is_ended_too():
     environment = {**os.environ, "PROOFMILL_STALL_MINUTES": "0.01", "PROOFMILL_GRACE": "0.1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and ", line 3 in stuck" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("TableError: sft/x: no step has ended for 0.01 minutes")
+    assert done.stderr.splitlines()[-1].startswith("ServiceError: sft/x: no step has ended for 0.01 minutes")
 
 
 # ------------------------------------------------------------------------------------------------------ several processes

@@ -6,11 +6,17 @@ import sys
 
 from snakemake.exceptions import WorkflowError
 
-from proofmill import kinds, recipes
-from proofmill.recipes import RecipeError
+from proofmill.recipes.book import expand
+from proofmill.recipes.identity import identity_of
+from proofmill.recipes.paths import source_files
+from proofmill.recipes.yaml_files import overlay, read
+from proofmill.schema.errors import ProofmillError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.references import reads
 
 PYTHON = sys.executable
-# One process. To train, a profile may start one for each device: `accelerate launch --config_file workflow/accelerate/... -m`.
+# One process. To train, a profile may start one for each device: `accelerate launch --config_file
+# workflow/accelerate/... -m`.
 LAUNCH = f"{shlex.quote(PYTHON)} -m"
 
 
@@ -18,16 +24,19 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
+# Our own reader refuses a name declared twice, which Snakemake's lets win, and follows the lists of recipe files. What
+# the command line names (--configfile, --config) is laid over what the Snakefile declares.
+over = list(workflow.overwrite_configfiles)
+under = [path for path in workflow.configfiles if path not in over]
 try:
-    recipes.read(*workflow.configfiles)  # refuses a name declared twice, which Snakemake's own reader lets win
-    BOOK = recipes.expand(config)
-    TERMS = recipes.terms(BOOK)
-except RecipeError as error:
-    raise WorkflowError(f"RecipeError: {error}")
+    BOOK = expand(overlay(read(*under, *over), workflow.config_settings.config))
+    TERMS = BOOK.terms
+except ProofmillError as error:
+    raise WorkflowError(f"{type(error).__name__}: {error}")
 
 
-# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings are
-# not known yet while this file is read.
+# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings
+# are not known yet while this file is read.
 onstart:
     dag = workflow.dag_settings
     asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
@@ -35,8 +44,8 @@ onstart:
     os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
 
 
-# One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job itself
-# hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down.
+# One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
+# itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down.
 JOB = (
     "trap '' INT TERM; {LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} "
     "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | tee {log}"
@@ -52,7 +61,7 @@ def declared(name):
 
 def entry(kind):
     """An artifact's entry with defaults, revision, prompts and remote models: what decides its rows."""
-    return lambda wildcards: recipes.identity(declared(f"{kind}/{wildcards.name}"), BOOK.declared)
+    return lambda wildcards: identity_of(declared(f"{kind}/{wildcards.name}"), BOOK.declared)
 
 
 def parents(kind):
@@ -61,11 +70,11 @@ def parents(kind):
     def files(wildcards):
         made_from = declared(f"{kind}/{wildcards.name}")
         try:
-            sources = recipes.source_files(kind, made_from, BOOK.entries.get)
-        except RecipeError as error:
+            sources = source_files(kind, made_from, BOOK.entries.get)
+        except ProofmillError as error:
             raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
-        read = kinds.reads(kind, made_from, BOOK.entries.get)
-        return [f"results/{table}.parquet" for table in read] + sources
+        tables = reads(kind, made_from, BOOK.entries.get)
+        return [f"results/{table}.parquet" for table in tables] + sources
 
     return files
 

@@ -5,11 +5,13 @@ import json
 import sys
 from pathlib import Path
 
-from proofmill import advantages, journal, kinds
-from proofmill.journal import JournalError
-from proofmill.progress import say
-from proofmill.recipes import RecipeError
-from proofmill.tables import Table, TableError
+from proofmill.artifacts.tables import Table
+from proofmill.calls import journal
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import ProofmillError, SettingError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+from proofmill.training.advantages import SCALES
 
 
 def main() -> None:
@@ -32,7 +34,7 @@ def main() -> None:
         "--rewards", help="these and no others, as in an entry: `{grade: 1, overlong: {weight: 1, buffer: 64}}`"
     )
     replayed.add_argument("--grades", help="grades/<name> of the rollouts, by another scheme or judge")
-    replayed.add_argument("--scale", choices=advantages.SCALES, help="what advantages are divided by the deviation of")
+    replayed.add_argument("--scale", choices=SCALES, help="what advantages are divided by the deviation of")
     replayed.add_argument("--unscored", choices=["drop", "zero"], help="what an attempt without a verdict counts")
     replayed.add_argument(
         "--out", type=Path, help="a new Parquet file for the rollouts with their new rewards and advantages"
@@ -58,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         {"plan": plan, "replay": replay, "adopt": adopt, "curves": curves, "publish": publish}[options.command](options)
-    except (RecipeError, TableError, JournalError) as error:
+    except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 
 
@@ -88,14 +90,14 @@ def curves(options: argparse.Namespace) -> None:
     from proofmill.inspect import curves as drawing
 
     if not 0 <= options.smooth < 1:
-        raise TableError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
+        raise SettingError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
     drawing.draw(drawing.of(options.names, options.results, options.measures), options.out, options.smooth)
     say("curves", f"are in {options.out}")
 
 
 def adopt(options: argparse.Namespace) -> None:
-    if kinds.kind_of(options.old) != kinds.kind_of(options.new) or kinds.kind_of(options.new) not in kinds.KINDS:
-        raise RecipeError(
+    if kind_of(options.old) != kind_of(options.new) or kind_of(options.new) not in KINDS:
+        raise SettingError(
             f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."
         )
     old, new = (Table(name, options.results).calls for name in (options.old, options.new))
@@ -103,14 +105,13 @@ def adopt(options: argparse.Namespace) -> None:
 
 
 def publish(options: argparse.Namespace) -> None:
-    from proofmill import publishing, recipes
+    from proofmill.publishing import hub
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
 
-    book = recipes.expand(recipes.read("config.yaml", *options.configfile))
+    book = expand(yaml_files.read("config.yaml", *options.configfile))
     chosen = {"only": options.only, "private": options.private, "folder": options.dry_run}
-    try:
-        publishing.publish(book, options.recipes, options.to, options.results, **chosen)
-    except publishing.HubError as error:
-        sys.exit(f"HubError: {error}")
+    hub.publish(book, options.recipes, options.to, options.results, **chosen)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ How we differ:
 import shutil
 from pathlib import Path
 
-from proofmill import kinds, recipes
-from proofmill.jobs import Job, run
-from proofmill.tables import TableError, file_sha256
+from proofmill.artifacts.jobs import Job, run
+from proofmill.runtime.paths import local_path
+from proofmill.schema.errors import HubError, TableError
+from proofmill.schema.ids import file_sha256
+from proofmill.schema.model_entries import Base
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -29,16 +31,16 @@ PLAIN_TEMPLATE = (
 NEEDED = ("config.json",)
 
 
-def main(entry: kinds.Base, job: Job) -> None:
+def main(entry: Base, job: Job) -> None:
     folder = job.table.scratch / "weights"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if entry.source == "scratch":
         _from_scratch(entry, job, folder)
     elif entry.source == "tokenizer":
-        _tokenizer(recipes.local_path(entry.path), folder)
+        _tokenizer(local_path(entry.path), folder)
     elif entry.source == "folder":
-        _copy(recipes.local_path(entry.path), folder)
+        _copy(local_path(entry.path), folder)
     else:
         _download(entry.id, entry.commit, folder)
     if entry.template == "plain":
@@ -48,7 +50,7 @@ def main(entry: kinds.Base, job: Job) -> None:
     job.finish(rows, {"files": len(rows)}, weights=folder)
 
 
-def _from_scratch(entry: kinds.Base, job: Job, folder: Path) -> None:
+def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -150,7 +152,7 @@ def _download(model: str, commit: str, folder: Path) -> None:
             local_files_only=constants.HF_HUB_OFFLINE,  # a full commit is looked up on the network even when offline
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
-        raise TableError(
+        raise HubError(
             f"{model} at {commit}: cannot be fetched ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
             "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
         ) from error

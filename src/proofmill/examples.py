@@ -14,15 +14,20 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import kinds, templates
-from proofmill.grades import problems_of
-from proofmill.jobs import Job, run
-from proofmill.named import split
-from proofmill.selectors import SELECTORS
-from proofmill.tables import TableError, digest
+from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.joins import attempts
+from proofmill.filters.examples import SELECTORS
+from proofmill.prompts import templates
+from proofmill.schema.entries import Examples
+from proofmill.schema.errors import TableError
+from proofmill.schema.fields import NamedItems
+from proofmill.schema.ids import digest
+from proofmill.schema.named import split
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text.reasoning import with_thought
 
 
-def main(entry: kinds.Examples, job: Job) -> None:
+def main(entry: Examples, job: Job) -> None:
     made = _mixture if entry.mix else _joined if entry.join else _candidates
     rows = list(made(entry, job))
     select(rows, entry.keep)
@@ -35,7 +40,7 @@ def main(entry: kinds.Examples, job: Job) -> None:
     job.finish([{key: row[key] for key in wanted} for row in rows], counts)
 
 
-def select(rows: list[dict], keep: kinds.Named) -> None:
+def select(rows: list[dict], keep: NamedItems) -> None:
     """Ask the selectors in turn; each sees only the rows that those before it left."""
     for item in keep:
         name, argument = split(item)
@@ -46,7 +51,7 @@ def select(rows: list[dict], keep: kinds.Named) -> None:
                 row["dropped"] = name
 
 
-def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
+def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
     source = entry.problems or entry.responses or entry.grades
     if entry.problems:
         rows = [
@@ -56,7 +61,7 @@ def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
                 "response": None,
                 "grade": None,
                 "out_of": None,
-                "stop": "end",
+                "stop": Stop.END,
                 "well_formed": None,
             }
             for row in job.parent(entry.problems).rows("problem", "statement", "solution")
@@ -72,31 +77,21 @@ def _candidates(entry: kinds.Examples, job: Job) -> Iterator[dict]:
             "tokens": row.get("tokens", len(row["text"])),
             "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": row["text"]}],
             "origin": source,
-            "dropped": None if row.get("reason", "ok") == "ok" else "answered",
+            "dropped": None if row.get("reason", Reason.OK) == Reason.OK else "answered",
         }
 
 
-def _attempts(entry: kinds.Examples, job: Job) -> Iterator[dict]:
+def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
     """Responses, with their grades where there are any, and their problems' statements."""
     responses = entry.responses or job.parent(entry.grades).stamp["entry"]["responses"]
-    grades = {row["response"]: row for row in job.parent(entry.grades).rows()} if entry.grades else {}
-    statements = {
-        row["problem"]: row["statement"] for row in job.parent(problems_of(job, responses)).rows("problem", "statement")
-    }
     ungraded = {"grade": None, "out_of": None, "well_formed": None}
-    for row in job.parent(responses).rows("response", "problem", "text", "reasoning", "stop", "reason", "tokens"):
-        row["text"] = written(row["text"], row["reasoning"])
-        yield {**ungraded, **grades.get(row["response"], {}), **row, "statement": statements[row["problem"]]}
+    columns = ("text", "reasoning", "stop", "reason", "tokens")
+    for response, problem, grade in attempts(job.parent, responses, columns, ("statement",), entry.grades):
+        text = with_thought(response["text"], response["reasoning"])
+        yield {**ungraded, **(grade or {}), **response, "text": text, "statement": problem["statement"]}
 
 
-def written(text: str | None, reasoning: str | None) -> str | None:
-    """What a student is to write: reasoning that its server sent apart stands before the answer again, in its tags."""
-    if not reasoning or not reasoning.strip():
-        return text
-    return f"<think>\n{reasoning.removeprefix('<think>').strip()}\n</think>\n\n{text or ''}"
-
-
-def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:
+def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     tables = {name: job.parent(name).rows() for name in entry.mix}
     total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
@@ -109,7 +104,7 @@ def _mixture(entry: kinds.Examples, job: Job) -> Iterator[dict]:
     yield from mixed
 
 
-def _joined(entry: kinds.Examples, job: Job) -> Iterator[dict]:
+def _joined(entry: Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     joined = [
         {**row, "example": digest(name, row["example"])}

@@ -17,46 +17,53 @@ How we differ:
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from proofmill import devices, engines, kinds, templates
-from proofmill import journal as journals
-from proofmill.calls import MANY, Spent
-from proofmill.graders import Grader
-from proofmill.grades import schemes_of
-from proofmill.jobs import Job, run
-from proofmill.preferences import JudgedPreference, ModelPreference
-from proofmill.progress import say
-from proofmill.recipes import RecipeError
-from proofmill.rewarding import Rewarding
-from proofmill.rollouts import Diary
-from proofmill.tables import PASSING, ROLLOUTS, TableError
-from proofmill.turns import Turns
+from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.joins import schemes_of
+from proofmill.calls import journal as journals
+from proofmill.calls.calls import MANY, Spent
+from proofmill.engines import opening
+from proofmill.graders.graders import Marker
+from proofmill.graders.programs import PROGRAMS
+from proofmill.prompts import templates
+from proofmill.runtime import processes
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.fields import ASKED
+from proofmill.schema.kinds import ROLLOUTS
+from proofmill.schema.model_entries import Grpo
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import PASSING, Stop
+from proofmill.training.preferences import JudgedPreference, ModelPreference
+from proofmill.training.reasoning_cache import ReasoningCache
+from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import Diary
 
 # Our word for a sum over tokens: TRL's. Our own loss takes the place of `luspo`, which sums in the same way.
 LOSSES = {"sequence_sum": "luspo"}
 
 
-def main(entry: kinds.Grpo, job: Job) -> None:
+def main(entry: Grpo, job: Job) -> None:
     if job.engine == "transformers":
         _without_vllm()
     from trl import GRPOConfig
 
-    from proofmill import trainer as trainers
-    from proofmill import training
+    from proofmill.training import checkpoints, run
+    from proofmill.training import grpo_trainer as trainers
 
     batch = entry.problems_per_step * entry.group
-    rows, sampling = training.batches(job, batch), sampler(job)
+    rows, sampling = run.batches(job, batch), sampler(job)
     check_devices(entry, job, rows)
-    training.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
-    model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
+    run.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
+    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
     data = attempts_at(entry, job, tokenizer)
     config = GRPOConfig(
-        **training.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
+        **run.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
         **rows,
         **sampling,
         max_steps=entry.steps,
@@ -83,7 +90,7 @@ def main(entry: kinds.Grpo, job: Job) -> None:
     )
     with rewarded(entry, job, tokenizer) as (rewards, turns):
         names, weights = Rewarding.columns(entry)
-        after = _step_of(training.last_checkpoint(job))
+        after = _step_of(checkpoints.last_checkpoint(job))
         diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
         trainer = trainers.Trainer(
             entry, job.name, rewards, diary, turns, after,
@@ -91,15 +98,15 @@ def main(entry: kinds.Grpo, job: Job) -> None:
             reward_funcs=[_named(name) for name in names],
         )  # fmt: skip
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
-        seconds = training.train(trainer, job, last=devices.follow(after if trainer.over else None))
+        seconds = run.train(trainer, job, last=processes.follow(after if trainer.over else None))
     finish(entry, job, trainer, tokenizer, diary, seconds)
 
 
-def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | None, seconds: float) -> None:
+def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | None, seconds: float) -> None:
     """The table of steps, the weights, and beside them the rollouts."""
-    from proofmill import training
+    from proofmill.training import run
 
-    weights = training.save(trainer, tokenizer, job)
+    weights = run.save(trainer, tokenizer, job)
     if diary is None:  # not the main process
         return
     diary.write(weights / ROLLOUTS)
@@ -109,28 +116,28 @@ def finish(entry: kinds.Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Dia
         counts["steps before the second grader stopped it"] = step
     spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
     for answer in journals.frame(job.table.calls, "stop", "cost", "tokens").iter_rows(named=True):
-        spent.add(answer["cost"] or 0.0 if answer["stop"] == "error" else answer["cost"], answer["tokens"])
-    job.finish(list(training.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
+        spent.add(answer["cost"] or 0.0 if answer["stop"] == Stop.ERROR else answer["cost"], answer["tokens"])
+    job.finish(list(run.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 
 
-def _markable(entry: kinds.Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
+def _markable(entry: Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
     """Whether there is what the grader marks by: an answer for the programs that compare, a scheme where there are any."""
     if problem["asks"] == "talk":
         return True
-    compares = entry.grader in ("final-answer", "tests", "rules")
-    return bool(problem["answer"] or not compares) and (entry.schemes is None or problem["problem"] in schemes)
+    needs = PROGRAMS[entry.grader].needs if entry.grader in PROGRAMS else ()
+    return all(problem[field] for field in needs) and (entry.schemes is None or problem["problem"] in schemes)
 
 
-def check_devices(entry: kinds.Grpo, job: Job, rows: dict[str, int]) -> None:
+def check_devices(entry: Grpo, job: Job, rows: dict[str, int]) -> None:
     """TableError where the devices cannot share this training as it is."""
     own, needed = math.prod(rows.values()) * entry.batches, entry.group * entry.states
-    if entry.sync_reference and devices.sharding() != "none":
-        raise TableError(
-            f"{job.name}: `sync-reference` and weights that are shared out ({devices.sharding()}); expected whole weights on each device, "
+    if entry.sync_reference and processes.sharding() != "none":
+        raise SettingError(
+            f"{job.name}: `sync-reference` and weights that are shared out ({processes.sharding()}); expected whole weights on each device, "
             "whose reference a checkpoint can hold. Choose workflow/accelerate/ddp.yaml, or no `sync-reference`."
         )
     if entry.summarizer and own % needed:
-        raise TableError(
+        raise SettingError(
             f"{job.name}: each device makes {own} rollouts of a round; expected a multiple of the {needed} of a problem (`group` times "
             "`states`), which are thought about together. Change the number of devices in the profile."
         )
@@ -150,14 +157,14 @@ def _named(name: str) -> Any:
     return reward
 
 
-def attempts_at(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Any:
+def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
     """A dataset with a row for each problem: the prompt, and what its attempts are marked by."""
     from datasets import Dataset
 
-    schemes = schemes_of(job, entry.schemes)
+    schemes = schemes_of(job.parent, entry.schemes)
     problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution", "asks")
     every, problems = len(problems), [p for p in problems if _markable(entry, p, schemes)]
-    if len(problems) < every and not devices.rank():
+    if len(problems) < every and not processes.rank():
         say(
             job.name,
             f"{every - len(problems):,} of {every:,} problems are left out: their attempts could never be marked",
@@ -188,37 +195,29 @@ def attempts_at(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Any:
 
 
 @contextmanager
-def rewarded(entry: kinds.Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, Turns | None]]:
+def rewarded(entry: Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
     """What rewards and what sums up, their engines and the one journal open inside; the main process alone asks anybody."""
-    if devices.rank():
-        yield None, Turns(entry, None, None, tokenizer) if entry.summarizer else None
+    if processes.rank():
+        yield None, ReasoningCache(entry, job.declared, {}, tokenizer) if entry.summarizer else None
         return
-    grader = Grader(entry.grader, entry.prompt, job, schemes=entry.schemes is not None)
-    second = Grader(entry.hold_out, entry.hold_out_prompt, job, entry.schemes is not None) if entry.hold_out else None
-    if second:
-        second.of = MANY  # its failures cost an opinion, and not the training
+    schemes = entry.schemes is not None
+    rewarding = Marker(entry.grader, entry.prompt, job.declared, schemes)
+    second = Marker(entry.hold_out, entry.hold_out_prompt, job.declared, schemes, of=MANY) if entry.hold_out else None
     judged = {
-        name: Grader(name, given.get("prompt"), job)
-        for name, given in entry.preferences.items()
-        if kinds.kind_of(name) in kinds.DECLARED
+        name: Marker(name, taste.get("prompt"), job.declared)
+        for name, taste in entry.preferences.items()
+        if kind_of(name) in ASKED
     }
-    graders = [g for g in (grader, second, *judged.values()) if g]
-    models = [*(model for g in graders for model in g.models), *([entry.summarizer] if entry.summarizer else [])]
-    with ExitStack() as stack:
-        askers = stack.enter_context(engines.asking_all(job, dict.fromkeys(models))) if models else {}
-        for g in graders:
-            g.askers = askers
-            stack.enter_context(g)
-        liked = {
-            name: JudgedPreference(judged[name], given.get("sees", "all"))
+    markers = [marker for marker in (rewarding, second, *judged.values()) if marker]
+    with opening.asking_for(job, *markers, further=[entry.summarizer] if entry.summarizer else []) as askers:
+        preferences = {
+            name: JudgedPreference(judged[name], taste.get("sees", "all"))
             if name in judged
-            else ModelPreference(job, name, given.get("sees", "all"))
-            for name, given in entry.preferences.items()
+            else ModelPreference(job, name, taste.get("sees", "all"))
+            for name, taste in entry.preferences.items()
         }
-        turns = None
-        if entry.summarizer:
-            turns = Turns(entry, job.declared[entry.summarizer], askers[entry.summarizer], tokenizer)
-        yield Rewarding(entry, grader, liked, second), turns
+        cache = ReasoningCache(entry, job.declared, askers, tokenizer) if entry.summarizer else None
+        yield Rewarding(entry, rewarding, preferences, second), cache
 
 
 def _without_vllm() -> None:
@@ -228,17 +227,17 @@ def _without_vllm() -> None:
     installed.is_vllm_available = lambda *_, **__: False
 
 
-ASKED = 1024  # tokens of a prompt, for the plan of memory: prompts are not tokenized yet
+PROMPT_TOKENS = 1024  # of a prompt, for the plan of memory: prompts are not tokenized yet
 
 
-def footprint(entry: kinds.Grpo, job: Job, rows: dict[str, int], sampling: dict[str, Any]) -> dict[str, Any]:
+def footprint(entry: Grpo, job: Job, rows: dict[str, int], sampling: dict[str, Any]) -> dict[str, Any]:
     """What else stands in memory besides a trained model: the reference, reward models, the rollouts' cache or vLLM."""
     at_once = rows["per_device_train_batch_size"] * rows["gradient_accumulation_steps"] * entry.batches
     return {
-        "tokens": min(ASKED, entry.max_tokens) + entry.max_tokens,
+        "tokens": min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens,
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
-        "reward_models": [job.parent(n).weights() for n in entry.preferences if kinds.kind_of(n) in ("base", "sft")],
+        "reward_models": [job.parent(n).weights() for n in entry.preferences if kind_of(n) not in ASKED],
         "sampled": 0 if sampling else at_once,
         "vllm_share": sampling.get("vllm_gpu_memory_utilization", 0.0),
         "vllm_sleeps": bool(sampling.get("vllm_enable_sleep_mode")),
@@ -253,17 +252,17 @@ def sampler(job: Job) -> dict[str, Any]:
         return {}
     if job.engine == "vllm-server":
         if not (url := os.environ.get("PROOFMILL_TRAINER_VLLM_URL")):
-            raise RecipeError(
+            raise SettingError(
                 f"{job.name}: the engine is vllm-server and the environment has no PROOFMILL_TRAINER_VLLM_URL; expected the "
                 "address of `trl vllm-serve`. Set it, or choose the engine vllm, which runs beside the training."
             )
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
-    from proofmill import trainer
-    from proofmill.in_process import VLLM_ON_CPU, vllm_options
+    from proofmill.engines.vllm import VLLM_ON_CPU, vllm_options
+    from proofmill.training import grpo_trainer
 
     options = vllm_options(job.engine_args)
     if not torch.cuda.is_available():
-        trainer.keep_linear_weights()
+        grpo_trainer.keep_linear_weights()
         options = {**VLLM_ON_CPU, **options}
     options.setdefault("gpu_memory_utilization", 0.3)  # beside a training
     known = {

@@ -11,16 +11,17 @@ How we differ:
 from collections import Counter
 from collections.abc import Iterator
 
-from proofmill import kinds
-from proofmill.contamination import Index
-from proofmill.jobs import Job, run
-from proofmill.progress import Progress
-from proofmill.tables import Table, digest
+from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.tables import Table
+from proofmill.contamination.index import Index
+from proofmill.runtime.progress import Progress
+from proofmill.schema.entries import Overlaps
+from proofmill.schema.ids import digest
 
 BATCH = 5_000  # rows looked for at a time
 
 
-def main(entry: kinds.Overlaps, job: Job) -> None:
+def main(entry: Overlaps, job: Job) -> None:
     index = Index(tuple(entry.methods), entry.words, entry.similarity)
     for name in entry.against:
         for ids, statements in _batches(job.parent(name), kept=False):

@@ -17,19 +17,25 @@ from typing import Any
 
 import polars as pl
 
-from proofmill import filters, jobs, sources, statements
-from proofmill.columns import COLUMNS
-from proofmill.kinds import Problems
-from proofmill.progress import Progress
-from proofmill.recipes import local_path
-from proofmill.tables import TableError, digest
+from proofmill.artifacts import jobs
+from proofmill.artifacts.jobs import Job
+from proofmill.filters import problems
+from proofmill.filters.problems import ApartFrom
+from proofmill.runtime.paths import local_path
+from proofmill.runtime.progress import Progress
+from proofmill.schema.columns import COLUMNS
+from proofmill.schema.entries import Problems
+from proofmill.schema.errors import TableError
+from proofmill.schema.ids import digest
+from proofmill.sources.loaders import SOURCES
+from proofmill.text import asks, statements
 
 BATCH = 5_000  # rows held as Python objects
 SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS["problems"].items()}
 LISTS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.List)]
 
 
-def main(entry: Problems, job: jobs.Job) -> None:
+def main(entry: Problems, job: Job) -> None:
     counts: Counter[str] = Counter()
     rows = _counted(_filtered(entry, job, _rows(entry, job)), entry, job, counts)
     frames = []
@@ -43,7 +49,7 @@ def main(entry: Problems, job: jobs.Job) -> None:
     job.finish(pl.concat(frames), ordered)
 
 
-def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Counter) -> Iterator[dict]:
+def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -> Iterator[dict]:
     total = entry.rows  # how much a file has is not known before its end
     if "/" in entry.source:
         there = job.parent(entry.source).scan().select(pl.len()).collect().item()
@@ -59,12 +65,12 @@ def _counted(rows: Iterator[dict], entry: Problems, job: jobs.Job, counts: Count
 # ------------------------------------------------------------------------------------------------- where rows come from
 
 
-def _rows(entry: Problems, job: jobs.Job) -> Iterator[dict]:
+def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     """The source's rows, then the kept ones of further tables; a problem that stands in several comes once."""
     if "/" in entry.source:
         rows = islice(_carried(entry.source, job), entry.rows)
     else:
-        loaded = _without_folder(islice(sources.LOADERS[entry.source](entry), entry.rows), entry)
+        loaded = _without_folder(islice(SOURCES[entry.source].load(entry), entry.rows), entry)
         rows = _with_ids(loaded)
     if entry.also:
         rows = _once(rows, [(name, _carried(name, job)) for name in entry.also])
@@ -97,7 +103,7 @@ def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Itera
         yield {**row, "origin": row["origin"].removeprefix(folder)} if folder and row.get("origin") else row
 
 
-def _carried(name: str, job: jobs.Job) -> Iterator[dict]:
+def _carried(name: str, job: Job) -> Iterator[dict]:
     frame = job.parent(name).scan()
     start = 0
     while (batch := frame.slice(start, BATCH).collect()).height:
@@ -111,7 +117,7 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
     times: Counter[str] = Counter()
     for found in raw:
         row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **found}
-        row["asks"] = row["asks"] or filters.asks(row["statement"], row["solution"])
+        row["asks"] = row["asks"] or asks.asks(row["statement"], row["solution"])
         if row["problem"] is None:
             id = digest(statements.normal(row["statement"] or ""))
             times[id] += 1
@@ -129,8 +135,8 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
 # ------------------------------------------------------------------------------------------------------------ filtering
 
 
-def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[dict]:
-    asked = list(filters.ready(entry.keep))
+def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]:
+    asked = list(problems.ready(entry.keep))
     remembering = [apply for _, apply in asked if hasattr(apply, "remember")]
     if entry.apart_from:
         asked.append(("apart-from", _benchmarks(entry, job)))
@@ -141,7 +147,7 @@ def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
             known["scheme"] = schemes.get(row["problem"])
-            if refused := filters.refusal(known, asked):
+            if refused := problems.refusal(known, asked):
                 name, evidence, matched = refused
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
                 row = {**row, "dropped": name, "evidence": evidence, "matched": where}
@@ -151,29 +157,29 @@ def _filtered(entry: Problems, job: jobs.Job, rows: Iterator[dict]) -> Iterator[
         yield row
 
 
-def _benchmarks(entry: Problems, job: jobs.Job) -> filters.ApartFrom:
-    apart = filters.ApartFrom(entry.overlap_words, entry.overlap_similarity)
+def _benchmarks(entry: Problems, job: Job) -> ApartFrom:
+    apart = ApartFrom(entry.overlap_words, entry.overlap_similarity)
     for name in entry.apart_from:
         for row in job.parent(name).rows("problem", "statement"):
             apart.add(f"{name}#{row['problem']}", row["statement"] or "")
     return apart
 
 
-def _labels(entry: Problems, job: jobs.Job) -> dict[str, dict]:
+def _labels(entry: Problems, job: Job) -> dict[str, dict]:
     if entry.labels is None:
         return {}
     columns = [name for name in COLUMNS["labels"] if name not in ("verdict", "cost")]
     return {row["problem"]: row for row in job.parent(entry.labels).rows(*columns)}
 
 
-def _schemes(entry: Problems, job: jobs.Job) -> dict[str, dict]:
+def _schemes(entry: Problems, job: Job) -> dict[str, dict]:
     if entry.schemes is None:
         return {}
     columns = ("problem", "scheme", "faults", "tested", "reason", "dropped")
     return {row["problem"]: row for row in job.parent(entry.schemes).rows(*columns, kept=False)}
 
 
-def _rates(entry: Problems, job: jobs.Job) -> dict[str, float]:
+def _rates(entry: Problems, job: Job) -> dict[str, float]:
     """Mean share of full marks of each problem over its attempts that have a grade."""
     if entry.grades is None:
         return {}

@@ -15,19 +15,31 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from proofmill import engines, graded, judges, kinds, recipes, statements, templates
-from proofmill.calls import Question, Questions, Spent
-from proofmill.jobs import Job, run
-from proofmill.journal import Answer
-from proofmill.tables import ROLLOUTS, digest
+from proofmill.artifacts.jobs import Job, run
+from proofmill.calls.calls import Spent
+from proofmill.calls.exchange import Answer, Question, Questions
+from proofmill.engines import opening
+from proofmill.graders import judges
+from proofmill.prompts import templates
+from proofmill.recipes.entry_values import entry_from
+from proofmill.schema import references
+from proofmill.schema.entries import Responses
+from proofmill.schema.ids import digest
+from proofmill.schema.kinds import ROLLOUTS
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.sources.loaders import SOURCES
+from proofmill.text import statements
 
 
-def questions(entry: kinds.Responses, job: Job) -> Questions:
+def questions(entry: Responses, job: Job) -> dict[str, Questions]:
     """What the model is asked: each problem, so many times."""
-    if entry.model in kinds.TAKEN or entry.rollouts:
-        return Questions(0, list)
+    return {} if entry.taken else {entry.model: _questions(entry, job)}
+
+
+def _questions(entry: Responses, job: Job) -> Questions:
     problems = job.parent(entry.problems).rows("problem", "statement")
-    remote = kinds.kind_of(entry.model) == "api"
+    remote = kind_of(entry.model) == "api"
     model = job.declared[entry.model].id if remote else job.parent(entry.model).model
     options = judges.options_of(job.declared[entry.model]) if remote else ""
 
@@ -41,16 +53,16 @@ def questions(entry: kinds.Responses, job: Job) -> Questions:
     return Questions(len(problems) * entry.attempts, asked)
 
 
-def main(entry: kinds.Responses, job: Job) -> None:
+def main(entry: Responses, job: Job) -> None:
     counts, spent = Counter(), Spent()
-    engine = "api" if kinds.kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
-    if entry.model in kinds.TAKEN or entry.rollouts:
+    engine = "api" if kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
+    if entry.taken:
         taken = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
         rows = list(taken(entry, job))
         job.finish(rows, Counter(row["reason"] for row in rows), spent=spent)
         return
-    asked = questions(entry, job)
-    with engines.asking(job, entry.model) as ask:
+    asked = _questions(entry, job)
+    with opening.asking(job, entry.model) as ask:
         answers = ask(asked)
 
     def rows() -> Iterator[dict]:
@@ -64,7 +76,7 @@ def main(entry: kinds.Responses, job: Job) -> None:
                 "text": answer.text,
                 "reasoning": answer.reasoning,
                 "stop": answer.stop,
-                "reason": "silent" if engine == "api" and _silent(answer) else answer.reason,
+                "reason": Reason.SILENT if engine == "api" and _silent(answer) else answer.reason,
                 "prompt_tokens": answer.prompt_tokens,
                 "tokens": answer.tokens,
                 "reasoning_tokens": answer.reasoning_tokens,
@@ -76,7 +88,7 @@ def main(entry: kinds.Responses, job: Job) -> None:
 
 
 def _silent(answer: Answer) -> bool:
-    return answer.reason == "ok" and answer.stop == "end" and not answer.text.strip() and not answer.reasoning
+    return answer.reason == Reason.OK and answer.stop == Stop.END and not answer.text.strip() and not answer.reasoning
 
 
 # ------------------------------------------------------------------------------------------------- attempts that are taken
@@ -84,13 +96,13 @@ def _silent(answer: Answer) -> bool:
 _NOBODY = {"writer": None, "mark": None, "out_of": None}
 
 
-def _given(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+def _given(entry: Responses, job: Job) -> Iterator[dict]:
     """The attempts that came with the problems, of those problems that are kept."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
-    origin = kinds.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"])
-    source = recipes.entry_from("problems", job.parent(origin).stamp["entry"])
+    origin = references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"])
+    source = entry_from("problems", job.parent(origin).stamp["entry"])
     times: Counter[str] = Counter()
-    for problem, attempt in graded.attempts(source):
+    for problem, attempt in SOURCES[source.source].attempts(source):
         if problem in kept:
             yield _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
                 "mark": attempt.mark,
@@ -99,14 +111,14 @@ def _given(entry: kinds.Responses, job: Job) -> Iterator[dict]:
             times[problem] += 1
 
 
-def _solutions(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+def _solutions(entry: Responses, job: Job) -> Iterator[dict]:
     """The official solution of each problem that has one, as an attempt."""
     for row in job.parent(entry.problems).rows("problem", "solution"):
         if (row["solution"] or "").strip():
             yield _taken(row["problem"], row["solution"], 0, "official", None)
 
 
-def _rollouts(entry: kinds.Responses, job: Job) -> Iterator[dict]:
+def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
     """What a `grpo` was trained on, of those problems that are kept; a response's id is its rollout's."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
     rollouts = pl.read_parquet(job.parent(entry.model).folder / ROLLOUTS)
@@ -116,7 +128,7 @@ def _rollouts(entry: kinds.Responses, job: Job) -> Iterator[dict]:
             yield _taken(row["problem"], row["text"], times[row["problem"]], entry.model, row["tokens"]) | {
                 "response": row["rollout"],
                 "stop": row["stop"],
-                "reason": "ok",
+                "reason": Reason.OK,
                 "reasoning": None,
                 "history": [{"role": "user", "content": row["prompt"]}],
             }
@@ -132,8 +144,8 @@ def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: in
         "writer": writer,
         "text": text,
         "reasoning": None if text else "",  # nothing at all: it was cut off while thinking (QED-Nano's run records)
-        "stop": "end" if text else "length",
-        "reason": "ok" if is_attempt(text) or not text else "no-proof",
+        "stop": Stop.END if text else Stop.LENGTH,
+        "reason": Reason.OK if is_attempt(text) or not text else Reason.NO_PROOF,
         "prompt_tokens": None,
         "tokens": tokens,
         "reasoning_tokens": None,

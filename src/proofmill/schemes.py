@@ -1,4 +1,4 @@
-"""One row of `schemes` is a 0-7 marking scheme (QED-Nano, grading-scheme generation), or the guidelines a problem came with.
+"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's generation of grading schemes), or the guidelines a problem came with.
 
 How we differ:
 1. A scheme is read into its parts and checked by rules when it arrives (rubrics.py).
@@ -8,52 +8,68 @@ How we differ:
 4. Rows keep the order of the problems, whatever order the answers came in.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from proofmill import judges, kinds, rubrics
-from proofmill.calls import Questions, Spent
-from proofmill.graders import Grader
-from proofmill.jobs import Job, run
-from proofmill.journal import Answer
-from proofmill.progress import say
-from proofmill.scripts import Script
-from proofmill.tables import PASSING
+from proofmill.artifacts.jobs import Job, run
+from proofmill.calls.calls import Spent
+from proofmill.calls.dialogues import Begin, Dialogues, one_answer
+from proofmill.calls.exchange import Answer, Questions
+from proofmill.engines.opening import asking, asking_for
+from proofmill.filters import schemes
+from proofmill.graders import judges, rubrics
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.runtime.progress import say
+from proofmill.schema.entries import Schemes
+from proofmill.schema.reasons import Reason
+from proofmill.text.reasoning import without_key_step
 
 BLANK = "I was not able to solve this problem."
 PROBES = ("reference", "blank", "restated", "unrelated", "cut")
 
 
-def read_scheme(answer: Answer) -> tuple[str | None, str]:
+def read_scheme(answer: Answer) -> tuple[str | None, Reason]:
     """The scheme in an answer and the reason `ok`; or none and why."""
-    if answer.reason != "ok":
-        return None, answer.reason
+    if answer.reason != Reason.OK:
+        return None, Reason(answer.reason)
     text = rubrics.clean(answer.text)
-    return (text, "ok") if text else (None, "no-verdict")
+    return (text, Reason.OK) if text else (None, Reason.NO_VERDICT)
 
 
 def _unreadable(answer: Answer) -> bool:
     """An answer that is no scheme at all: asking again may help, unlike with a scheme that is badly built."""
     text, reason = read_scheme(answer)
-    return reason == "no-verdict" or (text is not None and not rubrics.parse(text).checkpoints)
+    return reason == Reason.NO_VERDICT or (text is not None and not rubrics.parse(text).checkpoints)
 
 
-def questions(entry: kinds.Schemes, job: Job) -> Questions:
-    """What a judge is asked to write, for each problem."""
-    rows = job.parent(entry.problems).rows("problem", "statement", "solution") if entry.model else []
-    return judges.questions(job, entry.model, entry.prompt, rows) if rows else Questions(0, list)
+def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
+    """What the judge is asked to write, for each problem."""
+    problems = job.parent(entry.problems).rows("problem", "statement", "solution") if entry.model else []
+    return Dialogues.first_questions(_begin(entry, job, problems))
 
 
-def main(entry: kinds.Schemes, job: Job) -> None:
+def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:
+    """A question for each problem, asked again while the answer is no scheme at all."""
+
+    def dialogues() -> Iterator[tuple[str, Any]]:
+        for problem in problems:
+            question = judges.filled(job.declared[entry.model], entry.prompt, problem)
+            yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.requeries)
+
+    return dialogues
+
+
+def main(entry: Schemes, job: Job) -> None:
     spent = Spent()
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
     rows = [_row(p["problem"], *told) for p, told in zip(problems, _told(entry, job, problems, spent), strict=True)]
     if entry.tester:
         _test(entry, job, problems, rows, spent)
     for row in rows:
-        row["dropped"] = rubrics.refused(row, entry.keep)
+        row["dropped"] = schemes.refused(row, entry.keep)
     counts = {
         "kept": sum(row["dropped"] is None for row in rows),
         **Counter(r["dropped"] for r in rows if r["dropped"]),
@@ -64,15 +80,16 @@ def main(entry: kinds.Schemes, job: Job) -> None:
     job.finish([{key: value for key, value in row.items() if key != "given"} for row in rows], counts, spent=spent)
 
 
-def _told(entry: kinds.Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
+def _told(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
     """Scheme, whether it was given, reason, the judge's answer and its cost, for each problem."""
     if entry.model is None:
         for problem in problems:
             text = (problem["guidelines"] or "").strip() or None
-            yield text, True, "ok" if text else "no-guidelines", None, 0.0
+            yield text, True, Reason.OK if text else Reason.NO_GUIDELINES, None, 0.0
         return
-    asked = questions(entry, job)
-    for answer in spent.of(judges.consult(job, entry.model, asked, _unreadable, entry.requeries)) if len(asked) else ():
+    with asking(job, entry.model) if problems else nullcontext() as asker:
+        answers = Dialogues({entry.model: asker}).results(_begin(entry, job, problems)) if problems else iter(())
+    for answer in spent.of(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
 
@@ -103,24 +120,23 @@ def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: st
 # ---------------------------------------------------------------------------------------------------------- the self-test
 
 
-def _test(entry: kinds.Schemes, job: Job, problems: list[dict], rows: list[dict], spent: Spent) -> None:
+def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spent: Spent) -> None:
     """Mark known answers by each scheme; `tested` says which of them did not get what they must, null where all did."""
     places = [place for place, row in enumerate(rows) if row["scheme"]]
     probes = [(place, name, text) for place in places for name, text in _probes(problems, place) if text]
 
-    def scripts() -> Iterator[tuple[str, Script]]:
+    def submissions() -> Iterator[tuple[str, Submission]]:
         for place, _, text in probes:
             p = problems[place]
-            yield p["problem"], Script(p["statement"], None, rows[place]["scheme"], text, reference=p["solution"])
+            yield p["problem"], Submission(p["statement"], None, rows[place]["scheme"], text, reference=p["solution"])
 
-    with Grader(entry.tester, entry.tester_prompt, job, schemes=True) as grader:
-        for (place, name, _), verdict in zip(probes, grader.verdicts(scripts), strict=True):
+    with asking_for(job, marker := Marker(entry.tester, entry.tester_prompt, job.declared, schemes=True)):
+        for (place, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
             rows[place][f"{name}_marks"] = verdict.grade
             rows[place]["cost"] = (
                 None if None in (rows[place]["cost"], verdict.cost) else rows[place]["cost"] + verdict.cost
             )
-            spent.add(verdict.cost, verdict.tokens)
-            spent.failures += any(opinion.reason in PASSING for opinion in verdict.opinions)
+            spent.of_verdict(verdict)
     for place in places:
         rows[place]["tested"] = _outcome(rows[place])
 
@@ -155,21 +171,6 @@ def _outcome(row: Mapping[str, Any]) -> str:
     if not found and any(row[f"{probe}_marks"] is None for probe in PROBES):
         return "unscored"
     return ", ".join(found) or "ok"
-
-
-def without_key_step(solution: str) -> str | None:
-    """A solution without its longest step: a paragraph, a line or a sentence, but not the conclusion. None if it has one step.
-
-    Where the most is written is where the argument is: a rule that needs no judge, and is wrong at times.
-    """
-    head, think, body = solution.rpartition("</think>")
-    for apart in ("\n\n", "\n", r"(?<=[.!?])\s+"):
-        parts = [part for part in re.split(f"({apart})", body)]
-        steps = [place for place in range(0, len(parts), 2) if parts[place].strip()]
-        if len(steps) >= 3:
-            longest = max(steps[:-1], key=lambda place: len(parts[place]))
-            return (head + think + "".join(parts[:longest] + parts[longest + 2 :])).strip()
-    return None
 
 
 if __name__ == "__main__":

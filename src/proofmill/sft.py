@@ -14,24 +14,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from proofmill import devices, kinds
-from proofmill.jobs import Job, run
-from proofmill.progress import say
-from proofmill.tables import TableError
+from proofmill.artifacts.jobs import Job, run
+from proofmill.runtime import processes
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import TableError
+from proofmill.schema.model_entries import Sft
 
 IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
 
 
-def main(entry: kinds.Sft, job: Job) -> None:
+def main(entry: Sft, job: Job) -> None:
     from trl import SFTConfig
 
-    from proofmill import training
-    from proofmill.supervised import Trainer
+    from proofmill.training import run
+    from proofmill.training.sft_trainer import Trainer
 
-    training.announce(entry, job, entry.batch, entry.max_length)
-    rows = training.batches(job, entry.batch)
+    run.announce(entry, job, entry.batch, entry.max_length)
+    rows = run.batches(job, entry.batch)
     config = SFTConfig(
-        **training.arguments(entry, job, entry.log_every),
+        **run.arguments(entry, job, entry.log_every),
         **rows,
         per_device_eval_batch_size=rows["per_device_train_batch_size"],
         eval_strategy="steps" if entry.evaluate or entry.evaluate_share else "no",
@@ -41,22 +42,22 @@ def main(entry: kinds.Sft, job: Job) -> None:
         max_length=entry.max_length,
         packing=entry.packing,
     )
-    model, tokenizer = training.load(job, entry.model, entry.adapter, entry.seed)
+    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
     learned, evaluated, counts = examples_of(entry, job, tokenizer)
     config.eos_token = end_of_turn(job, model, tokenizer, learned[0]["labels"])
     trainer = Trainer(
         model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
     )
-    seconds = training.train(trainer, job, entry.last_step)
-    weights = training.save(trainer, tokenizer, job)
+    seconds = run.train(trainer, job, entry.last_step)
+    weights = run.save(trainer, tokenizer, job)
     counts = {"steps": trainer.state.global_step, **counts}
-    job.finish(list(training.steps(trainer)), counts, weights, training_seconds=seconds)
+    job.finish(list(run.steps(trainer)), counts, weights, training_seconds=seconds)
 
 
 # ------------------------------------------------------------------------------------------------------------- examples
 
 
-def examples_of(entry: kinds.Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
+def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
     """What is learned and what is evaluated (None if nothing is), as token ids and labels; and the counts of the stamp."""
     rows = job.parent(entry.examples).rows("problem", "messages")
     apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
@@ -87,7 +88,7 @@ def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[s
     return found
 
 
-def fitting(entry: kinds.Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
+def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
     """The examples of `where` that are no longer than `max-length`, and how many are left out."""
     import pyarrow.compute as pc
     from datasets import Dataset, Features, List, Value
@@ -106,7 +107,7 @@ def fitting(entry: kinds.Sft, job: Job, where: str, encoder: "Encoder", rows: li
     )
     if entry.too_long == "stop" or not fits:
         raise TableError(f"{found}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
-    if devices.rank() == 0:
+    if processes.rank() == 0:
         say(job.name, f"{found}: left out")
     return data.select(fits), len(lengths) - len(fits)
 
@@ -201,7 +202,7 @@ def end_of_turn(job: Job, model: Any, tokenizer: Any, labels: list[int]) -> str 
         return None
     if last in tokenizer.get_added_vocab().values():
         return tokenizer.convert_ids_to_tokens(last)
-    if devices.rank() == 0:
+    if processes.rank() == 0:
         say(job.name, "what is learned ends with no token of its own: the model will not learn to stop")
     return None
 

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofmill import kinds
-from proofmill.checks import among
-from proofmill.tables import Table, TableError
+from proofmill.artifacts.tables import Table
+from proofmill.schema.errors import SettingError
+from proofmill.schema.kinds import learned
+from proofmill.schema.names import kind_of
+from proofmill.text.suggestions import among
 
 SHOWN = (
     "reward",
@@ -32,14 +34,14 @@ def of(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dic
     """The points of each measure of each training; those of SHOWN that there are, where none are named."""
     found: dict[str, dict[str, list]] = {}
     for name in names:
-        if kinds.kind_of(name) not in ("sft", "grpo"):
-            raise TableError(f"{name}: a {kinds.kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
+        if kind_of(name) not in learned():
+            raise SettingError(f"{name}: a {kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
         for row in Table(name, results).rows("step", "measure", "value"):
             if row["value"] is not None and not math.isnan(row["value"]):
                 found.setdefault(row["measure"], {}).setdefault(name, []).append((row["step"], row["value"]))
     for measure in measures:
         if measure not in found:
-            raise TableError(
+            raise SettingError(
                 f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, found, 40)}"
             )
     return {measure: found[measure] for measure in measures or SHOWN if measure in found}

@@ -31,21 +31,25 @@ import pyarrow as pa
 import yaml
 from pyarrow import parquet
 
-from proofmill import advantages, kinds, recipes
-from proofmill.checks import among
-from proofmill.inspect import comparison
-from proofmill.progress import Progress
-from proofmill.recipes import RecipeError
-from proofmill.rewards import REWARDS, Group, Rollout, weight
-from proofmill.scripts import Script
-from proofmill.tables import ROLLOUTS, Table, TableError
-from proofmill.verdicts import Verdict
+from proofmill.artifacts.tables import Table
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.inspect import _comparison
+from proofmill.recipes.entry_values import entry_from
+from proofmill.rewards.rewards import REWARDS, Group, Rollout, weight
+from proofmill.runtime.progress import Progress
+from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.kinds import ROLLOUTS
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import Reason
+from proofmill.text.suggestions import among
+from proofmill.training import advantages
 
 # Of a group's largest sum of sizes: sixteen times what float32 may be off, in which rewards are added up.
 ROUNDING = 2e-6
 AT_ONCE = 1024  # rollouts in memory
 WRITTEN = ("text", "stop", "tokens", "reference_tokens", "grade", "out_of", "reason")
-NOT_ASKED = "not-asked"  # the reason of a rollout that wants no verdict
+NOT_ASKED = Reason.NOT_ASKED  # the reason of a rollout that wants no verdict
 
 Verdicts = Mapping[str, Verdict]  # by rollout
 
@@ -67,10 +71,10 @@ class Run:
     """The rollouts of a finished run, group after group; TableError where they cannot be replayed."""
 
     def __init__(self, name: str, results: Path):
-        if kinds.kind_of(name) != "grpo":
-            raise RecipeError(f"{name}: no training by rewards; expected grpo/<name>. Name one whose table is made.")
+        if kind_of(name) != "grpo":
+            raise SettingError(f"{name}: no training by rewards; expected grpo/<name>. Name one whose table is made.")
         table = Table(name, results)
-        self.name, self.entry = name, recipes.entry_from("grpo", table.stamp["entry"])
+        self.name, self.entry = name, entry_from("grpo", table.stamp["entry"])
         self.path = table.weights() / ROLLOUTS
         self.preferences = {reference.partition("/")[2]: p["weight"] for reference, p in self.entry.preferences.items()}
         self.terms = Terms({**self.entry.rewards, **self.preferences}, self.entry.scale, self.entry.unscored)
@@ -132,9 +136,11 @@ class Run:
 
 def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
     own = Verdict(row["grade"], row["out_of"] or 0, row["reason"])
-    verdict = own if verdicts is None else verdicts.get(row["rollout"], replace(own, grade=None, reason="not-graded"))
+    verdict = (
+        own if verdicts is None else verdicts.get(row["rollout"], replace(own, grade=None, reason=Reason.NOT_GRADED))
+    )
     return Rollout(
-        Script("", None, None, row["text"] or "", stop=row["stop"]), verdict, row["tokens"], row["reference_tokens"]
+        Submission("", None, None, row["text"] or "", stop=row["stop"]), verdict, row["tokens"], row["reference_tokens"]
     )
 
 
@@ -253,7 +259,7 @@ class Replay:
 
     def lines(self) -> Iterator[str]:
         """The replay as text."""
-        return comparison.lines(self)
+        return _comparison.lines(self)
 
     def write(self, path: Path) -> None:
         """The rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename; never over another file."""
@@ -319,26 +325,26 @@ def read_rewards(text: str, run: Run) -> dict[str, Any]:
     try:
         given = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RecipeError(f"--rewards: cannot be read as YAML ({error}); {shape}") from error
+        raise SettingError(f"--rewards: cannot be read as YAML ({error}); {shape}") from error
     if not isinstance(given, dict) or not given:
-        raise RecipeError(f"--rewards: found {given!r}; {shape}")
+        raise SettingError(f"--rewards: found {given!r}; {shape}")
     for name, value in given.items():
         if name not in REWARDS and name not in run.preferences:
-            raise RecipeError(
+            raise SettingError(
                 f"--rewards: names `{name}`; expected one of {among(name, [*REWARDS, *run.preferences], 30)}"
             )
         counts = value.get("weight", 1) if isinstance(value, dict) and name not in run.preferences else value
         if not isinstance(counts, int | float) or isinstance(counts, bool) or not isfinite(counts):
-            raise RecipeError(f"--rewards: `{name}` has the weight {counts!r}; expected a number.")
+            raise SettingError(f"--rewards: `{name}` has the weight {counts!r}; expected a number.")
         if name not in run.preferences and (fault := REWARDS[name].fault(name, value)):
-            raise RecipeError(f"--rewards: {fault}")
+            raise SettingError(f"--rewards: {fault}")
     return given
 
 
 def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
     """The verdicts of a grades table by rollout; TableError when it marks none of the run's."""
-    if kinds.kind_of(name) != "grades":
-        raise RecipeError(f"--grades: `{name}` is no table of grades; expected grades/<name>. Name one that is made.")
+    if kind_of(name) != "grades":
+        raise SettingError(f"--grades: `{name}` is no table of grades; expected grades/<name>. Name one that is made.")
     table = Table(name, results)
     rows = table.rows("response", "grade", "out_of", "reason")
     known = set(run.frame["rollout"])
@@ -354,4 +360,4 @@ def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
 def free(path: Path) -> None:
     """TableError when something stands there."""
     if path.exists():
-        raise TableError(f"{path}: exists; expected a new file. Name another one, or move it away.")
+        raise SettingError(f"{path}: exists; expected a new file. Name another one, or move it away.")

@@ -1,0 +1,226 @@
+"""One answer of the referee is a program's verdict on the `arithmetic` family, over the protocol that remote judges speak.
+
+It classifies threads, writes marking schemes, marks proofs, sums up reasoning and says how it likes a reply, reading the
+same prompts and writing the same forms as a language model would; prompts, parsers, journal and client are the real ones.
+It is a program, not a language model: it knows the family and nothing else, and says so when asked about another problem.
+
+It solves nothing, unless the id of the model that is asked for begins with `referee-teacher`: then it writes the family's
+proof where a problem alone is shown.
+
+It can also misbehave on request (faults.py), as remote servers do. Started by the job that needs it (servers.py), it ends
+with that job.
+"""
+
+import argparse
+import json
+import os
+import re
+import time
+
+from proofmill.arithmetic import _referee_faults, congruences
+from proofmill.arithmetic._referee_faults import Unreliable
+from proofmill.arithmetic.congruences import FALSE_LINE_CAP, Congruence
+from proofmill.text import answers
+
+BLOCK = r"<{0}>\n(.*?)\n</{0}>"
+OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
+PRICED = re.compile(r"^\d+\. \((\d+) pts?, (?:main|routine)\)", re.MULTILINE)
+CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
+UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
+TEACHER = "referee-teacher"
+SHORT = 400  # characters; the longest proof of the family has fewer than 150
+TOLD = 200  # characters of a reasoning in which nothing is established
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+def verdict(prompt: str) -> str:
+    """The referee's answer to a prompt: what is asked is told by the blocks that the prompt shows."""
+    block = blocks(prompt)
+    if "problem" not in block:
+        return UNKNOWN
+    problem = congruences.read(block["problem"])
+    if "reasoning" in block:
+        return sum_up(problem, block.get("summary", ""), block["reasoning"])
+    if "reply" in block:
+        return prefer(problem, block["reply"])
+    if "proof" in block:  # without a scheme it is asked to write the proof again: it has no style
+        return mark(problem, block["scheme"], block["proof"]) if "scheme" in block else block["proof"]
+    if "comments" in block:
+        return classify(problem, block.get("solution", ""), block["comments"])
+    return write_scheme(problem) if "solution" in block else UNKNOWN
+
+
+def blocks(prompt: str) -> dict[str, str]:
+    """What stands in each block that a prompt shows."""
+    names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply")
+    found = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
+    return {name: _plain(match[1]) for name, match in found.items() if match}
+
+
+def _plain(text: str) -> str:
+    """What stands in a block, as its writer wrote it: by then nobody can take it for a tag of ours."""
+    return text.replace("&lt;", "<").replace("&#91;", "[")
+
+
+def classify(problem: Congruence | None, solution: str, comments: str) -> str:
+    """Six labels, by a reader who skims: it sees whether a proof is all there, not whether each residue is right."""
+    marking = congruences.check(problem, solution) if problem else None
+    labels = {
+        "incomplete": marking is None or not marking.well_formed,
+        "difficulty": len(congruences.checkpoints(problem)) if problem else 1,
+        "gaps": marking is not None and marking.well_formed and "≡" not in solution,
+        "wrong": problem is not None and problem.asks_for_proof and problem.residue != 0,
+        "disagreement": OBJECTION.search(comments) is not None,
+        "computational": problem is None,
+    }
+    return f"```json\n{json.dumps(labels)}\n```"
+
+
+def write_scheme(problem: Congruence | None) -> str:
+    """The family's rubric for this problem, in the three sections that every scheme has."""
+    if problem is None:
+        return UNKNOWN
+    lines = "\n".join(f"   - {line}" for line in congruences.checkpoints(problem))
+    proviso = " It earns nothing without all the lines." if problem.asks_for_proof else ""
+    return f"""Checkpoints (7 pts total)
+1. (5 pts, main) Each of these lines, or its equal, points in proportion and rounded down:
+{lines}
+2. (1 pt, routine) The proof is complete and no line of it is false.
+3. (1 pt, routine) The conclusion puts the residue {problem.residue} in a box.{proviso}
+Total (max 7): 5 + 1 + 1 = 7
+
+Zero-credit items
+- The problem said again, or a plan without a calculation.
+- A true line that the argument does not use.
+
+Deductions
+- cap at {FALSE_LINE_CAP}/7: a false line.
+- cap at 0/7: no conclusion in a box."""
+
+
+def mark(problem: Congruence | None, scheme: str, proof: str) -> str:
+    """Points for a proof by the prices that its scheme names; no verdict without a scheme that can be read."""
+    prices, cap = [int(p) for p in PRICED.findall(scheme)], CAP.search(scheme)
+    if problem is None or len(prices) != 3 or cap is None:
+        return UNKNOWN
+    marking = congruences.check(problem, proof, answer_only=True)
+    points = marking.marks(*prices, cap=int(cap[1]))
+    faults = [f"The line {line} is false or cannot be read." for line in marking.false]
+    faults += [f"{marking.needed - marking.valid} of {marking.needed} lines are missing."] * (
+        marking.valid < marking.needed
+    )
+    faults += ["The conclusion is missing, wrong or not established."] * (not marking.right_conclusion)
+    listed = "\n".join(f"{i}. {text}" for i, text in enumerate(faults, 1))
+    return (
+        f"<assessment>{marking.valid} of {marking.needed} lines established.</assessment>\n<errors>{listed}</errors>\n"
+        f"<points>{points}</points>"
+    )
+
+
+def prefer(problem: Congruence | None, text: str) -> str:
+    """Points for a reply by what a program sees: it says something, nothing false, ends in a box, is short."""
+    last = text.strip().removesuffix("</answer>").rstrip().rpartition("\n")[2]
+    if text.strip() in ("", "(none)"):
+        return "<assessment>It says nothing.</assessment>\n<points>0</points>"
+    facts = {
+        "It has no line that I know to be false.": not _false(problem, text),
+        "Its last line has a box.": bool(answers.boxed(last)),
+        "It is short.": len(text) <= SHORT,
+    }
+    said = " ".join(["It says something.", *(fact for fact, holds in facts.items() if holds)])
+    return f"<assessment>{said}</assessment>\n<points>{1 + 2 * sum(facts.values())}</points>"
+
+
+# -------------------------------------------------------------------------------------------------------------- thinking
+
+
+def sum_up(problem: Congruence | None, summary: str, reasoning: str) -> str:
+    """The true calculations of the earlier summary and the reasoning; where there are none, how the reasoning begins."""
+    told = [line.strip() for line in f"{summary}\n{reasoning}".split("\n") if "≡" in line]
+    true = [line for line in dict.fromkeys(told) if problem and not _false(problem, line)]
+    if true:
+        return "\n".join(["I have established:", *true])
+    kept = " ".join(line.strip() for line in reasoning.split("\n") if not _false(problem, line))
+    return f"I have established nothing yet. I thought: {kept[:TOLD].strip()}"
+
+
+def _false(problem: Congruence | None, text: str) -> tuple[str, ...]:
+    """The lines of any text that the checker finds false; none for a problem that it does not know."""
+    return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if problem else ()
+
+
+def teach(prompt: str) -> str | None:
+    """The family's proof where a prompt asks to solve a problem, UNKNOWN for others; None where it asks for a verdict."""
+    block = blocks(prompt)
+    if not set(block) <= {"problem", "summary"}:
+        return None
+    lines = block.get("problem", prompt).split("\n")  # a statement of the family is one line
+    problem = next(filter(None, map(congruences.read, lines)), None)
+    return congruences.proof(problem) if problem else UNKNOWN
+
+
+# --------------------------------------------------------------------------------------------------------- the protocol
+
+
+def reply(model: str, prompt: str) -> str:
+    """What the model of that id answers."""
+    return (teach(prompt) if model.startswith(TEACHER) else None) or verdict(prompt)
+
+
+def application():
+    """The web application: Chat Completions and the list of models."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def complete(request):
+        asked = json.loads(await request.body())
+        prompt = asked["messages"][0]["content"]  # in a further round it says what it said
+        text = reply(asked["model"], prompt)
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}  # about four letters a token
+        return JSONResponse(
+            {
+                "id": "referee",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": asked["model"],
+                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+                "usage": {**usage, "total_tokens": sum(usage.values())},
+            }
+        )
+
+    async def models(request):
+        return JSONResponse({"object": "list", "data": [{"id": "referee", "object": "model"}]})
+
+    return Starlette(
+        routes=[Route("/v1/chat/completions", complete, methods=["POST"]), Route("/v1/models", models, methods=["GET"])]
+    )
+
+
+def main() -> None:
+    import uvicorn
+
+    parser = argparse.ArgumentParser(
+        prog="python -m proofmill.referee", description="Serve the referee on a loopback port."
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one; its address is printed")
+    parser.add_argument(
+        "--faults",
+        default=os.environ.get("PROOFMILL_REFEREE_FAULTS"),
+        help="a schedule of faults: JSON, or a file with it",
+    )
+    options = parser.parse_args()
+    served = application()
+    if options.faults:
+        served = Unreliable(served, _referee_faults.read(options.faults))
+    config = uvicorn.Config(served, host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
+    socket = config.bind_socket()
+    socket.listen(2048)  # whoever reads the address may connect at once
+    print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
+    uvicorn.Server(config).run(sockets=[socket])
+
+
+if __name__ == "__main__":
+    main()

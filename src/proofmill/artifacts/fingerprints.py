@@ -1,0 +1,56 @@
+"""Fingerprints: what decides the rows of a table, from its entry, its parents and its sources."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from proofmill.artifacts.tables import Table
+from proofmill.recipes.entry_values import entry_from
+from proofmill.recipes.identity import identity_of, parts_of
+from proofmill.recipes.paths import source_files
+from proofmill.schema import references
+from proofmill.schema.errors import RecipeError, TableError
+from proofmill.schema.ids import digest, file_sha256
+from proofmill.schema.names import kind_of
+
+
+def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
+    """The entry of an identity, and the models and graders it relies on."""
+    given = json.loads(identity)
+    declared = {other: entry_from(kind_of(other), values) for other, values in given["declared"].items()}
+    entry = entry_from(kind_of(name), given["entry"])
+    if given.get("plugins", {}) != parts_of(entry, declared):
+        raise RecipeError(
+            f"{name}: the user's own parts ({', '.join(sorted(given.get('plugins', {})))}) are not those that the run was planned "
+            "with; expected files that stay as they are while a run goes on. Run it again."
+        )
+    return entry, declared
+
+
+def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Content by name of the tables an artifact reads, and digest by path of its source files; TableError if one is missing."""
+
+    def entry_of(parent: str) -> dict:
+        return table.other(parent).stamp["entry"]
+
+    read = references.reads(table.kind, entry, entry_of)
+    return {parent: table.other(parent).content for parent in read}, sources_of(table.kind, entry, entry_of)
+
+
+def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
+    """Digest by path of the files an entry reads that are no artifacts."""
+    return {str(path): _source_digest(path) for path in source_files(kind, entry, entry_of)}
+
+
+def fingerprint_of(
+    entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
+) -> str:
+    """What decides the rows: the identity of the entry, the content of its parents, the digests of its sources."""
+    return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.values()))
+
+
+def _source_digest(path: Path) -> str:
+    if not path.is_file():
+        raise TableError(f"{path}: no such file or folder; expected the source that the entry names.")
+    return file_sha256(path)

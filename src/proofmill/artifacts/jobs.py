@@ -1,0 +1,215 @@
+"""One job makes one artifact: reads its entry, fingerprints it, brings back a kept table or makes a new one.
+
+`python -m proofmill.<kind> <kind>/<name>` reads config.yaml (and every --configfile, laid over it); a Snakemake rule hands
+the checked entry over as JSON instead, so that a job on another node needs no configuration.
+"""
+
+import argparse
+import errno
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
+from proofmill.artifacts.stamps import new_stamp
+from proofmill.artifacts.tables import Table
+from proofmill.recipes import plugins, yaml_files
+from proofmill.recipes.book import expand
+from proofmill.recipes.identity import identity_of
+from proofmill.runtime import locks, processes, signals
+from proofmill.runtime.progress import clock, say
+from proofmill.schema.errors import ProofmillError, SettingError, TableError
+from proofmill.schema.names import kind_of
+
+
+@dataclass
+class Job:
+    """What `main` of a kind is given besides the entry: its table, models and graders, the machine, and the stamp to be."""
+
+    table: Table
+    declared: Mapping[str, Any]  # api/... and grader/...
+    fingerprint: str
+    stamp: dict
+    engine: str = "transformers"
+    threads: int = 1
+    engine_args: str = ""
+    budget: float | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where an unfinished training of exactly this entry stands: of another fingerprint it would be another training."""
+        return self.table.scratch / f"checkpoints-{self.fingerprint}"
+
+    def parent(self, name: str) -> Table:
+        """A table that the entry reads; any other would be missing in the fingerprint and in the graph."""
+        if name not in self.stamp["parents"]:
+            raise LookupError(f"{self.name} reads {name}, which neither its entry nor `behind` of its kind names")
+        return self.table.other(name)
+
+    def finish(
+        self,
+        rows: Any,
+        counts: Mapping[str, int],
+        weights: Path | None = None,
+        page: str | None = None,
+        spent: Any = None,
+        **facts: Any,
+    ) -> None:
+        """Write the table with its completed stamp, and say what became of the rows; of several processes the leader does.
+
+        `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all are written.
+        """
+        if processes.rank():
+            return
+
+        def stamp() -> dict[str, Any]:
+            if spent is not None:
+                facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens, failures=spent.failures)
+            seconds = round(time.monotonic() - self.started, 2)
+            return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
+
+        self.table.write(rows, stamp, weights, page)
+        outcome = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}")
+
+
+def _gpus() -> int:
+    """How many GPUs this process has used torch with."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.device_count() if torch and torch.cuda.is_available() else 0
+
+
+def run(main: Callable[[Any, Job], None]) -> None:
+    """The command line of a kind's module."""
+    kind = Path(sys.argv[0]).stem
+    os.environ.setdefault(
+        "TQDM_DISABLE", "1"
+    )  # bars of libraries make a log unreadable; progress.py says what is to be said
+    parser = argparse.ArgumentParser(
+        prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
+    )
+    parser.add_argument("name", help=f"{kind}/<name>, as in config.yaml")
+    parser.add_argument("--entry", help="the checked entry as JSON, instead of reading the configuration")
+    parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
+    parser.add_argument(
+        "--engine",
+        default="transformers",
+        choices=["transformers", "vllm", "vllm-server"],
+        help="what serves an artifact model",
+    )
+    parser.add_argument("--engine-args", default="", help="further flags of vLLM's server, for either way of vLLM")
+    parser.add_argument("--threads", type=int, default=1, help="for arithmetic in this process")
+    parser.add_argument(
+        "--terms", help="the budget and the shares that may fail as JSON, instead of the configuration's"
+    )
+    options = parser.parse_args()
+    signals.at_once(options.name)
+    try:
+        if kind_of(options.name) != kind:
+            raise SettingError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
+        if options.entry is None:
+            options.entry, options.terms = _from_config(options)
+        how = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
+        with plugins.blamed():
+            make(main, options.name, options.entry, options.results, **how)
+    except ProofmillError as error:
+        who = f"process {processes.rank()}: " if processes.rank() else ""
+        sys.exit(f"{who}{type(error).__name__}: {error}")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        sys.exit(
+            f"TableError: {error.filename or options.results}: {error.strerror}; expected room and permission to write "
+            f"there. Make room and run again: {options.name} goes on where it was."
+        )
+    except KeyboardInterrupt:
+        signals.leave(f"{options.name}: interrupted; run the same command to go on.")
+
+
+def _from_config(options: argparse.Namespace) -> tuple[str, str]:
+    """The identity of an entry, and the terms of calls, from the configuration."""
+    book = expand(yaml_files.read("config.yaml", *options.configfile))
+    if options.name not in book.entries:
+        known = [n for n in book.entries if kind_of(n) == kind_of(options.name)]
+        raise SettingError(f"{options.name}: no recipe declares it; expected one of {', '.join(sorted(known))}.")
+    return identity_of(book.entries[options.name], book.declared), book.terms
+
+
+def make(
+    main: Callable[[Any, Job], None], name: str, identity: str, results: Path, terms: str | None = None, **how: Any
+) -> None:
+    """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had.
+
+    `terms` (`Book.terms`) say what calls may cost; `how` are the fields of Job that say how it runs on this machine.
+    """
+    allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
+    if "plugins" in allowed:
+        plugins.use(allowed["plugins"])
+    entry, declared = read_identity(name, identity)
+    table = Table(name, results)
+    parents, sources = made_from(table, entry)
+    fingerprint = fingerprint_of(entry, declared, parents, sources)
+
+    def job() -> Job:
+        stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
+        for model, most in allowed["max_parked"].items():
+            if model in declared:
+                declared[model] = replace(declared[model], max_parked=most)
+        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
+
+    if processes.rank():  # one of several processes that train one model: the leader holds the lock, decides and writes
+        if processes.follow():
+            main(entry, job())
+        processes.part()
+        return
+    with _alone(table):
+        making = job()
+        fresh = os.environ.get("PROOFMILL_FRESH", "").split()
+        restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
+        processes.follow(not restored)
+        if restored:
+            say(name, "restored: the same was made before and kept")
+        else:
+            try:
+                main(entry, making)
+            except pl.exceptions.ComputeError:
+                for parent in parents:
+                    making.parent(parent).check()
+                raise
+        processes.part()  # when all is written
+        shutil.rmtree(making.checkpoints, ignore_errors=True)
+        with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
+            table.scratch.rmdir()
+
+
+@contextmanager
+def _alone(table: Table) -> Iterator[None]:
+    """No other process makes this artifact meanwhile: a requeued job, or one that outlived a killed Snakemake."""
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(locks.alone(table.scratch.with_name(f"{table.scratch.name}.lock")))
+        except OSError as error:
+            raise TableError(
+                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
+            ) from error
+        if not held:
+            raise TableError(
+                f"{table.name}: another process has been making it for {locks.WAIT_SECONDS:g} s; expected one at a "
+                "time. Wait for that job or cancel it, then run again."
+            )
+        yield

@@ -1,0 +1,295 @@
+"""A table is one Parquet file with the columns of its kind, and a stamp that says where it came from.
+
+A table appears by one atomic rename, so that it is complete or absent. Its stamp stands in the Parquet metadata: kind,
+name, entry, fingerprint, parents' fingerprints, commit, versions, seed, counts by outcome, seconds, tokens, cost.
+A copy of every table is kept by its fingerprint (kept.py). Asked with --forcerun, a table is made again all the same.
+
+How it differs from caches of its kind:
+1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the digests of source
+   files and the parents' content; not the code, not the machine, not the path.
+2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row ends there.
+3. `datasets` and polars open the files as they are: no index, no side files.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pyarrow import parquet
+
+from proofmill.artifacts.kept import MARK, Kept, replace_folder
+from proofmill.schema.columns import COLUMNS, ENUMS
+from proofmill.schema.errors import TableError
+from proofmill.schema.ids import digest, file_sha256
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import PASSING
+
+ROW_GROUP = 2048  # rows that are made, hashed and written together
+
+
+def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
+    """A digest of the rows in order, given in parts of ROW_GROUP, whatever their compression in a file."""
+    whole = hashlib.sha256()
+    for part in frames:
+        whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
+    return whole.hexdigest()
+
+
+def files_of(folder: Path) -> list[tuple[str, str]]:
+    return sorted(
+        (str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The place of one artifact: its file, its weights, its calls, and the stamp it carries."""
+
+    name: str
+    results: Path = Path("results")
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.name)
+
+    @property
+    def path(self) -> Path:
+        return self.results / f"{self.name}.parquet"
+
+    @property
+    def folder(self) -> Path:
+        """Where the weights and rollouts of a training stage stand, and the files of a base model."""
+        return self.results / self.name
+
+    @property
+    def page(self) -> Path:
+        """The table as a page to read, for kinds that have one (`scores`)."""
+        return self.results / f"{self.name}.md"
+
+    @property
+    def calls(self) -> Path:
+        return self.results / "calls" / self.name
+
+    @property
+    def scratch(self) -> Path:
+        """Checkpoints and unfinished files: outside declared outputs, because those are deleted before a rerun."""
+        return self.results / "unfinished" / self.name
+
+    def other(self, name: str) -> "Table":
+        return Table(name, self.results)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    @cached_property
+    def stamp(self) -> dict:
+        """The stamp of the finished table; TableError when the file is missing or no table of this project."""
+        if not self.path.exists():
+            raise TableError(
+                f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}"
+            )
+        try:
+            found = pl.read_parquet_metadata(self.path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise TableError(
+                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
+                f"Make it again: snakemake --forcerun {self.path} {self.path}"
+            ) from error
+        if "proofmill" not in found:
+            raise TableError(
+                f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
+            )
+        return json.loads(found["proofmill"])
+
+    @property
+    def content(self) -> str:
+        """A digest of the rows and weights: equal content means equal for whatever is made from it."""
+        return self.stamp["content"]
+
+    @property
+    def model(self) -> str:
+        """A digest of the weights and tokenizer alone: equal models answer alike, whatever was measured in training."""
+        return self.stamp["model"]
+
+    def scan(self) -> pl.LazyFrame:
+        """The rows, lazily, after checking that the columns are those of the kind."""
+        _ = self.stamp
+        frame = pl.scan_parquet(self.path)
+        _check_columns(self.kind, str(self.path), frame.collect_schema())
+        return frame
+
+    def check(self) -> None:
+        """Read everything once; TableError when a part of the file is damaged."""
+        try:
+            self.scan().collect()
+        except pl.exceptions.ComputeError as error:
+            raise TableError(
+                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
+                f"Make it again: snakemake --forcerun {self.path} {self.path}"
+            ) from error
+
+    def rows(self, *columns: str, kept: bool = True) -> list[dict]:
+        """Rows as dictionaries, in order, only the named columns; of tables with drops only what is kept."""
+        frame = self.scan()
+        if kept and "dropped" in COLUMNS[self.kind]:
+            frame = frame.filter(pl.col("dropped").is_null())
+        return (frame.select(columns) if columns else frame).collect().to_dicts()
+
+    def stream(self, *columns: str) -> Iterator[dict]:
+        """The named columns (all, where none is named) of all rows, dropped ones too, one after another: never all of them in memory."""
+        self.scan()
+        with parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=1024, columns=list(columns) or None):
+                yield from batch.to_pylist()
+
+    def weights(self) -> Path:
+        """The folder with the weights of a `base`, `sft` or `grpo`, checked against the table's stamp."""
+        wanted = self.stamp["fingerprint"]
+        mark = self.folder / MARK
+        found = json.loads(mark.read_text())["fingerprint"] if mark.exists() else None
+        if found != wanted:
+            raise TableError(
+                f"{self.folder}: {'no weights here' if found is None else f'weights of {found}'}; expected those of "
+                f"{self.path} ({wanted}). Make them again: snakemake --forcerun {self.path} {self.path}"
+            )
+        return self.folder
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def write(
+        self,
+        rows: pl.DataFrame | Iterable[Mapping[str, Any]],
+        stamp: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+        weights: Path | None = None,
+        page: str | None = None,
+    ) -> None:
+        """Write the table in one rename; before it its weights and page, so that no table stands without them.
+
+        Rows may be made as they are written; a stamp that counts them is called when all are. Raises TableError when the
+        rows are not those of the kind, or when an id occurs twice; nothing is then changed.
+        """
+        with self._new_file() as temporary:
+            stamp = self._write_rows(temporary, rows, stamp, files_of(weights) if weights else None)
+            if weights is not None:
+                (weights / MARK).write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
+                replace_folder(weights, self.folder)
+            if page is not None:
+                self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
+                self.page.write_text(page, encoding="utf-8")
+            os.replace(temporary, self.path)
+            failed = PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}
+            if not failed and not stamp.get("failures"):
+                self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
+        self.__dict__.pop("stamp", None)
+
+    def _write_rows(self, path: Path, rows: Any, stamp: Any, files: list[tuple[str, str]] | None) -> dict:
+        """Write rows and stamp to a file, a part at a time; gives the stamp with the digest of what was written."""
+        schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
+        arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+        with parquet.ParquetWriter(path, arrow, compression="zstd") as writer:
+
+            def written() -> Iterator[pl.DataFrame]:
+                for frame in self._checked(rows, schema):
+                    writer.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
+                    yield frame
+
+            content = digest(rows_sha256(written()), files)
+            stamp = {**(stamp() if callable(stamp) else stamp), "content": content}
+            if files:
+                stamp["model"] = digest([file for file in files if file[0] not in KINDS[self.kind].beside])
+            writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
+        return stamp
+
+    def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+        """The rows in parts, each with the columns of the kind, no id twice."""
+        key, met = KINDS[self.kind].key, set()
+        for frame in _parts(rows, schema):
+            _check_columns(self.kind, self.name, frame.schema)
+            for value in frame[key] if key else ():
+                if value in met:
+                    raise TableError(f"{self.name}: {key} `{value}` occurs more than once; expected each id once.")
+                met.add(value)
+            _check_enums(self.name, frame)
+            yield frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+    @contextmanager
+    def _new_file(self) -> Iterator[Path]:
+        temporary = self.path.with_name(f".{self.path.name}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+        except PermissionError as error:
+            raise TableError(
+                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
+            ) from error
+        except (OSError, pl.exceptions.ComputeError) as error:
+            raise TableError(
+                f"{self.path}: cannot be written ({getattr(error, 'strerror', None) or error}); "
+                "expected room and permission to write there."
+            ) from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    # ---------------------------------------------------------------------------------------------- keeping old tables
+
+    def kept(self, fingerprint: str) -> Kept:
+        """The copy that is kept of the table with this fingerprint, if there is one."""
+        return Kept(self.results / "kept" / self.name / fingerprint)
+
+    def restore(self, fingerprint: str) -> bool:
+        """Bring back the table that this fingerprint once had; False when there is none."""
+        kept = self.kept(fingerprint)
+        if kept.stamp is None:
+            return False
+        with self._new_file() as temporary:
+            kept.bring_back(temporary, self.folder, self.page, self.scratch / "restored")
+            os.replace(temporary, self.path)
+            os.utime(self.path)
+        self.__dict__.pop("stamp", None)
+        return True
+
+
+def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    """Rows as frames of ROW_GROUP rows."""
+    if isinstance(rows, pl.DataFrame):
+        yield from rows.iter_slices(ROW_GROUP)
+        return
+    rows = iter(rows)
+    while part := list(islice(rows, ROW_GROUP)):
+        yield pl.DataFrame(part, schema=schema, orient="row")
+
+
+def _check_enums(where: str, frame: pl.DataFrame) -> None:
+    for column, enum in ENUMS.items():
+        values = set(frame[column].drop_nulls()) if column in frame.columns else set()
+        if unknown := sorted(values - set(enum)):
+            raise TableError(f"{where}: `{column}` is `{unknown[0]}`; expected one of {', '.join(enum)}.")
+
+
+def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
+    wanted = {name: dtype for name, (dtype, _) in COLUMNS[kind].items()}
+    missing = [name for name in wanted if name not in schema]
+    extra = [name for name in schema if name not in wanted]
+    wrong = [
+        f"{name} is {schema[name]}" for name in wanted if name in schema and schema[name] not in (wanted[name], pl.Null)
+    ]
+    if missing or extra or wrong:
+        found = "; ".join(
+            part
+            for part in (
+                f"no column {', '.join(missing)}" if missing else "",
+                f"unknown column {', '.join(extra)}" if extra else "",
+                ", ".join(wrong),
+            )
+            if part
+        )
+        raise TableError(f"{where}: {found}; expected the columns of `{kind}`: {', '.join(wanted)}.")

@@ -1,0 +1,455 @@
+"""One row of a journal is one answer of a model, on disk the moment it arrives.
+
+    JournalError   the journal cannot be written or read: another job holds it, the disk is full, a part is damaged
+
+A journal is a folder results/calls/<kind>/<name>/:
+
+    answers.jsonl     the newest answers, appended: one JSON object a line, its key first and a checksum of the line last
+    00001.parquet     older answers, the same rows as columns; numbered, and replaced only by a larger one with the same rows
+    lock              held by the process that writes, and says which one it is
+
+Open it with polars at any time, while it is written too: `journal.frame(folder)`, or read_ndjson and read_parquet of the
+files themselves.
+
+How it differs from the caches of its kind:
+1. The unit is one call, not one stage: added rows ask nothing that was asked before.
+2. A line that a kill cut off is one answer to be asked again; a damaged line is put aside, not deleted.
+3. One writer: the lock is the operating system's, so that it goes with the process that held it, requeued or killed.
+4. The room for answers that are under way is reserved beforehand: a full disk stops the stage, and loses none of them.
+5. Failures are written with their reason, and asked again: a later answer takes their place.
+"""
+
+import contextlib
+import json
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from proofmill.calls.exchange import Answer
+from proofmill.runtime import locks
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import JournalError
+from proofmill.schema.reasons import Stop
+
+SYNC_SECONDS = 1.0
+SEGMENT_BYTES = 16 * 2**20
+RESERVE_BYTES = 4 * 2**20
+ROW_GROUP = 1024
+AT_ONCE = 4096  # answers that are read together: at 4 kB, 16 MB
+CHECK = len(', "crc": "00000000"}\n')
+
+TOKEN = pl.Struct({"token": pl.String, "logprob": pl.Float64})
+ANSWER_COLUMNS: dict[str, Any] = {
+    "key": pl.String,
+    "text": pl.String,
+    "stop": pl.String,
+    "reason": pl.String,
+    "reasoning": pl.String,
+    "prompt_tokens": pl.Int64,
+    "cached_tokens": pl.Int64,
+    "tokens": pl.Int64,
+    "reasoning_tokens": pl.Int64,
+    "cost": pl.Float64,
+    "seconds": pl.Float64,
+    "attempts": pl.Int64,
+    "model": pl.String,
+    "detail": pl.String,
+    "finish": pl.String,
+    "logprobs": pl.List(TOKEN),
+}
+
+
+class Journal:
+    """All answers of one artifact by key. A context manager: while it is open nobody else writes here."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.tail = folder, folder / "answers.jsonl"
+        self._reserve = folder / "reserve"
+        self._places: dict[str, int] = {}  # byte in the tail; in a segment: -1 - row, counted over all segments
+        self._parked: dict[str, str] = {}
+        self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
+        self._rows = 0  # in all segments
+        self._file = self._lock = -1
+        self._dirty = threading.Event()
+        self._fault: OSError | None = None
+        self.spent = 0.0
+        self.full = False
+
+    # ---------------------------------------------------------------------------------------------- opening and closing
+
+    def __enter__(self) -> "Journal":
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._close)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+                self._take_lock()
+                self._file = os.open(self.tail, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+                self._load()
+                self._make_room()
+            except OSError as error:
+                raise JournalError(
+                    f"{error.filename or self.folder}: {error.strerror}; expected a journal that can be written. "
+                    "See to the folder and run again."
+                ) from error
+            opened.pop_all()
+        self._syncing = threading.Thread(target=self._sync_in_time, daemon=True)
+        self._syncing.start()
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if kind is None and not self.full:
+                self.compact()
+            self.sync()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+        file, self._file = self._file, -1
+        self._dirty.set()  # lets the thread end
+        if file >= 0:
+            os.close(file)
+        if self._lock >= 0:
+            os.close(self._lock)  # releases it
+            self._lock = -1
+
+    def _take_lock(self) -> None:
+        """Take the lock, waiting a while for a job that is being stopped to let go of it."""
+        try:
+            taken = locks.take(self._lock, str(self.folder), locks.WAIT_SECONDS)
+        except OSError as error:
+            raise JournalError(
+                f"{self.folder}: this file system has no locks ({error.strerror}); expected one where `flock` works. "
+                "Mount it with locks (Lustre: -o flock), or put results on another."
+            ) from error
+        if not taken:
+            raise JournalError(
+                f"{self.folder}: another process ({locks.holder(self._lock)}) has been writing here for "
+                f"{locks.WAIT_SECONDS:g} s; expected one writer. Wait for that job or cancel it, then run again."
+            )
+        locks.sign(self._lock)
+
+    def _make_room(self) -> None:
+        """Room for the answers that will be under way when the disk is full."""
+        file = os.open(self._reserve, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            os.posix_fallocate(file, 0, RESERVE_BYTES)
+        except OSError as error:
+            raise JournalError(
+                f"{self.folder}: {error.strerror}; expected room for {RESERVE_BYTES // 2**20} MiB of answers before the "
+                "first is asked. Make room and run again."
+            ) from error
+        finally:
+            os.close(file)
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def __contains__(self, question: Any) -> bool:
+        return question.key in self._places and question.key not in self._parked
+
+    def __len__(self) -> int:
+        return len(self._places) - len(self._parked)
+
+    def parked(self, question: Any) -> str | None:
+        """Why a question has no answer yet: the reason it was parked with, None when it never was."""
+        return self._parked.get(question.key)
+
+    def __getitem__(self, question: Any) -> Answer:
+        return next(self.answers([question]))
+
+    def answers(self, questions: Iterable[Any]) -> Iterator[Answer]:
+        """The answer, or the failure it was parked with, of each question in order; KeyError for one never asked."""
+        questions = iter(questions)
+        while some := list(islice(questions, AT_ONCE)):
+            places = [self._places[question.key] for question in some]
+            found = dict(self._from_tail({p for p in places if p >= 0}))
+            found.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
+            yield from (found[place] for place in places)
+
+    def _from_tail(self, places: set[int]) -> Iterator[tuple[int, Answer]]:
+        if places:
+            with open(self.tail, "rb") as file:
+                for place in sorted(places):
+                    file.seek(place)
+                    yield place, _answer(json.loads(file.readline()))
+
+    def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+        """Rows by their number over all segments, in order; each segment reads only the row groups that have some."""
+        import pyarrow.parquet as parquet
+
+        at = 0
+        ends = [before for before, _ in self._segments[1:]] + [self._rows]
+        for (before, path), end in zip(self._segments, ends[: len(self._segments)], strict=True):
+            here = []
+            while at < len(rows) and rows[at] < end:
+                here.append(rows[at] - before)
+                at += 1
+            if here:
+                with parquet.ParquetFile(path) as file:
+                    group, values = -1, []
+                    for row in here:
+                        if row // ROW_GROUP != group:
+                            group = row // ROW_GROUP
+                            values = pl.from_arrow(file.read_row_group(group)).to_dicts()
+                        yield -1 - (before + row), _answer(values[row % ROW_GROUP])
+
+    # ---------------------------------------------------------------------------------------------------------- writing
+
+    def add(self, question: Any, answer: Answer) -> None:
+        """Append an answer, or a failure (stop `error`), which is asked again.
+
+        Its line is with the operating system when this returns, and on the disk a second later. When the disk is full
+        the line takes reserved room and `full` becomes true: no more should be asked.
+        """
+        if self._fault:
+            raise JournalError(
+                f"{self.tail}: {self._fault.strerror} while syncing; expected a disk that keeps what is written."
+            ) from self._fault
+        row = {"key": question.key} | {name: getattr(answer, name) for name in Answer.__slots__}
+        # A server that cuts inside a character sends half of a surrogate pair, which no file can hold.
+        body = json.dumps(row, ensure_ascii=False)[:-1].encode(errors="replace")
+        line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
+        place = self._places[question.key] = self._append(line)
+        self._note(question.key, answer.stop, answer.reason, answer.cost)
+        self._dirty.set()
+        if place > SEGMENT_BYTES and not self.full:
+            self.compact()
+
+    def _append(self, line: bytes) -> int:
+        place = os.lseek(self._file, 0, os.SEEK_END)
+        for attempt in range(2):
+            fault = None
+            try:
+                if os.write(self._file, line) == len(line):
+                    return place
+            except OSError as error:
+                fault = error
+            os.ftruncate(self._file, place)  # a part of the line may stand there
+            if attempt == 0:
+                self.full = True
+                self._reserve.unlink(missing_ok=True)
+        raise JournalError(
+            f"{self.tail}: {fault.strerror if fault else 'the disk took a part of a line'}; expected room for one more "
+            "answer. Make room and run again."
+        ) from fault
+
+    def _note(self, key: str, stop: str, reason: str, cost: float | None) -> None:
+        self.spent += cost or 0.0
+        if stop == Stop.ERROR:
+            self._parked[key] = reason
+        else:
+            self._parked.pop(key, None)
+
+    def empty(self) -> None:
+        """Forget all answers, on disk too: another journal has them."""
+        for path in [*segments(self.folder), self.folder / "claim"]:
+            path.unlink(missing_ok=True)
+        os.ftruncate(self._file, 0)
+        self._places.clear()
+
+    def sync(self) -> None:
+        """Wait until all that was added is on the disk."""
+        self._dirty.clear()
+        os.fsync(self._file)
+
+    def _sync_in_time(self) -> None:
+        """Answers are synced in groups, each at most a second after its first."""
+        while True:
+            self._dirty.wait()
+            time.sleep(SYNC_SECONDS / 2)
+            if self._file < 0:
+                return
+            try:
+                self.sync()
+            except OSError as error:
+                if self._file >= 0:
+                    self._fault = error
+                return
+
+    # -------------------------------------------------------------------------------------------------- tail to segments
+
+    def compact(self) -> None:
+        """Move the tail into a Parquet segment, together with the last segment while that is small.
+
+        The segment stands before the tail is emptied: a kill in between leaves rows twice, and none missing.
+        """
+        rows = [json.loads(line) for _, line in _whole_lines(self.tail)]
+        if not rows:
+            return
+        new = _frame(rows, ANSWER_COLUMNS)
+        path, before = self._next_segment()
+        merged = bool(self._segments) and path == self._segments[-1][1]
+        if merged:
+            new = pl.concat([_read(path), new])
+        temporary = path.with_suffix(".new")
+        try:
+            new.write_parquet(temporary, row_group_size=ROW_GROUP)
+            _sync_file(temporary)
+            os.replace(temporary, path)
+            _sync_file(self.folder)
+            os.ftruncate(self._file, 0)
+        except (OSError, pl.exceptions.PolarsError) as error:  # no room for it: the tail stays as it is
+            say(str(self.folder), f"not compacted: {error}")
+            temporary.unlink(missing_ok=True)
+            self.full = True
+            return
+        self._segments[len(self._segments) - merged :] = [(before, path)]
+        self._rows = before + new.height
+        self._places.update((key, -1 - before - row) for row, key in enumerate(new["key"]))
+
+    def _next_segment(self) -> tuple[Path, int]:
+        """The file that the tail goes to, and the number of rows before it: the last one while it is small, or a new one."""
+        if not self._segments:
+            return self.folder / "00001.parquet", 0
+        before, last = self._segments[-1]
+        if last.stat().st_size < SEGMENT_BYTES // 8:  # answers shrink to a quarter or less
+            return last, before
+        return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows
+
+    def _load(self) -> None:
+        for path in segments(self.folder):
+            frame, before = _read(path, "key", "stop", "reason", "cost"), self._rows
+            self._segments.append((before, path))
+            self._rows += frame.height
+            self._places.update(zip(frame["key"], range(-1 - before, -1 - self._rows, -1), strict=True))
+            self.spent += frame["cost"].sum()
+            if self._parked or (frame["stop"] == Stop.ERROR).any():
+                last = frame.unique("key", keep="last")
+                for key in self._parked.keys() & set(last["key"]):
+                    del self._parked[key]
+                self._parked.update(last.filter(stop=Stop.ERROR).select("key", "reason").iter_rows())
+        if self._segments and self._moved(frame["key"]):
+            os.ftruncate(self._file, 0)
+        end, damaged = 0, []
+        with open(self.tail, "rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                if _is_whole(line):
+                    row = json.loads(line)
+                    self._note(row["key"], row["stop"], row["reason"], row["cost"])
+                    self._places[row["key"]] = end
+                else:
+                    damaged.append(line)
+                end += len(line)
+        if os.fstat(self._file).st_size > end:
+            os.ftruncate(self._file, end)
+        if damaged:
+            self._put_aside(damaged)
+
+    def _moved(self, last: pl.Series) -> bool:
+        """Whether a kill came between segment and tail: the tail's rows are then the last ones of the last segment."""
+        keys = [json.loads(line)["key"] for _, line in _whole_lines(self.tail)]
+        return bool(keys) and last.tail(len(keys)).to_list() == keys
+
+    def _put_aside(self, damaged: list[bytes]) -> None:
+        kept = self.folder / "damaged.jsonl"
+        known = set(kept.read_bytes().splitlines(keepends=True)) if kept.exists() else set()
+        with open(kept, "ab") as file:
+            file.writelines(line for line in damaged if line not in known)
+        say(str(self.folder), f"{len(damaged)} damaged lines (kept in {kept.name}); their questions are asked again")
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*.parquet"))
+
+
+def frame(folder: Path, *columns: str) -> pl.DataFrame:
+    """All rows of a journal, also of one that is being written: for each key the answer, or else the last failure.
+
+    Only the named columns, where some are named, and the key.
+    """
+    wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
+    tail = folder / "answers.jsonl"  # read first: what moves into a segment meanwhile is met twice, and not missed
+    newest = _frame([json.loads(line) for _, line in _whole_lines(tail)] if tail.exists() else [], wanted)
+    parts = [*(_read(path, *wanted) for path in segments(folder)), newest]
+    return pl.concat(parts).unique("key", keep="last", maintain_order=True)
+
+
+def cost(folder: Path) -> float:
+    """What a journal has cost in dollars, every attempt that was ever written down counted."""
+    return sum(row["cost"] or 0.0 for row in _rows(folder))
+
+
+def _frame(rows: Iterable[dict[str, Any]], wanted: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame([{name: row.get(name) for name in wanted} for row in rows], schema=wanted, strict=False)
+
+
+def adopt(old: Path, new: Path) -> int:
+    """Move all answers of a journal to another, as when an artifact was renamed; gives how many the other now has.
+
+    Both are locked meanwhile. The old answers are deleted when the new journal has them on disk.
+    """
+    if not (old / "answers.jsonl").exists() and not segments(old):
+        raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
+    with Journal(old) as giving, Journal(new) as taking:
+        for row in _rows(old):
+            if _Key(row["key"]) not in taking:
+                taking.add(_Key(row["key"]), _answer(row))
+        taking.compact()
+        taking.sync()
+        claimed = new / "claim.new"
+        claimed.write_text(f"{taking.spent:.9f} 0\n")
+        os.replace(claimed, new / "claim")
+        giving.empty()
+        return len(taking)
+
+
+@dataclass(frozen=True)
+class _Key:
+    key: str
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Everything that a journal holds, oldest first."""
+    for path in segments(folder):
+        yield from _read(path).iter_rows(named=True)
+    if (folder / "answers.jsonl").exists():
+        yield from (json.loads(line) for _, line in _whole_lines(folder / "answers.jsonl"))
+
+
+def _read(path: Path, *columns: str) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, columns=list(columns or ANSWER_COLUMNS), memory_map=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise JournalError(
+            f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]}); expected answers that were paid for. Bring it "
+            "back from a copy, or move it away to have its questions asked again."
+        ) from error
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(place, line) of each line that is complete and undamaged."""
+    place = 0
+    with open(path, "rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and _is_whole(line):
+                yield place, line
+            place += len(line)
+
+
+def _is_whole(line: bytes) -> bool:
+    return line.startswith(b'{"key": "') and line[-CHECK:] == b', "crc": "%08x"}\n' % zlib.crc32(line[:-CHECK])
+
+
+def _answer(row: dict[str, Any]) -> Answer:
+    return Answer(**{name: row.get(name) for name in Answer.__slots__})
+
+
+def _sync_file(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

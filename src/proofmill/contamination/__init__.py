@@ -1,0 +1,1 @@
+"""Which texts stand in one another: exact, shared runs, near duplicates."""

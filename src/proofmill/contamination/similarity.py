@@ -1,0 +1,255 @@
+"""One index holds statements and finds, for another one, those that state the same problem.
+
+    Alike        an earlier statement that is nearly the same
+    Overlap      a run of text that a statement shares with a benchmark
+
+From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
+decontamination of open-r1 (`scripts/decontaminate.py`).
+
+How it differs:
+1. Two statements with other numbers are other problems: forums are full of templates, and so is mathematics.
+2. The same formulas in other words are the same problem, once the formulas say enough.
+3. Similarity is exact: no random projections, nothing missed.
+4. A shared run counts only if it tells something: "is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive
+   integers. Find $m+n$" is 17 tokens long and stands in hundreds of different problems.
+"""
+
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proofmill.text.statements import Token, cached, tokens
+
+# Words that stand in at least one of a hundred of the 2,145 statements of HARP, MATH, AIME 2024, IMO-ProofBench and
+# IMO-AnswerBench, a few of their kind, and the words in which theorems that all mathematics shares are told: they tell nothing
+# about which problem a text states.
+STOCK = frozenset(
+    """
+    a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board
+    both but by called can center chosen circle circles circumcircle coefficient coefficients color colored common
+    complex compute condition conditions consecutive consider constant contains convex coordinates decimal define
+    defined degree degrees demonstrate denote determine diameter difference different digit digits distance distinct
+    divided divisible divisor divisors does each either element elements enter equal equation evaluate every exactly
+    example exist exists express expressed expression feet find finite first following for form formed four fraction
+    from function functions game given graph greater greatest has have he hence her holds how if iff in incenter
+    infinite inscribed inside integer integers intersect intersection intersects into is isosceles it its largest
+    least left lemma length lengths less let lie lies line lines many maximum may measure midpoint minimum more most
+    multiple must natural naturals nearest no non nonnegative nonzero not number numbers odd of on one only or order
+    ordered other over pair pairs parallel perfect perimeter perpendicular plane play point points polynomial
+    polynomials positive possible prime probability product prove proves quadrilateral radius random ratio rational
+    real reals red region regular relatively remainder respectively right roots row same satisfies satisfy
+    satisfying second segment sequence set she show shown side sides simplest simplify since six smaller smallest so
+    solutions some square squares statement students such sum suppose tangent ten term terms th than that the their
+    them then theorem there therefore these they third this three through thus time times to total triangle
+    triangles two unit units up using value values verify vertex vertices volume ways we what when where which while
+    whose will with written your
+    cauchy cosine cosines euler exists fermat formula hold identity inequality infinitely jensen known law laws little mean
+    means pythagorean says schwarz sine sines state states vieta whether
+    """.split()  # noqa: SIM905
+)
+SHINGLE = 3  # tokens
+_CLASS = 1 << 60
+# Formulas say enough to be compared alone if they have so many tokens, or fewer with so many numbers among them.
+_TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 20, 10, 5
+
+
+class Shingles(NamedTuple):
+    """What two statements are compared by: `words` are shingles of all tokens, `formulas` of the formulas alone."""
+
+    numbers: tuple[str, ...]  # sorted, with repetitions
+    words: frozenset[int]
+    formulas: frozenset[int]  # empty when the formulas say too little to be compared alone
+
+
+def telling(token: Token) -> bool:
+    """Whether a token is a word that few statements have."""
+    return token.kind == "word" and token.text not in STOCK
+
+
+def shingles(text: str) -> Shingles:
+    all_tokens = cached(text)
+    formulas = _formulas(all_tokens)
+    size = sum(len(formula) for formula in formulas)
+    numbers = sorted(token.text for token in all_tokens if token.kind == "number")
+    tells = size >= _TOKENS or (size >= _TOKENS_WITH_NUMBERS and len(numbers) >= _NUMBERS)
+    return Shingles(
+        tuple(numbers),
+        frozenset(_shingle_ids(all_tokens)),
+        frozenset(i for formula in formulas for i in _shingle_ids(formula)) if tells else frozenset(),
+    )
+
+
+def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
+    """The maximal stretches of tokens without a word; brackets and dashes around words are none."""
+    found: list[list[Token]] = [[]]
+    for token in all_tokens:
+        if token.kind != "word":
+            found[-1].append(token)
+        elif found[-1]:
+            found.append([])
+    return [formula for formula in found if any(token.text.isalnum() for token in formula)]
+
+
+def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
+    """A 64-bit id for each run of SHINGLE tokens (a shorter text is one run): telling runs have the smaller ids."""
+    texts, tells = [token.text for token in some], [telling(token) for token in some]
+    for n in range(max(len(texts) - SHINGLE + 1, 1)):
+        run = texts[n : n + SHINGLE]
+        if run:
+            digest = int.from_bytes(blake2b(" ".join(run).encode(), digest_size=8).digest()) % _CLASS
+            yield (SHINGLE - sum(tells[n : n + SHINGLE])) * _CLASS + digest
+
+
+def jaccard(a: Iterable[int], b: Iterable[int]) -> float:
+    a, b = set(a), set(b)
+    return len(a & b) / len(a | b) if a or b else 0.0
+
+
+class Match(NamedTuple):
+    id: str
+    similarity: float
+    by: str  # `words` or `formulas`
+
+
+class Alike:
+    """An index of statements that finds, for a new one, the most similar of those at or above a threshold.
+
+    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of
+    the first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed, telling shingles first.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self.ids: list[str] = []
+        self.sets: dict[str, list[array]] = {"words": [], "formulas": []}
+        self.holders: dict[tuple, list[int]] = defaultdict(list)  # (numbers, which set, shingle) -> rows
+
+    def add(self, id: str, made: Shingles) -> None:
+        row = len(self.ids)
+        self.ids.append(id)
+        for by, store in self.sets.items():
+            members = sorted(getattr(made, by))
+            store.append(array("Q", members))
+            for shingle in self._prefix(members):
+                self.holders[made.numbers, by, shingle].append(row)
+
+    def find(self, made: Shingles) -> Match | None:
+        best: Match | None = None
+        for by, store in self.sets.items():
+            members = getattr(made, by)
+            for row in self._candidates(made.numbers, by, members):
+                similarity = jaccard(members, store[row])
+                if similarity >= self.threshold and (best is None or similarity > best.similarity):
+                    best = Match(self.ids[row], similarity, by)
+        return best
+
+    def _candidates(self, numbers: tuple[str, ...], by: str, members: frozenset[int]) -> list[int]:
+        found = {
+            row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())
+        }
+        sizes = self.sets[by]
+        share = self.threshold - 1e-9
+        return sorted(
+            row for row in found if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9)
+        )
+
+    def _prefix(self, members: list[int]) -> list[int]:
+        needed = math.ceil(self.threshold * len(members) - 1e-9)
+        return members[: len(members) - needed + 1]
+
+
+# ---------------------------------------------------------------------------------------------------------- shared runs
+
+LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
+_TELLING_WORDS = 3  # of a run, without which it is a template
+FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
+COVERAGE, _PRESENT = 0.75, 0.9  # of the shorter of two statements: in one run, and anywhere in the other
+
+
+class Run(NamedTuple):
+    id: str
+    words: int  # tokens of the run
+    text: str  # as the new statement writes it
+
+
+class Overlap:
+    """An index of benchmark statements that finds a run of `words` tokens which a new statement shares with one.
+
+    A run counts if
+
+    - it is a whole benchmark statement (one shorter than `words` is a run as a whole), or
+    - it holds three telling words, or
+    - it is three quarters of the shorter of the two statements, of which nine tenths and all numbers stand in the other, or
+    - it has three times `words` tokens of formulas, and all numbers of the benchmark statement stand in the new one.
+    """
+
+    def __init__(self, words: int):
+        self.words = words
+        self.ids: list[str] = []
+        self.statements: list[list[str]] = []
+        self.places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
+        self.lengths = {words}
+
+    def add(self, id: str, statement: str) -> None:
+        own = tokens(statement)
+        texts, row = [token.text for token in own], len(self.ids)
+        self.ids.append(id)
+        self.statements.append(texts)
+        length = min(self.words, len(texts))
+        if length >= min(LEAST, self.words):
+            self.lengths.add(length)
+            for start in range(len(texts) - length + 1):
+                self.places[tuple(texts[start : start + length])].append((row, start))
+
+    def find(self, statement: str) -> Run | None:
+        """The longest run that counts."""
+        own = cached(statement)
+        texts = [token.text for token in own]
+        best, best_span = None, (0, 0)
+        ends: dict[
+            tuple[int, int], int
+        ] = {}  # (row, offset) -> where the run found last ends: found once, not at each place
+        for length in sorted(self.lengths, reverse=True):
+            for start in range(len(texts) - length + 1):
+                for row, there in self.places.get(tuple(texts[start : start + length]), ()):
+                    if ends.get((row, there - start), -1) >= start + length:
+                        continue
+                    end = self._extend(texts, start + length, row, there + length)
+                    ends[row, there - start] = end
+                    longer = end - start > best_span[1] - best_span[0]
+                    if longer and counts(own, start, end, self.statements[row], self.words):
+                        best, best_span = row, (start, end)
+        if best is None:
+            return None
+        start, end = best_span
+        shown = " ".join(statement[own[start].start : own[end - 1].end].split())
+        return Run(self.ids[best], end - start, shown)
+
+    def _extend(self, texts: list[str], end: int, row: int, there: int) -> int:
+        other = self.statements[row]
+        while end < len(texts) and there < len(other) and texts[end] == other[there]:
+            end, there = end + 1, there + 1
+        return end
+
+
+def counts(own: Sequence[Token], start: int, end: int, other: Sequence[str], words: int) -> bool:
+    """Whether the run own[start:end], which stands in the benchmark statement of the tokens `other`, counts (Overlap)."""
+    run = own[start:end]
+    if len(run) == len(other):
+        return True
+    if len({token.text for token in run if telling(token)}) >= _TELLING_WORDS:
+        return True
+    here, there = Counter(token.text for token in own), Counter(other)
+    covers = any(
+        len(run) >= COVERAGE * one.total()
+        and (one - two).total() <= (1 - _PRESENT) * one.total()
+        and not any(text[0].isdigit() for text in one - two)
+        for one, two in ((here, there), (there, here))
+    )
+    if covers:
+        return True
+    formula = sum(token.kind != "word" for token in run)
+    return formula >= FORMULA_RUN * words and not any(text[0].isdigit() for text in there - here)

@@ -1,0 +1,1 @@
+"""Whatever answers questions: servers over the OpenAI protocol, and weights in this process."""

@@ -1,0 +1,172 @@
+"""Weights in this process: an artifact model served by transformers or by vLLM, without a server in between.
+
+How we differ from calling the libraries directly:
+1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a run
+   that was killed and resumed samples what an unbroken run samples. On a CPU vLLM draws the same noise from the same
+   seed, so that sampled texts agree between the two engines.
+2. With transformers, questions are batched the same way whether or not some of them are answered already; vLLM is fed
+   step by step, and each answer is journaled when it is finished, not when its batch is.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from proofmill.artifacts.tables import Table
+from proofmill.calls.calls import Asking
+from proofmill.calls.exchange import Answer, Question
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text.reasoning import OPENING, opens_thought
+
+BATCH = 256
+
+
+class LocalEngine:
+    """What the two ways of serving weights in this process share."""
+
+    price: ClassVar[dict[str, float]] = {"input": 0.0, "output": 0.0}
+    max_parked = 0.0
+
+    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
+        for question, answer in self.answers(list(questions)):
+            asking.take(question, answer)
+
+    def read(self, answer: Answer) -> Answer:
+        return answer
+
+    def _named(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[dict[str, Any]] | None:
+        """Tokens as text with their log-probabilities, where they were asked for."""
+        if logprobs is None:
+            return None
+        return [{"token": self.tokenizer.decode([i]), "logprob": p} for i, p in zip(ids, logprobs, strict=False)]
+
+
+class TransformersEngine(LocalEngine):
+    """Weights in this process through transformers."""
+
+    def __init__(self, table: Table, threads: int = 1):
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch.set_num_threads(threads)
+        self.model, folder = table.model, table.weights()
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        self.opening = OPENING if opens_thought(self.tokenizer) else ""
+        precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
+        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=precision).to(self.device).eval()
+        self.context = self.network.config.max_position_embeddings
+
+    def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
+        """Questions of one length together: less padding, and a batch ends when its longest answer does."""
+        ordered = sorted(
+            questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
+        )
+        for start in range(0, len(ordered), BATCH):
+            yield ordered[start : start + BATCH]
+
+    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
+        groups: dict[tuple, list[Question]] = {}
+        for q in questions:
+            groups.setdefault((q.temperature, q.top_p, q.max_tokens, q.logprobs), []).append(q)
+        for sampling, group in groups.items():
+            yield from self._generate(group, *sampling)
+
+    def _generate(
+        self, questions: list[Question], temperature: float, top_p: float, max_tokens: int, logprobs: bool
+    ) -> Iterator[tuple[Question, Answer]]:
+        import torch
+        from transformers import LogitsProcessorList
+
+        start = time.monotonic()
+        prompts = render(self.tokenizer, questions)
+        lengths = [len(p) for p in prompts]
+        fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= self.context]
+        for i in sorted(set(range(len(questions))) - set(fitting)):
+            detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {self.context}"
+            yield questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
+        if not fitting:
+            return
+        asked = [questions[i] for i in fitting]
+        batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
+        noise = [SeededNoise([q.row_seed for q in asked], temperature, top_p)] if temperature else []
+        with torch.inference_mode():
+            out = self.network.generate(
+                **batch,
+                do_sample=False,
+                logits_processor=LogitsProcessorList(noise),
+                max_new_tokens=max_tokens,
+                pad_token_id=self.tokenizer.pad_token_id,
+                return_dict_in_generate=True,
+                output_logits=logprobs,
+            )
+        rows = out.sequences[:, batch["input_ids"].shape[1] :]
+        chosen = _logprobs(out.logits, rows) if logprobs else [None] * len(rows)
+        ends = self.network.generation_config.eos_token_id
+        ends = set(ends if isinstance(ends, list) else [ends])
+        seconds = (time.monotonic() - start) / len(asked)
+        for question, row, i, probabilities in zip(asked, rows.tolist(), fitting, chosen, strict=True):
+            end = next((place for place, token in enumerate(row) if token in ends), None)
+            tokens = len(row) if end is None else end + 1
+            text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
+            yield (
+                question,
+                Answer(
+                    self.opening + text,
+                    Stop.LENGTH if end is None else Stop.END,
+                    prompt_tokens=lengths[i],
+                    tokens=tokens,
+                    cost=0.0,
+                    seconds=round(seconds, 4),
+                    model=self.model,
+                    finish="length" if end is None else "stop",
+                    logprobs=self._named(row[:tokens], probabilities),
+                ),
+            )
+
+
+def _logprobs(logits: Sequence[Any], chosen: Any) -> list[list[float]]:
+    """Log-probability of each chosen token (row, step) under the model itself, before temperature and noise."""
+    import torch
+
+    steps = [scores.float().log_softmax(dim=-1).gather(1, chosen[:, [i]]) for i, scores in enumerate(logits)]
+    return torch.cat(steps, dim=1).tolist()
+
+
+class SeededNoise:
+    """Sampling as an arg-max: Gumbel noise on the logits of each row, from that row's own generator.
+
+    The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
+    2014, "A* Sampling"). Greedy decoding with this processor is therefore sampling, one seed a row.
+    """
+
+    def __init__(self, seeds: Sequence[int], temperature: float, top_p: float = 1.0):
+        import torch
+        from transformers import TopPLogitsWarper
+
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.temperature = temperature
+        self.warper = TopPLogitsWarper(top_p) if top_p < 1 else None
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        scores = scores / self.temperature
+        if self.warper is not None:
+            scores = self.warper(input_ids, scores)
+        exponential = torch.stack([torch.empty(scores.shape[-1]).exponential_(generator=g) for g in self.generators])
+        return scores - exponential.log().to(scores.device)
+
+
+def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
+    """Token ids of each conversation in the chat template that is kept with the weights; once for the samples of one prompt."""
+    rendered: list[list[int]] = []
+    for place, question in enumerate(questions):
+        if place and question.messages == questions[place - 1].messages:
+            rendered.append(rendered[-1])
+            continue
+        conversation = [{"role": role, "content": content} for role, content in question.messages]
+        rendered.append(
+            tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=True, return_dict=False)
+        )
+    return rendered

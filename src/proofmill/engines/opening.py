@@ -1,0 +1,156 @@
+"""One engine answers questions with one model: a server reached over the OpenAI protocol, or weights in this process.
+
+Every engine gives the same table, apart from sampling noise. What a model is stands in the entry; which engine serves
+it, and where a server is, stand in the profile and the environment:
+
+    PROOFMILL_<NAME>_URL, PROOFMILL_<NAME>_KEY    where api/<name> is reached, and its key
+    PROOFMILL_<NAME>_RPM, PROOFMILL_<NAME>_TPM    requests and tokens a minute that its server allows this job
+    PROOFMILL_CONCURRENCY                         most calls in flight to one server, from the start on; without it we
+                                                  begin with 32 and find out
+    PROOFMILL_TIMEOUT                             seconds for one call, from its start to its last byte (600)
+    PROOFMILL_PATIENCE                            seconds without any answer after which a stage stops (600)
+    PROOFMILL_GRACE                               seconds that calls in flight have left after a SIGTERM or Ctrl-C (20)
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.tables import Table
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker, Engine
+from proofmill.calls.journal import Journal
+from proofmill.calls.pacing import Pace
+from proofmill.engines.remote import ApiEngine, variable
+from proofmill.engines.servers import Server
+from proofmill.graders.graders import Marker
+from proofmill.schema.declared import Api
+from proofmill.schema.errors import SettingError
+from proofmill.schema.names import kind_of
+
+REFEREE_SECONDS = 60.0
+VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes takes its time to load
+SERVED_AT_ONCE = 256  # calls in flight to a vLLM server of our own: as many as it runs at once
+
+
+@contextmanager
+def asking(job: Job, model: str) -> Iterator[Asker]:
+    """Ask a model for the rows of a job: its engine, the job's journal and the budget are open inside."""
+    with asking_all(job, [model]) as askers:
+        yield askers[model]
+
+
+@contextmanager
+def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
+    """Ask several models, whose answers share the job's journal and the budget."""
+    with ExitStack() as stack:
+        opened = {model: stack.enter_context(open_engine(job, model)) for model in models}
+        journal = stack.enter_context(Journal(job.table.calls))
+        budget = Budget(job.budget, job.table.results / "calls", journal)
+        stack.callback(budget.close)
+        yield {model: Asker(job.name, engine, journal, budget) for model, engine in opened.items()}
+
+
+@contextmanager
+def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Iterator[dict[str, Asker]]:
+    """Inside, markers can mark: their programs are open, and the engines of all their models; `further` models besides."""
+    models = dict.fromkeys([*(model for marker in markers for model in marker.models), *further])
+    with ExitStack() as stack:
+        askers = stack.enter_context(asking_all(job, models)) if models else {}
+        for marker in markers:
+            marker.askers = askers
+            stack.enter_context(marker)
+        yield askers
+
+
+@contextmanager
+def open_engine(job: Job, model: str) -> Iterator[Engine]:
+    """The engine for a model reference: `api/...` is reached, an artifact is served from its table's weights."""
+    with ExitStack() as stack:
+        if kind_of(model) == "api":
+            yield stack.enter_context(open_api(model, job.declared[model]))
+        elif job.engine == "vllm-server":
+            yield stack.enter_context(serve_weights(job.parent(model), job.engine_args))
+        elif job.engine == "vllm":
+            from proofmill.engines.vllm import VllmEngine
+
+            yield VllmEngine(job.parent(model), job.engine_args)
+        else:
+            from proofmill.engines.local import TransformersEngine
+
+            yield TransformersEngine(job.parent(model), job.threads)
+
+
+@contextmanager
+def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
+    """A remote model; one that is a program of this project is started on a loopback port and stopped again."""
+    url, key = os.environ.get(f"{variable(name)}_URL"), os.environ.get(f"{variable(name)}_KEY", "none")
+    with ExitStack() as stack:
+        server = None
+        if url is None and api.program == "referee":
+            server = stack.enter_context(
+                Server(
+                    name,
+                    lambda port: [sys.executable, "-m", "proofmill.arithmetic.referee", "--port", str(port)],
+                    REFEREE_SECONDS,
+                )
+            )
+            url = server.url
+        if url is None:
+            raise SettingError(
+                f"{name}: the environment has no {variable(name)}_URL; expected the address of the server, such as "
+                f"https://host/v1. Set it, and {variable(name)}_KEY if the server wants a key."
+            )
+        pace = Pace(
+            _number("PROOFMILL_CONCURRENCY", int),
+            _number(f"{variable(name)}_RPM", float),
+            _number(f"{variable(name)}_TPM", float),
+        )
+        engine = ApiEngine(name, api, url, key, pace, server=server)
+        stack.callback(engine.close)
+        yield engine
+
+
+@contextmanager
+def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
+    """An artifact's weights behind vLLM's OpenAI server, started for this job; `arguments` are further flags of vLLM."""
+    from transformers import AutoTokenizer
+
+    from proofmill.engines.vllm import vllm_flags
+    from proofmill.text.reasoning import opens_thought
+
+    def command(port: int) -> list[str]:
+        served = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
+        flags = ["--host", "127.0.0.1", *vllm_flags(), *shlex.split(arguments)]
+        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *served, *flags]
+
+    quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
+    opened = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
+    api = Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opened else [])
+    pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
+    with Server(table.name, command, VLLM_SECONDS, quiet) as server:
+        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def _number(name: str, kind: type) -> Any:
+    """A positive number of the environment, None where there is none."""
+    value = os.environ.get(name)
+    if value is None:
+        return None
+    try:
+        number = kind(value)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise SettingError(
+            f"{name}={value}: found no positive number; expected one, such as {name}=60. Set or unset it."
+        )
+    return number

@@ -1,0 +1,143 @@
+"""A server that a job starts for itself on a free loopback port, waits for, starts again a bounded number of times, and stops.
+
+It ends with its job however that ends: between the two stands a small process (`python -m proofmill.servers -- command`)
+whose standard input is a pipe from the job, and which kills the server's process group when that pipe is closed.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from proofmill.runtime.progress import clock, say
+from proofmill.schema.errors import ServiceError
+
+RESTARTS = 3
+
+
+class Server:
+    """A context manager: inside it the server is up at `url` (its `/v1`)."""
+
+    def __init__(
+        self, name: str, command: Callable[[int], Sequence[str]], seconds: float, environment: Mapping[str, str] = {}
+    ):
+        """`command` of a port starts it; it must answer GET /v1/models within so many seconds."""
+        self.name, self.command, self.seconds, self.environment = name, command, seconds, dict(environment)
+        self.restarts_left = RESTARTS
+        self._process: subprocess.Popen | None = None
+        self._log: Any = None
+
+    def __enter__(self) -> "Server":
+        self._start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop()
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start_again(self) -> None:
+        """Start it once more, on a port of its own; TableError when it does not come up."""
+        self.restarts_left -= 1
+        say(self.name, f"the server died ({self.last_words()}); starting it again, {self.restarts_left} times left")
+        self._stop()
+        self._start()
+
+    def last_words(self) -> str:
+        """The end of what it wrote before it died."""
+        code = self._process.poll() if self._process else None
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 600))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return f"exit {code}{': ' + lines[-1].strip() if lines else ''}"
+
+    def _start(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server is)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "proofmill.engines.servers", "--", *self.command(port)],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # whatever is sent to the job's group, it lives long enough to end the server
+            env={**os.environ, **self.environment},
+        )
+        start = told = time.monotonic()
+        while not self._healthy():
+            waited = time.monotonic() - start
+            if not self.alive() or waited > self.seconds:
+                words = self.last_words()
+                self._stop()
+                raise ServiceError(
+                    f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
+                    f"By hand: {' '.join(self.command(port))}"
+                )
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                say(self.name, f"waiting for its server, {clock(waited)}")
+            time.sleep(0.05)
+
+    def _healthy(self) -> bool:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy knows no loopback
+        try:
+            with direct.open(f"{self.url}/models", timeout=5) as reply:
+                return reply.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.stdin.close()
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+            self._log.close()
+
+
+def main() -> None:
+    """Run a command until standard input is closed, then end it and all it started."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the job, which goes on using the server for a while
+        signal.signal(number, signal.SIG_IGN)
+    command = sys.argv[sys.argv.index("--") + 1 :]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_hear_signals)
+    threading.Thread(target=_end_with_job, args=(process,), daemon=True).start()
+    code = process.wait()
+    _kill_group(process, signal.SIGKILL)  # a server that was killed leaves its workers behind
+    os._exit(code & 0xFF)  # the thread may be reading: an orderly end would wait for it
+
+
+def _hear_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _end_with_job(process: subprocess.Popen) -> None:
+    os.read(0, 1)
+    _kill_group(process, signal.SIGTERM)
+    time.sleep(5)
+    _kill_group(process, signal.SIGKILL)
+
+
+def _kill_group(process: subprocess.Popen, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What `keep:` can name: filters of problems, demands on marking schemes, selectors of examples."""

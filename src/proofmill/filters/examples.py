@@ -1,0 +1,79 @@
+"""One selector refuses candidates for training; the first that refuses a row is written into its `dropped`.
+
+A selector sees all rows that are left, in order, and says which of them stay. A row has the columns of `grades` (grade and
+out_of null where there was no grading) and `text`, `tokens`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from proofmill.schema.named import Named
+from proofmill.schema.reasons import Stop
+from proofmill.text import formats, languages
+from proofmill.text.reasoning import thought_or_all
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def each(test: Callable[..., bool]) -> Callable[..., list[bool]]:
+    """A selector that looks at one row at a time."""
+    return lambda rows, *argument: [test(row, *argument) for row in rows]
+
+
+def _first(key: Callable[[Mapping], Any], most: int = 1) -> Callable[[Rows], list[bool]]:
+    def select(rows: Rows) -> list[bool]:
+        seen: dict[Any, int] = {}
+        keep = []
+        for row in rows:
+            seen[key(row)] = seen.get(key(row), 0) + 1
+            keep.append(seen[key(row)] <= most)
+        return keep
+
+    return select
+
+
+def shortest_per_problem(rows: Rows) -> list[bool]:
+    best: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        if row["problem"] not in best or row["tokens"] < rows[best[row["problem"]]]["tokens"]:
+            best[row["problem"]] = place
+    return [best[row["problem"]] == place for place, row in enumerate(rows)]
+
+
+def _one_language(row: Mapping, languages_: list) -> bool:
+    return any(not languages.mixes_languages(thought_or_all(row["text"]), language) for language in languages_)
+
+
+SELECTORS: dict[str, Named] = {
+    "has-text": Named(each(lambda row: bool(row["text"])), "something was written"),
+    "finished": Named(each(lambda row: row["stop"] == Stop.END), "the attempt ended by itself"),
+    "well-formed": Named(each(lambda row: bool(row["well_formed"])), "closed reasoning and one box"),
+    "scored": Named(each(lambda row: row["grade"] is not None), "there is a verdict"),
+    "full-marks": Named(
+        each(lambda row: row["grade"] is not None and row["grade"] == row["out_of"]),
+        "full marks; no verdict is no marks to go by",
+    ),
+    "at-least": Named(
+        each(lambda row, least: row["grade"] is not None and row["grade"] >= least), "so many marks", "number"
+    ),
+    "distinct": Named(_first(lambda row: (row["problem"], row["text"])), "the same text once for each problem"),
+    "one-per-problem": Named(_first(lambda row: row["problem"]), "the first that is left of each problem"),
+    "at-most-per-problem": Named(
+        lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),
+        "the first so many of each problem",
+        "number",
+    ),
+    # What DeepSeek-R1's rejection sampling refuses in a chain of thought (section 2.3.3; thresholds are ours).
+    "one-language": Named(
+        each(_one_language), "95 % of the words of the reasoning are in one of these languages, such as `[en]`", "texts"
+    ),
+    "short-paragraphs": Named(
+        each(lambda row, most: not formats.long_paragraphs(thought_or_all(row["text"]), int(most))),
+        "no paragraph of the reasoning has more words",
+        "count",
+    ),
+    "no-code": Named(
+        each(lambda row: not formats.code_blocks(thought_or_all(row["text"]))), "no block of code in the reasoning"
+    ),
+    "shortest-per-problem": Named(shortest_per_problem, "the shortest that is left of each problem"),
+}

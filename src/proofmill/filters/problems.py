@@ -1,0 +1,334 @@
+"""One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, no-image]`.
+
+A filter is a function of the row and, if it has one, its argument; it returns what it saw, or None to let the row
+pass. A row has the columns of `problems`, and besides them `label` and `scheme` (its rows of those tables) and `rate` (the mean
+of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember
+the rows that were kept.
+
+From: the data filter of QED-Nano, and the pass-rate filter of open-r1.
+
+How it differs:
+1. QED-Nano writes labels and drops nothing; here each label is a filter, and a row without a label never passes one.
+2. A dropped row stays in the table with the filter's name and evidence.
+3. Duplicates are compared with kept rows only: a row refused for another reason takes no other with it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from proofmill.contamination.similarity import Alike, Overlap, shingles
+from proofmill.schema.named import Named, split, within
+from proofmill.schema.reasons import Reason
+from proofmill.text import formats, statements
+from proofmill.text.asks import ASKS_PROOF
+
+Row = Mapping[str, Any]
+Refusal = tuple[str, str | None]  # the evidence, and the id of the row that it was compared with
+_INSTRUCTION = re.compile(
+    r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|"
+    r"how (?:many|much|long|far|old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|"
+    r"can (?:he|she|it|they|we|you|one)|construct|factor|give|"
+    r"let|suppose|consider|given|if|for (?:all|every|any|which))\b",
+    re.IGNORECASE,
+)
+
+
+def _short(text: str, length: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 3]}..."
+
+
+# --------------------------------------------------------------------------------------------------------- from the row
+
+
+def _has_problem(row: Row) -> str | None:
+    return None if (row["statement"] or "").strip() else "the statement is empty"
+
+
+_REST = re.compile(
+    r"^\W*(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
+    r"(?:solution|proof|answer|problem|part|question)\s*[0-9a-z]?|see (?:above|below)|same as (?:above|below))\W*$",
+    re.IGNORECASE,
+)
+
+
+def _is_problem(row: Row) -> str | None:
+    """A heading or a pointer is no problem, and neither is a line that has no formula and poses nothing."""
+    statement = (row["statement"] or "").strip()
+    poses = (
+        _FORMULA.search(statement) or _INSTRUCTION.search(statement) or ASKS_PROOF.search(statement) or "?" in statement
+    )
+    return None if poses and not _REST.match(statement) else f"states no problem: {_short(statement)}"
+
+
+def _has_scheme(row: Row) -> str | None:
+    scheme = row["scheme"]
+    if scheme is None:
+        return "no scheme: there is no row for it"
+    if scheme["dropped"] is not None:
+        return f"its scheme was refused: {scheme['dropped']} ({', '.join(scheme['faults']) or scheme['tested'] or scheme['reason']})"
+    return None if scheme["scheme"] else f"no scheme: {scheme['reason']}"
+
+
+def _has_solution(row: Row) -> str | None:
+    return None if (row["solution"] or "").strip() else "there is no solution"
+
+
+def _is_proof(row: Row) -> str | None:
+    return None if row["asks"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
+
+
+_IMAGE = re.compile(
+    r"\[img\b|\[/img\]|\[attachment\b|\[asy\]|\\includegraphics|!\[[^\]\n]*\]\(|<img\b|\[image\b|"
+    r"https?://\S+\.(?:png|jpe?g|gif|svg|bmp|webp)\b",
+    re.IGNORECASE,
+)
+
+
+_DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)
+
+
+def _no_image(row: Row) -> str | None:
+    """An Asymptote drawing counts in the statement, which may need it, not beside a solution."""
+    for column, text in (("statement", row["statement"] or ""), ("solution", _DRAWING.sub("", row["solution"] or ""))):
+        if found := _IMAGE.search(text):
+            return f"the {column} has an image: {_short(text[found.start() : found.start() + 80])}"
+    return None
+
+
+_ADVERT = re.compile(
+    r"\b(click here|visit (?:our|my)|order now|buy now|best price|free shipping|discount code|promo code|"
+    r"whatsapp|telegram channel|essay writing|casino|sign up now|enroll now|for sale|limited offer|"
+    r"subscribe to|check out my)\b",
+    re.IGNORECASE,
+)
+_SOFTWARE = re.compile(
+    r"\b(latex|asymptote|texmaker|texnic\w*|miktex|kile|geogebra|install\w*|download\w*|browser|firefox|chrome|forum|"
+    r"moderator|avatar|username|password|my post|my account|aops(?:er)? (?:site|wiki)|website|"
+    r"signature|render\w*|bbcode)\b",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"https?://|\bwww\.", re.IGNORECASE)
+_FORMULA = re.compile(r"\$[^$]{1,300}\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤≥^]\s*[-0-9a-z(\\]")
+
+
+_HOW_TO = re.compile(
+    r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|"
+    r"is th(?:e|is) forum)\b",
+    re.IGNORECASE,
+)
+
+
+def _not_spam(row: Row) -> str | None:
+    """Adverts, and questions about software or the forum: such words, no formula, and nothing to find or prove."""
+    statement = row["statement"] or ""
+    advert, link = _ADVERT.search(statement), _LINK.search(statement)
+    found = advert or link or _SOFTWARE.search(statement)
+    if not found or _FORMULA.search(statement):
+        return None
+    poses = _INSTRUCTION.search(_LINK.sub("", statement)) or ASKS_PROOF.search(statement)
+    if poses and not _HOW_TO.search(statement) and not (advert and link):
+        return None
+    return f"no mathematics, but `{found[0]}`: {_short(statement)}"
+
+
+def _statement_length(row: Row, bounds: list) -> str | None:
+    return _length(row["statement"] or "", bounds)
+
+
+def _solution_length(row: Row, bounds: list) -> str | None:
+    return _length(row["solution"] or "", bounds)
+
+
+def _logic_steps(row: Row, bounds: list) -> str | None:
+    steps = formats.logic_steps(row["solution"] or "")
+    return None if within(steps, bounds) else f"{steps} logic steps, not {_range(bounds)}"
+
+
+def _length(text: str, bounds: list) -> str | None:
+    return None if within(len(text), bounds) else f"{len(text)} characters, not {_range(bounds)}"
+
+
+def _range(bounds: list) -> str:
+    low, high = bounds
+    return f"{low} to {high}" if None not in bounds else f"at least {low}" if high is None else f"at most {high}"
+
+
+def _year(row: Row, bounds: list) -> str | None:
+    if row["year"] is None:
+        return "the year is unknown"
+    return None if within(row["year"], bounds) else f"of {row['year']}, not {_range(bounds)}"
+
+
+def _origin(row: Row, texts: list[str]) -> str | None:
+    origin = row["origin"] or ""
+    return (
+        None if any(text.lower() in origin.lower() for text in texts) else f"from `{origin}`, not {' or '.join(texts)}"
+    )
+
+
+class NotDuplicate:
+    """Refuses a statement that an earlier kept row has too, up to LaTeX spelling, punctuation and case."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, str] = {}
+
+    def __call__(self, row: Row) -> Refusal | None:
+        other = self.seen.get(statements.normal(row["statement"] or ""))
+        return (f"the same statement as {other}", other) if other is not None else None
+
+    def remember(self, row: Row) -> None:
+        self.seen.setdefault(statements.normal(row["statement"] or ""), row["problem"])
+
+
+class First:
+    """Lets so many rows pass."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept = most, 0
+
+    def __call__(self, row: Row) -> str | None:
+        return f"{self.most:,} rows are kept before it" if self.kept >= self.most else None
+
+    def remember(self, row: Row) -> None:
+        self.kept += 1
+
+
+class NotNearDuplicate:
+    """Refuses a statement with the numbers of an earlier kept row and nearly its words, or nearly its formulas."""
+
+    def __init__(self, threshold: float) -> None:
+        self.index = Alike(threshold)
+
+    def __call__(self, row: Row) -> Refusal | None:
+        match = self.index.find(shingles(row["statement"] or ""))
+        return (f"{match.by} {match.similarity:.2f} similar to {match.id}, same numbers", match.id) if match else None
+
+    def remember(self, row: Row) -> None:
+        self.index.add(row["problem"], shingles(row["statement"] or ""))
+
+
+class ApartFrom:
+    """Refuses a statement that stands in a benchmark: a shared run of text (likeness.Overlap), or a near duplicate."""
+
+    def __init__(self, words: int, similarity: float) -> None:
+        self.overlap = Overlap(words)
+        self.alike = Alike(similarity)
+
+    def add(self, id: str, statement: str) -> None:
+        self.overlap.add(id, statement)
+        self.alike.add(id, shingles(statement))
+
+    def __call__(self, row: Row) -> Refusal | None:
+        statement = row["statement"] or ""
+        if run := self.overlap.find(statement):
+            return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
+        if match := self.alike.find(shingles(statement)):
+            return f"{match.by} {match.similarity:.2f} similar, same numbers: {_short(statement, 300)}", match.id
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------ from the labels
+
+
+def _labelled(row: Row) -> str | None:
+    if row["label"] is None:
+        return "no labels: the judge was not asked"
+    reason = row["label"]["reason"]
+    return None if reason == Reason.OK else f"no labels: {reason}"
+
+
+def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
+    """A filter that passes a row only if the judge said that `label` is false."""
+
+    def apply(row: Row) -> str | None:
+        if refusal := _labelled(row):
+            return refusal
+        value = row["label"][label]
+        return None if value is False else evidence if value else f"the judge gave no `{label}`"
+
+    return apply
+
+
+def _difficulty(row: Row, bounds: list) -> str | None:
+    if refusal := _labelled(row):
+        return refusal
+    value = row["label"]["difficulty"]
+    if value is None:
+        return "the judge gave no `difficulty`"
+    return None if within(value, bounds) else f"difficulty {value}, not {_range(bounds)}"
+
+
+def _pass_rate(row: Row, bounds: list) -> str | None:
+    """Both bounds strict, as in open-r1: [0, 1] drops what is never and what is always solved."""
+    rate, (low, high) = row["rate"], bounds
+    if rate is None or rate != rate:
+        return "no graded attempt"
+    passes = (low is None or rate > low) and (high is None or rate < high)
+    return None if passes else f"pass rate {rate:.3f}, not strictly {_range(bounds)}"
+
+
+# ------------------------------------------------------------------------------------------------------------- the list
+
+FILTERS: dict[str, Named] = {
+    "has-problem": Named(_has_problem, "the statement is not empty"),
+    "has-solution": Named(_has_solution, "there is a solution"),
+    "is-problem": Named(
+        _is_problem, "the statement states a problem: a formula, a question or an instruction, not a heading"
+    ),
+    "has-scheme": Named(_has_scheme, "its marking scheme was kept", needs="schemes"),
+    "is-proof": Named(_is_proof, "asks for a proof: says prove, show, ..., or its solution ends a proof"),
+    "no-image": Named(_no_image, "neither statement nor solution needs an image"),
+    "not-spam": Named(_not_spam, "no advert, and no question about software or the forum"),
+    "statement-length": Named(_statement_length, "characters of the statement", "bounds"),
+    "solution-length": Named(_solution_length, "characters of the solution", "bounds"),
+    "logic-steps": Named(_logic_steps, "lines of the solution but its last, `####` (GSM8K)", "bounds"),
+    "year": Named(_year, "year of the contest or post; an unknown year is refused", "bounds"),
+    "origin": Named(_origin, "the origin contains one of these texts", "texts"),
+    "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same statement after normalisation"),
+    "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has this Jaccard similarity or more", "number"),
+    "labelled": Named(_labelled, "the judge's labels were there and could be read", needs="labels"),
+    "complete": Named(
+        _unless("incomplete", "statement or solution is partial"), "label: not incomplete", needs="labels"
+    ),
+    "no-gaps": Named(_unless("gaps", "the solution skips a large part"), "label: no gaps", needs="labels"),
+    "not-wrong": Named(
+        _unless("wrong", "the solution signals that the statement is ambiguous or false"),
+        "label: not wrong",
+        needs="labels",
+    ),
+    "undisputed": Named(
+        _unless("disagreement", "a comment objects to the solution"), "label: no disagreement", needs="labels"
+    ),
+    "not-computational": Named(
+        _unless("computational", "the difficulty is evaluating an expression"),
+        "label: not computational",
+        needs="labels",
+    ),
+    "difficulty": Named(_difficulty, "label: difficulty from 1 to 10", "bounds", needs="labels"),
+    "first": Named(First, "so many rows are kept, the first", "count"),
+    "pass-rate": Named(_pass_rate, "mean grade as a share of full marks, both bounds strict", "bounds", needs="grades"),
+}
+
+
+def ready(keep: list) -> Iterator[tuple[str, Callable[[Row], str | Refusal | None]]]:
+    """Name and function of the row for each filter of a list, those that remember with an empty memory."""
+    for item in keep:
+        name, argument = split(item)
+        given = () if argument is None else (argument,)
+        apply = FILTERS[name].apply
+        if isinstance(apply, type):
+            yield name, apply(*given)
+        else:
+            yield name, lambda row, apply=apply, given=given: apply(row, *given)
+
+
+def refusal(row: Row, asked: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
+    """Name, evidence and compared row of the first filter that refuses, or None when all let the row pass."""
+    for name, apply in asked:
+        found = apply(row)
+        if found is not None:
+            evidence, matched = (found, None) if isinstance(found, str) else found
+            return name, evidence, matched
+    return None

@@ -1,0 +1,226 @@
+r"""One check says whether the final answer of a text is the gold answer, by mathematics and without a language model.
+
+    with Verifier() as verifier:
+        for check in verifier.check(pairs):  # of (gold, text), as many as you like
+            ...
+
+From: math-verify 0.9 in strict mode, as the training environment of QED-Nano calls it. Its verdicts are taken over;
+what is ours is that a verdict always comes, within seconds, and that the machine outlives it.
+
+How it differs:
+1. A pair is judged in a process that dies when the pair takes too much time or memory. A time-out by a signal handler
+   works in a main thread only; elsewhere it failed silently and made every reward 0 (verl, pull request 5635).
+2. The clock is the kernel's and counts the processor time of one pair from its first instruction: not its wait in a
+   queue (which made false zeros: PrimeIntellect's verifiers, pull request 831), nor other work on the machine.
+3. A pair that cannot be judged is `unparsable` and says why. math-verify by itself calls it wrong: a time-out, an
+   exception, and a gold answer that it could not read, so that every answer to that problem is wrong.
+4. Only LaTeX is parsed. math-verify goes on to look for any number, so that `k \equiv 1 \pmod 4` and
+   `k \equiv 3 \pmod 4` both are 4.
+5. Answers of one normal form are equal before anything is parsed (`answers.normal`).
+
+Known to be wrong in math-verify and left as it is: words at the end are a unit and go, so that `n \text{ odd}` equals
+`n \text{ even}`; so does the base of `43_5`; `60,120` is one number; `1,3` equals `(1,3)`; letters are factors in any
+order, so that a word equals another one of the same letters.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+from proofmill.schema.errors import VerifierError
+from proofmill.text.answers import extract, normal, of_gold
+
+Status = Literal["correct", "wrong", "no-answer", "unparsable"]
+LONGEST = 1000  # characters of an answer (QED-Nano: max_prediction_length)
+SECONDS = 2.0  # of processor time for one pair (QED-Nano: 1 s by the wall); MATH, GSM8K and AIME need less
+
+
+@dataclass(frozen=True)
+class Check:
+    status: Status
+    answer: str | None  # what the text gives as its final answer
+    detail: str = ""  # why it is unparsable
+
+
+class Decision(NamedTuple):
+    status: Status
+    detail: str = ""
+
+
+class Pair(NamedTuple):
+    """A gold answer and an answer in normal form: what a verdict depends on, and what a worker is sent."""
+
+    gold: str
+    answer: str
+
+
+# -------------------------------------------------------------------------------------------------------------- one pair
+
+
+def judge(gold: str, text: str) -> Check:
+    """One pair, in this process and however long it takes. `gold` is bare, in dollars, boxed, or a whole solution."""
+    answer, asked = read_pair(gold, text)
+    verdict = asked if isinstance(asked, Decision) else by_mathematics(asked)
+    return Check(verdict.status, answer, verdict.detail)
+
+
+def read_pair(gold: str, text: str) -> tuple[str | None, Pair | Decision]:
+    """The final answer of a text; and the verdict, if it follows from the texts alone, else what is to be compared."""
+    answer = extract(text)
+    if answer is None:
+        return None, Decision("no-answer")
+    if len(answer) > LONGEST:
+        return answer, Decision("unparsable", f"over {LONGEST:,} characters")
+    pair = Pair(_gold_form(gold), normal(answer))
+    for form, whose in zip(pair, ("gold answer", "answer"), strict=True):
+        if not form:
+            return answer, Decision("unparsable", f"{whose} is empty")
+    return answer, Decision("correct") if pair.gold == pair.answer else pair
+
+
+@lru_cache(maxsize=4096)
+def _gold_form(gold: str) -> str:
+    return normal(of_gold(gold))
+
+
+def by_mathematics(pair: Pair) -> Decision:
+    """math-verify's verdict, strict; unparsable where it has an exception or could not read one of the two."""
+    from math_verify import verify
+
+    try:
+        gold, answer = (_parsed(form) for form in pair)
+        # Of each, the text comes last and is compared first: that cannot fail.
+        if verify(gold[::-1], answer[::-1], strict=True, timeout_seconds=None, raise_on_error=True):
+            return Decision("correct")
+    except _failures() as error:
+        return Decision("unparsable", type(error).__name__)
+    for parsed, whose in ((gold, "gold answer"), (answer, "answer")):
+        if all(isinstance(one, str) for one in parsed):
+            return Decision("unparsable", f"{whose} cannot be parsed")
+    return Decision("wrong")
+
+
+@lru_cache(maxsize=4096)
+def _parsed(form: str) -> list[Any]:
+    """What math-verify reads: SymPy's expression, unless it finds none, and the text that it took it from."""
+    from math_verify import LatexExtractionConfig, parse
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
+    return parse(f"\\boxed{{{form}}}", [LatexExtractionConfig()], parsing_timeout=None)
+
+
+@lru_cache(maxsize=1)
+def _failures() -> tuple[type[BaseException], ...]:
+    """What SymPy raises at an expression that it cannot deal with; anything else ends the worker."""
+    from mpmath.libmp.libhyper import NoConvergence
+    from sympy import PoleError
+    from sympy.polys.polyerrors import BasePolynomialError
+
+    return (
+        ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, SyntaxError, TypeError,
+        ValueError, BasePolynomialError, NoConvergence, PoleError,
+    )  # fmt: skip
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,300}")
+
+
+def by_integers(pair: Pair) -> Decision | None:
+    r"""The verdict of `by_mathematics` on two plain integers, without a parser; None for all else.
+
+    In `\boxed{-007}` math-verify's normalisation changes nothing (no unit, dollar, fraction or decimal is there), its
+    grammar finds one NUMBER, leading zeros dropped, under at most one unary minus, and SymPy makes an Integer of that
+    value. Two Integers are compared by a == b, then by a - b = 0; and texts of different values differ. 300 digits:
+    Python refuses to read more than 4,300.
+    """
+    if _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(pair.answer):
+        return Decision("correct" if int(pair.gold) == int(pair.answer) else "wrong")
+    return None
+
+
+_POINT = (1.2345, 0.377)  # of the first symbol, and from each to the next
+
+
+def by_values(pair: Pair) -> Decision | None:
+    """Wrong, where two answers clearly differ at a point; None where that says nothing.
+
+    It is what `by_mathematics` finds, many times later, or would find if it ever ended (5 against 9^{9^9}). That calls two expressions equal (neither a symbol alone, which
+    may stand for a word, nor a percentage, which may stand for a number) if they are the same, if the numbers round to
+    the same six decimals, if their difference is 0 in 15 digits, or if it simplifies to 0; and none of these is so where
+    their values differ. An expression equals no set, tuple or interval with two members that differ.
+    """
+    try:
+        one, other = sorted((_members(_expression(form)) for form in pair), key=len)
+        if len(one) != 1:
+            return None
+        some = one + other if len(other) == 1 else other
+        symbols = sorted(set().union(*(member.free_symbols for member in some)), key=str)
+        point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
+        values = [member.evalf(15, subs=point, strict=True) for member in some]
+        enough = max(1e-3, 1e-9 * max(map(abs, values)))
+        apart = (abs(value - values[0]) for value in values)
+        return Decision("wrong") if any(gap.is_finite and gap > enough for gap in apart) else None
+    except _failures():
+        return None
+
+
+def _expression(form: str) -> Any:
+    """The expression of an answer, of a plain integer as `by_integers` says; None where there is none."""
+    import sympy
+
+    if _INTEGER.fullmatch(form):
+        return sympy.Integer(form)
+    return next((one for one in _parsed(form) if not isinstance(one, str)), None)
+
+
+def _members(one: Any) -> list[Any]:
+    """Members of a set or tuple, ends of an interval, an expression itself: sums, products and powers; [] for all else.
+
+    Of these SymPy knows how many digits of a value are right.
+    """
+    import sympy
+
+    if isinstance(one, sympy.Union):
+        parts = [_members(part) for part in one.args]
+        return [member for part in parts for member in part] if all(parts) else []
+    if isinstance(one, sympy.Interval):
+        some = [one.start, one.end]
+    elif isinstance(one, (sympy.FiniteSet, sympy.Tuple)):
+        some = list(one.args)
+    else:
+        some = [one]
+    plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Number, sympy.NumberSymbol, sympy.Symbol)
+    word = len(some) == 1 and isinstance(some[0], sympy.Symbol)
+    parts = (part for member in some for part in sympy.preorder_traversal(member))
+    return some if not word and all(isinstance(part, plain) for part in parts) else []
+
+
+# --------------------------------------------------------------------------------------------------------- known answers
+
+CANARIES: tuple[tuple[str, str, Status], ...] = (
+    ("18", "#### 18", "correct"),
+    ("18", r"\boxed{19}", "wrong"),
+    ("$18$", "The answer is 18.", "no-answer"),
+    (r"\boxed{\frac{1}{2}}", r"So $\boxed{0.5}$.", "correct"),
+    (r"\{1,2\}", r"\boxed{2}, \boxed{1}", "correct"),
+    ("(2,1)", r"\boxed{\{1,2\}}", "wrong"),
+    ("x+1", r"\boxed{y+1}", "wrong"),
+    ("(x+1)^2", r"\boxed{x^2+2x+1}", "correct"),
+    (r"\frac{2\sqrt{3}}{\pi}", r"\boxed{\frac{2 \sqrt{3}}{3}}", "wrong"),
+    (r"(-\infty,-1)\cup[2,3)", r"\boxed{[2,3)\cup(-\infty,-1)}", "correct"),
+    (r"\begin{pmatrix} 1 \\ -2 \end{pmatrix}", r"\boxed{\begin{pmatrix} 1 & -2 \end{pmatrix}}", "wrong"),
+    ("7", r"\boxed{\frac{7}}", "unparsable"),
+)
+
+
+def check_canaries(statuses: Sequence[str | None]) -> None:
+    """VerifierError unless these are the known answers (None: not asked)."""
+    for (gold, text, expected), found in zip(CANARIES, statuses, strict=True):
+        if found not in (None, expected):
+            raise VerifierError(
+                f"verifier: `{text}` against the gold answer `{gold}` is found {found}; expected {expected}. "
+                "Install math-verify, latex2sympy2_extended and sympy as envs/cpu.txt has them."
+            )

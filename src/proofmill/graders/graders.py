@@ -1,0 +1,144 @@
+"""Graders mark submissions: by one judge, a jury, a program, or a cascade of these. Grading one submission is a dialogue.
+
+    judge     what one judge answers in a round, asked again while it cannot be read      judges.Sitting.judge
+    jury      rounds of one or several judges, and their merged verdict                   judges.jury
+    program   a verdict without asking anybody                                            programs.PROGRAMS
+    cascade   the first grader's verdict, or the next one's where that stays open         here
+
+How we differ:
+1. A response that is empty, or was cut off while thinking, is 0 with the reason `empty`, and costs no call.
+2. The same graders mark benchmarks, marking schemes' self-tests and rewards, so all mean the same by a mark.
+3. A cheap grader may hand on what it cannot settle: what it left unscored, disagreed on, or put within a declared band.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from proofmill.calls.calls import Asker
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, Dialogues
+from proofmill.calls.exchange import Questions
+from proofmill.graders.escalation import full_marks, graders_of
+from proofmill.graders.judges import Ruling, Sitting, jury, together_with
+from proofmill.graders.programs import PROGRAMS
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Opinion, Verdict
+from proofmill.schema.declared import Grader
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import PASSING, Reason
+
+Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read anew each time
+
+
+def cascade(
+    graders: Sequence[Grader],
+    submission: Submission,
+    declared: Mapping[str, Any],
+    schemes: bool = False,
+    stage: str = "",
+) -> Dialogue:
+    """The verdict of the first grader, or of those after it where it stays open."""
+    first, *further = graders
+    full = full_marks(first)
+    if submission.reason != Reason.OK:  # there is no response to grade: it failed, was refused, or did not fit
+        return Verdict(None, full, Reason(submission.reason))
+    if not submission.final:
+        return Verdict(0.0, full, Reason.EMPTY)
+    if first.judges[0] in PROGRAMS:
+        ruling = yield from program(first.judges[0], submission, stage)
+    else:
+        ruling = yield from jury(Sitting(first, submission, declared, schemes, stage))
+    if further and stays_open(first, ruling):
+        last = yield from cascade(further, submission, declared, schemes, f"escalated {stage}")
+        return together_with(ruling.verdict, last)
+    return ruling.verdict
+
+
+def program(name: str, submission: Submission, stage: str = "") -> Dialogue:
+    """What a program rules; it disagrees with nobody."""
+    (verdict,) = yield [Ask(name, submission)]
+    return Ruling(replace(verdict, opinions=(Opinion(name, f"{stage}1", verdict.grade, verdict.reason),)))
+
+
+def stays_open(grader: Grader, ruling: Ruling) -> bool:
+    """Whether the verdict is to be had from whom the grader escalates to."""
+    verdict = ruling.verdict
+    if verdict.grade is None:  # what failed and may pass is asked again first
+        return "unscored" in grader.escalate_on and verdict.reason not in PASSING
+    low, high = grader.escalate_band or (1, 0)
+    return ("disagreement" in grader.escalate_on and ruling.split) or low <= verdict.grade <= high
+
+
+class Marker:
+    """A grader that marks submissions. A context manager: its programs are open inside it.
+
+    `name` and `prompt` are those of an entry, `declared` the models and graders it may rely on; with `schemes` a submission
+    without a scheme is not marked. `askers` are the open engines of its `models`; `of` as in `Dialogues`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        prompt: str | None,
+        declared: Mapping[str, Any],
+        schemes: bool = False,
+        askers: Mapping[str, Asker] | None = None,
+        of: int = 0,
+    ):
+        self.name, self.prompt, self.declared, self.schemes = name, prompt, declared, schemes
+        self.askers, self.of = askers or {}, of
+        self._stack = ExitStack()
+        self._checks: dict[str, Any] = {}
+
+    @cached_property
+    def graders(self) -> list[Grader]:
+        """The grader, whom it escalates to, and so on."""
+        return graders_of(self.name, self.prompt, self.declared)
+
+    @property
+    def models(self) -> list[str]:
+        """The remote models that may be asked."""
+        named = [name for g in self.graders for name in (*g.judges, g.normalizer) if name]
+        return [name for name in dict.fromkeys(named) if kind_of(name) == "api"]
+
+    def __enter__(self) -> "Marker":
+        with ExitStack() as opened:
+            for name in dict.fromkeys(name for g in self.graders for name in g.judges if name in PROGRAMS):
+                self._checks[name] = _on_its_scale(name, opened.enter_context(PROGRAMS[name].open()))
+            self._stack = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def __call__(self, submissions: Sequence[Submission], quiet: bool = False) -> list[Verdict]:
+        """A verdict for each submission, in order."""
+        return list(self.verdicts(lambda: ((f"submission {n}", s) for n, s in enumerate(submissions, 1)), quiet))
+
+    def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
+        """A verdict for each submission, in order; judges are asked for all of them before the first is given."""
+        return Dialogues(self.askers, self._checks, self.of).results(self._begin(submissions), quiet)
+
+    def questions(self, submissions: Submissions) -> dict[str, Questions]:
+        """What each judge is asked to begin with."""
+        return Dialogues.first_questions(self._begin(submissions))
+
+    def _begin(self, submissions: Submissions) -> Begin:
+        return lambda: (
+            (row, cascade(self.graders, submission, self.declared, self.schemes)) for row, submission in submissions()
+        )
+
+
+def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]], Iterator[Verdict]]:
+    """A program's verdicts out of its full marks; a mark off that scale is a mistake of the program."""
+    full = PROGRAMS[name].full_marks
+
+    def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+        for verdict in check(submissions):
+            if verdict.grade is not None and not 0 <= verdict.grade <= full:
+                raise ValueError(f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None")
+            yield replace(verdict, out_of=full)
+
+    return checked

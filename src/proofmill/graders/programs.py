@@ -1,0 +1,167 @@
+"""Program graders: each marks without asking a model. One record in PROGRAMS is all that a new one needs.
+
+    def counts_lines(submission):
+        return min(7.0, submission.final.count("\\n"))
+
+    PROGRAMS["lines"] = Program(7, "a mark for each line", marks(counts_lines))
+
+How we differ from graders that fall back to 0:
+1. A response without an answer has earned nothing. One that our program cannot read, or a problem without what is compared
+   with, is unscored and says why.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from proofmill.arithmetic import congruences
+from proofmill.arithmetic.congruences import FULL_MARKS
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.schema.reasons import Reason, Stop
+
+Check = Callable[[Sequence[Submission]], Iterable[Verdict]]  # a verdict for each submission, in order
+
+
+@dataclass(frozen=True)
+class Program:
+    """`open` is a context manager inside which submissions are checked; `needs` are fields that a problem must have to be marked."""
+
+    full_marks: int
+    doc: str
+    open: Callable[[], AbstractContextManager[Check]]
+    needs: tuple[str, ...] = ()
+
+
+def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextManager[Check]]:
+    """`open` of a program that is a function of one submission: it gives marks, or None when it cannot tell.
+
+    It may give `(marks, text)` too, and the text stands beside the mark. Marks above the program's full marks are a mistake of
+    the program and end the stage.
+    """
+
+    def verdicts(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+        for submission in submissions:
+            said = mark(submission)
+            grade, text = said if isinstance(said, tuple) else (said, "")
+            reason = Reason.NO_VERDICT if grade is None else Reason.OK
+            yield Verdict(None if grade is None else float(grade), 0, reason, str(text))
+
+    @contextmanager
+    def opened() -> Iterator[Check]:
+        yield verdicts
+
+    return opened
+
+
+# ------------------------------------------------------------------------------------------------------------ final answers
+
+
+@contextmanager
+def _final_answers() -> Iterator[Check]:
+    from proofmill.graders._final_answer_workers import Verifier
+
+    with Verifier() as verifier:
+
+        def compared(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+            checks = verifier.check([(s.answer, s.final) for s in submissions if s.answer])
+            for submission in submissions:
+                yield _compared(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
+
+        yield compared
+
+
+def _compared(check: Any, submission: Submission) -> Verdict:
+    """The verdict of one comparison (final_answers.Check): 1 or 0 of 1."""
+    grade = {"correct": 1.0, "wrong": 0.0, "no-answer": 0.0}.get(check.status)
+    text = check.detail if grade is None else ", ".join(_doubts(submission)) if grade == 0 else ""
+    return Verdict(grade, 1, Reason.OK if check.status in ("correct", "wrong") else Reason(check.status), text)
+
+
+def _doubts(submission: Submission) -> Iterator[str]:
+    """What makes a 0 worth a look (after the warnings of MathArena's parser): it may be ours, and not the writer's."""
+    if submission.stop == Stop.LENGTH:
+        yield "doubtful: it was cut off"
+    answer = (submission.answer or "").strip()
+    if answer and re.search(rf"(?<![\w.]){re.escape(answer)}(?![\w.]*\w)", submission.final):
+        yield "doubtful: the right answer stands elsewhere in the text"
+
+
+# -------------------------------------------------------------------------------------------------------------------- tests
+
+
+@contextmanager
+def _tests() -> Iterator[Check]:
+    from proofmill.sandbox.sandbox import Sandbox
+
+    with Sandbox() as sandbox:
+
+        def ran(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+            faults = [_fault_of_tests(submission.answer) for submission in submissions]
+            runs = sandbox.check(
+                [(s.final, s.answer) for s, fault in zip(submissions, faults, strict=True) if not fault]
+            )
+            for fault in faults:
+                yield Verdict(None, 1, Reason.NO_GOLD, fault) if fault else _ran(next(runs))
+
+        yield ran
+
+
+def _ran(run: Any) -> Verdict:
+    """The verdict of one run (sandbox.Ran): the share of the tests that the program passes."""
+    reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
+    return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
+
+
+def _fault_of_tests(answer: str | None) -> str | None:
+    """What is wrong with a problem's tests; no submission is to blame for it."""
+    from proofmill.sandbox.cases import cases_of
+
+    if not answer:
+        return "the problem has no tests"
+    try:
+        cases_of(answer)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def _rules() -> Iterator[Check]:
+    with _final_answers() as compare, _tests() as run:
+
+        def ruled(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+            code = [submission.asks == "code" for submission in submissions]
+            ran = iter(run([s for s, runs in zip(submissions, code, strict=True) if runs]))
+            compared = iter(compare([s for s, runs in zip(submissions, code, strict=True) if not runs]))
+            return (next(ran if runs else compared) for runs in code)
+
+        yield ruled
+
+
+# --------------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@contextmanager
+def _arithmetic() -> Iterator[Check]:
+    yield lambda submissions: map(_check_lines, submissions)
+
+
+def _check_lines(submission: Submission) -> Verdict:
+    """A proof of the arithmetic family, line by line."""
+    full = FULL_MARKS
+    if (problem := congruences.read(submission.statement)) is None:
+        return Verdict(None, full, Reason.NO_VERDICT, "not a problem of the arithmetic family")
+    return Verdict(float(congruences.check(problem, submission.final, answer_only=True).marks()), full, Reason.OK)
+
+
+PROGRAMS: dict[str, Program] = {
+    "arithmetic": Program(FULL_MARKS, "checks proofs of the arithmetic family line by line", _arithmetic),
+    "final-answer": Program(1, "compares what is in the box with the right answer", _final_answers, ("answer",)),
+    "tests": Program(
+        1, "runs the last block of code; the mark is the share of the tests that pass", _tests, ("answer",)
+    ),
+    "rules": Program(1, "`tests` where a problem asks for code, `final-answer` where not", _rules, ("answer",)),
+}

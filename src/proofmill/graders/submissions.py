@@ -1,0 +1,38 @@
+"""What a grader marks: the problem, what it is marked by, and what was written, of which the final part counts."""
+
+from dataclasses import dataclass
+
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text.reasoning import final_part, is_closed
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One attempt at a problem, with what it is marked by.
+
+    `reason` is why there is nothing to mark (refused, provider, ...), `ok` where there is; `answer` the right final answer,
+    `reference` the official solution, `asks` what the problem wants, `mark` and `out_of` what a human gave.
+    """
+
+    statement: str
+    answer: str | None
+    scheme: str | None
+    text: str
+    reasoning: str | None = None
+    stop: str = Stop.END
+    reason: str = Reason.OK
+    reference: str | None = None
+    asks: str = "proof"
+    mark: float | None = None
+    out_of: int | None = None
+
+    @property
+    def final(self) -> str:
+        """The part that is graded: after the reasoning, without the writer's own evaluation of it."""
+        return final_part(self.text, self.reasoning)
+
+    @property
+    def well_formed(self) -> bool:
+        """It ended by itself, its reasoning is closed, and its answer has exactly one box."""
+        closed = self.reasoning is not None or is_closed(self.text)
+        return self.stop == Stop.END and closed and self.final.count("\\boxed{") == 1

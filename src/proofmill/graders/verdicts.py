@@ -1,0 +1,84 @@
+"""One verdict is a mark out of full marks, or none with the reason.
+
+How we differ from QED-Nano's parsers (its evaluation, sections on grading and final answers):
+1. What cannot be read, or is off the scale that was offered, is `grade = None` with the reason. It is never 0, and "10" is
+   not 1.
+2. The last verdict counts, also where the judge quotes another one before it.
+3. A box that says neither Correct nor Incorrect is no verdict; there every other word counted as correct.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proofmill.calls.exchange import Answer
+from proofmill.prompts.templates import Prompt
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text import answers
+
+POINTS = re.compile(r"<points\b[^>]*>(.*?)</points>", re.DOTALL | re.IGNORECASE)
+NUMBER = re.compile(r"^[\s*]*(-?\d+)(?:\.0+)?(?:\s*(?:/|out of)\s*(\d+))?[\s*.]*$")
+ENDED = re.compile(r"(?:</points>|\\boxed\{[^{}]*(?:\{[^{}]*\})?[^{}]*\})[\s.$*]*\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one judge said in one round."""
+
+    judge: str
+    round: str  # `1`, `2`, ...; `escalated 1`, ...
+    grade: float | None
+    reason: Reason
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reason` is ok, `empty` or `no-answer` (nothing was written, or no answer: 0 marks), or why there is no grade."""
+
+    grade: float | None
+    out_of: int
+    reason: Reason
+    text: str = ""
+    cost: float | None = 0.0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    opinions: tuple[Opinion, ...] = ()
+
+    def paid(self, calls: Sequence[Answer], opinions: Sequence[Opinion] = ()) -> "Verdict":
+        """The same verdict with what the calls that led to it cost, and what was said in them."""
+        costs = [answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0 for answer in calls]
+        return replace(
+            self,
+            cost=None if None in costs else sum(costs),
+            tokens=sum(answer.tokens for answer in calls),
+            prompt_tokens=sum(answer.prompt_tokens for answer in calls),
+            opinions=tuple(opinions),
+        )
+
+
+def read(answer: Answer, prompt: Prompt) -> Verdict:
+    """The verdict in a judge's answer to a prompt, checked against the prompt's scale."""
+    full = max(prompt.scale)
+    if answer.reason != Reason.OK:
+        return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
+    if answer.stop == Stop.LENGTH and not ENDED.search(answer.text):  # what stands last is not what was to stand last
+        return Verdict(None, full, Reason.NO_VERDICT, answer.text)
+    grade = _points(answer.text) if prompt.reads == "points" else _correct(answer.text)
+    if grade is None:
+        return Verdict(None, full, Reason.NO_VERDICT, answer.text)
+    if grade not in prompt.scale:
+        return Verdict(None, full, Reason.OFF_SCALE, answer.text)
+    return Verdict(float(grade), full, Reason.OK, answer.text)
+
+
+def _points(text: str) -> int | None:
+    found = POINTS.findall(text)
+    number = NUMBER.match(found[-1]) if found else None
+    return int(number[1]) if number and number[2] in (None, "7") else None
+
+
+def _correct(text: str) -> int | None:
+    said = answers.boxed(text)
+    word = re.sub(r"\\(?:text|textbf|mathrm|mathbf)\s*|[{}\s.*]", "", said[-1]).lower() if said else ""
+    return {"correct": 1, "incorrect": 0}.get(word)

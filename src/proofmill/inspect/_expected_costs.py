@@ -1,0 +1,61 @@
+"""What calls are expected to cost: sums predicted from the answers that are there, each with its interval."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from proofmill.calls import budget
+from proofmill.calls import journal as journals
+from proofmill.schema.reasons import Stop
+
+Z = 1.96
+LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop")
+
+
+@dataclass
+class Range:
+    """A number with its interval; `value` None is unknown."""
+
+    value: float | None = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    def __add__(self, other: "Range") -> "Range":
+        """Independent sums: deviations add up by their squares."""
+        if self.value is None or other.value is None:
+            return Range(None)
+        value = self.value + other.value
+        down = math.hypot(self.value - self.low, other.value - other.low)
+        up = math.hypot(self.high - self.value, other.high - other.value)
+        return Range(value, max(0.0, value - down), value + up)
+
+    def shown(self, form: str) -> str:
+        """Such as `$4.10 [$3.90, $4.30]`; without the interval where it is no wider than the number."""
+        if self.value is None:
+            return "unknown"
+        ends = [form.format(end) for end in (self.low, self.high)]
+        return form.format(self.value) + (f" [{ends[0]}, {ends[1]}]" if len(set(ends)) > 1 else "")
+
+
+def answered(folder: Path) -> pl.DataFrame:
+    return journals.frame(folder, *LEARNED).filter(pl.col("stop") != Stop.ERROR)
+
+
+def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
+    """Dollars of each answer by the price as it is declared now."""
+    counts = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens")
+    return pl.Series([budget.price(declared, *row) for row in answers.select(counts).iter_rows()], dtype=pl.Float64)
+
+
+def predicted(values: pl.Series, calls: int) -> Range:
+    """The sum over so many calls, predicted from the values of some."""
+    mean, known = values.mean(), values.len()
+    error = Z * (values.std() or 0.0) * math.sqrt(calls + calls**2 / known)
+    return Range(mean * calls, max(0.0, mean * calls - error), mean * calls + error)
+
+
+def certain(value: float) -> Range:
+    return Range(value, value, value)

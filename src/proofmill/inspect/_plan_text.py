@@ -1,0 +1,73 @@
+"""A plan as text for people, and as data for programs."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from proofmill.calls import budget
+from proofmill.runtime.progress import clock
+from proofmill.schema.kinds import learned
+from proofmill.schema.names import kind_of
+
+_STATES = {"done": "done", "restore": "restore, it was made before", "make": "make"}
+
+
+def lines(plan: Any) -> Iterator[str]:
+    """The plan as text."""
+    width = max(map(len, plan.stages), default=0)
+    for stage in plan.stages.values():
+        yield f"{stage.name:<{width}}  {_STATES[stage.state]}{': ' if stage.why else ''}{'; '.join(stage.why)}".rstrip()
+        if stage.state == "make":
+            yield from (f"{'':<{width}}    {line}" for line in _details(stage))
+    yield from _sums(plan)
+
+
+def _details(stage: Any) -> Iterator[str]:
+    about = "" if stage.exact else "about "
+    if stage.rows:
+        known = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
+        counted = known if stage.exact else "how many are cached is known when they are there"
+        yield f"{about}{stage.rows:,} rows: {counted}"
+    if stage.calls is None or stage.calls:
+        calls = "?" if stage.calls is None else f"{stage.calls:,}"
+        tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
+        yield f"{about}{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
+    yield from stage.shows
+    if stage.seconds is not None:
+        gpus = f", {stage.seconds * stage.gpus / 3600:,.2f} GPU-hours" if stage.gpus else ""
+        yield f"took {clock(stage.seconds)}{gpus} the last time"
+
+
+def _sums(plan: Any) -> Iterator[str]:
+    states = [stage.state for stage in plan.stages.values()]
+    yield ""
+    yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
+    total = plan.totals
+    if total.calls is None or total.calls:
+        calls = "an unknown number of" if total.calls is None else f"about {total.calls:,}"
+        yield f"{calls} calls, {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
+    made = [stage for stage in plan.stages.values() if stage.state == "make"]
+    hours = sum(stage.seconds * stage.gpus for stage in made if stage.gpus) / 3600
+    unknown = sum(stage.gpus is None for stage in made if kind_of(stage.name) in (*learned(), "responses"))
+    if hours:
+        yield f"{hours:,.2f} GPU-hours as the last time"
+    if unknown:
+        yield f"GPU-hours unknown for {unknown} stages that were never made"
+    spent, most = budget.spent(plan.results / "calls"), plan.book.budget
+    if most is None:
+        yield f"${spent:,.2f} spent so far; no budget is declared"
+    else:
+        yield f"${spent:,.2f} spent so far of a budget of ${most:,.2f}"
+        if total.dollars.value is not None and spent + total.dollars.high > most:
+            yield f"the budget may not suffice: up to ${spent + total.dollars.high - most:,.2f} are missing"
+
+
+def data(plan: Any) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "target": plan.target,
+        "stages": [asdict(stage) for stage in plan.stages.values()],
+        "totals": {key: value for key, value in asdict(plan.totals).items() if key in ("calls", "tokens", "dollars")},
+        "spent": budget.spent(plan.results / "calls"),
+        "budget": plan.book.budget,
+    }

@@ -1,0 +1,350 @@
+"""One measure turns graded attempts into a number, problem by problem, so that its interval can be had by drawing problems again.
+
+A measure gives each problem a vector of sums, or None when the problem does not count, and a value of their totals: a mean
+over problems has the sums (mean of the problem, 1). A row is an attempt with the columns of `grades`, and besides them
+`seed`, `level`, `year`, `writer`, its `response_tokens` and `reasoning_tokens`, the `selecting` mark, and the `human` mark.
+
+From: estimates.py (pass@k, majority@k, best-of-k, variance), agreement.py (grader against human), QED-Nano's `stats`.
+
+How we differ from QED-Nano's statistics:
+1. A missing grade is left out and its share reported; there it is 0 over several runs and left out of one.
+2. `cot-tokens` and `solution-tokens` are its definitions (what the judge read counts as the solution, and the rest of what
+   was written as thought); `reasoning-tokens` are those the server counted.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from proofmill.measures import estimates
+from proofmill.measures.agreement import AGREEMENTS, DECISIONS, Agreement
+from proofmill.measures.estimates import Variance
+from proofmill.measures.text_lengths import OF_CORPUS, Lengths
+from proofmill.schema.named import Named
+from proofmill.schema.reasons import Reason, Stop
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True)
+class OfAttempts:
+    """`value` of one attempt, None when it does not count; the number is the mean over problems of a problem's mean.
+
+    `scale` is the largest value: a number, `marks` for full marks, None for no bound.
+    """
+
+    value: Callable[[Row], float | None]
+    scale: float | str | None
+
+
+@dataclass(frozen=True)
+class OfProblem:
+    """`value` of a problem's attempts in one seed, with the measure's argument k; None when they are too few."""
+
+    value: Callable[[Rows, int, float], float | None]
+    scale: float | str | None
+    needs: str = ""  # a column without which it cannot be had
+
+
+@dataclass(frozen=True)
+class OfPooled:
+    """Sum and number over all attempts, of whatever problem: a mean in which a problem counts by its attempts."""
+
+    value: Callable[..., float | None]
+
+
+@dataclass(frozen=True)
+class OfRuns:
+    """A number of whole runs, a run being one attempt at every problem; it has no interval."""
+
+    value: Callable[[Rows], float | None]
+
+
+@dataclass(frozen=True)
+class OfHuman:
+    """How a grader agrees with human marks; a decision is made from the measure's argument on."""
+
+    agreement: Agreement | Callable[[float, float], Agreement]
+    marks: bool  # it compares marks on one scale; a decision needs none
+    scale: float | str | None  # as of attempts
+
+
+@dataclass(frozen=True)
+class OfCorpus:
+    """A number of a table of problems, from the lengths of its texts."""
+
+    value: Callable[[Lengths], float | None]
+
+
+def per_problem(kernel: OfAttempts | OfProblem, argument: Any, success: float, rows: Rows) -> dict[str, float]:
+    """The value of each problem that counts: the mean over its seeds."""
+    by_problem: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        by_problem[row["problem"]][row["seed"]].append(row)
+    found = {}
+    for problem, seeds in by_problem.items():
+        if isinstance(kernel, OfAttempts):  # attempts weigh alike, whatever their seed
+            values = [v for chosen in seeds.values() for row in chosen if (v := kernel.value(row)) is not None]
+        else:
+            values = [v for chosen in seeds.values() if (v := kernel.value(chosen, argument, success)) is not None]
+        if values:
+            found[problem] = fmean(values)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- of one attempt
+
+
+def _marks(row: Row) -> float | None:
+    return row["grade"]
+
+
+def _full(row: Row) -> float | None:
+    return None if row["grade"] is None else float(row["grade"] == row["out_of"])
+
+
+def _well_formed(row: Row) -> float | None:
+    return None if row["well_formed"] is None else float(row["well_formed"])
+
+
+def _cut_off(row: Row) -> float | None:
+    return None if row["well_formed"] is None else float(row["stop"] == Stop.LENGTH)
+
+
+def _empty(row: Row) -> float | None:
+    return None if row["well_formed"] is None else float(row["reason"] == Reason.EMPTY)
+
+
+# -------------------------------------------------------------------------------------------------- of k of the attempts
+
+
+def _scored(rows: Rows, k: int) -> list[Row] | None:
+    """The attempts with a grade, None when they are fewer than k."""
+    scored = [row for row in rows if row["grade"] is not None]
+    return scored if len(scored) >= k else None
+
+
+def _passes(rows: Rows, k: int, success: float) -> float | None:
+    if (scored := _scored(rows, k)) is None:
+        return None
+    passed = sum(row["grade"] >= success * row["out_of"] - 1e-9 for row in scored)
+    return estimates.pass_at_k(passed, len(scored), k)
+
+
+def _majority(rows: Rows, k: int, success: float) -> float | None:
+    """All right answers are one answer, however they are written; wrong ones are told apart by their normal form."""
+    from proofmill.text.answers import normal
+
+    if (scored := _scored(rows, k)) is None:
+        return None
+    full = [row["grade"] == row["out_of"] for row in scored]
+    texts = [row["answer"] and normal(row["answer"]) for row in scored]
+    right = {text for text, is_full in zip(texts, full, strict=True) if is_full}
+    answers = [None if text is None else "" if text in right else text for text in texts]
+    return estimates.majority_at_k(answers, [float(f) for f in full], k)
+
+
+def _best(rows: Rows, k: int, success: float) -> float | None:
+    chosen = [row for row in _scored(rows, k) or () if row["selecting"] is not None]
+    if len(chosen) < k:
+        return None
+    return estimates.best_at_k([row["selecting"] for row in chosen], [row["grade"] for row in chosen], k)
+
+
+def _most(rows: Rows, k: int, success: float) -> float | None:
+    if (scored := _scored(rows, k)) is None:
+        return None
+    marks = [row["grade"] for row in scored]
+    return estimates.best_at_k(marks, marks, k)
+
+
+# -------------------------------------------------------------------------------------------------------------- of runs
+
+
+def _runs(rows: Rows) -> dict[tuple[int, int], list[Row]]:
+    runs: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        runs[row["seed"], row["attempt"]].append(row)
+    return runs
+
+
+def _of_runs(how: str) -> Callable[[Rows], float | None]:
+    def value(rows: Rows) -> float | None:
+        marks = [m for run in _runs(rows).values() if (m := [r["grade"] for r in run if r["grade"] is not None])]
+        if not marks:
+            return None
+        merged = estimates.merged(marks, "mean" if how == "std" else how)
+        return merged.std if how == "std" else merged.value
+
+    return value
+
+
+# ------------------------------------------------------------------------------------------------------------ of tokens
+
+
+def _solution_tokens(row: Row) -> int | None:
+    return row["prompt_tokens"] or None  # a verdict without a call read nothing
+
+
+def _cot_tokens(row: Row) -> int | None:
+    solution, written = _solution_tokens(row), row["response_tokens"]
+    return None if None in (solution, written) else written - solution
+
+
+TOKENS: dict[str, tuple[Callable[[Row], int | None], str]] = {
+    "tokens": (lambda row: row["response_tokens"], "tokens of an attempt"),
+    "reasoning-tokens": (lambda row: row["reasoning_tokens"], "tokens of reasoning, as the server counts them"),
+    "solution-tokens": (
+        _solution_tokens,
+        "tokens that the judges read, which QED-Nano takes for those of the solution",
+    ),
+    "cot-tokens": (
+        _cot_tokens,
+        "tokens of an attempt less `solution-tokens`, which QED-Nano takes for those of reasoning",
+    ),
+    "verdict-tokens": (lambda row: row["tokens"] or None, "tokens that the judges wrote"),
+}
+STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "p95": lambda counts: float(np.quantile(counts, 0.95)),
+}
+
+
+def _tokens_of(count: Callable[[Row], int | None], statistic: Callable) -> Callable[[Rows], float | None]:
+    def value(rows: Rows) -> float | None:
+        counts = [c for row in rows if (c := count(row)) is not None]
+        return float(statistic(counts)) if counts else None
+
+    return value
+
+
+def _per_run(rows: Rows) -> float | None:
+    sums = [sum(row["response_tokens"] or 0 for row in run) for run in _runs(rows).values()]
+    return fmean(sums) if any(sums) else None
+
+
+def _tokens_where(right: bool) -> Callable[[Row, float], float | None]:
+    """Tokens of the attempts with at least so many marks, or of the others; unscored ones are neither."""
+
+    def value(row: Row, least: float) -> float | None:
+        counts = row["grade"] is not None and (row["grade"] >= least) == right
+        return row["response_tokens"] if counts else None
+
+    return value
+
+
+def _share_of_marks(row: Row, marks: float) -> float | None:
+    return None if row["grade"] is None else float(row["grade"] == marks)
+
+
+# ---------------------------------------------------------------------------------------------------------- of variance
+
+
+def split_variance(rows: Rows) -> Variance:
+    """Of marks between problems, between attempts at one, and between judges of one attempt in their first round."""
+
+    def verdicts():
+        for row in rows:
+            opinions = [o["grade"] for o in row["opinions"] or () if o["round"] == "1" and o["grade"] is not None]
+            for grade in opinions if len(opinions) > 1 else [row["grade"]]:
+                if grade is not None:
+                    yield row["problem"], (row["seed"], row["attempt"], row["writer"]), grade
+
+    return estimates.split_variance(verdicts())
+
+
+def _component(name: str) -> Callable[[Rows], float | None]:
+    return lambda rows: getattr(split_variance(rows), name)
+
+
+def _detectable(rows: Rows) -> float | None:
+    """As the marks are spread here: on the same problems, with as many attempts, and no help from correlation."""
+    variance = split_variance(rows)
+    if variance.problem is None or not (variance.problem or variance.sample or variance.judge):
+        return None  # marks that are all alike say nothing about how others are spread
+    samples = max(1, round(variance.n_samples / variance.n_problems))
+    verdicts = max(1, round(variance.n_verdicts / variance.n_samples))
+    return estimates.detectable(estimates.difference_error(variance, variance.n_problems, samples, verdicts))
+
+
+# ------------------------------------------------------------------------------------------------------------- the list
+
+# Measures of agreement with a largest value other than 1; a bias and kappa may be negative and have no such end.
+_SCALES: dict[str, float | str | None] = {
+    "mae": "marks", "advantage-difference": "marks", "bias": None, "cohen-kappa": None
+}  # fmt: skip
+
+MEASURES: dict[str, Named] = {
+    "avg-at-k": Named(OfAttempts(_marks, "marks"), "mean marks of the k attempts at a problem, averaged over problems"),
+    "full-mark-rate": Named(OfAttempts(_full, 1.0), "share of attempts with full marks"),
+    "pass-at-k": Named(
+        OfProblem(_passes, 1.0), "chance that one of k attempts succeeds (`success`), without bias", "count"
+    ),
+    "majority-at-k": Named(
+        OfProblem(_majority, 1.0, "answer"), "chance that the answer most of k attempts give is right", "count"
+    ),
+    "best-at-k": Named(
+        OfProblem(_best, "marks", "selecting"), "marks of the attempt that `selected-by` puts first among k", "count"
+    ),
+    "max-at-k": Named(
+        OfProblem(_most, "marks"), "highest marks among k attempts: what a perfect selector had", "count"
+    ),
+    "format-rate": Named(OfAttempts(_well_formed, 1.0), "share of attempts with closed reasoning, one box and an end"),
+    "cut-off-rate": Named(OfAttempts(_cut_off, 1.0), "share of attempts that were cut off"),
+    "empty-rate": Named(OfAttempts(_empty, 1.0), "share of attempts with nothing to grade: cut off before an answer"),
+    "run-mean": Named(OfRuns(_of_runs("mean")), "mean of the runs' mean marks; a run is one attempt at every problem"),
+    "run-max": Named(OfRuns(_of_runs("max")), "mean marks of the best run"),
+    "run-min": Named(OfRuns(_of_runs("min")), "mean marks of the worst run"),
+    "run-std": Named(OfRuns(_of_runs("std")), "standard deviation of the runs' mean marks (n - 1); none for one run"),
+    "variance-problem": Named(OfRuns(_component("problem")), "variance of marks between problems"),
+    "variance-sample": Named(
+        OfRuns(_component("sample")), "variance of marks between attempts at a problem; of judges too, where one marked"
+    ),
+    "variance-judge": Named(OfRuns(_component("judge")), "variance of marks between the judges of an attempt"),
+    "detectable": Named(
+        OfRuns(_detectable),
+        "least difference of two models that such a run shows with 80 % chance at 95 % confidence",
+    ),
+    "share-of-marks": Named(
+        OfPooled(_share_of_marks), "share of the scored attempts with exactly so many marks", "number"
+    ),
+    "tokens-per-run": Named(OfRuns(_per_run), "tokens of a run, summed; the mean over runs"),
+    "tokens-correct": Named(
+        OfPooled(_tokens_where(True)), "mean tokens of attempts with so many marks or more", "number"
+    ),
+    "tokens-incorrect": Named(OfPooled(_tokens_where(False)), "mean tokens of attempts with fewer marks", "number"),
+    **{
+        f"{name}-mean": Named(OfPooled(lambda row, _=None, count=count: count(row)), f"mean of {what}")
+        for name, (count, what) in TOKENS.items()
+    },
+    **{
+        f"{name}-{statistic}": Named(OfRuns(_tokens_of(count, of)), f"{statistic} of {what}")
+        for name, (count, what) in TOKENS.items()
+        for statistic, of in STATISTICS.items()
+    },
+    **{
+        name: Named(OfHuman(agreement, True, _SCALES.get(name, 1.0)), agreement.doc)
+        for name, agreement in AGREEMENTS.items()
+    },
+    **{
+        name: Named(OfHuman(made, False, _SCALES.get(name, 1.0)), made(5, 5).doc.replace("5", "the argument"), "number")
+        for name, made in DECISIONS.items()
+    },
+    **{name: Named(OfCorpus(value), f"{what}; of `problems`") for name, (value, what) in OF_CORPUS.items()},
+    "shared-problems": Named(None, "problems that two tables have in common, by normalised statement; of `problems`"),
+}
+
+
+def label(measure: str, argument: Any, attempts: int) -> str:
+    """The name a measure has in a table: `avg@4` for `avg-at-k` with 4 attempts, `pass@8` for `{pass-at-k: 8}`."""
+    if measure == "avg-at-k":
+        return f"avg@{attempts}"
+    if measure.endswith("-at-k"):
+        return f"{measure.removesuffix('-at-k')}@{argument}"
+    return measure if argument is None else f"{measure}({argument:g})"

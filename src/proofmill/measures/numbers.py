@@ -1,0 +1,210 @@
+"""The numbers of a `scores` table: each measure of each part of the attempts, with its interval, n and share unscored."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proofmill.measures import estimates
+from proofmill.measures.intervals import interval
+from proofmill.measures.measures import MEASURES, OfAttempts, OfHuman, OfPooled, OfRuns, label, per_problem
+from proofmill.schema.entries import Scores
+from proofmill.schema.errors import TableError
+from proofmill.schema.fields import TAKEN
+
+LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is no split, and many are hardly levels
+RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
+COMPONENT_RESAMPLES = (
+    200  # of the variance components, whose every resample goes through all rows: fewer of a large table
+)
+COMPONENT_ROWS = 1_000_000  # gone through for one interval
+
+Rows = list[dict[str, Any]]
+
+
+class Cell(NamedTuple):
+    """What is measured together: one model on one benchmark, sampled in one way, marked by one grader."""
+
+    model: str
+    problems: str
+    sampling: str
+    grader: str
+
+
+def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
+    """All attempts, and those of each seed, level, writer, and of IMO-ProofBench's and ProofBench's published splits."""
+    yield "all", attempts
+    keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * given
+    for key, prefix in keys:
+        parts = sorted({row[key] for row in attempts if row[key] is not None})
+        if len(parts) in LEVELS:
+            for part in parts:
+                yield f"{prefix}{part}", [row for row in attempts if row[key] == part]
+    basic = [row for row in attempts if "Basic" in row["problem"]]
+    recent = [row for row in attempts if RECENT.search(f"{row['problem']} {row['year']}")]
+    for chosen, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):
+        if chosen and len(chosen) < len(attempts):
+            inside = {row["problem"] for row in chosen}
+            yield name, chosen
+            yield rest, [row for row in attempts if row["problem"] not in inside]
+
+
+# ------------------------------------------------------------------------------------------------------------- measures
+
+
+def measured_rows(group: Cell, name: str, argument: Any, attempts: Rows, entry: Scores) -> Iterator[dict]:
+    kernel = MEASURES[name].apply
+    given = group.model in TAKEN
+    shown = label(name, argument, max(row["attempt"] for row in attempts) + 1)
+    for part, chosen in _splits(attempts, given):
+        if part != "all" and isinstance(kernel, OfRuns) and name not in ("run-mean", "tokens-per-run"):
+            continue
+        if isinstance(kernel, OfHuman):
+            numbers = _against_human(kernel, argument, chosen, entry)
+        elif isinstance(kernel, OfRuns):
+            numbers = _of_runs(kernel, name, chosen, entry)
+        else:
+            numbers = measured(kernel, chosen, entry, argument)
+        against = entry.human if isinstance(kernel, OfHuman) else None
+        yield {**BLANK, **group._asdict(), "against": against, "measure": shown, "split": part, **numbers}
+
+
+BLANK = dict.fromkeys(("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p"))
+
+
+def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:
+    """value, low, high, n, problems_n and unscored of one measure over attempts."""
+    if isinstance(kernel, OfPooled):
+        return _pooled(kernel, attempts, entry, argument)
+    by_problem = per_problem(kernel, argument, entry.success, attempts)
+    means_P = np.array(list(by_problem.values()))
+    if isinstance(kernel, OfAttempts):
+        counts = [row for row in attempts if kernel.value(row) is not None]
+    else:
+        counts = [row for row in attempts if row["grade"] is not None and row["problem"] in by_problem]
+    scale = max((row["out_of"] for row in attempts), default=None) if kernel.scale == "marks" else kernel.scale
+    low, high = interval(means_P, scale, *interval_options(entry))
+    return {
+        "value": float(means_P.mean()) if len(means_P) else None,
+        "low": low,
+        "high": high,
+        "n": len(counts),
+        "problems_n": len(means_P),
+        "unscored": _unscored(kernel, attempts, counts),
+    }
+
+
+def interval_options(entry: Scores) -> tuple[float, int, int]:
+    return entry.confidence, entry.resamples, entry.seed
+
+
+def _unscored(kernel: Any, attempts: Rows, counts: Rows) -> float:
+    left_out = attempts if isinstance(kernel, OfAttempts) else [row for row in attempts if row["grade"] is None]
+    missing = len(attempts) - len(counts) if isinstance(kernel, OfAttempts) else len(left_out)
+    return missing / len(attempts) if attempts else 0.0
+
+
+def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dict[str, Any]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for row in attempts:
+        if (value := kernel.value(row, argument)) is not None:
+            sums[row["problem"]][0] += value
+            sums[row["problem"]][1] += 1
+    sums_PD = np.array(list(sums.values())).reshape(-1, 2)
+    return ratio(
+        sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], attempts, int(sums_PD[:, 1].sum()), entry
+    )
+
+
+def ratio(
+    sums_PD: np.ndarray, value: Any, attempts: Rows, n: int, entry: Scores, scale: float | None = None
+) -> dict[str, Any]:
+    """A value of totals over problems, with its bootstrap interval; where all are alike, the exact one at an end of the scale."""
+    total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
+    low = high = None
+    if len(sums_PD) and total == total:
+        low, high = estimates.bootstrap(sums_PD, value, entry.confidence, entry.resamples, entry.seed)
+        if low == high:
+            all_one, none = scale is not None and total == scale, scale is not None and total == 0
+            low, high = (
+                interval(np.full(len(sums_PD), total), scale, *interval_options(entry))
+                if all_one or none
+                else (None, None)
+            )
+    return {
+        "value": None if total != total else total,
+        "low": low,
+        "high": high,
+        "n": n,
+        "problems_n": len(sums_PD),
+        "unscored": 1 - n / len(attempts) if attempts else 0.0,
+    }
+
+
+def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[str, Any]:
+    scored = [row for row in attempts if row["grade"] is not None]
+    problems = {row["problem"] for row in attempts}
+    low = high = None
+    if name.startswith("variance-") and (kernel.value(attempts) is not None):
+        low, high = _component_interval(kernel, attempts, entry)
+    return {
+        "value": kernel.value(attempts),
+        "low": low,
+        "high": high,
+        "n": len(scored),
+        "problems_n": len(problems),
+        "unscored": 1 - len(scored) / len(attempts),
+    }
+
+
+def _component_interval(kernel: OfRuns, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
+    """By drawing problems again: one drawn twice is two problems."""
+    by_problem: dict[str, Rows] = defaultdict(list)
+    for row in attempts:
+        by_problem[row["problem"]].append(row)
+    pieces, rng, found = list(by_problem.values()), np.random.default_rng(entry.seed), []
+    for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
+        drawn = [
+            {**row, "problem": place}
+            for place, piece in enumerate(rng.integers(len(pieces), size=len(pieces)))
+            for row in pieces[piece]
+        ]
+        if (value := kernel.value(drawn)) is not None:
+            found.append(value)
+    tail = (1 - entry.confidence) / 2
+    return tuple(map(float, np.quantile(found, [tail, 1 - tail]))) if found else (None, None)
+
+
+def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
+    """How a grader agrees with human marks of the same attempts, over those that both have marked."""
+    marked = [row for row in attempts if row["human"] is not None]
+    both = [row for row in marked if row["grade"] is not None]
+    out_of = {row["human"][1] for row in both}
+    if kernel.marks and any(row["human"][1] != row["out_of"] for row in both):
+        raise TableError(
+            f"{entry.human}: human marks are out of {', '.join(map(str, sorted(out_of)))}, the grader's out of "
+            f"{both[0]['out_of']}; expected one scale. Measure decisions instead: balanced-accuracy, cohen-kappa."
+        )
+    agreement = kernel.agreement
+    if not kernel.marks:
+        scales = [max((row["out_of"] for row in both), default=1), max(out_of, default=1)]
+        if len(out_of) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
+            raise TableError(
+                f"{entry.human}: human marks are out of {', '.join(map(str, sorted(out_of)))}, the grader's out of {scales[0]}, and a "
+                f"decision is made from {argument:g}; expected one scale, or right and wrong (out of 1) on one side, and a "
+                "threshold within it."
+            )
+        agreement = agreement(*(1 if scale == 1 else argument for scale in scales))
+    by_problem: dict[str, Rows] = defaultdict(list)
+    for row in both:
+        by_problem[row["problem"]].append(row)
+    vectors = []
+    for rows in by_problem.values():
+        sums = agreement.sums(np.array([r["grade"] for r in rows]), np.array([r["human"][0] for r in rows]))
+        if sums is not None:
+            vectors.append(sums)
+    scale = both[0]["out_of"] if kernel.scale == "marks" and both else kernel.scale
+    return ratio(np.array(vectors), agreement.value, marked, len(both), entry, scale)

@@ -1,0 +1,94 @@
+"""One page is the numbers of a `scores` table as Markdown, each with its interval, its n and its share unscored beside it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from proofmill.measures.text_lengths import OF_CORPUS
+from proofmill.schema.entries import Scores
+
+Row = Mapping[str, Any]
+SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # splits that have a sheet of their own
+
+
+def page(name: str, rows: Sequence[Row], entry: Scores) -> str:
+    """A sheet for each way of sampling over all problems, then for each split that has one; then the comparisons."""
+    measured = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
+    lines = [f"# {name}", ""]
+    if measured:
+        lines += [f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem.", ""]
+    parts = dict.fromkeys(row["split"] for row in measured)
+    for part in sorted(parts, key=lambda part: part != "all"):
+        for way in dict.fromkeys(row["sampling"] for row in measured):
+            chosen = [row for row in measured if (row["sampling"], row["split"]) == (way, part)]
+            if chosen:
+                lines += [*_sheet(way if part == "all" else f"{way}, {part}", chosen), ""]
+    compared = [row for row in rows if row["p"] is not None]
+    if compared:
+        lines += [
+            f"Differences, problem by problem (two-sided permutation test; p adjusted by Holm for {len(compared)} comparisons):",
+            "",
+            *(f"- {_comparison(row, 1 - entry.confidence)}" for row in compared),
+            "",
+        ]
+    lines += _corpora([row for row in rows if row["model"] is None and row["measure"] in OF_CORPUS])
+    shared = [row for row in rows if row["measure"] == "shared-problems"]
+    lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in shared]
+    return "\n".join(lines) + "\n"
+
+
+def _corpora(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each table of problems and its parts, a column for each measure."""
+    columns = list(dict.fromkeys(row["measure"] for row in rows))
+    if rows:
+        yield f"| problems | part | rows | {' | '.join(columns)} |"
+        yield "|---" * (len(columns) + 3) + "|"
+    for problems, part in dict.fromkeys((row["problems"], row["split"]) for row in rows):
+        cells = {row["measure"]: row for row in rows if (row["problems"], row["split"]) == (problems, part)}
+        shown = [_number(cells[column]["value"]) for column in columns]
+        yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(shown)} |"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.4f}"
+
+
+def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each model, benchmark and grader, a column for each measure."""
+    columns = list(dict.fromkeys(row["measure"] for row in rows))
+    many = len({row["grader"] for row in rows}) > 1
+    head = [title, "problems", *["grader"] * many, *columns, "attempts", "unscored"]
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for key in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
+        cells = {row["measure"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
+        most = max(cells.values(), key=lambda row: row["n"])
+        shown = [_cell(cells.get(column)) for column in columns]
+        attempts = f"{most['n']:,} at {most['problems_n']:,} problems"
+        unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
+        yield f"| {' | '.join([*key[:2], *[key[2]] * many, *shown, attempts, unscored])} |"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    digits = 2 if abs(row["value"]) < 100 else 0
+    shown = f"{row['value']:.{digits}f}"
+    return shown if row["low"] is None else f"{shown} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+
+
+def _comparison(row: Row, alpha: float) -> str:
+    """Such as `a - b on bench (greedy), avg@1: +0.50 [-2.10, 3.20], p = 0.72: no difference shown`."""
+    where = f"{row['model']} - {row['against']} on {row['problems']} ({row['sampling']}), {row['measure']}"
+    if row["value"] is None:
+        return f"{where}: no problem in common"
+    ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
+    told = "" if row["p"] < alpha else ": no difference shown"
+    return (
+        f"{where}: {row['value']:+.2f}{ends}, {p}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored{told}"
+    )
+
+
+def _signed(value: float) -> str:
+    """Two digits with a sign; a zero has none below it."""
+    return f"{round(value, 2) + 0.0:+.2f}"

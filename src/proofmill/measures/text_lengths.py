@@ -1,0 +1,94 @@
+"""One length is the tokens of a problem's statement or solution, without special tokens; what a corpus says before training.
+
+From: the GSM8K length study (its data analysis): lengths, logic steps, their correlations, and the longest answers that a limit
+would cut.
+
+How we differ:
+1. A class of problems is what the text says: logic steps are the lines of the solution that do not begin with `####`, so
+   that no second configuration of the dataset is needed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proofmill.text.formats import logic_steps
+
+TRIMMED = 0.025  # of the longest solutions are left out of `trimmed-max`
+AT_ONCE = 1_000
+
+
+class Lengths(NamedTuple):
+    """Tokens of N problems' statements and solutions, and their logic steps."""
+
+    problem_N: np.ndarray
+    solution_N: np.ndarray
+    steps_N: np.ndarray
+
+    def where(self, chosen_N: np.ndarray) -> "Lengths":
+        return Lengths(*(values[chosen_N] for values in self))
+
+
+def measured(tokenizer: Any, rows: Sequence[dict]) -> Lengths:
+    """Lengths of `statement` and `solution` (none is empty) by a tokenizer of transformers."""
+    problem_N, solution_N = (
+        np.concatenate([_counts(tokenizer, texts) for texts in _batches([row[column] or "" for row in rows])])
+        for column in ("statement", "solution")
+    )
+    return Lengths(problem_N, solution_N, np.array([logic_steps(row["solution"] or "") for row in rows]))
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    for start in range(0, max(len(texts), 1), AT_ONCE):
+        yield texts[start : start + AT_ONCE]
+
+
+def _counts(tokenizer: Any, texts: list[str]) -> np.ndarray:
+    found = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    return np.array([len(ids) for ids in found], dtype=int)
+
+
+def trimmed_max(lengths_N: np.ndarray) -> float:
+    """The longest after the floor(0.025 n) longest are left out."""
+    kept = len(lengths_N) - int(TRIMMED * len(lengths_N))
+    return float(np.sort(lengths_N)[kept - 1])
+
+
+def correlation(one_N: np.ndarray, other_N: np.ndarray) -> float | None:
+    """Pearson's; None without spread."""
+    if len(one_N) < 2 or one_N.std() == 0 or other_N.std() == 0:
+        return None
+    return float(np.corrcoef(one_N, other_N)[0, 1])
+
+
+def _variance(lengths_N: np.ndarray) -> float | None:
+    return float(lengths_N.var(ddof=1)) if len(lengths_N) > 1 else None
+
+
+STATISTICS: dict[str, tuple[Callable[[np.ndarray], float | None], str]] = {
+    "mean": (lambda lengths_N: float(lengths_N.mean()), "mean"),
+    "min": (lambda lengths_N: float(lengths_N.min()), "least"),
+    "max": (lambda lengths_N: float(lengths_N.max()), "largest"),
+    "variance": (_variance, "sample variance of the"),
+    "trimmed-max": (trimmed_max, "largest, without the longest 2.5 %,"),
+}
+TEXTS = {
+    "problem-length": ("problem_N", "tokens of a statement"),
+    "solution-length": ("solution_N", "tokens of a solution"),
+}
+OF_CORPUS: dict[str, tuple[Callable[[Lengths], float | None], str]] = {
+    **{
+        f"{text}-{name}": (lambda found, field=field, of=of: of(getattr(found, field)), f"{how} {what}")
+        for text, (field, what) in TEXTS.items()
+        for name, (of, how) in STATISTICS.items()
+    },
+    "length-correlation": (
+        lambda found: correlation(found.problem_N, found.solution_N),
+        "correlation of the tokens of a statement and of its solution",
+    ),
+    "steps-correlation": (
+        lambda found: correlation(found.steps_N, found.solution_N),
+        "correlation of the logic steps of a solution and its tokens",
+    ),
+}

@@ -1,0 +1,1 @@
+"""What `prompt:` can name: Markdown files with a header, and how they are filled."""

@@ -1,0 +1,1 @@
+"""Tables and models on the hub, with cards, and without anything private."""

@@ -1,0 +1,283 @@
+"""One card is the page of a repository on the hub: what the stamps of its tables know, and a sentence on what they do not.
+
+`dataset.md` and `model.md` are the templates (Jinja). The YAML at their head is for the hub: `configs` make each table a
+configuration of `datasets.load_dataset`.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import proofmill
+from proofmill.runtime.progress import clock
+from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+
+SOURCES = Path(proofmill.__file__).parents[2] / "data" / "sources.csv"  # of a checkout; elsewhere no licence is known
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table as a card shows it. `stamp` is what its file says, without what must not leave the machine."""
+
+    name: str
+    stamp: Mapping[str, Any]
+    rows: int
+    page: bool = False  # it has a page to read beside it
+    rollouts: int | None = None  # rows of the rollouts beside the weights of a `grpo`
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.name)
+
+    @property
+    def config(self) -> str:
+        """What `load_dataset` calls it."""
+        return self.name.replace("/", "--")
+
+    @property
+    def outcomes(self) -> str:
+        return ", ".join(f"{count:,} {what}" for what, count in self.stamp["counts"].items()) or "–"
+
+    @property
+    def parents(self) -> str:
+        return ", ".join(f"`{name}`" for name in self.stamp["parents"]) or "–"
+
+    @property
+    def contents(self) -> str:
+        return ", ".join(f"`{name}` (content `{content}`)" for name, content in self.stamp["parents"].items())
+
+    @property
+    def seed(self) -> str:
+        return _or_dash(self.stamp["seed"])
+
+    @property
+    def tokens(self) -> str:
+        return f"{self.stamp['tokens']:,}" if "tokens" in self.stamp else "–"
+
+    @property
+    def cost(self) -> str:
+        """Dollars; a dash where nobody was asked."""
+        if "cost" not in self.stamp:
+            return "–"
+        return "unknown" if self.stamp["cost"] is None else f"${self.stamp['cost']:,.2f}"
+
+    @property
+    def time(self) -> str:
+        gpus = self.stamp.get("gpus")
+        return clock(self.stamp["seconds"]) + (f" on {gpus} GPUs" if gpus else "")
+
+    @property
+    def made_by(self) -> str:
+        versions = ", ".join(f"{package} {version}" for package, version in self.stamp["versions"].items())
+        commit = f"commit `{self.stamp['commit']}`" if self.stamp["commit"] else "a commit that is not known"
+        return f"Made at {commit} with {versions}."
+
+    @cached_property
+    def entry(self) -> str:
+        """The entry as config.yaml would have it, without fields that are none."""
+        values = {key.replace("_", "-"): value for key, value in self.stamp["entry"].items() if value is not None}
+        return fenced(yaml.safe_dump({self.name: values}, sort_keys=False, allow_unicode=True, width=1000), "yaml")
+
+
+def dataset(id: str, recipes: Sequence[str], tables: Sequence[Shown], models: Mapping[str, str]) -> str:
+    """The card of the tables of some recipes; `models` are the repositories of the weights by artifact."""
+    configs = [
+        {"config_name": table.config, "data_files": f"results/{table.name}.parquet"} for table in tables if table.rows
+    ]
+    configs += [
+        {"config_name": f"{table.config}--rollouts", "data_files": f"results/{table.name}/rollouts.parquet"}
+        for table in tables
+        if table.rollouts
+    ]
+    rollouts = {table.name: table.rollouts for table in tables if table.rollouts is not None}
+    return TEMPLATES.get_template("dataset.md").render(
+        id=id,
+        metadata=_yaml({"configs": configs, "tags": ["proofmill"]}),
+        recipes=_recipes(recipes),
+        tables=tables,
+        example=configs[0]["config_name"] if configs else None,
+        empty=_named(table.name for table in tables if not table.rows),
+        rollouts=rollouts,
+        models=models,
+        origins=list(_origins(tables)) or ["No source is named by these stamps."],
+        unknown=list(_unknown(tables, "these tables")),
+        kinds=list(_kinds(tables, bool(rollouts))),
+    )
+
+
+def model(
+    id: str, recipes: Sequence[str], lineage: Sequence[Shown], scores: Sequence[Mapping[str, Any]], tables_id: str
+) -> str:
+    """The card of a model, which is the first of its `lineage`; `scores` are rows of `scores` tables with their `table`."""
+    table, root = lineage[0], lineage[-1]
+    metadata = {"library_name": "transformers", "pipeline_tag": "text-generation", "datasets": [tables_id]}
+    if root.stamp["entry"].get("source") == "hub":
+        metadata["base_model"] = root.stamp["entry"]["id"]
+    return TEMPLATES.get_template("model.md").render(
+        id=id,
+        metadata=_yaml({**metadata, "tags": ["proofmill", table.kind]}),
+        recipes=_recipes(recipes),
+        table=table,
+        about=f"{KINDS[table.kind].learns}.",
+        tables_id=tables_id,
+        rollouts=table.rollouts,
+        lineage=[_ancestor(shown) for shown in lineage],
+        scores=[_score(row) for row in scores],
+        unknown=[*_unknown([table], "this model", of_weights=True), *_unmeasured(scores)],
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ sentences
+
+
+def _recipes(names: Sequence[str]) -> str:
+    return f"the recipe{'s' * (len(names) > 1)} {' and '.join(f'`{name}`' for name in names)}"
+
+
+def _origins(tables: Iterable[Shown]) -> Iterator[str]:
+    """A sentence for each source, and for each model that was asked."""
+    licences = _licences()
+    asked: dict[str, str] = {}
+    for table in tables:
+        entry = table.stamp["entry"]
+        if table.kind in ("problems", "base") and "/" not in (entry["source"] or ""):
+            yield f"`{table.name}`: {_source(table)}"
+        for path, sha256 in table.stamp["sources"].items():
+            yield f"`{table.name}` reads `{path}` (SHA-256 `{sha256}`): {licences.get(sha256, 'its licence is not known here')}"
+        for name, api in table.stamp["declared"].items():
+            if kind_of(name) == "api":
+                program = ", a program of this project and no language model" if api.get("program") else ""
+                asked[name] = f"`{name}` was asked: the model `{api['id']}`{program}"
+    yield from asked.values()
+
+
+def _source(table: Shown) -> str:
+    """Where the rows of a table come from that is made from no other, or the weights of a model."""
+    entry = table.stamp["entry"]
+    if entry["id"]:
+        of = "model" if table.kind == "base" else "dataset"
+        part = f", configuration `{entry['config']}`" if entry.get("config") else ""
+        part += f", split `{entry['split']}`" if of == "dataset" else ""
+        return f"the {of} `{entry['id']}` of the hub at commit `{entry['commit'] or 'unknown'}`{part}"
+    if entry["path"]:
+        return f"the source `{entry['source']}` at `{entry['path']}`"
+    if entry["source"] == "scratch":
+        return f"weights from random numbers, seed {entry['seed']}"
+    return f"the generator `{entry['source']}` of this project, part `{entry['part']}`, seed {entry['seed']}"
+
+
+def _ancestor(shown: Shown) -> str:
+    """One link of a model's descent."""
+    entry = shown.stamp["entry"]
+    if shown.kind == "base":
+        return f"`{shown.name}`: {_source(shown)}"
+    fine_tuned = "examples" in entry
+    rows = f"`{entry['examples']}`" if fine_tuned else f"problems of `{entry['problems']}`"
+    verb = "fine-tuned on" if fine_tuned else "rewarded for its attempts at"
+    return f"`{shown.name}`: `{entry['model']}`, {verb} {rows}"
+
+
+def _unknown(tables: Sequence[Shown], what: str, of_weights: bool = False) -> Iterator[str]:
+    """A sentence for each thing that a reader may want and no stamp knows."""
+    rests = "the model it started from and the rows it learned" if of_weights else "the sources and models above"
+    yield f"Under which licence {what} may be used: no stamp says so. It rests on the licences and terms of {rests}."
+    if costs := [table.name for table in tables if table.stamp.get("cost", 0) is None]:
+        yield f"What the calls of {_named(costs)} cost: the price of a model that was asked is declared unknown."
+    if commits := [table.name for table in tables if not table.stamp["commit"]]:
+        yield f"At which commit of the project {_named(commits)} was made: it was no checkout."
+    here = {table.name for table in tables}
+    behind = dict.fromkeys(name for table in tables for name in table.stamp["parents"] if name not in here)
+    if behind and not of_weights:
+        yield f"What stands in {_named(behind)}: tables that these are made from and that are not published with them."
+
+
+def _unmeasured(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield (
+        "How it does on anything else than what was measured above."
+        if scores
+        else "How good it is: no table of marks is published with it."
+    )
+
+
+def _score(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of a `scores` table as cells."""
+    digits = 2 if row["value"] is not None and abs(row["value"]) < 100 else 0
+    value = "–" if row["value"] is None else f"{row['value']:.{digits}f}"
+    ends = "" if row["low"] is None else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    p = "" if row["p"] is None else ", p < 0.001 (Holm)" if row["p"] < 0.001 else f", p = {row['p']:.3f} (Holm)"
+    against = "" if row["against"] is None else f" {'minus' if row['p'] is not None else 'against'} `{row['against']}`"
+    return {
+        **{key: _cell(row[key]) for key in ("table", "problems", "sampling", "grader", "split")},
+        "measure": f"{row['measure']}{against}",
+        "value": f"{value}{ends}{p}",
+        "attempts": f"{row['n']:,} at {row['problems_n']:,} problems",
+        "unscored": f"{row['unscored']:.1%}",
+    }
+
+
+def _kinds(tables: Sequence[Shown], rollouts: bool) -> Iterator[dict[str, Any]]:
+    """What a row of each kind is, and its columns."""
+    for kind in dict.fromkeys(table.kind for table in tables):
+        yield {"title": kind, "about": KINDS[kind].entry.__doc__.splitlines()[0], "columns": _columns(COLUMNS[kind])}
+    if rollouts:
+        rewards = {"reward_<name>": ("Float64", "each reward; null where it could not be had or does not apply")}
+        about = "An attempt that a `grpo` was trained on a row."
+        yield {"title": "rollouts of `grpo`", "about": about, "columns": _columns({**ROLLOUT_COLUMNS, **rewards})}
+
+
+def _columns(columns: Mapping[str, tuple[Any, str]]) -> list[dict[str, str]]:
+    return [
+        {"name": name, "type": _cell(str(dtype)), "meaning": _cell(meaning)}
+        for name, (dtype, meaning) in columns.items()
+    ]
+
+
+def _licences() -> dict[str, str]:
+    """What data/sources.csv knows of a file, by its digest."""
+    if not SOURCES.exists():
+        return {}
+    with open(SOURCES, encoding="utf-8", newline="") as file:
+        return {
+            row["sha256"]: f"{row['name']} ({row['url']}), licence {row['licence']}" for row in csv.DictReader(file)
+        }
+
+
+# ------------------------------------------------------------------------------------------------------------- Markdown
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code whose fence is longer than any in the text."""
+    fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _cell(value: Any) -> str:
+    return _or_dash(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _or_dash(value: Any) -> str:
+    return "–" if value is None else str(value)

@@ -1,0 +1,191 @@
+"""One private text is a key or a path of this machine: a key stops a publication, a path is replaced by a name for it.
+
+Everything that is published passes here: texts, stamps, rows of tables, files beside weights.
+
+How it differs from scanners of secrets:
+1. Keys are known by their values, which stand in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, eight
+   characters or more); the forms of well-known keys are looked for besides.
+2. A path becomes what the configuration calls it (`${PROOFMILL_DATA}/gsm8k`), or `~`, `.`, `results`.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
+
+import proofmill
+from proofmill.artifacts.tables import ROW_GROUP
+from proofmill.schema.errors import TableError
+
+TELLING = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
+BINARY = (".safetensors", ".model")  # files beside weights that are no text
+SHORTEST = 8  # characters: servers that need no key are given words such as `none` or `EMPTY`
+FORMS = rb"\b(?:hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[a-z]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
+
+
+class Private:
+    """The private texts of this process: its environment, its folders, and the paths of these entries."""
+
+    def __init__(self, entries: Iterable[Any], results: Path, keys: Mapping[str, str] | None = None):
+        named = {name: value for name, value in os.environ.items() if TELLING.search(name)} | dict(keys or {})
+        self.keys = {value: name for name, value in named.items() if len(value) >= SHORTEST}
+        self._secret = re.compile(b"|".join([*(re.escape(value.encode()) for value in self.keys), FORMS]))
+        self.written = _paths_of(entries)
+        self.set_places(_folders(results, self.written))
+
+    def set_places(self, places: Mapping[str, str]) -> None:
+        """Which folders are replaced, and by what."""
+        longest_first = sorted(places, key=len, reverse=True)
+        some = "|".join(re.escape(place) for place in longest_first)
+        self.places = dict(places)
+        self._place = re.compile(rf"(?<![\w./~-])(?:{some})(?![\w-])")
+        self._place_in_bytes = re.compile(self._place.pattern.encode())
+
+    def check(self, where: str, content: bytes | memoryview) -> None:
+        """TableError where the content has a key: it says whose, and never shows it."""
+        if found := self._secret.search(content):
+            whose = self.keys.get(bytes(found[0]).decode())
+            what = f"the value of {whose}" if whose else "what looks like a key of a service"
+            raise TableError(
+                f"{where}: has {what}; expected no key in what is published. Nothing was sent. Find out how it came there, make "
+                "the table again without it, and replace the key."
+            )
+
+    def placed(self, content: bytes | memoryview) -> bool:
+        """Whether a path of this machine stands in the content."""
+        return self._place_in_bytes.search(content) is not None
+
+    def cleaned(self, value: Any) -> Any:
+        """The same value with a name for each path of this machine, in all texts inside."""
+        if isinstance(value, str):
+            return self._place.sub(lambda found: self.places[found[0]], value)
+        if isinstance(value, list):
+            return [self.cleaned(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.cleaned(item) for key, item in value.items()}
+        return value
+
+    def stamp(self, stamp: Mapping[str, Any]) -> dict[str, Any]:
+        """A stamp as it may be published: of a path that has no name, such as that of another machine, only the last part."""
+        folders = [str(Path(path).parent) for path in stamp["sources"] if path.startswith("/")]
+        shared = os.path.commonpath(folders) if folders else "/"
+        sources = {self._source(path).removeprefix(f"{shared}/"): sha256 for path, sha256 in stamp["sources"].items()}
+        return _without_folders(self.cleaned({**stamp, "sources": sources}))
+
+    def text(self, text: str, where: str) -> bytes:
+        """A text as it may be published."""
+        content = self.cleaned(text).encode()
+        self.check(where, content)
+        return content
+
+    def of_a_model(self, path: Path) -> Path | bytes:
+        """A file beside weights. A vocabulary may have words that look like paths: only configurations are cleaned."""
+        if path.suffix in BINARY:
+            return path
+        content = path.read_bytes()
+        self.check(str(path), content)
+        configures = path.name.endswith("config.json") and self.placed(content)
+        return self.text(content.decode(), str(path)) if configures else path
+
+    def rows(self, path: Path, where: str, kept: Path, stamp: Mapping[str, Any] | None = None) -> Path:
+        """A Parquet file as it may be published: itself, or where it has a path of this machine, one written to `kept`.
+
+        `stamp` is what its stamp is to be. TableError where it has a key or cannot be read.
+        """
+        try:
+            same = stamp is None or json.loads(parquet.read_metadata(path).metadata[b"proofmill"]) == stamp
+            self.check(f"{where}: the stamp", json.dumps(stamp, ensure_ascii=False).encode())
+            for frame in _frames(path):
+                for name, column in zip(frame.columns, _arrow(frame).columns, strict=True):
+                    for text in (text for chunk in column.chunks for text in _texts(chunk)):
+                        self.check(f"{where}: column `{name}`", text)
+                        same = same and not self.placed(text)
+            if not same:
+                self._rewrite(path, kept, stamp)
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(
+                f"{path}: cannot be read, or written without what is private ({error}); expected Parquet, and room in "
+                f"{kept.parent} (TMPDIR). Make the table again, or make room."
+            ) from error
+        return path if same else kept
+
+    def _rewrite(self, path: Path, kept: Path, stamp: Mapping[str, Any] | None) -> None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        frames = _frames(path)
+        with parquet.ParquetWriter(kept, _arrow(next(frames)).schema, compression="zstd") as writer:
+            for frame in frames:
+                cleaned = pl.DataFrame(self.cleaned(frame.to_dicts()), schema=frame.schema, orient="row")
+                writer.write_table(_arrow(cleaned), row_group_size=ROW_GROUP)
+            if stamp is not None:
+                writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
+
+    def _source(self, path: str) -> str:
+        """A source file by the path of the entry that reads it."""
+        for expanded, text in self.written.items():
+            if path == expanded or path.startswith(f"{expanded}/"):
+                return text + path.removeprefix(expanded)
+        return path
+
+
+def _frames(path: Path) -> Iterator[pl.DataFrame]:
+    """The rows a part at a time, after a part without any."""
+    with parquet.ParquetFile(path) as file:
+        yield pl.from_arrow(file.schema_arrow.empty_table())
+        for batch in file.iter_batches(batch_size=ROW_GROUP):
+            yield pl.from_arrow(batch)
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _texts(array: pa.Array) -> Iterator[memoryview]:
+    """The texts of a column, those in lists and structures too, one after another as they lie in memory."""
+    if pa.types.is_struct(array.type):
+        for place in range(array.type.num_fields):
+            yield from _texts(array.field(place))
+    elif pa.types.is_large_list(array.type):
+        yield from _texts(array.values)
+    elif pa.types.is_large_string(array.type) and array.buffers()[2] is not None:
+        yield memoryview(array.buffers()[2])
+
+
+def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
+    """What each path of the entries is on this machine, and as it is written there; of an absolute one the last part."""
+    texts = {path for entry in entries if (path := getattr(entry, "path", None))}
+    named = {text: Path(text).name if text.startswith("/") else text for text in sorted(texts)}
+    return {str(Path(os.path.expandvars(text)).expanduser()): name for text, name in named.items()}
+
+
+def _folders(results: Path, written: Mapping[str, str]) -> dict[str, str]:
+    """Folders and files of this machine, and what they are called instead."""
+    variables = {name for text in written.values() for name in re.findall(r"\$\{?(\w+)\}?", text)}
+    found = {str(Path.home()): "~", str(Path(proofmill.__file__).parent): "proofmill"}
+    if sys.prefix != sys.base_prefix:  # an environment of its own, not /usr
+        found[sys.prefix] = "python"
+    found |= {str(Path.cwd()): ".", str(results.resolve()): "results"}
+    found |= {os.environ[name].rstrip("/"): f"${{{name}}}" for name in sorted(variables) if name in os.environ}
+    found = {place: name for place, name in found.items() if place.startswith("/") and place != "/"}
+    for expanded, text in written.items():
+        if "$" in text:  # a variable may be any part of a path
+            found[expanded] = text
+            found |= {Path(expanded).name: Path(text).name} if "$" in Path(text).name else {}
+    return found
+
+
+def _without_folders(value: Any) -> Any:
+    """Texts that are absolute paths, as their last part."""
+    if isinstance(value, str):
+        return Path(value).name if value.startswith("/") else value
+    if isinstance(value, list):
+        return [_without_folders(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_folders(key): _without_folders(item) for key, item in value.items()}
+    return value

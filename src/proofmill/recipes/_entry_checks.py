@@ -1,0 +1,265 @@
+"""What an entry of each kind gets wrong: fields that do not go together, and names that are no such things.
+
+Each check yields sentences; checks.py puts the place before them and shows all at once.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from proofmill.arithmetic.congruences import FAMILIES
+from proofmill.filters.problems import FILTERS
+from proofmill.filters.schemes import DEMANDS, FULL_MARKS
+from proofmill.graders.escalation import full_marks, graders_of
+from proofmill.graders.programs import PROGRAMS
+from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
+from proofmill.prompts import templates
+from proofmill.recipes._descriptions import description
+from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
+from proofmill.schema import named
+from proofmill.schema.declared import Api
+from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
+from proofmill.schema.fields import ASKED
+from proofmill.schema.model_entries import Base, Grpo, Sft
+from proofmill.schema.names import kind_of
+from proofmill.sources.loaders import SOURCES
+from proofmill.text.suggestions import among
+
+
+def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
+    paid = isinstance(entry.price, dict) and any(entry.price.values())
+    if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
+        yield (
+            f"`price-source` is {entry.price_source!r}; expected where the price was read and on which day, such as "
+            "`https://example.org/pricing, 2026-11-20`."
+        )
+    if "response_format" in entry.options or {"model", "messages", "input"} & set(entry.options):
+        yield "`options` sets what a question consists of; expected further fields of the request only."
+
+
+def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
+    if "/" in entry.source or entry.source not in SOURCES:
+        reads = {"rows"}
+    else:
+        reads = SOURCES[entry.source].reads
+        if {"path", "id"} & reads and not (entry.path or entry.id):
+            yield f"source `{entry.source}` needs {' or '.join(sorted({'path', 'id'} & reads))}; expected one of them."
+    for f in fields(entry):
+        own = {"source", "labels", "grades", "schemes", "also", "asks", "keep", "apart_from", "overlap_words"}
+        own |= {"overlap_similarity"}
+        if f.name not in own | reads and getattr(entry, f.name) not in (f.default.default, [], {}, None):
+            yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
+    if entry.source.startswith("arithmetic"):
+        if entry.rows is None:
+            yield f"source `{entry.source}` needs `rows`; expected how many to make."
+        if unknown := [family for family in entry.families if family not in FAMILIES]:
+            yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], FAMILIES)}"
+    if entry.id and not entry.commit:
+        yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
+    for name in map(named.name_of, entry.keep):
+        needs = FILTERS[name].needs if name in FILTERS else None
+        if needs and not getattr(entry, needs):
+            yield f"`keep` has `{name}`, which asks for `{needs}`, and `{needs}` is not given; expected a {needs}/<name>."
+
+
+def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
+    needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
+    if getattr(entry, needs) is None:
+        yield f"source `{entry.source}` needs `{needs}`; expected {description(Base, needs)}."
+    if entry.source == "hub" and not entry.commit:
+        yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
+
+
+def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
+    given = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
+    if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
+        yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
+    if (entry.mix or entry.join) and entry.keep:
+        yield "`keep` stands beside `mix` or `join`; expected selectors in the tables that are mixed, before they are mixed."
+    if entry.rows and not entry.mix:
+        yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
+    if len(given) != 1:
+        yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
+
+
+def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
+    if (entry.steps is None) == (entry.epochs is None):
+        yield "expected exactly one of `steps` and `epochs`."
+    if entry.evaluate and entry.evaluate_share:
+        yield "found both `evaluate` and `evaluate-share`; expected the loss measured on one of them."
+    if entry.evaluate == entry.examples:
+        yield f"`evaluate` is {entry.evaluate}, which is learned; expected other examples, or `evaluate-share` of these."
+    if entry.last_step and entry.steps and entry.last_step > entry.steps:
+        yield f"`last-step` is {entry.last_step} of {entry.steps} `steps`; expected that or less."
+    if entry.floor and entry.schedule != "cosine":
+        yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
+
+
+def _default(cls: type, *names: str) -> tuple:
+    defaults = {f.name: f.default.default for f in fields(cls)}
+    return tuple(defaults[name] for name in names)
+
+
+def _grpo_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
+    yield from judged_faults(entry, entries)
+    yield from _asking_faults("ask", entry.ask)
+    if not (entry.rewards or entry.preferences):
+        yield "nothing is rewarded; expected `rewards`, `preferences`, or both."
+    yield from _preference_faults(entry, entries)
+    if entry.policy == "reinforce" and entry.loss != "sequence_sum":
+        yield f"`policy: reinforce` and `loss: {entry.loss}`; expected `loss: sequence_sum`, whose tokens it weighs."
+    if entry.sync_reference and (not entry.kl or entry.adapter):
+        yield "`sync-reference` needs a reference of its own; expected `kl` above 0 and no `adapter`."
+    if entry.hold_out:
+        yield from marking_faults(entry.hold_out, entry.hold_out_prompt, entry.schemes, entries, "hold-out-prompt")
+    elif entry.hold_out_apart is not None or entry.hold_out_prompt:
+        yield "a setting of the second grader is given and `hold-out` is not; expected who it is."
+    if entry.hold_out and (entry.hold_out, entry.hold_out_prompt) == (entry.grader, entry.prompt):
+        yield f"`hold-out` is {entry.hold_out}, which rewards; expected another grader, or another prompt."
+    if not entry.summarizer and (entry.turns, entry.states) != _default(Grpo, "turns", "states"):
+        yield "`turns` or `states` is given and `summarizer` is not; expected who sums up."
+    if entry.summarizer:
+        yield from _asking_faults("turn-prompt", entry.turn_prompt, ("statement", "summary"))
+        yield from _asking_faults("summary-prompt", entry.summary_prompt, ("statement", "summary", "reasoning"))
+        if entry.states > entry.turns + 1:
+            yield f"`states` is {entry.states} of {entry.turns} turns and the one after; expected at most {entry.turns + 1}."
+        if entry.problems_per_step * entry.batches % entry.states:
+            yield f"`problems-per-step` are groups, {entry.states} for each problem; expected a multiple of `states`."
+
+
+def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
+    names = [name.partition("/")[2] for name in entry.preferences]
+    for name in names:
+        if name in entry.rewards or names.count(name) > 1:
+            yield f"two rewards are called `{name}`; expected a name for each. Rename the one in `preferences`."
+    for name, given in entry.preferences.items():
+        if given.get("from_step", 0) > entry.steps:
+            yield f"`preferences` > `{name}` counts from step {given['from_step']} of {entry.steps}; expected that or an earlier one."
+        if getattr(entries.get(name), "source", "") == "scratch":
+            yield f"`preferences` > `{name}` is a model of random weights; expected a reward model, from a folder or the hub."
+        prompt = given.get("prompt")
+        if prompt not in (None, *templates.names()):
+            yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(prompt, templates.names())}"
+        elif kind_of(name) not in ASKED and prompt:
+            yield f"`preferences` > `{name}` is a reward model and asked nothing; expected no `prompt`."
+        elif kind_of(name) == "api" and not prompt:
+            yield f"`preferences` > `{name}` is a judge asked alone; expected its `prompt`, such as `prefer-helpful`."
+        elif kind_of(name) in ASKED:
+            yield from (f"`preferences` > `{name}`: {f}" for f in marking_faults(name, prompt, None, entries))
+
+
+def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
+    yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
+    if entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
+        first = graders_of(entry.tester, entry.tester_prompt, entries)[0]
+        if first.prompt in (None, *templates.names()) and full_marks(first) != FULL_MARKS:
+            yield f"`tester` gives marks out of {full_marks(first)}; expected one that marks by the scheme, out of {FULL_MARKS}."
+    for name in map(named.name_of, entry.keep):
+        if name in DEMANDS and DEMANDS[name].needs and not entry.tester:
+            yield f"`keep` asks for `{name}` and `tester` is not given; expected who marks the known answers."
+
+
+def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
+    if not entry.methods:
+        yield f"`methods` is empty; expected some of {', '.join(METHODS)}."
+
+
+def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt)
+    if entry.rollouts and kind_of(entry.model) != "grpo":
+        yield f"`rollouts` of `{entry.model}`; expected a grpo/<name>, which keeps what it was trained on."
+    if entry.model == "given" and (source := _source_of(entry.problems, entries)) and not SOURCES[source].attempts:
+        yield f"`model: given` and source `{source}` holds no attempts; expected one of {', '.join(s for s in SOURCES if SOURCES[s].attempts)}."
+
+
+def _asking_faults(field: str, name: str, shown: tuple[str, ...] = ("statement",)) -> Iterator[str]:
+    """Whoever is asked is shown nothing else: a solver the statement alone."""
+    if name in templates.names() and (more := set(templates.prompt(name).needs) - {*shown}):
+        yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows only {', '.join(shown)}."
+
+
+def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
+    yield from judged_faults(entry, entries)
+    responses = entries.get(entry.responses)
+    if entry.grader == "human" and responses is not None and responses.model != "given":
+        yield f"`grader: human` and {entry.responses} are not given ones; expected attempts that came with human marks."
+
+
+def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
+    """Measures that need another field, and comparisons of what is not measured."""
+    kernels = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
+    for name, kernel in kernels.items():
+        if isinstance(kernel, OfHuman) and not entry.human:
+            yield f"`{name}` compares with human marks and `human` is not given; expected a grades/<name> by `human`."
+        for k in [named.split(item)[1] for item in entry.measures if named.name_of(item) == name]:
+            short = [way for way, sampling in entry.sampling.items() if type(k) is int and sampling.attempts < k]
+            if isinstance(kernel, OfProblem) and len(short) == len(entry.sampling) > 0:
+                yield f"`{name}` is of {k} attempts, and no way of `sampling` has so many; expected `attempts` of {k} or more."
+        if getattr(kernel, "needs", "") == "selecting" and not entry.selected_by:
+            yield f"`{name}` needs `selected-by`; expected the grades that select, for each of `grades`."
+    if entry.human in entries and entries[entry.human].grader != "human":
+        yield f"`human` is {entry.human}, which is marked by {entries[entry.human].grader}; expected grades by `human`."
+    if entry.human and entry.models:
+        yield "`human` marks are of attempts that are there; expected `grades` of the same responses instead of `models`."
+    for pair in entry.compare:
+        if len(pair) != 2:
+            yield f"`compare` has {pair}; expected pairs `[model, baseline]`."
+        elif entry.models and (strange := [model for model in pair if model not in entry.models]):
+            yield f"`compare` names `{strange[0]}`, which is not measured; expected one of {among(strange[0], entry.models)}"
+
+
+def _source_of(name: str, entries: Mapping) -> str | None:
+    """The loader behind a problems table; None where a name on the way is unknown or they go round in a circle."""
+    seen: set[str] = set()
+    while "/" in name:
+        if name in seen or name not in entries:
+            return None
+        seen.add(name)
+        name = entries[name].source
+    return name
+
+
+def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
+    yield from judged_faults(entry, entries)
+    if len(set(entry.seeds)) < len(entry.seeds):
+        yield f"`seeds` are {entry.seeds}; expected each once."
+    for way, sampling in entry.sampling.items():
+        yield from (f"sampling `{way}`: {fault}" for fault in _asking_faults("prompt", sampling.prompt))
+        if sampling.prompt not in templates.names():
+            known = among(sampling.prompt, templates.names())
+            yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
+    known = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
+    of_attempts = [m for m, kernel in known.items() if not isinstance(kernel, OfCorpus | None)]
+    of_texts = [m for m, kernel in known.items() if isinstance(kernel, OfCorpus)]
+    if of_texts and not (entry.problems and entry.tokenizer):
+        yield f"`{of_texts[0]}` measures the texts of problems; expected `problems` and a `tokenizer`."
+    if of_attempts and not (entry.models or entry.grades or entry.repeat):
+        yield f"`{of_attempts[0]}` measures attempts and there are none; expected models, grades or repeat."
+    yield from _measure_faults(entry, entries)
+    if entry.repeat and (not entry.seeds or entry.models or entry.grades or entry.problems):
+        yield "`repeat` needs `seeds`, and nothing else that is measured; expected `repeat`, `seeds` and `measures`."
+    elif not (entry.repeat or entry.measures):
+        yield "`measures` is missing; expected named measures."
+    elif not (entry.repeat or entry.models or entry.grades or entry.problems):
+        yield "nothing to measure; expected models and problems, grades, problems, or repeat."
+    if entry.models and not (entry.problems and entry.sampling and entry.grader):
+        yield "`models` needs `problems`, `sampling` and `grader`; expected all four."
+    if entry.schemes and len(entry.schemes) != len(entry.problems):
+        yield f"{len(entry.schemes)} schemes for {len(entry.problems)} benchmarks; expected a scheme for each, in the same order."
+
+
+ENTRY_CHECKS: dict[str, Any] = {
+    "api": _api_faults,
+    "problems": _problems_faults,
+    "grader": grader_faults,
+    "overlaps": _overlaps_faults,
+    "schemes": _schemes_faults,
+    "responses": _responses_faults,
+    "grades": _grades_faults,
+    "grpo": _grpo_faults,
+    "base": _base_faults,
+    "examples": _examples_faults,
+    "sft": _sft_faults,
+    "scores": _scores_faults,
+}

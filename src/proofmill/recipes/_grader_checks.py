@@ -1,0 +1,94 @@
+"""What is wrong with who marks: judges, juries, cascades, their prompts and scales."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from proofmill.graders.escalation import full_marks, graders_of, then_of
+from proofmill.graders.programs import PROGRAMS
+from proofmill.prompts import templates
+from proofmill.schema.declared import Grader
+from proofmill.schema.entries import Grades, Scores
+from proofmill.schema.fields import MARKING_PROMPT
+from proofmill.schema.model_entries import Grpo
+from proofmill.schema.names import kind_of
+
+
+def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
+    programs = [name for name in entry.judges if name in PROGRAMS]
+    if programs and len(entry.judges) > 1:
+        yield f"`judges` has the program `{programs[0]}` beside others; expected it alone. Name the others in `escalate-to`."
+    if programs and (entry.prompt or entry.rounds or entry.normalizer or entry.reference):
+        yield f"`{programs[0]}` is a program and asked nothing; expected no prompt, rounds, normalizer or reference."
+    if entry.rounds and len(entry.judges) < 2:
+        yield "`rounds` needs judges who can disagree; expected at least two."
+    if entry.quorum > len(entry.judges):
+        yield f"`quorum` is {entry.quorum} of {len(entry.judges)} judges; expected at most as many as there are."
+    band = entry.escalate_band
+    if bool(band) != ("band" in entry.escalate_on) or (band and (len(band) != 2 or band[0] > band[1])):
+        yield f"`escalate-band` is {band}; expected `[<least>, <most>]`, and `band` in `escalate-on`."
+    if "disagreement" in entry.escalate_on and len(entry.judges) < 2:
+        yield "`escalate-on` names a disagreement and there is one judge; expected at least two."
+    if not programs and entry.prompt in (None, *templates.names()):
+        prompt = templates.prompt(entry.prompt or MARKING_PROMPT)
+        if prompt.reads is None:
+            yield f"prompt `{prompt.name}` asks for no verdict; expected one whose header says what it `reads`."
+        if entry.reference and "reference" not in (*prompt.needs, *prompt.takes):
+            yield f"prompt `{prompt.name}` shows no reference; expected one that does, or no `reference`."
+        if "reference" in prompt.needs and not entry.reference:
+            yield f"prompt `{prompt.name}` needs the reference; expected `reference: true`."
+    if entry.escalate_to is None and set(entry.escalate_on) != {"unscored"}:
+        yield "`escalate-on` is given and `escalate-to` is not; expected who marks then."
+    prompts_known = entry.prompt in (None, *templates.names())
+    if prompts_known and band and band[1] > full_marks(entry):
+        yield f"`escalate-band` is {band}, and marks are out of {full_marks(entry)}; expected a band within them."
+    if entry.escalate_to in entries and prompts_known:
+        yield from _other_scale(entry, then_of(entry, entries))
+
+
+def _other_scale(entry: Grader, then: Grader) -> Iterator[str]:
+    if then.prompt in (None, *templates.names()) and full_marks(entry) != full_marks(then):
+        yield (
+            f"marks are out of {full_marks(entry)}, and out of {full_marks(then)} after `escalate-to`; expected one scale. "
+            "Choose prompts with the same one."
+        )
+
+
+def judged_faults(entry: Grades | Grpo | Scores, entries: Mapping) -> Iterator[str]:
+    yield from marking_faults(entry.grader, entry.prompt, entry.schemes, entries)
+
+
+def marking_faults(
+    name: str | None, prompt: str | None, schemes: Any, entries: Mapping, field: str = "prompt"
+) -> Iterator[str]:
+    """What is wrong with who marks, by which prompt; `schemes` are none, some, or True where any prompt has what it needs."""
+    known = [*entries, *PROGRAMS]
+    if name not in known or prompt not in (None, *templates.names()):
+        return
+    if prompt and kind_of(name) != "api":
+        yield f"`{field}` is given and `{name}` has its own; expected none."
+    if not ends(name, entries):
+        return
+    for grader in graders_of(name, prompt, entries):
+        if grader.judges[0] in PROGRAMS or grader.prompt not in (None, *templates.names()):
+            continue
+        rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
+        if rubric.reads is None:
+            yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
+            return
+        if kind_of(name) == "api" and "reference" in rubric.needs:
+            yield f"prompt `{rubric.name}` needs the reference; expected a `grader/<name>` with `reference: true`."
+        if "scheme" in rubric.needs and not schemes:
+            yield f"prompt `{rubric.name}` shows the judge a scheme and `schemes` is not given; expected a schemes/<name>."
+
+
+def ends(name: str, entries: Mapping) -> bool:
+    """Whether all graders that one escalates to are there, and none comes twice."""
+    seen: set[str] = set()
+    while kind_of(name) == "grader":
+        if name in seen or name not in entries:
+            return False
+        seen.add(name)
+        if (then := entries[name].escalate_to) is None:
+            return True
+        name = then
+    return name in (*entries, *PROGRAMS)

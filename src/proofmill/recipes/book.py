@@ -1,0 +1,202 @@
+"""The book of recipes: the configuration checked and expanded into every artifact's entry.
+
+A name is a path: `sft/cold` is the key in config.yaml, the value of fields that refer to it, and results/sft/cold.parquet.
+A recipe is a mapping of entries and a target. What several recipes need stands in blocks under `shared`, which are no targets.
+A recipe says in `with` which blocks and other recipes its entries refer to:
+
+    shared:
+      benchmarks:
+        problems/bench: {...}
+    mine:
+      with: [benchmarks]
+      scores/mine: {problems: [problems/bench], ...}
+
+An entry may begin with the fields of another: `{like: grpo/baseline, steps: 100}`.
+Nothing here computes rows, so importing it is cheap. `python -m proofmill.recipes` prints the expanded list.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proofmill.recipes import plugins as plugins_module
+from proofmill.recipes.checks import check, cycles
+from proofmill.recipes.entry_values import read_entry
+from proofmill.recipes.expansion import expand_repeats, expand_scores
+from proofmill.schema.declared import Api
+from proofmill.schema.errors import RecipeError
+from proofmill.schema.kinds import DECLARED, ENTRY_TYPES
+from proofmill.schema.names import NAME, kind_of
+from proofmill.schema.references import ancestors, parents, references
+from proofmill.text.suggestions import among
+
+SETTINGS = ("budget", "plugins")  # top-level keys that are no recipes, besides `shared`
+WITH, LIKE = "with", "like"
+
+
+@dataclass(frozen=True)
+class Book:
+    """Every artifact's entry, the models and graders, the artifacts of each recipe, the budget, the user's own parts."""
+
+    entries: dict[str, Any]
+    declared: dict[str, Any]  # api/... and grader/...
+    recipes: dict[str, list[str]]
+    budget: float | None = None  # dollars for all calls under one results folder; None is no limit
+    plugins: tuple[str, ...] = ()
+
+    def targets(self, recipe: str) -> list[str]:
+        """The artifacts of a recipe that nothing else in it is made from, with the expansions they stand for."""
+        names = self.recipes[recipe]
+        used = {parent for name in names for parent in parents(self.entries[name])}
+        return [name for name in names if name not in used]
+
+    @property
+    def terms(self) -> str:
+        """What a job must know besides its entry, as JSON: the budget, how many calls may fail, where the user's parts are."""
+        most = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
+        return json.dumps({"budget": self.budget, "max_parked": most, "plugins": self.plugins})
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A recipe, or a block that several share, as it is written."""
+
+    name: str
+    entries: Mapping[str, Any]
+    leans_on: list[str]
+    shared: bool
+
+    def where(self, entry: str) -> str:
+        return f"{'shared > ' * self.shared}{self.name} > {entry}"
+
+
+def expand(config: Mapping) -> Book:
+    """Check the whole configuration and expand what stands for more; raises RecipeError with every mistake found."""
+    plugins_module.use(config.get("plugins", []))
+    with plugins_module.blamed():
+        return _expanded(config)
+
+
+def _expanded(config: Mapping) -> Book:
+    mistakes: list[str] = []
+    blocks = {block.name: block for block in _blocks(config, mistakes)}
+    homes: dict[str, _Block] = {}
+    written: dict[str, Any] = {}
+    for block in blocks.values():
+        for name, values in block.entries.items():
+            if fault := _name_fault(name, homes):
+                mistakes.append(f"{block.where(name)}: {fault}")
+            else:
+                homes[name], written[name] = block, values
+    entries: dict[str, Any] = {}
+    for name, block in homes.items():
+        values = _like(name, written, block.where(name), mistakes)
+        entry = read_entry(block.where(name), ENTRY_TYPES[kind_of(name)], values, mistakes)
+        if entry is not None:
+            entries[name] = entry
+    budget = config.get("budget")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
+        mistakes.append(f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0.")
+    mistakes += [m for name, entry in entries.items() for m in check(homes[name].where(name), entry, entries, homes)]
+    mistakes += [m for name, entry in entries.items() for m in _unseen(name, entry, homes, blocks)]
+    if not mistakes:
+        mistakes += cycles(entries)
+    recipes = _recipes(blocks, entries) if not mistakes else {}
+    if not mistakes:
+        expand_scores(entries, recipes, mistakes)
+        expand_repeats(entries, recipes)
+    if mistakes:
+        raise RecipeError("\n".join(mistakes))
+    declared = {name: entry for name, entry in entries.items() if kind_of(name) in DECLARED}
+    artifacts = {name: entry for name, entry in entries.items() if name not in declared}
+    listed = {name: names for name, names in recipes.items() if names}
+    return Book(artifacts, declared, listed, budget, tuple(config.get("plugins", [])))
+
+
+def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
+    """The recipes and shared blocks of a configuration."""
+    shared = config.get("shared", {})
+    if not isinstance(shared, Mapping):
+        mistakes.append(f"shared: found {shared!r}; expected a mapping of blocks of entries.")
+        shared = {}
+    recipes = {name: entries for name, entries in config.items() if name not in (*SETTINGS, "shared")}
+    for some, is_shared in ((shared, True), (recipes, False)):
+        for name, entries in some.items():
+            if str(name).startswith("_"):
+                continue
+            if not isinstance(entries, Mapping):
+                mistakes.append(
+                    f"{name}: found {entries!r}; expected a mapping of entries (or a key that begins with _)."
+                )
+                continue
+            if not is_shared and name in shared:
+                mistakes.append(f"{name}: is a recipe and a shared block; expected two names. Rename one of the two.")
+            leans_on = entries.get(WITH) or []
+            if not isinstance(leans_on, list) or (
+                unknown := [n for n in leans_on if n not in shared and n not in recipes]
+            ):
+                found = leans_on if not isinstance(leans_on, list) else f"`{unknown[0]}`"
+                known = among(str(found), [n for n in (*shared, *recipes) if n != name])
+                mistakes.append(f"{name}: `{WITH}` names {found}; expected some of {known}")
+                leans_on = []
+            yield _Block(name, {key: value for key, value in entries.items() if key != WITH}, leans_on, is_shared)
+
+
+def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
+    """What is wrong with the name of an entry, or None."""
+    if not (isinstance(name, str) and NAME.match(name)) or kind_of(name) not in ENTRY_TYPES:
+        return f"expected <kind>/<name> in small letters, the kind one of {among(kind_of(str(name)), ENTRY_TYPES)}"
+    if name in homes:
+        return f"declared in `{homes[name].name}` too; expected each name once. Rename one of the two."
+    return None
+
+
+def _like(name: str, written: Mapping[str, Any], where: str, mistakes: list[str], seen: tuple[str, ...] = ()) -> Any:
+    """The values of an entry, after those of the entry that it says it is like."""
+    values = written[name]
+    if not isinstance(values, Mapping) or LIKE not in values:
+        return values
+    own = {key: value for key, value in values.items() if key != LIKE}
+    other = values[LIKE]
+    if other in (name, *seen) or kind_of(str(other)) != kind_of(name) or other not in written:
+        known = among(str(other), [n for n in written if kind_of(n) == kind_of(name) and n != name])
+        mistakes.append(f"{where}: `{LIKE}` is `{other}`; expected another entry of its kind, one of {known}")
+        return own
+    base = _like(other, written, where, mistakes, (name, *seen))
+    return {**base, **own} if isinstance(base, Mapping) else own
+
+
+def _unseen(name: str, entry: Any, homes: Mapping[str, _Block], blocks: Mapping[str, _Block]) -> Iterator[str]:
+    """References to entries of blocks and recipes that the entry's own does not say it goes `with`."""
+    home = homes[name]
+    for other in references(entry):
+        there = homes.get(other)
+        if there is not None and there is not home and there.name not in _reached(home, blocks):
+            yield (
+                f"{home.where(name)}: refers to `{other}` of {'the shared block' if there.shared else 'the recipe'} "
+                f"`{there.name}`; expected `{WITH}: [{', '.join([*home.leans_on, there.name])}]` in {home.name}. Add it."
+            )
+
+
+def _reached(block: _Block, blocks: Mapping[str, _Block]) -> set[str]:
+    """The blocks that one goes with, and those that they go with."""
+    reached: set[str] = set()
+    left = [*block.leans_on]
+    while left:
+        if (name := left.pop()) not in reached:
+            reached.add(name)
+            left.extend(blocks[name].leans_on if name in blocks else [])
+    return reached
+
+
+def _recipes(blocks: Mapping[str, _Block], entries: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The artifacts of each recipe: what it is made from in shared blocks, and then its own."""
+    found: dict[str, list[str]] = {}
+    shared = [name for block in blocks.values() if block.shared for name in block.entries]
+    for block in blocks.values():
+        own = [name for name in block.entries if kind_of(name) not in DECLARED]
+        if not block.shared:
+            needed = {other for name in own for other in ancestors(entries, name)}
+            found[block.name] = [name for name in shared if name in needed] + own
+    return found

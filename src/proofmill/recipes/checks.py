@@ -1,0 +1,70 @@
+"""What an entry gets wrong beyond the types of its fields: unknown references, names, prompts; and circles among entries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, get_type_hints
+
+from proofmill.prompts import templates
+from proofmill.recipes._entry_checks import ENTRY_CHECKS
+from proofmill.recipes.lists import LISTS
+from proofmill.schema import named
+from proofmill.schema.fields import Ref, ref_of
+from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
+from proofmill.schema.names import kind_of
+from proofmill.schema.references import references
+from proofmill.text.suggestions import among
+
+
+def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
+    """What one entry gets wrong beyond types: unknown references, names, prompts, and fields that do not go together.
+
+    `declared` are all names there are, `entries` those among them that could be read.
+    """
+    kind = next(k for k, cls in ENTRY_TYPES.items() if cls is type(entry))
+    lists = dict(KINDS[kind].lists) if kind in KINDS else {}
+    hints = get_type_hints(type(entry), include_extras=True)
+    for f in fields(entry):
+        value, ref = getattr(entry, f.name), ref_of(hints[f.name])
+        key = f.name.replace("_", "-")
+        if value is not None and ref is not None:
+            for name in [value] if isinstance(value, str) else value:
+                if fault := _reference_fault(name, ref, declared):
+                    yield f"{where}: `{key}` {fault}"
+        if f.name in lists:
+            yield from (f"{where}: `{key}`{fault}" for fault in _item_faults(value, LISTS[lists[f.name]]))
+        if (f.name == "ask" or f.name.endswith("prompt")) and value is not None and value not in templates.names():
+            yield f"{where}: `{key}` is `{value}`, which is no file in prompts/; expected one of {among(value, templates.names())}"
+    yield from (f"{where}: {fault}" for fault in ENTRY_CHECKS.get(kind, lambda *_: [])(entry, entries))
+
+
+def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | None:
+    """What is wrong with a reference, or None."""
+    kinds, words = accepted(ref), LISTS[ref.named] if ref.named else {}
+    if "/" not in name and (name in kinds or name in words):
+        return None
+    if "/" not in name or kind_of(name) not in kinds:
+        return f"is `{name}`; expected {among(name, [*kinds, *words], 20)}"
+    if name in declared:
+        return None
+    alike = [n for n in declared if kind_of(n) == kind_of(name)]
+    return f"refers to `{name}`, which no recipe declares; expected one of {among(name, alike)}"
+
+
+def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a list of named things, or with a mapping of them to their arguments."""
+    for item in items:
+        name = named.name_of(item)
+        if not isinstance(item, str) and len(item) != 1:
+            yield f" has an item with {len(item)} names: {', '.join(item)}; expected each as an item of its own."
+        elif name not in known:
+            yield f" names `{name}`; expected one of {among(name, known, 30)}"
+        elif fault := known[name].fault(*((name, items[name]) if isinstance(items, Mapping) else (item,))):
+            yield f": {fault}"
+
+
+def cycles(entries: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        TopologicalSorter({name: references(entry) for name, entry in entries.items()}).prepare()
+    except CycleError as error:
+        yield f"entries go round in a circle: {' <- '.join(error.args[1])}; expected each to be made from earlier ones."

@@ -1,0 +1,61 @@
+"""One entry from the values that a configuration or a job gives: checked field by field, every mistake said."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from pydantic import ValidationError
+
+from proofmill.recipes._descriptions import description
+from proofmill.schema.errors import RecipeError
+from proofmill.schema.kinds import ENTRY_TYPES
+from proofmill.text.suggestions import among
+
+# Parts of pydantic's place of a mistake that are names of types and not of fields.
+_OF_TYPES = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
+
+
+def entry_from(kind: str, values: Mapping) -> Any:
+    """The checked entry of one artifact; RecipeError with every mistake in it."""
+    mistakes: list[str] = []
+    entry = read_entry(kind, ENTRY_TYPES[kind], values, mistakes)
+    if mistakes:
+        raise RecipeError("\n".join(mistakes))
+    return entry
+
+
+def read_entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
+    """The entry, or None after adding what is wrong with it to the mistakes."""
+    if not isinstance(values, Mapping):
+        mistakes.append(f"{where}: found {values!r}; expected a mapping of fields.")
+        return None
+    try:
+        # `null` is a field's default: so an overlay takes back what the file below it says.
+        return cls(**{key: value for key, value in _underscored(values).items() if value is not None})
+    except ValidationError as error:
+        mistakes += (_sentence(where, cls, mistake) for mistake in error.errors())
+        return None
+
+
+def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
+    places = [str(place) for place in mistake["loc"] if not _OF_TYPES.match(str(place))]
+    key = ".".join(place.replace("_", "-") for place in places)
+    if mistake["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        known = {field.name.replace("_", "-") for field in fields(cls)}
+        return f"{where}: unknown key `{key}`; expected one of {among(key, known)}"
+    if mistake["type"] in ("missing", "missing_argument"):
+        return f"{where}: `{key}` is missing; expected {description(cls, key)}."
+    message = mistake["msg"].replace("Input should be", "").strip()
+    return f"{where}: `{key}` is {mistake['input']!r}; expected {message} ({description(cls, key)})."
+
+
+def _underscored(values: Mapping) -> dict:
+    """Config writes `max-tokens`, Python `max_tokens`; the keys of a named mapping (`mix`, `rewards`) are names and stay."""
+
+    def inside(named: Mapping) -> dict:
+        return {name: _underscored(v) if isinstance(v, Mapping) else v for name, v in named.items()}
+
+    nested = {"sampling": inside, "preferences": inside, "price": _underscored}
+    plain = {str(key).replace("-", "_"): value for key, value in values.items()}
+    return {k: nested[k](v) if k in nested and isinstance(v, Mapping) else v for k, v in plain.items()}

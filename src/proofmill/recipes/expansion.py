@@ -1,0 +1,94 @@
+"""What one entry stands for: `scores` over models and benchmarks, and `repeat` over seeds, become entries of their own.
+
+Derived names contain `@`, which declared names never do: `responses/grpo-nano@bench@sampled`, `sft/cold@seed-1`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from graphlib import TopologicalSorter
+from typing import Any
+
+from proofmill.schema.entries import Grades, Responses, Scores
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import cell, kind_of, reseeded
+from proofmill.schema.references import ancestors, references
+
+
+def _values(entry: Any) -> dict:
+    return {f.name: getattr(entry, f.name) for f in fields(entry)}
+
+
+def derived_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
+    """(grades name, model, problems, sampling name) of every cell of a scores entry."""
+    for model in entry.models:
+        for problems in entry.problems:
+            for way in entry.sampling:
+                yield cell("grades", model, problems, way), model, problems, way
+
+
+def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistakes: list[str]) -> None:
+    """Models x benchmarks x ways of sampling become responses and grades, which the scores then measure."""
+    for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.models]:
+        entry = entries[name]
+        scheme = dict(zip(entry.problems, entry.schemes, strict=True)) if entry.schemes else {}
+        cells = list(derived_grades(entry))
+        for grades, model, problems, way in cells:
+            responses = cell("responses", model, problems, way)
+            made = {
+                responses: Responses(problems=problems, model=model, **_values(entry.sampling[way])),
+                grades: Grades(
+                    responses=responses, schemes=scheme.get(problems), grader=entry.grader, prompt=entry.prompt
+                ),
+            }
+            for new, value in made.items():
+                if new in entries and entries[new] != value:
+                    mistakes.append(
+                        f"{name}: sampling `{way}` means two things for {model} on {problems}; expected one. Name it differently."
+                    )
+                entries[new] = value
+                for listed in recipes.values():
+                    if name in listed and new not in listed:
+                        listed.insert(listed.index(name), new)
+        entries[name] = Scores(**{**_values(entry), "grades": [*entry.grades, *(cell[0] for cell in cells)]})
+
+
+def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> None:
+    """`repeat: scores/x, seeds: [0, 1]` makes all that `scores/x` measures once more, trained with other seeds."""
+    for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.repeat]:
+        entry = entries[name]
+        order = TopologicalSorter({n: references(e) for n, e in entries.items()})
+        needed = {entry.repeat, *ancestors(entries, entry.repeat)}
+        chain = [n for n in order.static_order() if n in needed]
+        grades: list[str] = []
+        selected_by: list[str] = []
+        for seed in entry.seeds:
+            renamed: dict[str, str] = {}
+            for old in chain:
+                values = _values(entries[old])
+                moved = {key: _renamed(value, renamed) for key, value in values.items()}
+                if KINDS[kind_of(old)].reseeded:
+                    moved["seed"] = values["seed"] + seed
+                if seed == 0 or moved == values or kind_of(old) == "scores":
+                    continue
+                renamed[old] = new = reseeded(old, seed)
+                entries[new] = type(entries[old])(**moved)
+                for listed in recipes.values():
+                    if name in listed:
+                        listed.insert(listed.index(name), new)
+            grades += _renamed(entries[entry.repeat].grades, renamed)
+            selected_by += _renamed(entries[entry.repeat].selected_by, renamed)
+        taken = _values(entries[entry.repeat]) | dict.fromkeys(("models", "problems", "schemes", "sampling"))
+        stated = {key: value for key, value in _values(entry).items() if value != getattr(Scores(), key)}
+        made = {**taken, **stated, "repeat": None, "grades": grades, "selected_by": selected_by, "grader": None}
+        entries[name] = Scores(**{key: value for key, value in made.items() if value is not None})
+
+
+def _renamed(value: Any, renamed: Mapping[str, str]) -> Any:
+    """`value` of a field with references to renamed entries replaced."""
+    if isinstance(value, str):
+        return renamed.get(value, value)
+    if isinstance(value, list):
+        return [_renamed(item, renamed) for item in value]
+    if isinstance(value, dict):
+        return {_renamed(key, renamed): _renamed(item, renamed) for key, item in value.items()}
+    return value

@@ -1,0 +1,66 @@
+"""What decides the rows of an artifact besides its parents: the entry, its kind's revision, its prompts, models and graders, and
+the user's own parts that it names."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from proofmill.graders.escalation import graders_of
+from proofmill.graders.programs import PROGRAMS
+from proofmill.prompts import templates
+from proofmill.recipes import plugins
+from proofmill.schema.fields import MARKING_PROMPT
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.named import name_of
+from proofmill.schema.references import canonical, references_by_word, relied_on
+
+
+def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
+    """The prompts an entry asks with, and a digest of each: editing one changes what the entry makes."""
+    names = dict.fromkeys(entry.prompts())
+    for name, prompt in entry.graders():
+        names |= dict.fromkeys(_prompts_of_grader(name, prompt, declared))
+    return {name: templates.prompt(name).digest for name in names}
+
+
+def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Iterator[str]:
+    """The prompts of a grader, of its further rounds, and of whom it escalates to."""
+    if name in PROGRAMS:
+        return
+    for grader in graders_of(name, prompt, declared):
+        if grader.judges[0] not in PROGRAMS:
+            yield grader.prompt or MARKING_PROMPT
+        if grader.rounds:
+            yield "reconsider"
+        if grader.normalizer:
+            yield "normalize"
+
+
+def parts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
+    """The user's own parts that an entry names, itself or in its graders, with a digest of what each is made of."""
+    named = [(word, name_of(item)) for field, word in _lists(entry) for item in getattr(entry, field)]
+    for some in (entry, *relied_on(entry, declared).values()):
+        named += [(word, value) for word, value in references_by_word(some) if "/" not in value]
+    digests = {f"{word}/{name}": plugins.digest_of(word, name) for word, name in named}
+    return {part: digest for part, digest in digests.items() if digest}
+
+
+def _lists(entry: Any) -> tuple[tuple[str, str], ...]:
+    return next((kind.lists for kind in KINDS.values() if kind.entry is type(entry)), ())
+
+
+def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
+    """All that decides the rows besides the parents, as JSON with sorted keys."""
+    relied = {name: json.loads(canonical(value)) for name, value in relied_on(entry, declared).items()}
+    for values in relied.values():
+        for key in ("price_source", "guess", "max_parked"):  # said for people, for planning and for stopping
+            values.pop(key, None)
+    decides = {
+        "entry": json.loads(canonical(entry)),
+        "revision": type(entry).revision,
+        "prompts": prompts_of(entry, declared),
+        "declared": relied,
+    }
+    if parts := parts_of(entry, declared):
+        decides["plugins"] = parts
+    return json.dumps(decides, sort_keys=True, ensure_ascii=False)

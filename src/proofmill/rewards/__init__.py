@@ -1,0 +1,1 @@
+"""What `rewards:` of a `grpo` entry can name."""

@@ -1,0 +1,262 @@
+"""One reward is a named number for each attempt of a group; a recipe weighs several: `{grade: 1, format: 0.1}`.
+
+A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward that rests on the
+grader's verdict has none where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left out of
+its group's mean.
+
+From: QED-Nano (grading section 4.4), open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5,
+GRPO-LEAD, DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from proofmill.rewards import lengths
+from proofmill.rewards.lengths import RIGHT_RANGE, WRONG_RANGE
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text import formats, languages
+from proofmill.text.reasoning import thought_or_all
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What a reward may look at: what was written, whether it ended, the grader's verdict, and how long it is."""
+
+    submission: Any  # submissions.Submission
+    verdict: Any  # verdicts.Verdict
+    tokens: int
+    reference_tokens: int | None = None  # of the official solution
+
+    @property
+    def right(self) -> float:
+        """1 for full marks, 0 for less, NaN without a verdict."""
+        return math.nan if self.verdict.grade is None else float(self.verdict.grade == self.verdict.out_of)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The attempts at one problem in one step, and the longest that they could have become."""
+
+    rollouts: Sequence[Rollout]
+    max_tokens: int
+
+    @property
+    def tokens_G(self) -> list[int]:
+        return [rollout.tokens for rollout in self.rollouts]
+
+    @property
+    def right_G(self) -> list[float]:
+        return [rollout.right for rollout in self.rollouts]
+
+
+@dataclass(frozen=True)
+class Reward:
+    """`apply` takes a group and the arguments by name, and gives a number for each attempt, None where there is none."""
+
+    apply: Callable[..., Sequence[float | None]]
+    doc: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # name: default; None must be given
+    of_verdict: bool = False  # there is none where no verdict is asked for
+
+    def fault(self, name: str, given: Any) -> str | None:
+        """What is wrong with the weight or the arguments that config gives, or None."""
+        named = given if isinstance(given, Mapping) else {}
+        if unknown := set(named) - {"weight", *self.arguments}:
+            known = ", ".join(["weight", *self.arguments])
+            return f"`{name}` has the argument `{min(unknown)}`; expected some of {known}."
+        if missing := [key for key, default in self.arguments.items() if default is None and key not in named]:
+            return f"`{name}` needs `{missing[0]}`; expected `{{{name}: {{weight: 1, {missing[0]}: ...}}}}`."
+        try:
+            if not math.isfinite(weight(given)):
+                return f"`{name}` weighs {weight(given)}; expected a number."
+            self.of(_TRIED, given)
+        except (TypeError, ValueError) as error:
+            return f"`{name}`: {error}"
+        return None
+
+    def of(self, group: Group, given: Any) -> list[float | None]:
+        """The rewards of a group, with the arguments that config gives."""
+        named = {key: value for key, value in given.items() if key != "weight"} if isinstance(given, Mapping) else {}
+        values = self.apply(group, **{**self.arguments, **named})
+        return [None if value is None or value != value else float(value) for value in values]
+
+
+def _tried(grade: float, tokens: int) -> Rollout:
+    submission = SimpleNamespace(text="<think>a b</think> c", final="c", stop=Stop.END, well_formed=True)
+    return Rollout(submission, SimpleNamespace(grade=grade, out_of=7, reason=Reason.OK), tokens, 2)
+
+
+_TRIED = Group([_tried(7.0, 2), _tried(0.0, 3)], 4)  # a right and a wrong attempt, on which arguments are tried
+
+
+def weight(given: Any) -> float:
+    """What a reward counts for in the sum."""
+    return float(given.get("weight", 1.0) if isinstance(given, Mapping) else given)
+
+
+def each(value: Callable[..., float | None]) -> Callable[..., list[float | None]]:
+    """A reward that looks at one attempt at a time."""
+    return lambda group, **arguments: [value(rollout, **arguments) for rollout in group.rollouts]
+
+
+# --------------------------------------------------------------------------------------------------------- by the verdict
+
+
+def _grade(rollout: Rollout) -> float | None:
+    verdict = rollout.verdict
+    return None if verdict.grade is None else verdict.grade / verdict.out_of
+
+
+def _full_marks(rollout: Rollout) -> float | None:
+    return None if rollout.verdict.grade is None else rollout.right
+
+
+def _thresholded(rollout: Rollout) -> float | None:
+    """QED-Nano's `custom_reward_threshold`: 1 of 7 for all that is more than nothing and less than nearly all."""
+    grade, out_of = rollout.verdict.grade, rollout.verdict.out_of
+    if grade is None:
+        return None
+    return (1 if 1 <= grade < 6 else grade) / out_of
+
+
+def _discounted(rollout: Rollout, rate: float) -> float | None:
+    grade = _grade(rollout)
+    return None if grade is None else grade * float(lengths.discount([rollout.tokens], rate)[0])
+
+
+# (finished, not finished) for each outcome; QED-Nano's tables. What our program cannot read is unscored, whatever they say.
+OUTCOMES: dict[str, dict[str, tuple[float, float]]] = {
+    "pure-success": {"correct": (1, 1), "wrong": (0, 0), "no-answer": (0, 0)},
+    "success": {"correct": (1, 0.5), "wrong": (0, 0), "no-answer": (0, 0)},
+    "success-and-format": {"correct": (1, 0), "wrong": (0, 0), "no-answer": (0, 0)},
+    "format": {"correct": (1, 1), "wrong": (1, 1), "no-answer": (0, 0)},
+    "base": {"correct": (1, -1), "wrong": (-0.5, -1), "no-answer": (-1, -1)},
+    "alex": {"correct": (1, 0.5), "wrong": (-0.5, -1), "no-answer": (-1, -1)},
+    "dima": {"correct": (1, 0.5), "wrong": (-1, 0), "no-answer": (-1, 0)},
+}
+
+
+def _outcome(rollout: Rollout, preset: str) -> float | None:
+    verdict = rollout.verdict
+    if verdict.grade is None:
+        return None
+    silent = verdict.reason in (Reason.NO_ANSWER, Reason.EMPTY)
+    outcome = "no-answer" if silent else "correct" if rollout.right else "wrong"
+    return OUTCOMES[preset][outcome][rollout.submission.stop != Stop.END]
+
+
+def _outcomes(group: Group, preset: str) -> list[float | None]:
+    if preset not in OUTCOMES:
+        raise ValueError(f"the preset is {preset!r}; expected one of {', '.join(OUTCOMES)}.")
+    return [_outcome(rollout, preset) for rollout in group.rollouts]
+
+
+# ---------------------------------------------------------------------------------------------------------- by the length
+
+
+def _to_reference(group: Group) -> Sequence[float]:
+    """A group has one problem, hence one reference."""
+    reference = group.rollouts[0].reference_tokens if group.rollouts else None
+    return lengths.reference_penalty(group.tokens_G, group.right_G, reference, 1.0)
+
+
+def _in_group(group: Group, power: float, base: str | float) -> Sequence[float]:
+    return lengths.group_penalty(group.tokens_G, group.right_G, 1.0, power, base)
+
+
+def _lead(group: Group, alpha: float) -> Sequence[float]:
+    return lengths.lead_reward(group.tokens_G, group.right_G, alpha)
+
+
+def _kimi(group: Group) -> Sequence[float]:
+    return lengths.kimi_reward(group.tokens_G, group.right_G)
+
+
+def _cosine(group: Group, right: Sequence[float], wrong: Sequence[float]) -> Sequence[float]:
+    return lengths.cosine_reward(group.tokens_G, group.right_G, group.max_tokens, tuple(right), tuple(wrong))
+
+
+def _overlong(group: Group, buffer: int) -> Sequence[float]:
+    return lengths.soft_overlong(group.tokens_G, group.max_tokens, min(buffer, group.max_tokens))
+
+
+# ------------------------------------------------------------------------------------------------------------ by the text
+
+
+def _language(rollout: Rollout, language: str) -> float | None:
+    """Of the reasoning, where it is told apart; one without words is as unreadable as one in another language."""
+    text = rollout.submission.text
+    return languages.consistency(thought_or_all(text), language, wordless=0.0)
+
+
+def _languages(group: Group, language: str) -> list[float | None]:
+    languages.consistency("", language)  # ValueError for a language nobody knows
+    return [_language(rollout, language) for rollout in group.rollouts]
+
+
+def _of_text(value: Callable[..., float]) -> Callable[..., list[float | None]]:
+    return each(lambda rollout, **arguments: value(rollout.submission.text, **arguments))
+
+
+REWARDS: dict[str, Reward] = {
+    "grade": Reward(each(_grade), "marks as a share of full marks", of_verdict=True),
+    "full-marks": Reward(each(_full_marks), "1 for full marks, else 0", of_verdict=True),
+    "grade-thresholded": Reward(
+        each(_thresholded), "marks of 7 in three steps: below 1, 1 (for 1 to 5), 6 and 7", of_verdict=True
+    ),
+    "grade-discounted": Reward(
+        each(_discounted), "marks as a share, times `rate` to the power of the tokens", {"rate": None}, of_verdict=True
+    ),
+    "outcome": Reward(
+        _outcomes,
+        f"of a final answer, by whether it is right and ended: {', '.join(OUTCOMES)}",
+        {"preset": "pure-success"},
+        of_verdict=True,
+    ),
+    "format": Reward(
+        each(lambda rollout: float(rollout.submission.well_formed)),
+        "1 for closed reasoning, one box and an end, else 0",
+    ),
+    "think-format": Reward(
+        _of_text(formats.think_format), "1 for one block of reasoning at the beginning and an answer after it"
+    ),
+    "boxed-format": Reward(_of_text(formats.boxed_format), "the same with exactly one box in the answer"),
+    "answer-format": Reward(
+        _of_text(formats.answer_format), "1 for R1's think and answer tags, once each and nothing around"
+    ),
+    "tag-count": Reward(_of_text(formats.tag_count), "a quarter for each of R1's four tags that stands there once"),
+    "reasoning-steps": Reward(_of_text(formats.reasoning_steps), "a third for each sign of a step, at most 1"),
+    "repetition": Reward(
+        _of_text(lambda text, n: formats.repetition_penalty(text, n)),
+        "minus the share of repeated n-grams of words",
+        {"n": 3},
+    ),
+    "language": Reward(_languages, "share of the words of the reasoning that are in the language", {"language": "en"}),
+    "length-reference": Reward(
+        _to_reference, "minus the distance from the reference's length, by the group's largest", of_verdict=True
+    ),
+    "length-group": Reward(
+        _in_group,
+        "minus the excess over the shortest right attempt (or `median`, `mean`, a quantile of them), times the share that is "
+        "right to the `power`",
+        {"power": 1.0, "base": "shortest"},
+        of_verdict=True,
+    ),
+    "length-lead": Reward(
+        _lead,
+        "exp(-alpha z) of right attempts' standardised lengths, 0 for wrong ones",
+        {"alpha": None},
+        of_verdict=True,
+    ),
+    "length-kimi": Reward(_kimi, "0.5 for the shortest to -0.5 for the longest; wrong ones at most 0", of_verdict=True),
+    "length-cosine": Reward(
+        _cosine,
+        "right ones lose, wrong ones regain with their length, along a cosine; `wrong: [0, -0.5]` is open-r1's command line",
+        {"right": RIGHT_RANGE, "wrong": WRONG_RANGE},
+        of_verdict=True,
+    ),
+    "overlong": Reward(_overlong, "0 down to -1 over the last `buffer` tokens before the limit", {"buffer": None}),
+}

@@ -1,0 +1,18 @@
+"""Paths of this machine: an entry's `${VARIABLES}` come from the environment, and are no part of what decides its rows."""
+
+import os
+import re
+from pathlib import Path
+
+from proofmill.schema.errors import SettingError
+
+
+def local_path(text: str) -> Path:
+    """A path of an entry with its `${VARIABLES}` filled from the environment; SettingError when one is not set."""
+    missing = [name for name in re.findall(r"\$\{(\w+)\}", text) if name not in os.environ]
+    if missing:
+        raise SettingError(
+            f"path {text}: the environment has no {', '.join(missing)}; expected the folder with the data. "
+            f"Set it, for example: export {missing[0]}=/path/to/data"
+        )
+    return Path(os.path.expandvars(text)).expanduser()

@@ -1,0 +1,1 @@
+"""Untrusted programs, run against tests in worker processes."""

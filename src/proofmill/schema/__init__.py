@@ -1,0 +1,1 @@
+"""The ground: entries and their fields, kinds, columns, names, reasons, errors, ids."""

@@ -1,0 +1,77 @@
+"""The types of fields in entries: references to other entries, lists of named things, bounded numbers."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+from pydantic import ConfigDict, Field
+
+
+class Ref:
+    """Marks a field as a reference to another entry of one of `kinds`: an edge of the pipeline.
+
+    `weights` among them stands for every kind with weights beside its table. A word of `kinds` alone (`human`), or a name of the
+    list `named` (`graders`, `sources`), may stand in the place of an entry.
+    """
+
+    def __init__(self, *kinds: str, named: str | None = None):
+        self.kinds, self.named = kinds, named
+
+
+ASKED = ("api", "grader")  # declared things that are asked, directly or through others
+ProblemsRef = Annotated[str, Ref("problems")]
+JudgeRef = Annotated[str, Ref("api")]
+GraderRef = Annotated[str, Ref(*ASKED, named="graders")]
+ModelRef = Annotated[str, Ref("api", "weights")]
+WeightsRef = Annotated[str, Ref("weights")]
+
+MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
+TAKEN = ("given", "solutions")  # attempts that nobody is asked for
+GRADER_REF = (
+    "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
+    "by line, `final-answer` compares what is in the box with the answer, `tests` runs the last block of code against the problem's "
+    "tests (the share that pass), `rules` is the last two, by what a problem asks"
+)
+PROMPT_OF_JUDGE = (
+    f"the rubric of a judge that is asked alone; `{MARKING_PROMPT}` without one, a `grader/<name>` has its own"
+)
+
+Strict = ConfigDict(extra="forbid", strict=True)
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Dollars = Annotated[float, Field(ge=0)]
+# A list such as `keep: [has-problem, {length: [20, 4000]}]`: a name, or a name with its argument.
+NamedItems = list[str | dict[str, Any]]
+
+
+class Entry:
+    """What every entry can be asked besides its fields."""
+
+    def graders(self) -> list[tuple[str, str | None]]:
+        """(grader, prompt) of everyone who marks for it."""
+        return []
+
+    def prompts(self) -> list[str]:
+        """The prompts it asks with, besides those of its graders."""
+        return []
+
+    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+        """About how many rows its table will have (of a training: how many attempts); None where that is not known.
+
+        `rows_of` gives the same of other artifacts by name.
+        """
+        return None
+
+
+def doc(text: str, default: Any = ..., **limits: Any) -> Any:
+    """A field with its sentence in the manual; lists and mappings default to empty ones."""
+    if isinstance(default, list | dict):
+        return Field(default_factory=lambda: type(default)(default), description=text, **limits)
+    return Field(default, description=text, **limits)
+
+
+def ref_of(hint: Any) -> Ref | None:
+    """The reference inside a type such as `list[Annotated[str, Ref("x")]] | None`."""
+    for argument in getattr(hint, "__metadata__", ()):
+        if isinstance(argument, Ref):
+            return argument
+    return next((ref for part in get_args(hint) if (ref := ref_of(part)) is not None), None)

@@ -1,0 +1,76 @@
+"""The kinds of artifact, in the order in which a problem passes through them, and what holds of each.
+
+All that other modules must know of a kind stands in its record. Adding a kind is an entry class, its columns (columns.py), a
+record here, a module `proofmill.<kind>` with `main(entry, job)`, a rule in workflow/rules and a test.
+"""
+
+from dataclasses import dataclass
+
+from proofmill.schema.declared import Api, Grader
+from proofmill.schema.entries import Examples, Grades, Labels, Overlaps, Problems, Responses, Schemes, Scores
+from proofmill.schema.fields import Ref
+from proofmill.schema.model_entries import Base, Grpo, Sft
+
+ROLLOUTS = "rollouts.parquet"  # beside the weights of a training by rewards
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What holds of a kind."""
+
+    entry: type  # the class of its entries
+    key: str | None = None  # the column that identifies a row; an id occurs once
+    asks: bool = (
+        False  # may ask a model; unless it is a training, its module has `questions(entry, job)` for `proofmill plan`
+    )
+    learns: str | None = None  # it is a training: how, in a few words
+    save_steps: int | None = None  # of a training, between checkpoints
+    weights: bool = False  # weights stand beside its table
+    beside: tuple[str, ...] = ()  # files beside the weights that are no part of the model
+    reseeded: bool = False  # `repeat` makes it again with another `seed`
+    lists: tuple[tuple[str, str], ...] = ()  # (field, the list of small named things that it draws on)
+    behind: tuple[str, ...] = ()  # tables it opens besides its parents, by the fields that lead to them from its entry
+
+
+KINDS: dict[str, Kind] = {
+    "problems": Kind(Problems, "problem", lists=(("keep", "filters"),)),
+    "overlaps": Kind(Overlaps, "overlap"),
+    "labels": Kind(Labels, "problem", asks=True),
+    "schemes": Kind(Schemes, "problem", asks=True, lists=(("keep", "demands"),)),
+    "base": Kind(Base, "file", weights=True, reseeded=True),
+    "responses": Kind(Responses, "response", asks=True, reseeded=True),
+    "grades": Kind(Grades, "response", asks=True, behind=("responses.problems",)),
+    "examples": Kind(
+        Examples,
+        "example",
+        reseeded=True,
+        lists=(("keep", "selectors"),),
+        behind=("responses.problems", "grades.responses", "grades.responses.problems"),
+    ),
+    "sft": Kind(Sft, learns="supervised fine-tuning", save_steps=200, weights=True, reseeded=True),
+    # A step of rollouts takes many times as long as one of examples, and costs judges' money.
+    "grpo": Kind(
+        Grpo,
+        asks=True,
+        learns="reinforcement learning (GRPO)",
+        save_steps=20,
+        weights=True,
+        beside=(ROLLOUTS,),
+        reseeded=True,
+        lists=(("rewards", "rewards"),),
+    ),
+    "scores": Kind(Scores, lists=(("measures", "measures"),), behind=("grades.responses", "grades.responses.problems")),
+}
+DECLARED: dict[str, type] = {"api": Api, "grader": Grader}  # no artifacts: what several entries refer to
+ENTRY_TYPES: dict[str, type] = {**DECLARED, **{name: kind.entry for name, kind in KINDS.items()}}
+
+
+def accepted(ref: Ref) -> list[str]:
+    """The kinds and words that a reference may name."""
+    with_weights = [name for name, kind in KINDS.items() if kind.weights]
+    return [name for word in ref.kinds for name in (with_weights if word == "weights" else [word])]
+
+
+def learned() -> tuple[str, ...]:
+    """The kinds whose weights are trained here."""
+    return tuple(name for name, kind in KINDS.items() if kind.learns)

@@ -1,0 +1,52 @@
+"""Names of artifacts: how they are read, and how derived ones are made. Derived names contain `@`, declared ones never do.
+
+sft/cold                            declared: <kind>/<name>
+responses/sft-cold@bench@greedy     the cell of a `scores` entry: model, benchmark, way of sampling
+sft/cold@seed-1                     the same artifact made with another seed (`repeat`)
+"""
+
+import re
+
+NAME = re.compile(r"^[a-z]+/[a-z0-9][a-z0-9.-]*$")  # of a declared entry
+_SEED = re.compile(r"@seed-(\d+)")
+
+
+def kind_of(name: str) -> str:
+    """`sft` of `sft/cold`."""
+    return name.partition("/")[0]
+
+
+def slug(name: str) -> str:
+    """`sft/cold` as part of a derived name: `sft-cold`."""
+    return name.replace("/", "-")
+
+
+def cell(kind: str, model: str, problems: str, sampling: str) -> str:
+    """The derived name of a kind's artifact for one cell of a `scores` entry."""
+    return f"{kind}/{slug(model)}@{problems.partition('/')[2]}@{sampling}"
+
+
+def sampling_of(name: str) -> str | None:
+    """The way of sampling in the name of a cell; None in any other name."""
+    return name.split("@")[2] if name.count("@") > 1 else None
+
+
+def reseeded(name: str, seed: int) -> str:
+    """The name of the same artifact, made with another seed."""
+    return f"{name}@seed-{seed}"
+
+
+def seed_of(name: str) -> int:
+    """The seed in a derived name; 0 where there is none."""
+    found = _SEED.search(name)
+    return int(found[1]) if found else 0
+
+
+def without_seed(name: str) -> str:
+    """The name as it was before `repeat` made it again with another seed."""
+    return _SEED.sub("", name)
+
+
+def preference_name(reference: str) -> str:
+    """What a preference is called among the rewards: `helpful` for `grader/helpful`."""
+    return reference.partition("/")[2]

@@ -1,0 +1,103 @@
+"""References between entries: the edges of the pipeline, and the canonical text of an entry."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+
+from proofmill.schema.fields import ref_of
+from proofmill.schema.kinds import DECLARED, KINDS
+from proofmill.schema.names import kind_of
+
+
+def references(entry: Any) -> list[str]:
+    """Names of the entries that this one is made from, `api/...` included, in the order of its fields."""
+    found = []
+    hints = get_type_hints(type(entry), include_extras=True)
+    for f in fields(entry):
+        value = getattr(entry, f.name)
+        if value is not None and ref_of(hints[f.name]) is not None:
+            found.extend([value] if isinstance(value, str) else value)
+    return [name for name in dict.fromkeys(found) if "/" in name]
+
+
+def references_by_word(entry: Any) -> list[tuple[str, str]]:
+    """(list, value) of each field in which a name of that list may stand in the place of an entry."""
+    hints = get_type_hints(type(entry), include_extras=True)
+    found = []
+    for f in fields(entry):
+        value, ref = getattr(entry, f.name), ref_of(hints[f.name])
+        if value is not None and ref is not None and ref.named:
+            found += [(ref.named, name) for name in ([value] if isinstance(value, str) else value)]
+    return found
+
+
+def parents(entry: Any) -> list[str]:
+    """Names of the artifacts that this entry reads: edges of the graph (a remote model or a grader is no artifact)."""
+    return [name for name in references(entry) if kind_of(name) not in DECLARED]
+
+
+def relied_on(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """The remote models and graders that an entry refers to, at any distance, by name."""
+    found, stack = {}, references(entry)
+    while stack:
+        if (name := stack.pop()) in declared and name not in found:
+            found[name] = declared[name]
+            stack.extend(references(declared[name]))
+    return dict(sorted(found.items()))
+
+
+def reads(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
+    """Names of all tables that an artifact reads: its parents, and what stands behind them.
+
+    `entry_of` gives the entry of a name, from config or as the mapping that a table's stamp has.
+    """
+    names = parents(entry)
+    for path in KINDS[kind].behind:
+        some = [entry]
+        for step in path.split("."):
+            values = [value_of(e, step) for e in some]
+            found = [n for v in values for n in ([v] if isinstance(v, str) else v or [])]
+            some = [entry_of(name) for name in found]
+        names += found
+    return list(dict.fromkeys([*names, *_given_through(kind, entry, entry_of)]))
+
+
+def _given_through(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
+    """The problems that attempts or human marks came with, back to those that a source was read for; [] if none came."""
+    if kind == "responses" and entry.model == "given":
+        names = [entry.problems]
+    elif kind == "grades" and entry.grader == "human":
+        names = [value_of(entry_of(entry.responses), "problems")]
+    else:
+        return []
+    while "/" in (source := value_of(entry_of(names[-1]), "source")):
+        names.append(source)
+    return names
+
+
+def origin_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
+    """The problems whose source holds the attempts or human marks that an entry takes."""
+    return next(reversed(_given_through(kind, entry, entry_of)), None)
+
+
+def value_of(entry: Any, name: str) -> Any:
+    """A field of an entry, which is an object from config or a mapping from a stamp."""
+    return entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name)
+
+
+def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:
+    """The artifacts that `name` is made from, at any distance, each once."""
+    seen, stack = set(), parents(entries[name])
+    while stack:
+        if (parent := stack.pop()) not in seen:
+            seen.add(parent)
+            yield parent
+            stack.extend(parents(entries[parent]))
+
+
+def canonical(entry: Any) -> str:
+    """The entry as JSON with defaults filled and keys sorted: equal text means equal rows wanted."""
+    return json.dumps(TypeAdapter(type(entry)).dump_python(entry), sort_keys=True, ensure_ascii=False)

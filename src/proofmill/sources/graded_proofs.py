@@ -1,0 +1,179 @@
+"""One graded attempt is a proof that somebody wrote, with the mark a human gave it; several stand at one problem.
+
+A file or dataset of such attempts is read by its columns, not by its name: the Open Proof Corpus, MathArena's graded
+proofs, the in-distribution set of QED-Nano, and its run and grade records (data section 5). A record is a problem and an
+attempt at it; `problems` takes the former, each once, `responses` the latter (`model: given`), `grades` the marks
+(`grader: human`).
+
+How we differ:
+1. Columns are detected; with none that could hold the proof or its mark, the message names what was looked for.
+2. A problem whose records disagree about its statement is refused: its attempts would be marked against the wrong one.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from proofmill.arithmetic import congruences
+from proofmill.arithmetic.congruences import FAMILIES
+from proofmill.schema.entries import Problems
+from proofmill.schema.errors import TableError
+from proofmill.schema.ids import digest
+from proofmill.sources import files
+from proofmill.sources.files import text, word
+from proofmill.text import statements
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`mark` of `out_of`, None where nobody marked it; `tokens` that the writer wrote, where it is known."""
+
+    text: str
+    writer: str | None
+    mark: float | None
+    out_of: int | None
+    tokens: int | None = None
+
+
+def problems(entry: Problems) -> Iterator[Row]:
+    """Each problem of the attempts once, in the order of their first appearance."""
+    seen: dict[str, str] = {}
+    for where, row, _ in READERS[entry.source](entry):
+        normal = statements.normal(row["statement"] or "")
+        if row["problem"] not in seen:
+            seen[row["problem"]] = normal
+            yield row
+        elif seen[row["problem"]] != normal:
+            raise TableError(
+                f"{where}: problem `{row['problem']}` has another statement than before; expected one statement for each id. "
+                "Mend the file, or leave the rows of one of the two out."
+            )
+
+
+def attempts(entry: Problems) -> Iterator[tuple[str, Attempt]]:
+    """(problem, attempt) for all attempts of the source of a `problems` entry."""
+    for _, row, attempt in READERS[entry.source](entry):
+        yield row["problem"], attempt
+
+
+# ------------------------------------------------------------------------------------------------------ files by columns
+
+STATEMENT = ("problem", "text", "question", "problem_statement", "statement")
+PROOF = ("model_solution", "proof", "student_answer", "response", "answer")
+IDS = ("problem_id", "problem_idx", "question_id", "id")
+SCHEME = ("details", "schema_0", "grading_scheme", "grading_guidelines", "rubrics", "rubric")
+MARKS = ("points", "human_score", "human_label")  # `score` and `graded_score` of run records are a judge's
+VERDICTS = {"correct": 1.0, "incorrect": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+
+
+def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
+    for where, record in islice(files.of(entry), entry.rows):
+        statement = text(where, record, _column(where, record, STATEMENT, "the problem"))
+        used = {_column(where, record, STATEMENT, "the problem")}
+        proof = text(where, record, _column(where, record, [c for c in PROOF if c not in used], "the proof"))
+        mark, out_of = _mark(where, record)
+        origin = " ".join(str(record[c]) for c in ("competition", "year") if record.get(c) is not None)
+        id = next((word(where, record, c) for c in IDS if record.get(c) is not None), None)
+        references = files.texts(where, record, "reference_solutions") if "reference_solutions" in record else []
+        solution = next((text(where, record, c) for c in ("solution", "reference_solution") if c in record), None)
+        row = {
+            "problem": id or digest(statements.normal(statement or "")),
+            "statement": statement,
+            "solution": solution or (references[0] if references else None),
+            "candidates": references[1:],
+            "guidelines": _scheme(where, record),
+            "asks": "proof",
+            "origin": origin or where,
+            "year": files.year(where, record, "year") if "year" in record else None,
+            "level": word(where, record, "level") if "level" in record else None,
+        }
+        writer = next((word(where, record, c) for c in ("model_id", "model_name", "model") if c in record), None)
+        yield where, row, Attempt(proof or "", writer, mark, out_of, _tokens(record))
+
+
+def _column(where: str, record: Mapping[str, Any], names: Any, what: str) -> str:
+    if (found := next((name for name in names if name in record), None)) is None:
+        raise TableError(
+            f"{where}: no column for {what} among {', '.join(map(str, record))}; expected one of {', '.join(names)}. "
+            "Rename the column."
+        )
+    return found
+
+
+def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | None]:
+    """The human mark: a number of 7 (of 1 where the problem is worth 1), or a word such as `correct`."""
+    column = next((name for name in MARKS if record.get(name) is not None), None)
+    if column is None:
+        return None, None
+    value = record[column]
+    if isinstance(value, str) and value.strip().lower() in VERDICTS:
+        return VERDICTS[value.strip().lower()], 1
+    if isinstance(value, bool):
+        return float(value), 1
+    try:
+        mark = float(value)
+    except (TypeError, ValueError):
+        mark = float("nan")
+    out_of = _out_of(record)
+    if not 0 <= mark <= out_of:
+        raise TableError(
+            f"{where}: `{column}` is {value!r}; expected marks from 0 to {out_of}, or correct / incorrect. Mend the row."
+        )
+    return mark, out_of
+
+
+def _out_of(record: Mapping[str, Any]) -> int:
+    """What the items of a structured scheme add up to; 7 without one."""
+    items = next((record[c] for c in SCHEME if isinstance(record.get(c), list)), None)
+    worth = [item.get("max_points", item.get("points")) for item in items or [] if isinstance(item, Mapping)]
+    total = sum(w for w in worth if isinstance(w, int | float))
+    return int(total) if total and total == int(total) else 7
+
+
+def _scheme(where: str, record: Mapping[str, Any]) -> str | None:
+    column = next((name for name in SCHEME if record.get(name)), None)
+    if column is None:
+        return None
+    return files.rendered(where, record[column]) if isinstance(record[column], list) else text(where, record, column)
+
+
+def _tokens(record: Mapping[str, Any]) -> int | None:
+    cost = record.get("cost_run")
+    found = cost.get("output_tokens") if isinstance(cost, Mapping) else None
+    return int(found) if isinstance(found, int | float) else None
+
+
+# ------------------------------------------------------------------------------------------------- the arithmetic family
+
+AT_EACH = 4  # attempts
+
+
+def _arithmetic(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
+    """Sloppy proofs, marked by the checker: what a corpus of human marks looks like, for rehearsals."""
+    rng = random.Random(f"graded-{entry.part}-{entry.seed}")
+    families = tuple(entry.families) or FAMILIES
+    for number, problem in enumerate(islice(congruences.problems(entry.part, entry.seed, families), entry.rows)):
+        statement = congruences.statement(problem)
+        row = {
+            "problem": digest(statements.normal(statement)),
+            "statement": statement,
+            "solution": congruences.proof(problem),
+            "answer": str(problem.residue),
+            "asks": "proof" if problem.asks_for_proof else "answer",
+            "origin": f"arithmetic/{entry.part}",
+            "level": problem.family,
+        }
+        for _ in range(AT_EACH):
+            proof = congruences.sloppy_proof(problem, rng, slip=0.1)
+            marks = congruences.check(problem, proof).marks()
+            yield f"arithmetic/{number}", row, Attempt(proof, f"forum-{rng.randint(1, 3)}", float(marks), 7, len(proof))
+
+
+READERS: dict[str, Callable[[Problems], Iterator[tuple[str, Row, Attempt]]]] = {
+    "graded": _by_columns,
+    "arithmetic-graded": _arithmetic,
+}

@@ -1,0 +1,361 @@
+"""One source is a loader: it yields the problems of a corpus, benchmark or generator one at a time.
+
+A loader yields dictionaries with the columns of `problems` that it knows, and an id of its own if the source has one.
+Nothing is judged here: rows without a statement, a solution or a year are yielded, and the filters say what becomes of
+them. Files and datasets are streamed (records.py); their mistakes end in one TableError with file and line.
+
+From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proofmill.arithmetic import congruences, forum
+from proofmill.arithmetic.congruences import FAMILIES
+from proofmill.runtime.paths import local_path
+from proofmill.schema.entries import Problems
+from proofmill.schema.errors import TableError
+from proofmill.sources import files, graded_proofs
+from proofmill.sources.files import field, text, texts, word
+from proofmill.sources.threads import thread
+from proofmill.text import asks
+
+Row = dict[str, Any]
+
+
+def _first(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
+    """The first of several names that a column goes by; the last one is named when there is none."""
+    return read(where, record, next((c for c in columns if c in record), columns[0]))
+
+
+def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
+    return next((read(where, record, c) for c in columns if c in record), None)
+
+
+# ----------------------------------------------------------------------------------------------------------- arithmetic
+
+
+def _arithmetic(entry: Problems) -> Iterator[Row]:
+    rng = random.Random(f"wording-{entry.part}-{entry.seed}")
+    for problem in congruences.problems(entry.part, entry.seed, tuple(entry.families) or FAMILIES):
+        yield {
+            "statement": congruences.statement(problem, rng.randint(0, 1)),
+            "solution": congruences.proof(problem),
+            "answer": str(problem.residue),
+            "asks": "proof" if problem.asks_for_proof else "answer",
+            "origin": f"arithmetic/{entry.part}",
+            "level": problem.family,
+            "tags": ["number theory"],
+        }
+
+
+def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
+    families = tuple(entry.families) or FAMILIES
+    for record in forum.threads(entry.part, entry.seed, entry.rows, families):
+        yield thread(f"arithmetic-threads/{record['topic_id']}", record)
+
+
+# -------------------------------------------------------------------------------------------------------- forum threads
+
+
+def _aops_threads(entry: Problems) -> Iterator[Row]:
+    for where, record in files.of(entry):
+        yield {**thread(where, record), "origin": f"aops/{word(where, record, 'topic_id')}"}
+
+
+_YEAR = re.compile(r"(?<![0-9])(19[0-9]{2}|20[0-9]{2})(?![0-9])")
+
+
+def _aops(entry: Problems) -> Iterator[Row]:
+    """AI-MO/aops_raw (`path` at top level) and AI-MO/aops (`path` and hints under `metadata`)."""
+    for where, record in files.of(entry):
+        hints = record.get("metadata")
+        hints = hints if isinstance(hints, Mapping) else {}
+        path = text(where, record, "path") if "path" in record or "path" not in hints else text(where, hints, "path")
+        statement, solution = text(where, record, "problem"), text(where, record, "solution")
+        found = _YEAR.search(path or "")
+        yield {
+            "statement": statement,
+            "solution": solution,
+            "candidates": texts(where, record, "candidates"),
+            "asks": asks.asks(statement, solution, hints.get("end_of_proof") is True),
+            "origin": path,
+            "year": int(found[1]) if found else None,
+            "tags": _optional(where, record, texts, "tags") or [],
+        }
+
+
+# ------------------------------------------------------------------------------------------ contests and answer corpora
+
+
+def _harp(entry: Problems) -> Iterator[Row]:
+    """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
+    for where, record in files.of(entry):
+        known = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
+        solutions = [s for column in known if (s := text(where, record, column))]
+        contest, number = word(where, record, "contest"), word(where, record, "number")
+        year = files.year(where, record, "year")
+        yield {
+            "statement": text(where, record, "problem"),
+            "solution": solutions[0] if solutions else None,
+            "answer": _optional(where, record, word, "answer"),
+            "candidates": solutions[1:],
+            "asks": "answer" if _optional(where, record, word, "answer") else "proof",
+            "origin": f"harp/{contest} {year} {number}",
+            "year": year,
+            "level": _optional(where, record, word, "level"),
+            "tags": [subject] if (subject := _optional(where, record, word, "subject")) else [],
+        }
+
+
+def _proofbench(entry: Problems) -> Iterator[Row]:
+    """IMO-ProofBench as CSV and as lm-provers/IMOProofBench; ProofBench, where guidelines are `grading_scheme`."""
+    for where, record in files.of(entry):
+        id = _optional(where, record, word, "Problem ID", "problem_id", "id")
+        origin = _optional(where, record, word, "Source", "source")
+        year = _YEAR.search(f"{origin or ''} {id or ''}")
+        yield {
+            "problem": id,
+            "statement": _first(where, record, text, "Problem", "problem"),
+            "solution": _first(where, record, text, "Solution", "solution"),
+            "answer": _optional(where, record, word, "Short Answer", "short_answer") or None,
+            "guidelines": _first(where, record, text, "Grading guidelines", "grading_guidelines", "grading_scheme"),
+            "asks": "proof",
+            "origin": origin or where,
+            "year": int(year[1]) if year else None,
+            "level": _optional(where, record, word, "Level", "level"),
+            "tags": [category] if (category := _optional(where, record, word, "Category", "category")) else [],
+        }
+
+
+def _unquoted(cells: list[str]) -> list[str]:
+    """Line 150 of the published answerbench_v2.csv lacks a quote after the statement: `<statement>\\n,<answer>"`."""
+    statement, mark, answer = cells[1].rpartition("\n,") if len(cells) == 5 else ("", "", "")
+    return [cells[0], statement, answer.rstrip('"'), *cells[2:]] if mark else cells
+
+
+def _answerbench(entry: Problems) -> Iterator[Row]:
+    for where, record in files.of(entry, _unquoted):
+        origin = _optional(where, record, word, "Source", "source")
+        year = _YEAR.search(origin or "")
+        yield {
+            "problem": _optional(where, record, word, "Problem ID", "problem_id", "id"),
+            "statement": _first(where, record, text, "Problem", "problem"),
+            "answer": _first(where, record, word, "Short Answer", "answer", "short_answer"),
+            "asks": "answer",
+            "origin": origin or where,
+            "year": int(year[1]) if year else None,
+            "tags": [
+                t for name in ("Category", "Subcategory") if (t := _optional(where, record, word, name, name.lower()))
+            ],
+        }
+
+
+def _gsm8k(entry: Problems) -> Iterator[Row]:
+    """The answer stands after `####`; calculator notes `<<48/2=24>>` are taken out of the solution."""
+    for where, record in files.of(entry):
+        solution = text(where, record, "answer") or ""
+        _, mark, answer = solution.rpartition("####")
+        if not mark:
+            raise TableError(f"{where}: `answer` has no `####`; expected the final answer after it. Is this GSM8K?")
+        yield {
+            "statement": text(where, record, "question"),
+            "solution": re.sub(r"<<[^<>]*>>", "", solution).strip(),
+            "answer": answer.strip().replace(",", ""),
+            "asks": "answer",
+            "origin": where,
+        }
+
+
+def _math(entry: Problems) -> Iterator[Row]:
+    """Hendrycks' MATH; the answer is the last box of the solution where there is no column for it."""
+    for where, record in files.of(entry):
+        solution = text(where, record, "solution")
+        subject = _optional(where, record, word, "type", "subject")
+        yield {
+            "statement": text(where, record, "problem"),
+            "solution": solution,
+            "answer": word(where, record, "answer") if "answer" in record else last_box(solution or ""),
+            "asks": "answer",
+            "origin": where,
+            "level": word(where, record, "level"),
+            "tags": [subject] if subject else [],
+        }
+
+
+def last_box(solution: str) -> str | None:
+    """What stands in the last `\\boxed{...}`, braces balanced."""
+    _, found, rest = solution.rpartition("\\boxed{")
+    depth = 1
+    for place, sign in enumerate(rest):
+        depth += (sign == "{") - (sign == "}")
+        if found and depth == 0:
+            return rest[:place]
+    return None
+
+
+def _aime(entry: Problems) -> Iterator[Row]:
+    for where, record in files.of(entry):
+        origin = _optional(where, record, word, "url", "URL", "source")
+        year = _YEAR.search(origin or "")
+        yield {
+            "problem": f"aime-{id}" if (id := _optional(where, record, word, "id", "ID")) else None,
+            "statement": _first(where, record, text, "problem", "Problem", "question"),
+            "solution": _optional(where, record, text, "solution", "Solution"),
+            "answer": _first(where, record, word, "answer", "Answer"),
+            "asks": "answer",
+            "origin": origin or where,
+            "year": int(year[1]) if year else _optional(where, record, files.year, "year", "Year"),
+        }
+
+
+def _olympiadbench(entry: Problems) -> Iterator[Row]:
+    """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
+    for where, record in files.of(entry):
+        solutions = texts(where, record, "solution") if isinstance(record.get("solution"), list) else []
+        found = record.get("final_answer")
+        finals = [str(f) for f in found] if isinstance(found, list) else [found] if found else []
+        subject = _optional(where, record, word, "subfield", "subject")
+        yield {
+            "problem": f"olympiadbench-{id}" if (id := _optional(where, record, word, "id")) else None,
+            "statement": _first(where, record, text, "question", "problem"),
+            "solution": solutions[0] if solutions else None,
+            "answer": ", ".join(f.strip().strip("$") for f in finals) or None,
+            "candidates": solutions[1:],
+            "asks": "answer" if finals else "proof",
+            "origin": _optional(where, record, word, "source") or where,
+            "level": _optional(where, record, word, "difficulty"),
+            "tags": [subject] if subject else [],
+        }
+
+
+# ----------------------------------------------------------------------------------------------------------- USAMO 2025
+
+
+def _usamo(entry: Problems) -> Iterator[Row]:
+    """A MathArena contest folder: problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
+    folder = local_path(entry.path)
+    date = str(_parsed(folder / "config.yaml", yaml.safe_load).get("date", ""))
+    path = folder / "grading_scheme.json"
+    schemes = {str(field(str(path), s, "id")): field(str(path), s, "scheme") for s in _parsed(path, json.loads)}
+    problems = sorted((folder / "problems").glob("*.tex"), key=lambda file: (len(file.stem), file.stem))
+    if not problems:
+        raise TableError(f"{folder}/problems: no .tex files; expected a file for each problem.")
+    for problem in problems:
+        if problem.stem not in schemes:
+            raise TableError(
+                f"{path}: no scheme with id `{problem.stem}`; expected one for each file of {folder}/problems."
+            )
+        solution = folder / "solutions" / problem.name
+        yield {
+            "problem": f"{folder.name}-{problem.stem}",
+            "statement": _tex(problem),
+            "solution": _tex(solution) if solution.exists() else None,
+            "guidelines": files.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem]),
+            "asks": "proof",
+            "origin": f"{folder.name}/problems/{problem.name}",
+            "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
+        }
+
+
+def _tex(path: Path) -> str:
+    try:
+        content = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{path}: is no UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it."
+        ) from error
+    except OSError as error:
+        raise TableError(
+            f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it."
+        ) from error
+    files.check_texts(str(path), content, "text")
+    return content
+
+
+def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(_tex(path))
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        raise TableError(
+            f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file."
+        ) from error
+
+
+# ---------------------------------------------------------------------------------------------------- any other dataset
+
+READ: dict[str, Callable] = {
+    "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
+    "asks": text, "origin": word, "year": files.year, "level": word, "tags": texts,
+}  # fmt: skip
+
+
+def _mapped(entry: Problems) -> Iterator[Row]:
+    """Columns as `columns` maps them; without a map, those that have our names."""
+    ids: dict[str, str] = {}
+    if unknown := [column for column in entry.columns if column not in READ]:
+        known = ", ".join(READ)
+        raise TableError(
+            f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}."
+        )
+    for where, record in files.of(entry):
+        mapped = dict(entry.columns) or {column: column for column in READ if column in record}
+        mapped.setdefault("statement", "statement")
+        row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
+        if row.get("asks") not in (None, "proof", "answer"):
+            raise TableError(f"{where}: `{mapped['asks']}` is {row['asks']!r}; expected `proof` or `answer`.")
+        if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
+            raise TableError(
+                f"{where}: `{mapped['problem']}` is {id!r} as in {before}; expected each id once. "
+                "Map another column to `problem`, or none: ids then come from the statements."
+            )
+        yield {"origin": where, **row}
+
+
+# ------------------------------------------------------------------------------------------------------------- the list
+
+
+@dataclass(frozen=True)
+class Source:
+    """`load` yields the rows of an entry; `reads` are the fields that it looks at, besides `keep` and its company.
+
+    `attempts`, of a source that holds attempts with human marks besides the problems, yields (problem, graded_proofs.Attempt).
+    """
+
+    load: Callable[[Problems], Iterator[Row]]
+    doc: str
+    reads: frozenset[str]
+    attempts: Callable[[Problems], Iterator[tuple[str, Any]]] | None = None
+
+
+_GENERATED = frozenset({"part", "families", "rows", "seed"})
+_FILE = frozenset({"path", "rows"})
+_FILE_OR_HUB = frozenset({"path", "id", "commit", "config", "split", "rows"})
+
+SOURCES: dict[str, Source] = {
+    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED),
+    "arithmetic-threads": Source(_arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED),
+    "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
+    "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
+    "harp": Source(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
+    "proofbench": Source(_proofbench, "IMO-ProofBench and ProofBench", _FILE_OR_HUB),
+    "answerbench": Source(_answerbench, "IMO-AnswerBench", _FILE_OR_HUB),
+    "gsm8k": Source(_gsm8k, "GSM8K", _FILE_OR_HUB),
+    "math": Source(_math, "MATH (Hendrycks et al.)", _FILE_OR_HUB),
+    "aime": Source(_aime, "AIME", _FILE_OR_HUB),
+    "usamo": Source(_usamo, "a contest folder of MathArena, such as USAMO 2025", _FILE),
+    "olympiadbench": Source(_olympiadbench, "OlympiadBench", _FILE_OR_HUB),
+    "graded": Source(graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB, graded_proofs.attempts),
+    "arithmetic-graded": Source(
+        graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts
+    ),
+    "hub": Source(_mapped, "any dataset of the hub", frozenset({"id", "commit", "config", "split", "columns", "rows"})),
+    "table": Source(_mapped, "any JSONL, CSV, TSV or Parquet file", frozenset({"path", "columns", "rows"})),
+}

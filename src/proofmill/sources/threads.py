@@ -1,0 +1,149 @@
+"""One thread of a forum becomes a problem, its selected solution, and its other posts as candidates.
+
+From: raw threads of the AoPS forum's API; what is selected is stated in `thread` and `like_a_solution`.
+
+How it differs from the published corpora:
+1. The rule of selection is written down, and a thread without a post like a solution has none.
+2. Quotes are left out: whoever quotes a solution has not written one.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from proofmill.schema.errors import TableError
+from proofmill.sources.files import field, text
+from proofmill.text import asks
+from proofmill.text.asks import BOX, END_OF_PROOF
+
+Row = dict[str, Any]
+
+
+def thread(where: str, record: Mapping) -> Row:
+    """A raw record of the forum's API as a problem.
+
+    The statement is the first post. The selected solution is, among the later posts that are like a solution (see
+    `like_a_solution`; the thread starter's count too), the one with most thanks; among equals one with a box or an
+    end-of-proof mark; among equals the earliest. There is none if no post is like a solution. All other posts are
+    candidates, in order. Deleted posts do not count.
+    """
+    found = field(where, record, "response.response.posts")
+    if not isinstance(found, list) or not all(isinstance(post, dict) for post in found):
+        raise TableError(
+            f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API."
+        )
+    posts = sorted((p for p in found if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
+    contents = [_content(where, post) for post in posts]
+    likely = [
+        (-(_whole(where, post, "thanks_received", 0)), not _marked(content), n)
+        for n, (post, content) in enumerate(zip(posts, contents, strict=True))
+        if n > 0 and like_a_solution(content)
+    ]
+    chosen = min(likely)[2] if likely else None
+    statement = contents[0] if contents else None
+    solution = contents[chosen] if chosen is not None else None
+    tags = record["response"]["response"].get("tags") or []
+    return {
+        "statement": statement,
+        "solution": solution,
+        "candidates": [c for n, c in enumerate(contents) if n not in (0, chosen) and c],
+        "asks": asks.asks(statement, solution),
+        "origin": where,
+        "year": _posted(where, posts[0]) if posts else None,
+        "tags": [tag["tag_text"] for tag in tags if isinstance(tag, dict) and isinstance(tag.get("tag_text"), str)],
+    }
+
+
+def _whole(where: str, post: Mapping, column: str, default: int | None = None) -> int:
+    value = post.get(column, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TableError(f"{where}: a post has `{column}` {value!r}; expected a whole number.")
+    return value
+
+
+def _posted(where: str, post: Mapping) -> int | None:
+    return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year if post.get("post_time") else None
+
+
+def _content(where: str, post: Mapping) -> str:
+    """What a post says: without quotes and markup, but with its images, which filters look for."""
+    content = plain(text(where, post, "post_canonical") or "")
+    for attached in post.get("attachments") or []:
+        name = attached.get("name") if isinstance(attached, dict) else None
+        if name and str(name) not in content:
+            content = f"{content}\n[attachment={name}]".strip()
+    return content
+
+
+_TAG = re.compile(
+    r"\[(/?)(quote|hide|spoiler|url|b|i|u|s|color|size|center|left|right|list|code)\b([^\[\]\n]{0,300})\]",
+    re.IGNORECASE,
+)
+
+
+def plain(post: str) -> str:
+    """A post without BBCode: quotes are left out, wrappers opened. A tag that is never closed is text, as in `a[i]`."""
+    parts: list[str] = []
+    opened: list[tuple[str, int]] = []
+    place = 0
+    for tag in _TAG.finditer(post):
+        parts.append(post[place : tag.start()])
+        place = tag.end()
+        name = tag[2].lower()
+        depth = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][0] == name), None) if tag[1] else None
+        if depth is None:
+            if not tag[1]:
+                opened.append((name, len(parts)))
+            parts.append(tag[0])
+            continue
+        _, begins = opened[depth]
+        del opened[depth:]
+        if name == "quote":
+            del parts[begins:]
+        else:
+            parts[begins] = ""
+    return "".join([*parts, post[place:]]).strip()
+
+
+_SHORTEST = 30  # characters; a terse but complete proof of one line has about 60
+_TALK = re.compile(
+    r"^\W*(?:thanks?\b|thank you|nice\b|great\b|beautiful|cool\b|bump|any (?:ideas?|solutions?|hints?|help)|"
+    r"can (?:some|any)(?:one|body)|"
+    r"(?:some|any)(?:one|body)\b|please\b|pls\b|help\b|hint\s*:|see\b|"
+    r"(?:i )?(?:solved|posted|already posted|have seen|found) (?:it )?(?:here|before)|"
+    r"this (?:is|was) (?:well[- ]known|old|posted))",
+    re.IGNORECASE,
+)
+_OBJECTION = re.compile(
+    r"\b(?:this|that|it|your (?:proof|solution|answer|claim)|(?:the|your) (?:\w+ )?(?:line|step)|post #?\d+|@\w+)\b"
+    r"[^.\n]{0,40}?\b(?:is|are|seems?|looks?|was)\b"
+    r"[^.\n]{0,15}\b(?:wrong|incorrect|mistaken|not (?:true|right|correct)|flawed|a mistake)\b",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(
+    r"\b(?:maybe|perhaps|or something|not sure|i guess|i (?:don't|do not) know|might work|any ideas?)\b", re.IGNORECASE
+)
+_MATHEMATICS = re.compile(
+    r"[=<>≤≥≡∈∣→]|\\(?:le|ge|leq|geq|equiv|implies|mid|in|Rightarrow|boxed|"
+    r"frac|angle|triangle|sim|cong|ne|neq|to|pmod)\b"
+)
+
+
+def like_a_solution(post: str) -> bool:
+    """Whether a post tries to solve the problem.
+
+    It is at least thirty characters long or has a box or an end-of-proof mark; it has mathematics (a relation, a box);
+    it does not begin with thanks, praise or a call for help, nor by calling another post wrong; and a short one (under
+    300 characters) neither hedges nor ends in a question.
+    """
+    if not _marked(post) and (len(post) < _SHORTEST or not _MATHEMATICS.search(post)):
+        return False
+    begins = post[:120]
+    if (_TALK.match(post) and len(post) < 300) or (_OBJECTION.search(begins) and "statement" not in begins.lower()):
+        return False
+    return _marked(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
+
+
+def _marked(post: str) -> bool:
+    return bool(BOX.search(post) or END_OF_PROOF.search(post))

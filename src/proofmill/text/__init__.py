@@ -1,0 +1,1 @@
+"""The ground: what texts say; statements, answers, reasoning, formats, languages."""

@@ -1,0 +1,32 @@
+"""Whether a statement asks for a proof or for an answer."""
+
+import re
+
+# ------------------------------------------------------------------------------------------------ what a statement asks
+
+ASKS_PROOF = re.compile(
+    r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|"
+    r"disprove)\b(?!\s+your\s+work)",
+    re.IGNORECASE,
+)
+_NO_PROOF = re.compile(
+    r"\b(shown|as shown|shows (?:a|an|the)|show(?:s)? (?:how many|your|the (?:first|last)))\b", re.IGNORECASE
+)
+END_OF_PROOF = re.compile(
+    r"\\blacksquare|\\square|\\Box\b|\\qed\b|\\qedsymbol|\bQ\.?\s?E\.?\s?D\b|\bw\.?w\.?w\.?w?\.?$|[∎■□◼]|"
+    r"\bas desired\b\W*$|\bwe(?:'re| are) done\b\W*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+BOX = re.compile(r"\\boxed\b|\\fbox\b")
+
+
+def asks(statement: str | None, solution: str | None = None, end_of_proof: bool = False) -> str:
+    """`proof` or `answer`.
+
+    A statement asks for a proof if it says so: prove, show, demonstrate, verify that, justify, establish, deduce; but
+    not "as shown" or "show your work". One that does not (say, "Find all n such that ...") is taken to ask for a proof
+    if the source hints at one, or its solution ends a proof (\\blacksquare, \\qed, Q.E.D.).
+    """
+    says_so = bool(ASKS_PROOF.search(_NO_PROOF.sub(" ", statement or "")))
+    hinted = end_of_proof or bool(END_OF_PROOF.search(solution or ""))
+    return "proof" if says_so or hinted else "answer"

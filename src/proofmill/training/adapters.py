@@ -1,0 +1,93 @@
+"""One adapter is a pair of small matrices beside each linear layer, trained in its place and added to it at the end.
+
+From: LoRA (Hu et al. 2021, section 4.1) and QLoRA (Dettmers et al. 2023, section 3), with peft.
+
+How it differs:
+1. The weights that are kept are an ordinary model's, which any engine serves: the additions are merged into the weights as they
+   were before training, in float32, also where training saw these in 4 bits. The adapter's own files stand beside, in `adapter/`.
+2. The names of layers are checked: peft takes those that it finds, and says nothing of the others.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForCausalLM, set_seed
+
+from proofmill.artifacts.jobs import Job
+from proofmill.schema.errors import ServiceError, TableError
+
+FOLDER = "adapter"  # beside the merged weights
+
+
+def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options: Any) -> Any:
+    """The model with an adapter that changes nothing yet (one of its two matrices is zero)."""
+    import peft
+
+    folder = job.parent(model).weights()
+    if adapter.get("quantized"):
+        options |= _quantization(job)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options)
+    _check_layers(job, model, network, adapter.get("layers", []))
+    set_seed(seed)
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=adapter["rank"],
+        lora_alpha=adapter["alpha"],
+        lora_dropout=adapter.get("dropout", 0.0),
+        target_modules=adapter.get("layers") or "all-linear",
+    )
+    return peft.get_peft_model(network, config)
+
+
+def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path) -> None:
+    """Write the adapter and the weights it makes; `state` are the weights of a model that is spread over devices."""
+    import peft
+
+    own, base = folder / FOLDER, job.stamp["entry"]["model"]
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    trained.peft_config["default"].base_model_name_or_path = base  # a name, not a folder of this machine
+    options = {"selected_adapters": ["default"], "save_embedding_layers": False}
+    trained.save_pretrained(own, **options, **({"state_dict": state} if state else {}))
+    (own / "README.md").unlink()  # a form to be filled in
+    before = AutoModelForCausalLM.from_pretrained(job.parent(base).weights(), dtype="float32")
+    peft.PeftModel.from_pretrained(before, own).merge_and_unload().save_pretrained(folder)
+
+
+def _quantization(job: Job) -> dict[str, Any]:
+    """Options of loading: 4-bit NormalFloat, its scales quantized too, arithmetic in bfloat16 (QLoRA, section 3)."""
+    import torch
+    from accelerate import PartialState
+    from transformers import BitsAndBytesConfig
+
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ServiceError(
+            f"{job.name}: `adapter` is quantized and bitsandbytes is not installed; expected it where weights are to stand in "
+            "4 bits. Install it (pip install bitsandbytes), or train without `quantized`."
+        )
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    place = PartialState(cpu=not torch.cuda.is_available()).local_process_index if torch.cuda.is_available() else "cpu"
+    return {"quantization_config": config, "device_map": {"": place}}
+
+
+def _check_layers(job: Job, model: str, network: Any, layers: list[str]) -> None:
+    """Every named layer is a linear layer of the model, and not the last one, whose product TRL computes by itself."""
+    import torch
+
+    head = network.get_output_embeddings()
+    linear = {
+        name.rpartition(".")[2]
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.Linear) and module is not head
+    }
+    if unknown := [name for name in layers if name not in linear]:
+        raise TableError(
+            f"{job.name}: `adapter` names the layers {', '.join(unknown)}, which {model} has not; expected some of "
+            f"{', '.join(sorted(linear))}. Name those, or none for all of them."
+        )

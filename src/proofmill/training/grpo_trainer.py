@@ -1,0 +1,274 @@
+"""One trainer is TRL's GRPOTrainer with what it lacks: rewards that may be missing, another loss, turns of thought, a diary.
+
+How it differs from TRL 1.16's:
+1. A rollout is unscored when one of the rewards that apply could not be had, not only when all are missing.
+2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or REINFORCE.
+3. The reference of `sync-reference` is in the checkpoints; TRL goes on with the first one. Problems go on in their order, too, after
+   the first pass over them; TRL begins with the first pass's order again.
+4. An unscored rollout is out of the loss, out of its entropy and divergence too; TRL sets its advantage to 0.
+5. On several devices the main process alone asks judges, writes the diary, and tells the others.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import broadcast_object_list, gather_object
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
+from trl.trainer.utils import RepeatSampler
+
+from proofmill.graders.submissions import Submission
+from proofmill.runtime.progress import say
+from proofmill.schema.model_entries import Grpo
+from proofmill.schema.reasons import Stop
+from proofmill.text.reasoning import OPENING, opens_thought
+from proofmill.training import advantages, losses, rollout_rewards, rollouts
+from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import Diary
+
+REFERENCE = "reference.pt"
+ROW = ("problem", "statement", "answer", "solution", "scheme", "asks", "reference_tokens", "question_tokens", "turn")
+
+
+class Trainer(GRPOTrainer):
+    """`rewards` and `diary` are None on processes that are not the main one; `turns` is None without a summarizer."""
+
+    def __init__(
+        self,
+        entry: Grpo,
+        name: str,
+        rewards: Rewarding | None,
+        diary: Diary | None,
+        turns: Any,
+        start: int = 0,
+        **given: Any,
+    ):
+        """`start` is the step from which it goes on."""
+        self.entry, self.name, self.rewards, self.diary, self.turns = entry, name, rewards, diary, turns
+        self.start = start
+        super().__init__(**given)
+        self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
+
+    @property
+    def over(self) -> bool:
+        """Whether the second grader has stopped it."""
+        return rollout_rewards.drifted(self.gaps, self.entry.hold_out_apart)
+
+    # ------------------------------------------------------------------------------------------------------- rollouts
+
+    def _get_train_sampler(self, dataset=None):
+        """A problem comes once for each of its states, whose attempts are groups of their own."""
+        if self.turns is None:
+            return self._forwarded(super()._get_train_sampler(dataset))
+        each = self.num_generations * self.entry.states
+        sampler = RepeatSampler(
+            data_source=self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=each,
+            batch_size=self.args.generation_batch_size // each,
+            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            shuffle=self.shuffle_dataset,
+            seed=self.args.seed,
+        )
+        return self._forwarded(sampler)
+
+    def _forwarded(self, sampler):
+        """The sampler with the orders drawn that finished passes had: transformers skips batches of the present pass alone."""
+        turns = len(sampler) // self.args.generation_batch_size
+        steps = max(math.ceil(turns / self.args.gradient_accumulation_steps), 1)
+        for _ in range(self.start // steps if self.shuffle_dataset else 0):
+            torch.randperm(sampler.num_samples, generator=sampler.generator)
+        return sampler
+
+    def _generate_and_score_completions(self, inputs):
+        self.made_for = self.state.global_step + 1
+        if self.turns is not None:
+            inputs = self.turns.prepared(self, inputs, self.made_for)
+            self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
+        scored = super()._generate_and_score_completions(inputs)
+        self._leave_out(scored)
+        if self.accelerator.is_main_process:
+            self._remember()
+        return scored
+
+    def _leave_out(self, scored: dict[str, Any]) -> None:
+        """Take rollouts without a reward out of the loss."""
+        count = len(scored["completion_mask"])
+        own = self._unscored[self.accelerator.process_index * count :][:count]
+        scored["completion_mask"] = scored["completion_mask"] * (~own).unsqueeze(1).int()
+        scored["num_items_in_batch"] = self.accelerator.gather(scored["completion_mask"].sum()).sum()
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """The rewards NK of all processes' rollouts; NaN is none."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        own = [
+            {
+                **{key: row.get(key) for key in ROW},
+                "prompt": prompt[-1]["content"],
+                "text": self.opening + completion[0]["content"],
+                "tokens": len(ids),
+                "stop": Stop.END if ids[-1] in ends else Stop.LENGTH,
+            }
+            for row, prompt, completion, ids in zip(inputs, prompts, completions, completion_ids_list, strict=True)
+        ]
+        self._asked = gather_object(own)
+        counted: list[Any] = [None]
+        if self.accelerator.is_main_process:
+            counted = [self._rewarded(self._asked)]
+        broadcast_object_list(counted)
+        rewards_NK = torch.tensor(counted[0], dtype=torch.float32, device=self.accelerator.device)
+        self._unscored = rewards_NK.isnan().all(dim=1)
+        return rewards_NK
+
+    def _rewarded(self, asked: list[dict]) -> np.ndarray:
+        submissions = [
+            Submission(
+                row["statement"], row["answer"], row["scheme"], row["text"],
+                stop=row["stop"], reference=row["solution"], asks=row["asks"],
+            )
+            for row in asked
+        ]  # fmt: skip
+        self._found = self.rewards.of(
+            submissions, [row["tokens"] for row in asked], [row["reference_tokens"] for row in asked], self.made_for
+        )
+        self._counted_NK = self._found.counted(self.entry.unscored)
+        measured = rollout_rewards.curves(self._found, self.entry.max_tokens, [row["question_tokens"] for row in asked])
+        for name, value in {**measured, **self._by_turn(asked)}.items():
+            self._metrics["train"][name].append(value)
+        return self._counted_NK
+
+    def _by_turn(self, asked: list[dict]) -> dict[str, float]:
+        """Mean share of full marks by the turn that was gone on from."""
+        marks: dict[str, list[float]] = {}
+        for row, rollout in zip(asked, self._found.rollouts, strict=True):
+            if row["turn"] is not None and rollout.verdict.grade is not None:
+                marks.setdefault(f"marks/turn-{row['turn']}", []).append(rollout.verdict.grade / rollout.verdict.out_of)
+        return {name: float(np.mean(values)) for name, values in marks.items()}
+
+    def _remember(self) -> None:
+        """Write the step's rollouts down, and ask for a second opinion when it is due."""
+        opinions: list[float | None] = [None] * len(self._asked)
+        last = self.made_for + self.num_iterations * self.entry.batches - 1
+        if (
+            self.rewards.hold_out
+            and last // self.entry.hold_out_every > (self.made_for - 1) // self.entry.hold_out_every
+        ):
+            opinions = self.rewards.second_opinion(self._found.rollouts, self.made_for)
+            gap = rollout_rewards.apart(self._found.rollouts, opinions)
+            self.gaps.append(gap)
+            known = [opinion for opinion in opinions if opinion is not None]
+            self._metrics["train"]["hold-out/marks"].append(float(np.mean(known)) if known else float("nan"))
+            self._metrics["train"]["hold-out/apart"].append(gap)
+            if self.over:
+                say(
+                    self.name,
+                    f"stops at step {self.made_for}: marks exceed the second grader's by {gap:+.2f} of full marks",
+                )
+                self.control.should_training_stop = True
+        counted_NK = self._counted_NK
+        totals_N = advantages.total(counted_NK, self.reward_weights.tolist(), ~np.isnan(counted_NK))
+        idle = rollout_rewards.without_signal(totals_N.reshape(-1, self.entry.group))
+        self._metrics["train"]["frac_reward_zero_std"][-1] = idle
+        learned_with = list(self._logs["advantages"])[-len(self._asked) :]
+        self.diary.add(
+            rollouts.entries(
+                self.name, self.made_for, self._asked, self._found, self.rewards.names, self.entry.group,
+                counted_NK, learned_with, opinions,
+            )
+        )  # fmt: skip
+
+    # ----------------------------------------------------------------------------------------------------------- loss
+
+    def _get_per_token_logps_and_entropies(self, model, *args, **given):
+        found = super()._get_per_token_logps_and_entropies(model, *args, **given)
+        self._latest = found
+        return found
+
+    def _compute_loss(self, model, inputs):
+        loss = (
+            self._sequence_sum(model, inputs)
+            if self.entry.loss == "sequence_sum"
+            else super()._compute_loss(model, inputs)
+        )
+        now_NT = self._latest[0].detach()
+        mask_NT = inputs["completion_mask"]
+        ratios_NT = losses.ratios(now_NT, inputs.get("old_per_token_logps", now_NT))
+        counted = ratios_NT[mask_NT.bool()]
+        if counted.numel():
+            self._measure("ratio/mean", counted.mean())
+            self._measure("ratio/max", counted.max())
+            self._measure("ratio/effective-share", losses.effective_share(ratios_NT, mask_NT))
+        return loss
+
+    def _measure(self, name: str, value: torch.Tensor) -> None:
+        self._metrics["train"][name].append(value.item())
+
+    def _sequence_sum(self, model, inputs):
+        """QED-Nano's loss (PipelineRL, `rl_step`)."""
+        mask_NT = inputs["completion_mask"]
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        attention = torch.cat([inputs["prompt_mask"], mask_NT], dim=1)
+        logprobs_NT, entropies_NT, _ = self._get_per_token_logps_and_entropies(
+            model, ids, attention, mask_NT.size(1), compute_entropy=True
+        )
+        ratios_NT = losses.ratios(logprobs_NT, inputs.get("old_per_token_logps", logprobs_NT.detach()))
+        advantages_N = inputs["advantages"]
+        if self.entry.policy == "clipped":
+            objective_NT = losses.clipped(ratios_NT, advantages_N, self.epsilon_low, self.epsilon_high)
+        else:
+            objective_NT = losses.reinforce(logprobs_NT, ratios_NT, advantages_N, self.epsilon_high)
+        if "importance_sampling_ratio" in inputs:  # what vLLM sampled with, against what we compute
+            objective_NT = objective_NT * inputs["importance_sampling_ratio"]
+        objective_NT = objective_NT + self.entry.entropy * entropies_NT
+        if self.beta:
+            kl_NT = losses.divergence(logprobs_NT, inputs["ref_per_token_logps"])
+            objective_NT = objective_NT - self.beta * kl_NT
+            self._measure("kl", (kl_NT * mask_NT).sum() / mask_NT.sum().clamp(min=1))
+        self._measure("entropy", (entropies_NT * mask_NT).sum() / mask_NT.sum().clamp(min=1))
+        signs_N1 = advantages_N.unsqueeze(1)
+        cut_NT = ((ratios_NT < 1 - self.epsilon_low) & (signs_N1 < 0)) | (
+            (ratios_NT > 1 + self.epsilon_high) & (signs_N1 > 0)
+        )
+        self._measure("clip_ratio/region_mean", (cut_NT * mask_NT).sum() / mask_NT.sum().clamp(min=1))
+        return losses.sequence_sum(objective_NT, mask_NT) / self.current_gradient_accumulation_steps
+
+    # ------------------------------------------------------------------------------------------------------ checkpoints
+
+    def _save_checkpoint(self, model, trial):
+        super()._save_checkpoint(model, trial)
+        if self.entry.sync_reference and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            reference = self.accelerator.unwrap_model(self.ref_model)
+            torch.save(reference.state_dict(), folder / REFERENCE)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.entry.sync_reference:
+            state = torch.load(Path(resume_from_checkpoint) / REFERENCE, map_location="cpu", weights_only=True)
+            self.accelerator.unwrap_model(self.ref_model).load_state_dict(state)
+
+
+def _gaps(diary: Diary) -> list[tuple[int, float]]:
+    """By how much the reward's marks exceeded the second grader's, at each step of a diary that was sampled."""
+    found: dict[int, list[float]] = {}
+    for row in diary.rows():
+        if row["hold_out"] is not None and row["grade"] is not None:
+            found.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
+    return [(step, float(np.mean(gaps))) for step, gaps in sorted(found.items())]
+
+
+def keep_linear_weights() -> None:
+    """Let vLLM's linear layers keep their weights on a CPU, where they are packed and dropped: new ones could not be loaded."""
+    import vllm.model_executor.layers.linear as linear
+    import vllm.model_executor.layers.utils as utils
+    import vllm.model_executor.layers.vocab_parallel_embedding as embedding
+
+    def dispatch(layer: Any, remove_weight: bool) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    for module in (utils, linear, embedding):
+        if hasattr(module, "dispatch_cpu_unquantized_gemm"):
+            module.dispatch_cpu_unquantized_gemm = dispatch

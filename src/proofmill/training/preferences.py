@@ -1,0 +1,79 @@
+"""One preference is what a judge or a reward model thinks of a text where there is no right answer (DeepSeek-R1, section 2.3.4).
+
+How we differ:
+1. A judge's taste is read like any verdict: what cannot be read is no reward, and never the least one.
+2. What a preference sees is said in the recipe: the summary alone (helpfulness), or the reasoning too (harmlessness).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from proofmill.artifacts.jobs import Job
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.prompts import templates
+from proofmill.schema.errors import TableError
+
+AT_ONCE = 8  # texts in one forward pass of a reward model
+
+
+class Preference(Protocol):
+    def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
+        """How much each text is liked; None where that is not known."""
+        ...
+
+
+def seen(submission: Submission, sees: str) -> Submission:
+    """The submission as a preference is shown it: `summary` is what stands after the reasoning, `all` is everything."""
+    return submission if sees == "summary" else replace(submission, reasoning="")
+
+
+class JudgedPreference:
+    """A judge's marks as a share of full marks."""
+
+    def __init__(self, grader: Marker, sees: str):
+        self.grader, self.sees = grader, sees
+
+    def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
+        verdicts = self.grader([seen(submission, self.sees) for submission in submissions], quiet=True)
+        return [None if verdict.grade is None else verdict.grade / verdict.out_of for verdict in verdicts]
+
+
+class ModelPreference:
+    """The one score that a sequence-classification model gives a conversation."""
+
+    def __init__(self, job: Job, model: str, sees: str):
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        folder = job.parent(model).weights()
+        self.sees = sees
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
+        if self.model.config.num_labels != 1:
+            raise TableError(
+                f"{model}: a classifier with {self.model.config.num_labels} scores a text; expected a reward model with one "
+                "(`num_labels` 1)."
+            )
+
+    def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
+        import torch
+
+        if torch.cuda.is_available():
+            self.model.cuda()
+        shown = [seen(submission, self.sees) for submission in submissions]
+        values: list[float | None] = []
+        for start in range(0, len(shown), AT_ONCE):
+            texts = [self._text(submission) for submission in shown[start : start + AT_ONCE]]
+            inputs = self.tokenizer(
+                texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
+            )
+            with torch.inference_mode():
+                values += self.model(**inputs.to(self.model.device)).logits[:, 0].tolist()
+        return values
+
+    def _text(self, submission: Submission) -> Any:
+        said = [("user", submission.statement), ("assistant", submission.final)]
+        # Neither may end its turn and speak for another.
+        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in said]
+        return self.tokenizer.apply_chat_template(talk, tokenize=False)

@@ -1,0 +1,153 @@
+"""One rewarding is what a step's rollouts earn: the grader's verdicts, the named rewards, the preferences, a second opinion.
+
+How we differ from TRL's reward functions:
+1. A reward that does not apply to a problem (marks for small talk, taste before its step) is no reward of 0 and none that is
+   missing: the others count. One that applies and could not be had makes the rollout unscored, whatever the others are.
+2. A second grader marks a sample now and then and rewards nothing: where its marks fall behind the reward's, the reward is
+   being gamed (the hold-out judge; Gao et al. 2022 measure this gap).
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.rewards import lengths
+from proofmill.rewards.rewards import REWARDS, Group, Rollout, weight
+from proofmill.schema.model_entries import Grpo
+from proofmill.schema.names import preference_name
+from proofmill.schema.reasons import Reason
+from proofmill.training import advantages
+from proofmill.training.preferences import Preference
+
+OPINIONS = 3  # samples of the second grader at the beginning and at the end that are compared
+EQUAL = 1e-8  # rewards that differ by less are equal
+UNASKED = Verdict(None, 1, Reason.NOT_ASKED)  # of a problem without a right answer
+
+
+@dataclass(frozen=True)
+class Rewarded:
+    """N rollouts with K rewards each; NaN in `values_NK` is none, and `applies_NK` says whether there should be one."""
+
+    rollouts: Sequence[Rollout]
+    values_NK: np.ndarray
+    applies_NK: np.ndarray
+
+    @property
+    def unscored_N(self) -> np.ndarray:
+        return (self.applies_NK & np.isnan(self.values_NK)).any(axis=1)
+
+    def counted(self, unscored: str) -> np.ndarray:
+        """The rewards NK as they are added up: with `drop` an unscored rollout has none at all, with `zero` 0 for the missing."""
+        return advantages.counted(self.values_NK, self.applies_NK, unscored)
+
+
+class Rewarding:
+    """Everything that an entry rewards by. `preferences` are by reference, as in the entry."""
+
+    def __init__(
+        self,
+        entry: Grpo,
+        grader: Marker,
+        preferences: Mapping[str, Preference] | None = None,
+        hold_out: Marker | None = None,
+    ):
+        self.entry, self.grader, self.preferences, self.hold_out = entry, grader, preferences or {}, hold_out
+        self.names, _ = self.columns(entry)
+
+    @staticmethod
+    def columns(entry: Grpo) -> tuple[list[str], list[float]]:
+        """Names and weights of an entry's rewards, preferences last."""
+        names = [*entry.rewards, *map(preference_name, entry.preferences)]
+        return names, [*map(weight, entry.rewards.values()), *(p["weight"] for p in entry.preferences.values())]
+
+    def of(
+        self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
+    ) -> Rewarded:
+        """The rewards of a step's rollouts; the attempts at a problem come one after another."""
+        judged = [place for place, submission in enumerate(submissions) if submission.asks != "talk"]
+        verdicts = dict(zip(judged, self.grader([submissions[place] for place in judged], quiet=True), strict=True))
+        rollouts = [
+            Rollout(submission, verdicts.get(place, UNASKED), count, reference)
+            for place, (submission, count, reference) in enumerate(zip(submissions, tokens, references, strict=True))
+        ]
+        columns = [self._named(name, given, rollouts) for name, given in self.entry.rewards.items()]
+        columns += [self._liked(name, given, submissions, step) for name, given in self.entry.preferences.items()]
+        values, applies = zip(*columns, strict=True)
+        return Rewarded(rollouts, np.array(values, dtype=float).T, np.array(applies, dtype=bool).T)
+
+    def _named(self, name: str, given: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
+        size = self.entry.group
+        groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
+        values = [value for group in groups for value in REWARDS[name].of(Group(group, self.entry.max_tokens), given)]
+        return values, [not REWARDS[name].of_verdict or r.verdict is not UNASKED for r in rollouts]
+
+    def _liked(
+        self, name: str, given: Mapping[str, Any], submissions: Sequence[Submission], step: int
+    ) -> tuple[list, list[bool]]:
+        begun = step >= given.get("from_step", 0)
+        applies = [begun and ("asks" not in given or submission.asks in given["asks"]) for submission in submissions]
+        values = iter(self.preferences[name]([s for s, does in zip(submissions, applies, strict=True) if does]))
+        return [next(values) if does else None for does in applies], applies
+
+    def second_opinion(self, rollouts: Sequence[Rollout], step: int) -> list[float | None]:
+        """The second grader's share of full marks for some of the rollouts, None for the others; the same at every run."""
+        marked = [place for place, rollout in enumerate(rollouts) if rollout.verdict.grade is not None]
+        rng = random.Random(f"{self.entry.seed} {step}")
+        chosen = sorted(rng.sample(marked, min(self.entry.hold_out_rows, len(marked))))
+        verdicts = self.hold_out([rollouts[place].submission for place in chosen], quiet=True)
+        found = dict(zip(chosen, verdicts, strict=True))
+        return [
+            found[place].grade / found[place].out_of if place in found and found[place].grade is not None else None
+            for place in range(len(rollouts))
+        ]
+
+
+def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> float:
+    """Mean of the reward's marks over the second grader's, as a share of full marks, where there are both; else NaN."""
+    gaps = [
+        rollout.verdict.grade / rollout.verdict.out_of - opinion
+        for rollout, opinion in zip(rollouts, opinions, strict=True)
+        if opinion is not None and rollout.verdict.grade is not None
+    ]
+    return math.fsum(gaps) / len(gaps) if gaps else math.nan
+
+
+def drifted(gaps: Sequence[float], most: float | None) -> bool:
+    """Whether the last samples' gap is larger than the first ones' by more than `most`."""
+    known = [gap for gap in gaps if gap == gap]
+    if most is None or len(known) < 2 * OPINIONS:
+        return False
+    return float(np.mean(known[-OPINIONS:]) - np.mean(known[:OPINIONS])) > most
+
+
+def without_signal(totals_PG: np.ndarray) -> float:
+    """Share of groups from which nothing is learned: fewer than two attempts are scored (NaN is not), or all are equal."""
+    scored_PG = ~np.isnan(totals_PG)
+    spread_P = np.where(scored_PG, totals_PG, -np.inf).max(axis=1) - np.where(scored_PG, totals_PG, np.inf).min(axis=1)
+    return float(((scored_PG.sum(axis=1) < 2) | (spread_P < EQUAL)).mean())
+
+
+def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> dict[str, float]:
+    """What is measured of a step's rollouts besides what TRL logs; a number that is not defined is left out."""
+    rollouts = rewarded.rollouts
+    tokens_N = [rollout.tokens for rollout in rollouts]
+    right_N = [rollout.right for rollout in rollouts]
+    reference_N = [math.nan if r.reference_tokens is None else r.reference_tokens for r in rollouts]
+    grades = [r.verdict.grade / r.verdict.out_of for r in rollouts if r.verdict.grade is not None]
+    found = {
+        "unscored": float(rewarded.unscored_N.mean()),
+        "marks": float(np.mean(grades)) if grades else math.nan,
+        "full-marks": float(np.nanmean(right_N)) if grades else math.nan,
+        "question_vs_response_length_correlation": lengths.length_correlation(question_N, tokens_N),
+        "answer_vs_response_length_correlation": lengths.length_correlation(reference_N, tokens_N),
+        "out_of_limit": lengths.out_of_limit(tokens_N, max_tokens),
+        "model_efficiency": lengths.model_efficiency(reference_N, tokens_N, right_N),
+    }
+    return {name: value for name, value in found.items() if not math.isnan(value)}

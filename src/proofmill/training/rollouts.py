@@ -1,0 +1,102 @@
+"""One row of a run's rollouts is an attempt that was learned from: its text, each reward, its advantage, its verdict.
+
+They are written as they are made, and stand beside the table at the end: results/grpo/<name>/rollouts.parquet.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pyarrow import parquet
+
+from proofmill.schema.columns import ROLLOUT_COLUMNS
+from proofmill.schema.ids import digest
+from proofmill.training.rollout_rewards import Rewarded
+
+
+class Diary:
+    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten.
+
+    A long training writes more than fits in memory: lines are read one at a time.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], after: int):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self.names, new = path, names, path.with_suffix(".new")
+        with open(new, "wb") as file:
+            file.writelines(line for line in _whole_lines(path) if after and json.loads(line)["step"] <= after)
+        os.replace(new, path)
+
+    def add(self, rows: Iterator[dict]) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rows(self) -> Iterator[dict]:
+        return map(json.loads, _whole_lines(self.path))
+
+    def write(self, path: Path) -> None:
+        """All rollouts as a Parquet file, a few megabytes at a time."""
+        schema = {name: kind for name, (kind, _) in ROLLOUT_COLUMNS.items()}
+        schema |= {f"reward_{name}": pl.Float64 for name in self.names}
+        empty = pl.DataFrame(schema=schema).to_arrow()
+        with parquet.ParquetWriter(path, empty.schema, compression="zstd") as file:
+            for lines in _chunks(_whole_lines(self.path)):
+                file.write_table(pl.read_ndjson(b"".join(lines), schema=schema).to_arrow())
+
+
+def entries(
+    run: str, step: int, asked: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
+    counted_NK: np.ndarray, advantages: Sequence[float], opinions: Sequence[float | None],
+) -> Iterator[dict]:  # fmt: skip
+    """The rows of a step. `asked` has problem, prompt, turn and question_tokens of each rollout."""
+    for place, rollout in enumerate(rewarded.rollouts):
+        yield {
+            "rollout": digest(run, step, place),
+            "step": step,
+            "group": place // group,
+            **{key: asked[place].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
+            "text": rollout.submission.text,
+            "stop": rollout.submission.stop,
+            "tokens": rollout.tokens,
+            "reference_tokens": rollout.reference_tokens,
+            "grade": rollout.verdict.grade,
+            "out_of": rollout.verdict.out_of,
+            "reason": rollout.verdict.reason,
+            "verdict": rollout.verdict.text,
+            "cost": rollout.verdict.cost,
+            "judge_tokens": rollout.verdict.tokens,
+            "hold_out": opinions[place],
+            "unscored": bool(rewarded.unscored_N[place]),
+            "applies": [name for name, does in zip(names, rewarded.applies_NK[place], strict=True) if does],
+            "advantage": advantages[place],
+            **{
+                f"reward_{name}": None if value != value else float(value)
+                for name, value in zip(names, counted_NK[place], strict=True)
+            },
+        }
+
+
+def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    held = 0
+    for line in lines:
+        chunk.append(line)
+        held += len(line)
+        if held >= size:
+            yield chunk
+            chunk, held = [], 0
+    if chunk:
+        yield chunk
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Lines that end; JSON leaves characters as they are that text files would take for ends of lines."""
+    if path.exists():
+        with open(path, "rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))

@@ -1,0 +1,217 @@
+"""What `sft` and `grpo` share: a model and the arguments of its trainer, its share of the devices, the table of steps, the weights.
+
+What is trained stands in the entry; where and how stands in the profile, which starts the processes, and in the environment. None
+of it changes a row beyond rounding, but for the noise that each process draws for itself (an adapter's dropout, rollouts):
+
+    PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
+    PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
+    PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
+    PROOFMILL_SAVE_STEPS                steps between checkpoints (200 of sft, 20 of grpo)
+    PROOFMILL_STALL_MINUTES             minutes without the end of a step after which a training is ended (never)
+    PROOFMILL_GRACE                     seconds to the end of the step, and its checkpoint, after a SIGTERM or Ctrl-C (20)
+"""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import DistributedType, is_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.trainer_callback import PrinterCallback
+
+from proofmill.artifacts.jobs import Job
+from proofmill.runtime import processes
+from proofmill.runtime.progress import say
+from proofmill.runtime.signals import gracefully, leave
+from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.kinds import KINDS
+from proofmill.training import adapters, memory
+from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
+from proofmill.training.watchdog import Steps, watching
+
+# What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
+# mean over all steps, is left out too: after a resume transformers sums only the steps since, and divides by all.
+CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
+
+
+def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None:
+    """Say how a batch is shared out among devices, and what memory that takes, before anything is allocated.
+
+    `tokens` are the most of a row; `more` is what else `memory.plan` is told.
+    """
+    shared = batches(job, batch)
+    rows, turns = shared["per_device_train_batch_size"], shared["gradient_accumulation_steps"]
+    if processes.rank():
+        return
+    if rows != batch:
+        say(
+            job.name,
+            f"{batch:,} rows a step: {processes.world()} x {rows:,} x {turns:,} (devices, rows at a time, turns)",
+        )
+    there, cuda = memory.device_memory()
+    planned = memory.plan(
+        job.parent(entry.model).weights(),
+        rows=rows,
+        tokens_per_row=tokens,
+        precision=entry.precision,
+        adapter=entry.adapter,
+        checkpointing=os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
+        devices=processes.world(),
+        sharded=processes.sharding(),
+        there=there,
+        cuda=cuda,
+        **more,
+    )
+    for line in planned.lines():
+        say(job.name, line)
+
+
+def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
+    """Model and tokenizer of an artifact, from its checked weights; with an adapter, that alone is trained.
+
+    Weights are in float32 whatever the files hold: `precision: bfloat16` is the arithmetic's, through autocast.
+    Raises TableError for a tokenizer that has no chat template, and for what an adapter needs and has not.
+    """
+    folder = job.parent(model).weights()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if not tokenizer.chat_template:
+        raise TableError(
+            f"{model}: its tokenizer has no chat template; expected one, in which conversations are learned and asked. Give "
+            "its `base` the `template: plain`, or write chat_template.jinja beside the weights of a folder."
+        )
+    attention = os.environ.get("PROOFMILL_ATTENTION")
+    options = {"attn_implementation": attention} if attention else {}
+    if adapter:
+        return adapters.load(job, model, adapter, seed, **options), tokenizer
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options), tokenizer
+
+
+def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str, Any]:
+    """Arguments that every trainer is given; a checkpoint falls on the end of a block of steps that share their rollouts."""
+    import torch
+
+    torch.set_num_threads(job.threads)
+    return {
+        "output_dir": str(job.checkpoints),
+        "learning_rate": entry.learning_rate,
+        **_schedule(entry),
+        "warmup_steps": entry.warmup,
+        "adam_beta2": entry.beta2,
+        "weight_decay": entry.weight_decay,
+        "max_grad_norm": entry.clip,
+        "seed": entry.seed,
+        "data_seed": entry.seed,
+        "bf16": entry.precision == "bfloat16",
+        "use_cpu": not torch.cuda.is_available(),
+        "gradient_checkpointing": os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
+        "ddp_find_unused_parameters": False,  # every weight has a part in every loss
+        "logging_steps": log_every,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps",
+        "save_steps": max(_save_steps(job) // block, 1) * block,
+        "save_total_limit": 2,
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+
+
+def _save_steps(job: Job) -> int:
+    return int(os.environ.get("PROOFMILL_SAVE_STEPS") or KINDS[job.table.kind].save_steps)
+
+
+def _schedule(entry: Any) -> dict[str, Any]:
+    floor = getattr(entry, "floor", 0.0)
+    if entry.schedule == "cosine" and floor:
+        return {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": floor}}
+    return {"lr_scheduler_type": entry.schedule}
+
+
+def batches(job: Job, batch: int) -> dict[str, int]:
+    """Arguments for a batch of so many rows over all devices: the rows of a device at a time, and how many times a step."""
+    import torch
+
+    world = processes.world()
+    if world == 1 and torch.cuda.device_count() > 1:
+        raise SettingError(
+            f"{job.name}: one process sees {torch.cuda.device_count()} GPUs; expected a process for each. Start it by a launch "
+            "line (workflow/accelerate), or set CUDA_VISIBLE_DEVICES to one."
+        )
+    if batch % world:
+        raise SettingError(
+            f"{job.name}: a batch of {batch} does not divide among {world} devices; expected a multiple. "
+            "Change the number of devices in the profile: another batch would be another training."
+        )
+    share = batch // world
+    rows = min(share, _rows_per_device(share))
+    if share % rows:
+        raise SettingError(
+            f"{job.name}: {share} rows of a batch fall to each device, which are no multiple of {rows} at a time "
+            "(PROOFMILL_ROWS_PER_DEVICE); expected a divisor. Set one: another batch would be another training."
+        )
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": share // rows}
+
+
+def _rows_per_device(share: int) -> int:
+    given = os.environ.get("PROOFMILL_ROWS_PER_DEVICE", str(share))
+    if not given.isdigit() or int(given) < 1:
+        raise SettingError(
+            f"PROOFMILL_ROWS_PER_DEVICE is `{given}`; expected a whole number of rows. Set it, or unset it."
+        )
+    return int(given)
+
+
+def train(trainer: Any, job: Job, last: int | None = None) -> float:
+    """Train from the last checkpoint, if there is one, up to the step `last`, if there is one; returns the seconds it took.
+
+    A SIGTERM or Ctrl-C ends the process after the step (for rollouts, the block of steps that share them) with a checkpoint.
+    """
+    start, found = time.monotonic(), processes.follow(last_checkpoint(job))
+    trainer.remove_callback(PrinterCallback)
+    if processes.rank() == 0:
+        remove_broken(job)
+        trainer.add_callback(Steps(job.name, last))
+        if found:
+            say(job.name, f"goes on from {found.name}")
+    with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
+        checkpoints = Checkpoints(trainer, job.name, found, stop, last)
+        for callback in (checkpoints, *watches):
+            trainer.add_callback(callback)
+        if found and is_finished(found, last):
+            trainer._run_epoch = lambda **_: None  # transformers 5.17 would train one step more than asked
+        trainer.train(resume_from_checkpoint=str(found) if found else None)
+    if checkpoints.stopped:
+        step, steps = trainer.state.global_step, last or trainer.state.max_steps
+        leave(
+            f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is kept. Run the same command to go on."
+        )
+    return round(time.monotonic() - start, 2)
+
+
+def steps(trainer: Any) -> Iterator[dict]:
+    """Rows of the table: every number that was logged, in long form, by name: a checkpoint keeps no other order."""
+    for logged in trainer.state.log_history:
+        for measure, value in sorted(logged.items()):
+            known = value is not None  # a reward that nobody had has no mean
+            if known and measure not in ("step", "epoch") and not CLOCKS.fullmatch(measure):
+                yield {"step": logged["step"], "epoch": logged["epoch"], "measure": measure, "value": float(value)}
+
+
+def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
+    """The weights, tokenizer and chat template in a folder that the table's rename puts in its place; the leader writes them."""
+    folder = job.table.scratch / "weights"
+    spread = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if spread else None  # gathered from all processes
+    if processes.rank():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    if is_peft_model(trainer.accelerator.unwrap_model(trainer.model)):
+        adapters.merge(trainer, state, job, folder)
+    else:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        model.save_pretrained(folder, **({"state_dict": state} if state else {}))
+    tokenizer.save_pretrained(folder)
+    return folder

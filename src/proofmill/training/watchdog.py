@@ -1,0 +1,122 @@
+"""One watch looks on while a model is trained: a line of progress every few seconds, and an end to a training that stands still.
+
+PROOFMILL_STALL_MINUTES    minutes without the end of a step after which a training is ended; without it, never
+"""
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import TrainerCallback
+
+from proofmill.runtime.progress import clock, say
+from proofmill.runtime.signals import GRACE_SECONDS
+from proofmill.schema.errors import ServiceError, SettingError
+
+
+class Steps(TrainerCallback):
+    """A line of progress: steps, the latest loss or reward, steps a minute, tokens a second, time left."""
+
+    def __init__(self, name: str, last_step: int | None = None, every: float = 5.0):
+        self.name, self.last_step, self.every, self.latest = name, last_step, every, ""
+        self.tokens: list[tuple[float, float]] = []  # (when, how many so far), at the first log and at the last
+
+    def on_train_begin(self, args, state, control, **_):
+        self.start = self.last = time.monotonic()
+        self.first = state.global_step
+
+    def on_log(self, args, state, control, logs=None, **_):
+        shown = {key: float(logs[key]) for key in ("loss", "reward") if logs and logs.get(key) is not None}
+        self.latest = "".join(f", {key} {value:.4g}" for key, value in shown.items()) or self.latest
+        if logs and "num_tokens" in logs:
+            self.tokens = [*self.tokens[:1], (time.monotonic(), logs["num_tokens"])]
+
+    def on_step_end(self, args, state, control, **_):
+        now, steps = time.monotonic(), self.last_step or state.max_steps
+        if now - self.last >= self.every or state.global_step == steps:
+            self.last = now
+            say(self.name, self.line(state.global_step, steps, now - self.start))
+
+    def line(self, step: int, steps: int, seconds: float) -> str:
+        rate = (step - self.first) / seconds
+        pace = f"{60 * rate:,.0f}" if rate > 1 / 6 else f"{60 * rate:.2g}"
+        parts = [f"step {step:,} of {steps:,}{self.latest}", f"{pace} steps/min"]
+        if len(self.tokens) == 2:
+            (start, before), (end, after) = self.tokens
+            parts.append(f"{(after - before) / max(end - start, 1e-9):,.0f} tokens/s")
+        return ", ".join([*parts, f"{clock((steps - step) / rate)} left"])
+
+
+class Watch(TrainerCallback):
+    """Ends the process when nothing has ended for `minutes`: no step, no part of one, no evaluation, no checkpoint."""
+
+    def __init__(self, name: str, minutes: float):
+        self.name, self.minutes, self.stalled = name, minutes, False
+        self.latest, self.over = time.monotonic(), threading.Event()
+
+    def alive(self, args, state, control, **_):
+        self.latest = time.monotonic()
+
+    on_train_begin = on_step_end = on_substep_end = on_prediction_step = on_log = on_evaluate = on_save = alive
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.name}: no step has ended for {self.minutes:g} minutes; expected one in PROOFMILL_STALL_MINUTES. The log has "
+            "what every thread was doing. Run the same command to go on from the last checkpoint."
+        )
+
+    def look(self) -> None:
+        """Until the training is over; runs in a thread of its own."""
+        while not self.over.wait(min(6 * self.minutes, 5.0)):
+            if time.monotonic() - self.latest > 60 * self.minutes:
+                self.stalled = True
+                say(self.name, f"stands still for {self.minutes:g} minutes; every thread is doing this:")
+                faulthandler.dump_traceback(all_threads=True)
+                self._end()
+                return
+
+    def _end(self) -> None:
+        """By the handler that ends a grace time, in the main thread; the hard way where that hangs in foreign code."""
+        if callable(signal.getsignal(signal.SIGALRM)):
+            os.kill(os.getpid(), signal.SIGALRM)
+        if not self.over.wait(GRACE_SECONDS):
+            print(f"ServiceError: {self.sentence}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+@contextmanager
+def watching(name: str) -> Iterator[list[Any]]:
+    """The callbacks that watch a training, while they do."""
+    given = os.environ.get("PROOFMILL_STALL_MINUTES")
+    if given is None:
+        yield []
+        return
+    watch = Watch(name, _minutes(given))
+    looking = threading.Thread(target=watch.look, name="watch", daemon=True)
+    looking.start()
+    try:
+        yield [watch]
+    except SystemExit as end:
+        if watch.stalled:
+            raise ServiceError(watch.sentence) from end
+        raise
+    finally:
+        watch.over.set()
+        looking.join()
+
+
+def _minutes(given: str) -> float:
+    try:
+        minutes = float(given)
+    except ValueError:
+        minutes = 0.0
+    if minutes <= 0:
+        raise SettingError(f"PROOFMILL_STALL_MINUTES is `{given}`; expected minutes, such as 30. Set it, or unset it.")
+    return minutes

@@ -1,0 +1,230 @@
+"""Tables: columns, stamps, one rename, and tables that come back."""
+
+import json
+import os
+import shutil
+
+import datasets
+import polars as pl
+import pytest
+
+from mill import MAINS, SMALL
+from proofmill.artifacts import jobs
+from proofmill.artifacts.tables import Table, rows_sha256
+from proofmill.recipes.entry_values import entry_from
+from proofmill.recipes.identity import identity_of
+from proofmill.schema.columns import COLUMNS
+from proofmill.schema.errors import TableError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+
+STAMP = {"fingerprint": "f1", "name": "labels/x", "entry": {}}
+
+
+def label(problem="p", **more):
+    return {**dict.fromkeys(COLUMNS["labels"]), "problem": problem, "reason": "ok", **more}
+
+
+def test_every_table_opens_in_polars_and_datasets(small):
+    """A table is a Parquet file like any other, with the columns of its kind."""
+    for name in SMALL:
+        path = small.table(name).path
+        wanted = list(COLUMNS[kind_of(name)])
+        assert wanted == pl.scan_parquet(path).collect_schema().names()
+        assert (
+            wanted
+            == datasets.load_dataset(
+                "parquet", data_files=str(path), split="train", cache_dir=path.parent / ".d"
+            ).column_names
+        )
+
+
+def test_stamp_says_where_a_table_comes_from(small):
+    """Kind, name, entry, fingerprint, parents, commit, versions, counts and seconds are in the file itself."""
+    stamp = small.table("grades/cold").stamp
+    assert (stamp["kind"], stamp["name"]) == ("grades", "grades/cold")
+    assert {"responses/cold", "schemes/bench", "problems/bench"} == set(stamp["parents"])
+    assert small.table("responses/cold").content == stamp["parents"]["responses/cold"]
+    assert stamp["entry"]["grader"] == "api/referee" and "api/referee" in stamp["declared"]
+    assert sum(stamp["counts"].values()) == 24
+    assert {"commit", "versions", "seed", "seconds", "tokens", "cost", "content", "fingerprint", "prompts"} <= set(
+        stamp
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([label("p"), label("p")], "problem `p` occurs more than once"),
+        (pl.DataFrame({"problem": ["p"]}), "no column incomplete"),
+        (pl.DataFrame([label()]).with_columns(pl.lit(1).alias("extra")), "unknown column extra"),
+        (pl.DataFrame([label(difficulty="hard")]), "difficulty is String"),
+    ],
+)
+def test_rows_that_are_not_of_the_kind_change_nothing(tmp_path, rows, expected):
+    """A wrong row is refused by name, and the table that was there is still there."""
+    table = Table("labels/x", tmp_path)
+    table.write([label("old")], STAMP)
+    before = table.path.read_bytes()
+    with pytest.raises(TableError, match=expected):
+        table.write(rows, STAMP)
+    assert before == table.path.read_bytes()
+    assert [p.name for p in table.path.parent.iterdir()] == ["x.parquet"]
+
+
+def test_missing_table_says_how_to_make_it(tmp_path):
+    """A parent that is not there names the command that makes it."""
+    with pytest.raises(TableError, match=r"snakemake .*labels/x.parquet"):
+        _ = Table("labels/x", tmp_path).stamp
+
+
+@pytest.mark.parametrize("content", [b"", b"not parquet", b"PAR1 broken PAR1"])
+def test_corrupt_table_is_named(tmp_path, content):
+    """A broken file is a message with its path."""
+    table = Table("labels/x", tmp_path)
+    table.path.parent.mkdir(parents=True)
+    table.path.write_bytes(content)
+    with pytest.raises(TableError, match="cannot be read as Parquet"):
+        _ = table.stamp
+
+
+def test_parquet_of_somebody_else_is_refused(tmp_path):
+    """A file without a stamp is not taken for a table."""
+    table = Table("labels/x", tmp_path)
+    table.path.parent.mkdir(parents=True)
+    pl.DataFrame({"a": [1]}).write_parquet(table.path)
+    with pytest.raises(TableError, match="has no stamp"):
+        _ = table.stamp
+
+
+def test_content_depends_on_rows_and_their_order_only():
+    """Equal rows have equal content, however they were put together."""
+    frame = pl.DataFrame({"a": range(100), "b": [str(n) for n in range(100)]})
+    assert rows_sha256([frame]) == rows_sha256([pl.concat([frame[:37], frame[37:]])])
+    assert rows_sha256([frame]) != rows_sha256([frame[::-1]])
+
+
+def test_ids_are_of_the_table_they_are_in():
+    """Every kind that has an id has it as a column."""
+    assert all(kind.key in COLUMNS[name] for name, kind in KINDS.items() if kind.key)
+
+
+def test_no_column_has_two_types():
+    """A column's word means the same in every table."""
+    seen = {}
+    for columns in COLUMNS.values():
+        for name, (dtype, _) in columns.items():
+            assert seen.setdefault(name, dtype) == dtype
+
+
+# ------------------------------------------------------------------------------------- made again, or brought back
+
+
+@pytest.fixture
+def remake(tmp_path):
+    """Make problems/x with some rows; returns the table and whether it was computed or brought back."""
+    computed = []
+
+    def main(entry, job):
+        computed.append(entry.rows)
+        MAINS["problems"](entry, job)
+
+    def make(rows):
+        entry = entry_from("problems", {"source": "arithmetic", "rows": rows})
+        before = len(computed)
+        jobs.make(main, "problems/x", identity_of(entry, {}), tmp_path)
+        return Table("problems/x", tmp_path), len(computed) > before
+
+    return make
+
+
+def test_reverted_entry_brings_the_old_table_back(remake):
+    """An edit and its reversal compute once each; the old rows return as they were."""
+    table, _ = remake(5)
+    old = table.path.read_bytes()
+    assert (len(remake(7)[0].rows()), remake(9)[1]) == (7, True)
+    table, computed = remake(5)
+    assert (old, False) == (table.path.read_bytes(), computed)
+
+
+def test_deleted_table_is_brought_back(remake):
+    """A table that was deleted returns without being computed again."""
+    table, _ = remake(5)
+    table.path.unlink()
+    table, computed = remake(5)
+    assert (len(table.rows()), computed) == (5, False)
+
+
+def test_forced_table_is_made_again(remake, monkeypatch):
+    """Whoever asks by --forcerun gets a computed table, by name, by kind or all."""
+    remake(5)
+    for forced in ("problems/x", "problems", "all"):
+        monkeypatch.setenv("PROOFMILL_FRESH", f"sft/y {forced}")
+        assert remake(5)[1]
+    monkeypatch.setenv("PROOFMILL_FRESH", "problems/y sft")
+    assert not remake(5)[1]
+
+
+def test_half_kept_table_is_not_brought_back(remake):
+    """A kill while a table was being kept leaves nothing that could come back by halves."""
+    table, _ = remake(5)
+    for kept in (table.results / "kept").rglob("table.parquet"):
+        kept.unlink()
+    assert remake(5)[1]
+
+
+def test_restored_table_is_not_the_kept_file(remake):
+    """Damage to a table does not reach its kept copy after it was brought back."""
+    table, _ = remake(5)
+    table.path.unlink()
+    table, _ = remake(5)
+    table.path.write_bytes(b"damaged")
+    table, computed = remake(5)
+    assert (len(table.rows()), computed) == (5, False)
+
+
+def test_weights_of_another_training_are_refused(small, tmp_path):
+    """Weights that do not belong to the table beside them are never served."""
+    table = small.table("sft/cold")
+    mark = table.folder / "proofmill.json"
+    old = mark.read_text()
+    os.unlink(mark)
+    try:
+        with pytest.raises(TableError, match="no weights here; expected those of"):
+            table.weights()
+        mark.write_text(json.dumps({"fingerprint": "other"}))
+        with pytest.raises(TableError, match="weights of other"):
+            table.weights()
+    finally:
+        os.unlink(mark)
+        mark.write_text(old)
+    assert table.folder == table.weights()
+
+
+def test_model_is_its_weights_alone(small, tmp_path):
+    """Other measurements or rollouts of the same weights are the same model, which answers as it did; other weights are not."""
+
+    def write(name, value, rollouts=b"", changed=b""):
+        folder, table = tmp_path / "new", Table(f"grpo/{name}", tmp_path / "results")
+        shutil.copytree(small.table("sft/cold").folder, folder)
+        (folder / "rollouts.parquet").write_bytes(rollouts)
+        with open(folder / "config.json", "ab") as file:
+            file.write(changed)
+        table.write(
+            [{"step": 1, "epoch": 0.5, "measure": "loss", "value": value}], {"fingerprint": "f"}, weights=folder
+        )
+        return table
+
+    first, again, other = write("a", 1.0), write("b", 2.0, rollouts=b"x"), write("c", 1.0, changed=b"\n")
+    assert first.content != again.content
+    assert first.model == again.model == small.table("sft/cold").model
+    assert other.model != first.model
+
+
+def test_table_with_failures_is_not_kept(tmp_path):
+    """Failures that may pass are not brought back: asking for the table again asks the server again."""
+    table = Table("labels/x", tmp_path)
+    table.write([label(reason="timeout")], {**STAMP, "counts": {"ok": 0, "timeout": 1}})
+    assert not table.restore("f1")
+    table.write([label()], {**STAMP, "counts": {"ok": 1}})
+    assert table.restore("f1")

@@ -1,0 +1,350 @@
+"""The journal: nothing that was answered is lost, whatever happens to the process, the disk or the files."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pytest
+
+from proofmill.calls import journal as module
+from proofmill.calls.exchange import Answer
+from proofmill.calls.journal import Journal, frame
+from proofmill.runtime import locks
+from proofmill.schema.errors import JournalError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that a journal knows of a question."""
+
+    key: str
+
+
+def asked(*names):
+    return [Asked(f"{name:0>32}") for name in names]
+
+
+def write(folder, *names, **answer):
+    with Journal(folder) as journal:
+        for question in asked(*names):
+            journal.add(question, Answer(**{"text": question.key.lstrip("0"), "stop": "end", "cost": 0.5, **answer}))
+
+
+def unfinished(folder, *names):
+    """Answers of a run that was killed: all in the tail, none compacted."""
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\nfrom proofmill.calls.journal import *\n"
+        "j = Journal(Path(sys.argv[1])).__enter__()\n"
+        "for name in sys.argv[2:]: j.add(SimpleNamespace(key=f'{name:0>32}'), Answer(name, 'end', cost=0.5))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(folder), *names], check=False)
+
+
+def texts(folder, *names):
+    with Journal(folder) as journal:
+        return [answer.text for answer in journal.answers(asked(*names))]
+
+
+@pytest.mark.parametrize("text", ["", "a\nb\r\n", '\u2028 \x00 \\ "', "π ≡ 𝔽", "x" * 200_000])
+def test_any_text_comes_back(tmp_path, text):
+    """Texts of any length and any characters come back as they were, from the tail and from a segment."""
+    full = Answer(
+        text,
+        "length",
+        "ok",
+        text,
+        9,
+        3,
+        5,
+        2,
+        0.25,
+        1.5,
+        2,
+        "m",
+        text[:50],
+        "length",
+        [{"token": "a", "logprob": -0.5}],
+    )
+    with Journal(tmp_path) as journal:
+        journal.add(*asked("a"), full)
+        assert journal[asked("a")[0]] == full
+    with Journal(tmp_path) as journal:
+        assert journal[asked("a")[0]] == full
+
+
+def test_what_no_file_can_hold_is_replaced(tmp_path):
+    """Half of a surrogate pair anywhere in an answer, and a whole number for a log-probability, are kept as well as can be."""
+    odd = Answer("a \ud83d", "end", detail="\ud83d", model="\udc00", logprobs=[{"token": "\ud83d", "logprob": 0}])
+    with Journal(tmp_path) as journal:
+        journal.add(*asked("a"), odd)
+        assert journal[asked("a")[0]].text == "a ?"
+    assert frame(tmp_path)["logprobs"].to_list() == [[{"token": "?", "logprob": 0.0}]]
+
+
+def test_answer_is_kept_by_a_process_that_is_killed(tmp_path):
+    """What was added survives a process that ends without closing anything."""
+    unfinished(tmp_path, "a", "b")
+    assert texts(tmp_path, "b", "a") == ["b", "a"]
+
+
+def test_torn_last_line_is_cut_off(tmp_path):
+    """A line that a kill cut off is one call to repeat; what stands before it stays."""
+    unfinished(tmp_path, *"abc")
+    tail = tmp_path / "answers.jsonl"
+    tail.write_bytes(tail.read_bytes()[:-7])
+    with Journal(tmp_path) as journal:
+        assert [q in journal for q in asked(*"abc")] == [True, True, False]
+    assert texts(tmp_path, "a", "b") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda line: b"\xff\xfe garbage\n", lambda line: b"{}\n", lambda line: line.replace(b'"text": "b"', b'"text": "B"')]
+)  # fmt: skip
+def test_damaged_line_is_put_aside(tmp_path, damage):
+    """A line that is no answer, or not the one that was written, costs its own question, and is not thrown away."""
+    unfinished(tmp_path, *"abc")
+    tail = tmp_path / "answers.jsonl"
+    lines = tail.read_bytes().splitlines(keepends=True)
+    tail.write_bytes(lines[0] + damage(lines[1]) + lines[2])
+    for _ in range(2):
+        with Journal(tmp_path) as journal:
+            assert [q in journal for q in asked(*"abc")] == [True, False, True]
+    assert (tmp_path / "damaged.jsonl").read_bytes() == damage(lines[1])
+
+
+def test_truncated_segment_stops_with_a_message(tmp_path):
+    """Paid answers that cannot be read stop the stage; nothing is asked again or deleted without being told to."""
+    write(tmp_path, *"abc")
+    segment = tmp_path / "00001.parquet"
+    content = segment.read_bytes()[:-20]
+    segment.write_bytes(content)
+    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Bring it back"):
+        Journal(tmp_path).__enter__()
+    assert segment.read_bytes() == content
+    assert not (tmp_path / "reserve").exists()
+    segment.rename(tmp_path / "bad")
+    write(tmp_path, "a")
+    assert texts(tmp_path, "a") == ["a"]
+
+
+def test_segments_and_tail_are_one_journal(tmp_path, monkeypatch):
+    """However often the tail moves into segments, every answer is found by its key, in the order asked for."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 2000)
+    monkeypatch.setattr(module, "ROW_GROUP", 4)
+    monkeypatch.setattr(module, "AT_ONCE", 7)
+    names = [f"n{i}" for i in range(100)]
+    with Journal(tmp_path) as journal:
+        for question in asked(*names):
+            journal.add(question, Answer(question.key.lstrip("0"), "end", detail="x" * 100))
+        assert len(list(tmp_path.glob("*.parquet"))) > 2
+        assert [a.text for a in journal.answers(asked(*names[::-1]))] == names[::-1]
+        assert len(journal) == 100
+    assert texts(tmp_path, *names[50:], *names[:50]) == names[50:] + names[:50]
+    assert sorted(frame(tmp_path)["text"]) == sorted(names)
+
+
+def test_small_segments_are_joined(tmp_path):
+    """A stage that is run again and again for some rows more does not leave a file for each time."""
+    for name in "abcdef":
+        write(tmp_path, name)
+    assert [path.name for path in module.segments(tmp_path)] == ["00001.parquet"]
+    assert texts(tmp_path, *"fedcba") == list("fedcba")
+
+
+def test_kill_between_segment_and_tail_loses_and_counts_nothing_twice(tmp_path):
+    """Rows that stand in a segment and still in the tail are one answer each, paid once."""
+    unfinished(tmp_path, *"abc")
+    tail = (tmp_path / "answers.jsonl").read_bytes()
+    with Journal(tmp_path):
+        pass
+    (tmp_path / "answers.jsonl").write_bytes(tail)
+    for _ in range(3):
+        with Journal(tmp_path) as journal:
+            assert (len(journal), journal.spent) == (3, 1.5)
+    assert frame(tmp_path).height == pl.read_parquet(tmp_path / "*.parquet").height == 3
+
+
+def test_journal_is_readable_while_it_is_written(tmp_path):
+    """polars reads an open journal: by our function, and its files as they are."""
+    write(tmp_path, "a")
+    with Journal(tmp_path) as journal:
+        journal.add(*asked("b"), Answer("b", "end"))
+        assert sorted(frame(tmp_path)["text"]) == ["a", "b"]
+        assert pl.read_ndjson(tmp_path / "answers.jsonl")["text"].to_list() == ["b"]
+        assert pl.read_parquet(tmp_path / "*.parquet")["text"].to_list() == ["a"]
+
+
+def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
+    """Whenever somebody looks, what he sees are complete answers, and no fewer than before."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 20_000)
+    seen, done = [], threading.Event()
+
+    def look():
+        while not done.is_set():
+            rows = frame(tmp_path)
+            assert rows["text"].str.len_chars().eq(500).all()
+            seen.append(rows.height)
+
+    with Journal(tmp_path) as journal:
+        looking = threading.Thread(target=look)
+        looking.start()
+        for question in asked(*map(str, range(400))):
+            journal.add(question, Answer("x" * 500, "end"))
+        done.set()
+        looking.join()
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+
+
+def test_parked_row_is_asked_again_and_replaced(tmp_path):
+    """A failure is in the journal with its reason, counts as no answer, and gives way to one; its cost stays spent."""
+    write(tmp_path, "a", stop="error", reason="provider")
+    with Journal(tmp_path) as journal:
+        question = asked("a")[0]
+        assert (question in journal, journal.parked(question), len(journal)) == (False, "provider", 0)
+        journal.add(question, Answer("fine", "end", cost=0.25))
+        assert (question in journal, journal.parked(question)) == (True, None)
+    with Journal(tmp_path) as journal:
+        assert (journal[question].text, journal.parked(question), journal.spent) == ("fine", None, 0.75)
+    assert frame(tmp_path)["text"].to_list() == ["fine"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from proofmill.calls.journal import Journal
+with Journal(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the journal."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().strip() == "held"
+    yield process
+    process.kill()
+
+
+def test_second_writer_waits_then_says_who_writes(tmp_path, holder, monkeypatch):
+    """Two processes never write one journal: the second waits, then names the process that is in the way."""
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.3)
+    with pytest.raises(JournalError, match=rf"process {holder.pid} on .* expected one writer"):
+        Journal(tmp_path).__enter__()
+
+
+def test_second_writer_goes_on_when_the_first_ends(tmp_path, holder):
+    """A job that was requeued waits for the one it replaces."""
+    threading.Timer(0.5, holder.kill).start()
+    write(tmp_path, "a")
+    assert texts(tmp_path, "a") == ["a"]
+
+
+def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch):
+    """The last answer before a long silence is synced without another one coming; and not each is synced by itself."""
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
+    with Journal(tmp_path) as journal:
+        for question in asked(*map(str, range(50))):
+            last = time.monotonic()
+            journal.add(question, Answer("a", "end"))
+        while not synced or synced[-1] < last:
+            assert time.monotonic() - last < 30
+            time.sleep(0.05)
+        assert len(synced) <= 10
+
+
+def test_folder_that_cannot_be_made_says_so(tmp_path):
+    """A file in the place of the folder is a message, not a traceback of the operating system."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(JournalError, match="expected a journal that can be written"):
+        Journal(tmp_path / "taken").__enter__()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 8 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_full_disk_takes_the_answers_under_way_and_says_so(small_disk):
+    """When the disk is full, what is answered still finds reserved room; the journal says that no more should be asked."""
+    with Journal(small_disk / "j") as journal:
+        questions = asked(*map(str, range(5000)))
+        for number, question in enumerate(questions):  # noqa: B007
+            journal.add(question, Answer("x" * 4000, "end"))
+            if journal.full:
+                break
+        for question in questions[number + 1 : number + 500]:
+            journal.add(question, Answer("y" * 4000, "end"))
+        kept = number + 500
+    with pytest.raises(JournalError, match="expected room for 4 MiB"):
+        Journal(small_disk / "j").__enter__()
+    rows = frame(small_disk / "j")
+    assert rows.height == kept > 1000
+
+
+def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatch):
+    """A disk too full for a segment stops the asking, not the journal: the answers stay where they are."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 1_000_000)
+    noise = random.Random(1)
+    with Journal(small_disk / "j") as journal:
+        for question in asked(*map(str, range(5000))):
+            journal.add(question, Answer(noise.randbytes(1500).hex(), "end"))
+            if journal.full:
+                break
+    rows = frame(small_disk / "j")
+    assert rows["text"].str.len_chars().eq(3000).all()
+    assert rows.height > 300
+    assert not list((small_disk / "j").glob("*.new"))
+
+
+def test_journal_without_any_room_refuses_the_answer(small_disk):
+    """When even the reserve is used up the answer is refused aloud, and those before it stay."""
+    with pytest.raises(JournalError, match="expected room for one more answer"), Journal(small_disk / "j") as journal:
+        for number, question in enumerate(asked(*map(str, range(5000)))):  # noqa: B007
+            journal.add(question, Answer("x" * 4000, "end"))
+    assert frame(small_disk / "j").height == number
+
+
+def test_read_only_journal_says_so(small_disk):
+    """A journal on a file system that is read-only is a message that names it."""
+    write(small_disk / "j", "a")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(JournalError, match=r"Read-only file system; expected a journal that can be written"):
+        Journal(small_disk / "j").__enter__()
+    assert frame(small_disk / "j")["text"].to_list() == ["a"]
+
+
+def test_costs_add_up_over_segments_and_tail(tmp_path):
+    """What a journal cost is the sum over everything that was ever answered; an unknown price adds nothing."""
+    write(tmp_path, "a", "b")
+    write(tmp_path, "c", cost=None)
+    unfinished(tmp_path, "d")
+    with Journal(tmp_path) as journal:
+        assert journal.spent == 1.5
+
+
+def test_every_line_is_json_for_others(tmp_path):
+    """Whoever reads the tail without us finds the fields of an answer under their names."""
+    unfinished(tmp_path, "a")
+    row = json.loads((tmp_path / "answers.jsonl").read_text())
+    assert {*row} == {*module.ANSWER_COLUMNS, "crc"}
+    assert replace(Answer("a", "end", cost=0.5)) == Answer(**{k: v for k, v in row.items() if k not in ("key", "crc")})

@@ -1,0 +1,99 @@
+"""Weights in this process: sampling that depends on the question alone."""
+
+import math
+
+import pytest
+import torch
+
+from proofmill.calls.exchange import Question
+from proofmill.engines.local import SeededNoise, TransformersEngine
+
+
+@pytest.fixture(scope="module")
+def engine(small):
+    return TransformersEngine(small.table("sft/cold"))
+
+
+def some(engine, count=12, **sampling):
+    return [
+        Question(engine.model, (("user", f"Find ${n}$."),), max_tokens=16, sample=n, **{"temperature": 1.0, **sampling})
+        for n in range(count)
+    ]
+
+
+def texts(engine, questions):
+    found = {q.key: a.text for q, a in engine.answers(questions)}
+    return [found[q.key] for q in questions]
+
+
+def test_sample_does_not_depend_on_its_batch(engine):
+    """A question gets the same sample alone, in another order and in other company."""
+    questions = some(engine)
+    together = texts(engine, questions)
+    assert together == list(reversed(texts(engine, questions[::-1])))
+    assert together[3:7] == texts(engine, questions[3:7])
+
+
+def test_sample_index_gives_other_samples(engine):
+    """Several attempts at one problem are different attempts."""
+    same = [
+        Question(engine.model, (("user", "Find $5$."),), temperature=1.0, max_tokens=16, sample=n) for n in range(8)
+    ]
+    assert len(set(texts(engine, same))) > 4
+
+
+def test_greedy_does_not_depend_on_the_seed(engine):
+    """At temperature 0 the seed decides nothing."""
+    assert texts(engine, some(engine, temperature=0.0)) == texts(engine, some(engine, temperature=0.0, seed=9))
+
+
+def test_noise_samples_the_softmax():
+    """The arg-max with Gumbel noise is distributed as softmax(logits / T): frequencies within four standard errors."""
+    logits, temperature, draws = torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.7, 4000
+    noise = SeededNoise(range(draws), temperature)
+    chosen = noise(None, logits.expand(draws, -1)).argmax(dim=1)
+    found = torch.bincount(chosen, minlength=4) / draws
+    expected = torch.softmax(logits / temperature, dim=0)
+    error = (expected * (1 - expected) / draws).sqrt()
+    assert bool(((found - expected).abs() < 4 * error).all())
+
+
+def test_nucleus_leaves_out_the_tail():
+    """With top_p no token outside the nucleus is ever sampled."""
+    logits = torch.tensor([3.0, 2.9, -4.0, -5.0])
+    chosen = SeededNoise(range(500), 1.0, top_p=0.9)(None, logits.expand(500, -1)).argmax(dim=1)
+    assert {0, 1} == set(chosen.tolist())
+
+
+def test_answer_that_was_cut_off_says_so(engine):
+    """An answer of `max-tokens` tokens without an end has stop `length`."""
+    answers = [a for _, a in engine.answers(some(engine, count=4))]
+    assert all((a.stop == "length") == (a.tokens == 16) for a in answers)
+    assert any(a.stop == "length" for a in answers)
+
+
+def test_question_longer_than_the_context_is_an_outcome(engine):
+    """A prompt that does not fit is a row with a reason, not a crash."""
+    long = Question(engine.model, (("user", "7" * 2000),), temperature=1.0, max_tokens=16)
+    (_, answer), *_ = list(engine.answers([long, *some(engine, 2)]))
+    assert (answer.reason, answer.text) == ("too-long", "")
+
+
+def test_log_probabilities_are_those_of_the_chosen_tokens(engine):
+    """Where they are asked for, each token of the answer has its log-probability under the model; the text is the same."""
+    plain, asked = (list(engine.answers(some(engine, 4, logprobs=flag))) for flag in (False, True))
+    assert [a.text for _, a in plain] == [a.text for _, a in asked]
+    for _, answer in asked:
+        assert len(answer.logprobs) == answer.tokens
+        assert all(-math.inf < token["logprob"] <= 0 for token in answer.logprobs)
+    question = some(engine, 1, temperature=0.0, logprobs=True)[0]
+    (_, answer), *_ = engine.answers([question])
+    ids = engine.tokenizer.apply_chat_template(
+        [{"role": "user", "content": question.messages[0][1]}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=False,
+    )
+    with torch.inference_mode():
+        first = engine.network(ids).logits[0, -1].log_softmax(dim=-1).max().item()
+    assert answer.logprobs[0]["logprob"] == pytest.approx(first, abs=1e-4)

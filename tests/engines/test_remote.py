@@ -1,0 +1,438 @@
+"""Remote servers that fail in every way, asked through the real client over real HTTP."""
+
+import json
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from mill import REFEREE
+from proofmill.calls import journal as journals
+from proofmill.calls import pacing
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker
+from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.journal import Journal
+from proofmill.engines import remote
+from proofmill.engines.opening import open_api
+from proofmill.engines.remote import SAME_FAILURES
+from proofmill.recipes.entry_values import entry_from
+from proofmill.schema.declared import Api
+from proofmill.schema.errors import ServiceError, SettingError, TableError
+from served import GOOD, good, server
+
+KEY = "sk-very-secret-0123456789"
+RESPONSE = {
+    "id": "r", "object": "response", "created_at": 1, "model": "served", "status": "completed", "error": None,
+    "incomplete_details": None, "parallel_tool_calls": False, "tool_choice": "auto", "tools": [],
+    "output": [
+        {"id": "a", "type": "reasoning", "summary": [{"type": "summary_text", "text": "I think"}]},
+        {"id": "b", "type": "message", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": "fine", "annotations": []}]},
+    ],
+    "usage": {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 6,
+              "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 16},
+}  # fmt: skip
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Waiting between attempts takes no time."""
+    for module in (pacing, remote):
+        monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
+
+
+@pytest.fixture
+def ask(monkeypatch, tmp_path):
+    """`ask(reply, count, **api)` gives the answers of a real server, and what it was asked; the journal is kept."""
+
+    def asked(reply, count=1, budget=None, **api):
+        reply = reply if callable(reply) else (lambda replies: lambda _, n: replies[min(n, len(replies) - 1)])(reply)
+        declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_parked": 1.0, **api})
+        made = [(f"row-{n}", Question("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(count)]
+        with server(reply) as (url, served):
+            monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
+            monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
+            with open_api("api/judge", declared) as engine, Journal(tmp_path / "calls/test/x") as journal:
+                asker = Asker("test/x", engine, journal, Budget(budget, tmp_path / "calls", journal))
+                answers = list(asker(Questions(count, lambda: made)))
+        return (answers if count > 1 else answers[0]), served
+
+    return asked
+
+
+BUSY = {"error": {"message": "busy"}}
+FINE = (200, GOOD, {})
+
+
+def test_answer_has_text_tokens_and_cost(ask):
+    """An answer carries what it cost by the declared price: (10 x 1 + 2 x 10) / 1e6 dollars."""
+    answer, served = ask([FINE])
+    assert (
+        answer.text, answer.stop, answer.reason, answer.prompt_tokens, answer.tokens, answer.model, answer.finish) == ("fine", "end", "ok", 10, 2, "served", "stop")  # fmt: skip
+    assert answer.cost == pytest.approx(30e-6)
+    assert served.requests[0]["key"] == f"Bearer {KEY}"
+
+
+def test_cached_and_reasoning_tokens_have_their_price(ask):
+    """10 read, 4 of them cached; 6 written, 5 of them reasoning: (6 x 1 + 4 x 0.1 + 1 x 10 + 5 x 20) / 1e6 dollars."""
+    usage = {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens": 6, "total_tokens": 16,
+             "completion_tokens_details": {"reasoning_tokens": 5}}  # fmt: skip
+    price = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "reasoning": 20.0}
+    answer, _ = ask([(200, {**GOOD, "usage": usage}, {})], price=price)
+    assert (answer.cached_tokens, answer.reasoning_tokens) == (4, 5)
+    assert answer.cost == pytest.approx(116.4e-6)
+
+
+def test_responses_protocol_gives_the_same_answer(ask):
+    """The Responses API: text, reasoning apart, usage and stop mean the same."""
+    answer, served = ask([(200, RESPONSE, {})], protocol="responses", options={"reasoning": {"effort": "low"}})
+    assert (
+        answer.text, answer.reasoning, answer.stop, answer.prompt_tokens, answer.cached_tokens, answer.tokens, answer.reasoning_tokens) == ("fine", "I think", "end", 10, 4, 6, 5)  # fmt: skip
+    assert served.requests[0]["path"] == "/v1/responses"
+    assert served.requests[0]["reasoning"] == {"effort": "low"}
+    assert served.requests[0]["max_output_tokens"] == 100
+
+
+@pytest.mark.parametrize(
+    ("why", "expected"), [("max_output_tokens", ("length", "ok")), ("content_filter", ("end", "refused"))]
+)
+def test_incomplete_response_says_why(ask, why, expected):
+    """A response that was cut off, or filtered, says so as Chat Completions do."""
+    cut = {**RESPONSE, "status": "incomplete", "incomplete_details": {"reason": why}}
+    answer, _ = ask([(200, cut, {})], protocol="responses")
+    assert expected == (answer.stop, answer.reason)
+
+
+def test_request_has_what_the_entry_says(ask):
+    """Options are sent as they are, fields that a server refuses are left out, and the limit has the server's name for it."""
+    _, served = ask(
+        [FINE], options={"reasoning_effort": "low"}, omit=["seed"], max_tokens_field="max_completion_tokens"
+    )
+    sent = served.requests[0]
+    assert (sent["reasoning_effort"], sent["max_completion_tokens"]) == ("low", 100)
+    assert not {"seed", "top_p", "temperature", "max_tokens"} & set(sent)
+
+
+def test_unknown_price_is_an_unknown_cost(ask):
+    """A price declared unknown gives no cost; it is not 0."""
+    answer, _ = ask([FINE], price="unknown")
+    assert answer.cost is None
+
+
+def test_answer_without_usage_has_an_unknown_cost(ask):
+    """A server that does not count tokens leaves the cost unknown, not 0."""
+    answer, _ = ask([(200, {k: v for k, v in GOOD.items() if k != "usage"}, {})])
+    assert answer.cost is None
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+def test_passing_failure_is_tried_again(ask, hasty, status):
+    """A server that is overloaded for a moment costs an attempt, not the row."""
+    answer, served = ask([(status, BUSY, {}), FINE])
+    assert (answer.text, answer.attempts, len(served.requests)) == ("fine", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'{"id": "x", "choi', {}),
+        (b"<html>Bad gateway</html>", {"Content-Type": "text/html"}),
+        (b'{"id": "x"}', {}),
+        (b'{"id": "x", "choices": []}', {}),
+        (b"[]", {}),
+        (b"null", {}),
+        (json.dumps(good({"nested": 1})).encode(), {}),
+        (b"", {}),
+        (b"[" * 100_000 + b"]" * 100_000, {}),
+        (json.dumps(good()).replace('"prompt_tokens": 10', '"prompt_tokens": 1e999').encode(), {}),
+        (json.dumps(good(finish_reason="error")).encode(), {}),
+    ],
+)
+def test_unreadable_reply_is_tried_again(ask, hasty, body, headers):
+    """A body that is cut off, or no completion, is a failure of the server, not an empty answer."""
+    answer, _ = ask([(200, body, headers), FINE])
+    assert (answer.text, answer.attempts) == ("fine", 2)
+
+
+def test_connection_that_breaks_off_is_tried_again(ask, hasty):
+    """A reply shorter than it said is no reply."""
+    answer, _ = ask([(200, b'{"id":', {"Content-Length": 500, "Connection": "close"}), FINE])
+    assert (answer.text, answer.attempts) == ("fine", 2)
+
+
+def test_empty_answer_is_believed_when_it_comes_again_and_again(ask, hasty):
+    """An empty answer is asked again, since it was paid for and may be a fault; three of them are the answer, all paid."""
+    answer, served = ask([(200, good(""), {})])
+    assert (answer.text, answer.stop, answer.reason, len(served.requests)) == ("", "end", "ok", 3)
+    assert answer.cost == pytest.approx(90e-6)
+    answer, _ = ask([(200, good(None), {}), FINE])
+    assert answer.text == ""  # asked once ever
+    answer, _ = ask([(200, good(""), {}), FINE], count=2)
+    assert answer[1].text == "fine"
+
+
+def test_failed_response_is_no_answer(ask, hasty):
+    """A Response that failed is a failure of the server, parked when it comes again and again; never an empty answer."""
+    failed = {**RESPONSE, "status": "failed", "output": []}
+    answer, served = ask([(200, failed, {})], protocol="responses")
+    assert (answer.stop, answer.reason, len(served.requests)) == ("error", "provider", 3)
+
+
+def test_attempts_are_counted_by_class(ask, hasty):
+    """A row that met five overloads still has its six attempts for other failures."""
+    replies = [(503, BUSY, {})] * 5 + [
+        (500, {"error": {"message": "a"}}, {}),
+        (500, {"error": {"message": "b"}}, {}),
+        FINE,
+    ]
+    answer, _ = ask(replies)
+    assert (answer.text, answer.attempts) == ("fine", 8)
+
+
+def test_rate_limit_that_speaks_of_billing_is_waited_for(ask):
+    """A limit that passes says Retry-After, whatever else it says."""
+    limit = {"error": {"message": "You exceeded your current quota, see billing", "code": "insufficient_quota"}}
+    answer, _ = ask([(429, limit, {"Retry-After": "0"}), (429, {"error": {"message": "see billing"}}, {}), FINE])
+    assert answer.text == "fine"
+
+
+def test_error_with_half_a_character_is_kept(ask, hasty):
+    """An error that a server cut inside a character parks its row, and stops nothing."""
+    answer, _ = ask([(400, b'{"error": {"message": "bad \\ud83d"}}', {})])
+    assert (answer.stop, answer.reason) == ("error", "provider")
+
+
+def test_cost_of_rows_that_wait_is_not_forgotten(ask, monkeypatch, tmp_path):
+    """When the stage stops, what empty answers cost is in the journal, though their rows have no answer yet."""
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "2")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")
+    with pytest.raises(SystemExit):
+        ask(lambda _, number: (200, good(""), {}) if number < 3 else (503, BUSY, {}), count=3)
+    assert journals.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
+
+
+def test_same_failure_again_and_again_is_parked(ask, hasty):
+    """A server that fails the same way each time is asked a few times, not for ever; the row has the reason."""
+    answer, served = ask([(500, {"error": {"message": "bug"}}, {})])
+    assert (answer.stop, answer.reason, len(served.requests)) == ("error", "provider", SAME_FAILURES)
+    assert "bug" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"error": {"message": "maximum context length exceeded"}}, ("end", "too-long")),
+        ({"error": {"message": "blocked", "code": "content_filter"}}, ("end", "refused")),
+        ({"error": {"message": "no such parameter"}}, ("error", "provider")),
+        ({"error": {"message": "'max_tokens' is not supported in this context"}}, ("error", "provider")),
+    ],
+)
+def test_what_will_not_change_is_asked_once(ask, body, expected):
+    """A prompt that does not fit and a refusal are outcomes, a bad request is parked; none is asked again."""
+    answer, served = ask([(400, body, {})])
+    assert expected == (answer.stop, answer.reason)
+    assert len(served.requests) == 1
+
+
+@pytest.mark.parametrize("reply", [good(finish_reason="content_filter"), good(None, message={"role": "assistant", "content": None, "refusal": "no"})])  # fmt: skip
+def test_refusal_in_an_answer_is_refused(ask, reply):
+    """A filtered answer, and one that the model refuses in the field for it, are marked as such."""
+    answer, _ = ask([(200, reply, {})])
+    assert answer.reason == "refused"
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(401, "bad key"), (404, "no such model"), (429, "insufficient_quota: you exceeded your current quota")]
+)  # fmt: skip
+def test_what_no_waiting_can_mend_stops_the_stage(ask, tmp_path, status, message):
+    """A refused key, an unknown model and an empty account stop at once, say what to set, and park nothing for them."""
+    with pytest.raises((SystemExit, TableError)) as stop:
+        ask([FINE] * 20 + [(status, {"error": {"message": message}}, {})], count=500)
+    assert "PROOFMILL_JUDGE_KEY" in str(stop.value)
+    rows = journals.frame(tmp_path / "calls/test/x")
+    assert rows.filter(stop="end").height == 20
+
+
+def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
+    """A refused connection parks the row after its attempts; the stage says so, without a traceback."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
+    made = [("row", Question("m", (("user", "q"),)))]
+    with (
+        open_api("api/judge", Api(id="m", price="unknown")) as engine,
+        Journal(tmp_path / "x") as journal,
+        pytest.raises(ServiceError, match=r"row: provider, no connection, or a broken one: .*Connect call failed"),
+    ):
+        Asker("test/x", engine, journal, Budget(None, tmp_path, journal))(Questions(1, lambda: made))
+
+
+def test_silent_server_stops_the_stage_and_parks_nothing(ask, monkeypatch, tmp_path):
+    """When nobody has been answered for the time that patience lasts, the stage ends; no row is blamed for it."""
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+    with pytest.raises(SystemExit, match="answered nothing for 0:0"):
+        ask([(503, BUSY, {})], count=50)
+    assert journals.frame(tmp_path / "calls/test/x").height == 0
+
+
+def test_time_limit_runs_from_the_start_of_a_call(ask, monkeypatch, hasty):
+    """A call that takes longer than the limit is ended, however it dawdles, and tried again."""
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")
+
+    def dawdle(_, number):
+        time.sleep(4.0 if number == 0 else 0)
+        return FINE
+
+    answer, served = ask(dawdle)
+    assert (answer.text, answer.attempts, len(served.requests)) == ("fine", 2, 2)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": "1"},
+        {"retry-after-ms": "1000"},
+        {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(days=9))},
+    ],
+)
+def test_retry_after_is_waited_for(ask, monkeypatch, headers):
+    """Nobody is asked again before the server said: seconds, milliseconds or a date."""
+    if "GMT" in str(headers) or "+0000" in str(headers):
+        headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)}
+    _, served = ask([(429, BUSY, headers), FINE])
+    assert served.times[1] - served.times[0] >= 0.9
+
+
+def test_concurrency_follows_what_the_server_allows(ask, hasty):
+    """A server that refuses more than ten at once is soon asked about ten at a time, and no row is lost to it."""
+    state, lock = {"now": 0, "refused": 0}, threading.Lock()
+
+    def guarded(_, number):
+        with lock:
+            state["now"] += 1
+            allowed = state["now"] <= 10
+            state["refused"] += not allowed
+        time.sleep(0.02)
+        with lock:
+            state["now"] -= 1
+        return FINE if allowed else (429, BUSY, {})
+
+    answers, served = ask(guarded, count=600)
+    assert {a.text for a in answers} == {"fine"}
+    assert state["refused"] < 0.35 * 600
+    assert len(served.requests) == 600 + state["refused"]
+
+
+def test_concurrency_of_the_environment_is_never_exceeded(ask, monkeypatch):
+    """PROOFMILL_CONCURRENCY is where we begin and never what we pass."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "7")
+    together = threading.Barrier(7, timeout=30)
+
+    def slow(_, number):
+        if number < 7:
+            together.wait()
+        return FINE
+
+    _, served = ask(slow, count=60)
+    assert served.most == 7
+
+
+def test_requests_per_minute_are_kept(ask, monkeypatch):
+    """With 600 a minute, 12 calls take a second and more, though 32 might be in flight."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_RPM", "600")
+    _, served = ask([FINE], count=12)
+    assert served.times[-1] - served.times[0] >= 0.9
+
+
+def test_answer_is_journaled_before_its_place_is_taken(ask, monkeypatch, tmp_path):
+    """When a request comes in, all answers but those in flight are in the journal."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "3")
+    tail = tmp_path / "calls/test/x/answers.jsonl"
+    behind = []
+
+    def count(_, number):
+        behind.append(number - len(tail.read_bytes().splitlines()))
+        return FINE
+
+    ask(count, count=100)
+    assert max(behind) <= 3
+
+
+def test_spent_budget_stops_the_stage(ask, tmp_path):
+    """Calls are made while the budget has room for the most that one may cost; then the stage says what was spent."""
+    most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
+    with pytest.raises(SystemExit, match=r"the budget of \$0.01 is spent; \d+ of 300 calls"):
+        ask([FINE], count=300, budget=5 * most)
+    spent = journals.frame(tmp_path / "calls/test/x")["cost"].sum()
+    assert 4 * most - 30e-6 <= spent <= 5 * most
+    answers, _ = ask([FINE], count=300, budget=1.0)
+    assert len(answers) == 300
+
+
+def test_free_calls_need_no_budget(ask):
+    """A model that costs nothing is asked also when the budget is spent."""
+    answer, _ = ask([FINE], budget=0.0, price={"input": 0, "output": 0})
+    assert answer.text == "fine"
+
+
+def test_key_is_in_no_answer_and_no_message(ask, hasty, tmp_path, capsys):
+    """A server that repeats our key in its errors does not bring it into journal, message or log."""
+    leak = {"error": {"message": f"incorrect key {KEY}", "key": KEY}}
+    ask([(500, leak, {}), (400, leak, {})], count=3)
+    with pytest.raises(SystemExit) as stop:
+        ask([(401, leak, {})], count=5)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert KEY not in str(stop.value) + "".join(capsys.readouterr())
+    assert KEY.encode() not in written
+    assert "***" in str(stop.value)
+    assert all(KEY not in str(row) for row in journals.frame(tmp_path / "calls/test/x").to_dicts())
+
+
+def test_remote_model_without_an_address_says_what_to_set(monkeypatch):
+    """An address that is missing is a message that names the variable."""
+    monkeypatch.delenv("PROOFMILL_JUDGE_URL", raising=False)
+    with (
+        pytest.raises(SettingError, match="PROOFMILL_JUDGE_URL"),
+        open_api("api/judge", Api(id="m", price="unknown")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_limit_that_is_no_number_says_so(monkeypatch, value):
+    """A variable that makes no sense is a message that names it."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("PROOFMILL_JUDGE_RPM", value)
+    with pytest.raises(SettingError, match=f"PROOFMILL_JUDGE_RPM={value}"), open_api("api/judge", Api(id="m", price="unknown")):  # fmt: skip
+        pass
+
+
+def test_referee_starts_answers_and_stops():
+    """The referee is there while it is needed, on a port of its own, and gone afterwards."""
+    import socket
+
+    declared = entry_from("api", REFEREE)
+    with open_api("api/referee", declared) as one, open_api("api/referee", declared) as two:
+        urls = [str(e._client.base_url) for e in (one, two)]
+        assert urls[0] != urls[1]
+        answer = one._runner.run(one.attempt(Question("referee-1", (("user", "hello"),)), 1))
+        assert "no verdict" in answer.text
+    with pytest.raises(ConnectionError):
+        socket.create_connection(("127.0.0.1", one._client.base_url.port), timeout=2)
+
+
+def test_referee_is_reached_past_a_proxy(monkeypatch):
+    """A proxy in a node's environment does not stand between a job and the program it started."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with open_api("api/referee", entry_from("api", REFEREE)) as engine:
+        answer = engine._runner.run(engine.attempt(Question("referee-1", (("user", "hello"),)), 1))
+    assert "no verdict" in answer.text
+
+
+def test_answer_cut_inside_a_character_is_kept(ask):
+    """Half of a surrogate pair does not stop the stage or lose the answer."""
+    answer, _ = ask([(200, good("fine \ud83d"), {})])
+    assert answer.text == "fine ?"

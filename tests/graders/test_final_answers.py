@@ -1,0 +1,570 @@
+"""Final answers against gold answers: what is equal, and that a verdict comes whatever the answer does to its judge."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proofmill.graders import final_answers
+from proofmill.graders._final_answer_workers import CHUNK, WINDOW, Verifier, _parse_in_two_stages, _Worker
+from proofmill.graders.final_answers import (
+    CANARIES,
+    Check,
+    Decision,
+    Pair,
+    _parsed,
+    by_integers,
+    by_mathematics,
+    by_values,
+    judge,
+    read_pair,
+)
+from proofmill.schema.errors import VerifierError
+from proofmill.text.answers import boxed, extract, normal
+
+# SymPy would compute for hours; both are answers that a counting problem may have.
+HANGS = [r"\binom{10^9}{5 \cdot 10^8}", r"(10!)!"]
+EATS = r"\operatorname{zeros}(30000,30000)"  # 7 GB
+
+
+def hanging(answer: str = HANGS[0]) -> tuple[str, str]:
+    return "2^{2024}", f"\\boxed{{{answer}}}"
+
+
+def gone(process: int) -> bool:
+    """Whether a process has ended (a zombie has)."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def all_gone(processes: list[int]) -> bool:
+    """Wait for them to end, for a minute at most."""
+    for _ in range(600):
+        if all(map(gone, processes)):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """A verifier for all tests that leave it as it was; a pair may take long, since the machine may be busy."""
+    with Verifier(2, seconds=60) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def records(data) -> list[dict]:
+    """The rows of MATH."""
+    return [json.loads(line) for line in (data / "math/train_every5th.jsonl").read_text("utf-8").splitlines()]
+
+
+# ---------------------------------------------------------------------------------------------------------- one pair
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "status"),
+    [
+        ("18", r"\boxed{18}", "correct"),
+        ("$18$", r"\boxed{18.}", "correct"),
+        (r"\boxed{18}", r"\boxed{$18$}", "correct"),
+        (r"So it is $\boxed{18}$.", "#### 18", "correct"),
+        ("She has\n#### 1,080", r"\boxed{1{,}080}", "correct"),
+        ("18", r"\boxed{018}", "correct"),
+        ("18", r"\boxed{-18}", "wrong"),
+        ("0.5", r"\boxed{\frac{1}{2}}", "correct"),
+        (r"\frac13", r"\boxed{0.333333}", "correct"),
+        (r"\frac13", r"\boxed{0.33}", "wrong"),
+        (r"\sqrt{8}", r"\boxed{2\sqrt2}", "correct"),
+        ("x+1", r"\boxed{1+x}", "correct"),
+        ("x+1", r"\boxed{y+1}", "wrong"),  # strict: names matter
+        (r"\{1,2\}", r"\boxed{2} and \boxed{1}", "correct"),
+        ("(2,1)", r"\boxed{\{1,2\}}", "wrong"),  # strict: a set is no tuple
+        ("(1,2,3)", r"\boxed{(1,3,2)}", "wrong"),
+        ("[0,1)", r"\boxed{(0,1)}", "wrong"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}}", "correct"),
+        (r"\text{Monday}", r"\boxed{\text{Tuesday}}", "wrong"),
+        (r"k \equiv 3 \pmod 4", r"\boxed{k \equiv 3 \pmod 4}", "correct"),
+        (r"4", r"\boxed{k \equiv 3 \pmod 4}", "unparsable"),  # no number is picked out of it
+        ("18", "It is 18.", "no-answer"),
+        ("18", r"\boxed{}", "no-answer"),
+        ("18", r"\boxed{五}", "unparsable"),
+        ("五", r"\boxed{五}", "correct"),
+        ("18", r"\boxed{$.$}", "unparsable"),
+    ],
+)
+def test_judge_of_two_answers_is_strict_mathematics(gold, text, status):
+    """Equal values in any spelling are correct, names and order matter, and what says nothing gets no verdict."""
+    assert judge(gold, text).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "detail"),
+    [
+        ("", r"\boxed{5}", "gold answer is empty"),
+        ("$$", r"\boxed{5}", "gold answer is empty"),
+        ("5", r"\boxed{\,}", "answer is empty"),
+        (r"\frac{7}", r"\boxed{5}", "gold answer cannot be parsed"),
+        ("5", r"\boxed{\frac{7}}", "answer cannot be parsed"),
+        ("5", r"\boxed{" + "1" * 1001 + "}", "over 1,000 characters"),
+        (r"\frac{1}{0}", r"\boxed{5}", "ValueError"),
+    ],
+)
+def test_judge_of_what_cannot_be_judged_says_why(gold, text, detail):
+    """An unparsable pair tells whether it is the gold answer or the answer, and what went wrong."""
+    assert judge(gold, text) == Check("unparsable", extract(text), detail)
+
+
+def test_judge_of_the_longest_answer_goes_on():
+    """An answer of 1,000 characters is judged."""
+    assert judge("5", r"\boxed{" + "1" * 1000 + "}").status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        (r"n \text{ odd}", r"\boxed{n \text{ even}}"),
+        ("2m", r"\boxed{2g}"),
+        ("43_5", r"\boxed{43}"),
+        ("60,120", r"\boxed{60120}"),
+        ("1,3", r"\boxed{(1,3)}"),
+        ("tea", r"\boxed{eat}"),
+    ],
+)
+def test_judge_takes_over_the_known_faults_of_math_verify(gold, text):
+    """What the module says of math-verify's faults is so; where it is no longer, the module is to be changed."""
+    assert judge(gold, text).status == "correct"
+
+
+def test_canaries_have_their_statuses_and_some_need_mathematics():
+    """The known answers are what `judge` finds; every status is among them, and most are settled by no fast path."""
+    assert [judge(gold, text).status for gold, text, _ in CANARIES] == [status for _, _, status in CANARIES]
+    assert {status for _, _, status in CANARIES} == {"correct", "wrong", "no-answer", "unparsable"}
+    asked = [read_pair(gold, text)[1] for gold, text, _ in CANARIES]
+    slow = [pair for pair in asked if isinstance(pair, Pair) and not by_integers(pair)]
+    assert len(slow) >= 6
+    assert any(by_values(pair) for pair in slow) and not all(by_values(pair) for pair in slow)
+
+
+# ------------------------------------------------------------------------------------------------- what needs no parser
+
+INTEGERS = st.builds(
+    lambda sign, zeros, digits: f"{sign}{'0' * zeros}{digits}",
+    st.sampled_from(["", "-"]),
+    st.integers(0, 2),
+    st.one_of(st.integers(0, 30), st.integers(0, 10**40)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(INTEGERS, st.one_of(INTEGERS, st.none()), st.booleans())
+def test_integers_have_the_verdict_of_mathematics(gold, other, negative):
+    """The fast path for two plain integers agrees with math-verify, and it takes every one of them."""
+    answer = ("-" if negative else "") + (gold.lstrip("-0") or "0") if other is None else other
+    pair = Pair(gold, answer)
+    assert by_integers(pair) == by_mathematics(pair)
+
+
+@pytest.mark.parametrize("text", ["", "+5", "--5", "5.", "1,234", "1 234", "５", "5e3", "0x5", "5\n", "5_3", "1" * 301])
+def test_integers_in_other_spellings_are_left_to_mathematics(text):
+    """The fast path takes nothing that is not a plain integer."""
+    assert by_integers(Pair("5", text)) is None
+    assert by_integers(Pair(text, "5")) is None
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["1", "2", "7", "-3", "0", "0.5", "1.25", "x", "y", "\\pi", "e", "i", "n", "50\\%", "\\infty"]),
+    lambda inner: st.one_of(
+        st.builds("({}+{})".format, inner, inner),
+        st.builds("{} \\cdot {}".format, inner, inner),
+        st.builds("({})^{{2}}".format, inner),
+        st.builds("\\sqrt{{{}}}".format, inner),
+        st.builds("\\frac{{{}}}{{{}}}".format, inner, inner),
+        st.builds("({}-{})".format, inner, inner),
+    ),
+    max_leaves=4,
+)
+
+
+ANSWERS = st.one_of(
+    EXPRESSIONS,
+    st.builds("\\{{{},{}\\}}".format, EXPRESSIONS, EXPRESSIONS),
+    st.builds("({},{})".format, EXPRESSIONS, EXPRESSIONS),
+    st.builds("[{},{}]".format, EXPRESSIONS, EXPRESSIONS),
+    st.builds("\\{{{}\\}}".format, EXPRESSIONS),
+    st.builds("[1,2]\\cup({},9)".format, EXPRESSIONS),
+)
+
+
+# The same examples each time: of others SymPy may take minutes, and nothing kills it here.
+@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@given(ANSWERS, EXPRESSIONS, st.booleans())
+def test_values_that_differ_are_wrong_by_mathematics(one, other, swapped):
+    """Where two answers clearly differ at a point, math-verify calls them wrong or cannot tell."""
+    pair = Pair(*map(normal, (other, one) if swapped else (one, other)))
+    if found := by_values(pair):
+        assert found == Decision("wrong")
+        assert by_mathematics(pair).status in ("wrong", "unparsable")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("(x+1)^{2}", "x^2+2x+1"),
+        ("0.333333", r"\frac{1}{3}"),
+        ("9", r"9\%"),  # equal for math-verify
+        ("e", "E"),
+        ("abc", r"\text{abc}"),
+        ("10^{30}", "10^{30}+1"),  # too near for 15 digits
+        (r"\sqrt{2}\sqrt{3}-\sqrt{6}", "0"),
+        (r"\frac{1}{0}", "5"),
+        (r"\infty", "5"),
+        ("x=5", "4"),
+        ("(1,2)", "(1,3)"),
+        (r"\{5\}", "5"),
+        (r"\{5,5+0\}", "5"),
+        (r"\{abc\}", "abc"),
+        (r"(-\infty,\infty)", "5"),
+        (r"\text{odd}", "5"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", "5"),
+        (r"\frac{7}", "5"),
+    ],
+)
+def test_values_that_may_be_equal_are_left_to_mathematics(gold, answer):
+    """A point decides nothing about equal or near values, words, percentages, or what is no expression."""
+    assert by_values(Pair(gold, answer)) is None
+    assert by_values(Pair(answer, gold)) is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [("5", "9^{9^{9}}"), ("5", "x+1"), ("(1,2)", "5"), (r"\{1,2\}", "1"), ("[0,1)", "0"), (r"(-1,0)\cup(0,1)", "0"), (r"\{a,b\}", "5")],
+)  # fmt: skip
+def test_values_far_apart_need_no_simplification(gold, answer):
+    """A number is no other number, however large, and neither a set, a tuple nor an interval with two members."""
+    assert by_values(Pair(gold, answer)) == by_values(Pair(answer, gold)) == Decision("wrong")
+
+
+@pytest.fixture
+def two_stages(monkeypatch):
+    """The parser as workers have it."""
+    from latex2sympy2_extended import latex2sympy2
+
+    monkeypatch.setattr(latex2sympy2, "PSParser", latex2sympy2.PSParser)
+    _parse_in_two_stages()
+
+
+def shown(forms: list[str]) -> list[list[str]]:
+    return [[f"{type(one)} {one}" for one in _parsed.__wrapped__(form)] for form in forms]
+
+
+FORMS = [
+    r"\frac{3\sqrt{2}}{4}", r"(-9x^2+x+2)(9x^2+x+2)", r"11z^{17}(5+11z^{17})", "2x^5", r"[-1,0)\cup(0,\infty)", "x^2+y^2=1",
+    r"x\in(-5,5]", r"-2,1+i\sqrt{3},1-i\sqrt{3}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\text{Monday}", r"\frac{7}",
+    r"\log_2 3", r"\sin^2 x", r"\binom{10}{3}", "5!", r"x\le 3", r"90^\circ", r"k\equiv1\pmod4", "((1", r"3\frac12",
+    r"|x-1|<2", r"\sum_{k=1}^n k", "f(x)=x^2", r"25\%", "12:30", r"\{(1,2),(2,1)\}",
+]  # fmt: skip
+
+
+def test_parser_of_workers_reads_what_the_plain_parser_reads(two_stages, monkeypatch):
+    """SLL prediction before LL changes no tree, also where SLL finds none, and no failure."""
+    quick = shown(FORMS)
+    monkeypatch.undo()
+    assert shown(FORMS) == quick
+    assert sum(len(found) == 1 for found in quick) >= 3  # some cannot be parsed either way
+
+
+def test_parser_of_workers_reads_math_as_the_plain_parser(records, two_stages, monkeypatch):
+    """The same of gold answers and boxes of MATH, those that are the same for `normal` among them."""
+    texts = {text for row in records[::9] for text in (row["answer"], *boxed(row["solution"]))}
+    forms = sorted(set(map(normal, texts)))
+    quick = shown(forms)
+    monkeypatch.undo()
+    assert shown(forms) == quick
+
+
+def test_normal_form_means_what_the_answer_means(records):
+    """What math-verify reads in a normal form is what it reads in the answer, unless it could not read that."""
+    texts = {text for row in records[::9] for text in boxed(row["solution"])}
+    for text in texts:
+        (before, *_), (after, *_) = (_parsed(one) for one in (text, normal(text)))
+        assert before == after or isinstance(before, str)
+
+
+def test_answers_of_one_normal_form_are_equal_for_math_verify(records):
+    """The fast path for texts agrees with math-verify: each gold answer of MATH equals itself."""
+    for row in records[::9]:
+        form = normal(row["answer"])
+        assert by_mathematics(Pair(form, form)) == Decision("correct")
+
+
+# ------------------------------------------------------------------------------------------------------------- the pool
+
+
+def test_check_gives_what_judge_gives_on_real_pairs(records, pool):
+    """Gold answers of MATH against solutions of the same and of other rows have the verdict of `judge`, in order."""
+    rng = random.Random(1)
+    pairs = [(row["answer"], row["solution"]) for row in rng.sample(records, 60)]
+    pairs += [(rng.choice(records)["answer"], rng.choice(records)["solution"]) for _ in range(120)]
+    assert list(pool.check(pairs)) == [judge(gold, text) for gold, text in pairs]
+
+
+def test_check_keeps_the_order_of_thousands(pool):
+    """3,000 pairs of all kinds, some slower than others, come back in the order in which they went in."""
+    rng, pairs, expected = random.Random(0), [], []
+    for n in range(3000):
+        kind = rng.choice(["integer", "text", "sum", "none", "long"])
+        right = rng.random() < 0.5
+        if kind == "integer":
+            pairs.append((str(n), f"\\boxed{{{n if right else n + 1}}}"))
+        elif kind == "text":
+            pairs.append((f"x+{n}", f"\\boxed{{x + {n if right else n + 1}}}"))
+        elif kind == "sum":
+            pairs.append((f"x+{n % 50}", f"\\boxed{{{n % 50 if right else n % 50 + 1}+x}}"))
+        elif kind == "none":
+            pairs.append((str(n), f"it is {n}"))
+        else:
+            pairs.append((str(n), f"\\boxed{{{n}{'0' * 1000}}}"))
+        unasked = {"none": Check("no-answer", None), "long": Check("unparsable", None, "over 1,000 characters")}
+        made = unasked.get(kind, Check("correct" if right else "wrong", None))
+        expected.append(Check(made.status, extract(pairs[-1][1]), made.detail))
+    assert list(pool.check(pairs)) == expected
+
+
+def test_check_of_an_endless_input_reads_a_window_ahead(pool):
+    """Checks come while pairs still go in, and no more than a window of pairs is held."""
+    read = itertools.count()
+    pairs = ((f"x+{next(read)}", r"\boxed{x+y}") for _ in itertools.repeat(None))
+    some = pool.check(pairs)
+    for n in range(300):
+        assert next(some).status == "wrong"
+        assert next(read) <= 2 * n + WINDOW + CHUNK  # each look at the count adds one to it
+    some.close()
+
+
+def test_check_judges_a_repeated_pair_once(pool, monkeypatch):
+    """A worker is sent a pair of gold answer and answer once, whatever the texts around it."""
+    sent, give = [], _Worker.give
+
+    def counted(self, chunk):
+        sent.extend(asked.pair for asked in chunk)
+        give(self, chunk)
+
+    monkeypatch.setattr(_Worker, "give", counted)
+    texts = [f"Try {n}: $\\boxed{{ a + {n % 3} }}$" for n in range(90)]
+    found = list(pool.check(("$b+1$", text) for text in texts)) + list(pool.check([("b+1", texts[0])]))
+    assert {check.status for check in found} == {"wrong"} and len(found) == 91
+    assert sorted(sent) == [Pair("b+1", f"a+{n}") for n in range(3)]
+
+
+def test_check_of_an_input_that_fails_passes_the_error_on(pool):
+    """An error of the caller's own input is raised as it is, and the verifier can be used again."""
+
+    def pairs():
+        yield from ((f"x+{n}", r"\boxed{y}") for n in range(100))
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(pool.check(pairs()))
+    assert [check.status for check in pool.check([("x+99", r"\boxed{y}")])] == ["wrong"]
+
+
+def test_check_that_is_left_leaves_no_verdicts_to_the_next(pool):
+    """After a check is closed half way, the next one has its own verdicts, also on pairs that were under way."""
+    pairs = [(f"z+{n}", f"\\boxed{{{n}+z}}" if n % 2 else r"\boxed{y}") for n in range(500)]
+    some = pool.check(pairs)
+    assert next(some).status == "wrong"
+    some.close()
+    assert [check.status for check in pool.check(pairs)] == ["wrong", "correct"] * 250
+
+
+def test_check_beside_another_is_refused(pool):
+    """One verifier does one check at a time, and says so."""
+    first, second = pool.check([("x", r"\boxed{y}")] * 3), pool.check([])
+    next(first)
+    with pytest.raises(VerifierError, match=r"not finished; expected one at a time\. Open a second Verifier"):
+        next(second)
+    assert len(list(first)) == 2
+
+
+def test_check_outside_the_context_is_refused_and_nothing_runs():
+    """Without an open pool there is no verdict, neither before nor half way, and no process, however it was left."""
+    made = Verifier(1, seconds=600)
+    with pytest.raises(VerifierError, match="not open"):
+        made.check([])
+    with made:
+        some = made.check([("x", r"\boxed{y}"), hanging()])
+        next(some)
+        processes = [made._server.process.pid, made._crew[0].id]
+    assert all(map(gone, processes))
+    with pytest.raises(VerifierError, match="not open"):
+        next(some)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(0, 5), (-1, 5), (2, 0), (2, -1.0), (2, float("nan"))])
+def test_verifier_without_workers_or_time_is_refused(workers, seconds):
+    """No workers, or no time, which would be no limit, is a mistake."""
+    with pytest.raises(VerifierError, match="at least one"):
+        Verifier(workers, seconds)
+
+
+# ------------------------------------------------------------------------------------------------- what answers can do
+
+
+def test_pair_that_hangs_is_unparsable_and_the_rest_is_judged():
+    """Pairs that would take hours are given up, at the head, middle and end of an input, and cost no other verdict."""
+    pairs = [(f"x+{n}", f"\\boxed{{{n}+x}}") for n in range(200)]
+    for place, answer in ((0, HANGS[0]), (100, HANGS[1]), (150, HANGS[0]), (203, HANGS[1])):
+        pairs.insert(place, hanging(answer))
+    with Verifier(2, seconds=1) as made:
+        found = list(made.check(pairs))
+    assert found == [
+        Check("unparsable", extract(text), "took longer than 1 s")
+        if gold == "2^{2024}"
+        else Check("correct", extract(text))
+        for gold, text in pairs
+    ]
+
+
+def test_pair_that_needs_the_machines_memory_is_unparsable(pool):
+    """A worker may not take more than its limit, and the pair that wants more is named as such."""
+    pairs = [("5", f"\\boxed{{{EATS}}}"), ("x+1", r"\boxed{1+x}")]
+    assert [(check.status, check.detail) for check in pool.check(pairs)] == [
+        ("unparsable", "MemoryError"),
+        ("correct", ""),
+    ]
+
+
+@pytest.mark.parametrize("killed", ["workers", "server"])
+def test_process_killed_from_outside_costs_no_more_than_its_pair(killed):
+    """Whichever process is killed while a worker is at a long pair, all other pairs have their verdict."""
+    pairs = [(f"x+{n}", f"\\boxed{{{n}+x}}") for n in range(300)]
+
+    with Verifier(2, seconds=600) as made:
+
+        def killing():
+            yield hanging()
+            yield from pairs[:150]  # by then, the first chunks are out
+            ids = [worker.id for worker in made._crew]
+            for process in [made._server.process.pid] if killed == "server" else ids:  # workers go with the server
+                os.kill(process, signal.SIGKILL)
+            yield from pairs[150:]
+
+        first, *rest = made.check(killing())
+        processes = [made._server.process.pid, *(worker.id for worker in made._crew)]
+    assert first.status == "unparsable" and first.detail.startswith("its worker died")
+    lost = [check for check in rest if check.status != "correct"]
+    assert len(rest) == 300 and len(lost) <= 1  # what the second worker was at
+    assert all(check.detail.startswith("its worker died") for check in lost)
+    assert all_gone(processes)
+
+
+def test_worker_killed_while_it_waits_costs_nothing(pool):
+    """A worker that dies between two checks is replaced without a verdict lost."""
+    dead = [worker.id for worker in pool._crew]
+    for process in dead:
+        os.kill(process, signal.SIGKILL)
+    assert all_gone(dead)
+    assert [check.status for check in pool.check([("w+1", r"\boxed{1+w}")] * 2)] == ["correct"] * 2
+
+
+ORPHANS = """
+import os
+from proofmill.graders._final_answer_workers import Verifier
+with Verifier(2, seconds=600) as made:
+    def pairs():
+        yield from [("2^{2024}", f"\\\\boxed{{\\\\binom{{10^9}}{{5 \\\\cdot 10^8 + {n}}}}}") for n in range(64)]
+        print(made._server.process.pid, *(worker.id for worker in made._crew), flush=True)
+        yield from (("x", f"\\\\boxed{{{n}}}") for n in range(10**9))
+    print("lazy" if next(made.check(pairs())) else "")
+"""
+
+
+def test_processes_of_a_killed_parent_end_though_they_are_busy():
+    """Neither the server nor a worker that computes outlives a parent that is killed outright."""
+    with subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True) as parent:
+        processes = list(map(int, parent.stdout.readline().split()))
+        assert len(processes) == 3 and not any(map(gone, processes))
+        parent.kill()
+    assert all_gone(processes)
+
+
+@pytest.mark.parametrize("place", [1, 4])
+def test_canary_that_fails_stops_the_verifier(monkeypatch, place):
+    """A machine on which a known answer is not found gets no verifier, be it found by a fast path or by a worker."""
+    gold, text, status = CANARIES[place]
+    wrong = "wrong" if status == "correct" else "correct"
+    monkeypatch.setattr(final_answers, "CANARIES", (*CANARIES[:place], (gold, text, wrong), *CANARIES[place + 1 :]))
+    started, popen = [], subprocess.Popen
+
+    def noted(*arguments, **options):
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with pytest.raises(VerifierError, match=f"is found {status}; expected {wrong}. Install"), Verifier(1):
+        pass
+    assert all(process.poll() is not None for process in started)
+
+
+def test_verifier_whose_library_cannot_be_imported_says_so(monkeypatch, tmp_path, capfd):
+    """Without math-verify the message names what to try, and what Python said is on standard error."""
+    (tmp_path / "math_verify.py").write_text("raise ImportError('no such library here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(VerifierError, match="died, exit code 1; expected it to judge"), Verifier(1):
+        pass
+    assert "no such library here" in capfd.readouterr().err
+
+
+def test_parent_of_the_workers_imports_no_algebra():
+    """SymPy, math-verify and the parser are imported by workers alone."""
+    code = (
+        "import sys; from proofmill.graders._final_answer_workers import Verifier\n"
+        "with Verifier(1) as made: print([c.status for c in made.check([('x+1', r'\\boxed{1+x}')])])\n"
+        "print(sorted({'sympy', 'math_verify', 'antlr4', 'latex2sympy2_extended', 'mpmath'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split("\n")[:2] == ["['correct']", "[]"]
+    assert found.stderr == ""
+
+
+# ---------------------------------------------------------------------------------------------------------- real answers
+
+
+def test_gold_answers_of_math_and_gsm8k_equal_themselves(records, data, pool):
+    """Each gold answer, boxed, is correct against itself, in either set."""
+    golds = [row["answer"] for row in records]
+    golds += [extract(json.loads(line)["answer"]) for line in (data / "gsm8k/train.jsonl").open(encoding="utf-8")]
+    assert None not in golds
+    assert {check.status for check in pool.check((gold, f"\\boxed{{{gold}}}") for gold in golds)} == {"correct"}
+
+
+def test_solutions_of_gsm8k_give_their_gold_answer(data, pool):
+    """Every solution of GSM8K is correct against the number after its `####`, written as it stands there."""
+    rows = [
+        json.loads(line)["answer"]
+        for name in ("train.jsonl", "test_first660.jsonl")
+        for line in (data / "gsm8k" / name).open(encoding="utf-8")
+    ]
+    assert {check.status for check in pool.check((row.rpartition("####")[2], row) for row in rows)} == {"correct"}
+
+
+def test_solutions_of_math_give_their_gold_answer(records, pool):
+    """At least 99 % of solutions are correct against their gold answer; the others are known for what they are."""
+    checks = list(pool.check((row["answer"], row["solution"]) for row in records))
+    failures = [(row["answer"], check) for row, check in zip(records, checks, strict=True) if check.status != "correct"]
+    assert len(failures) <= len(records) / 100
+    assert all(check.detail for _, check in failures if check.status == "unparsable")
+    for gold, check in failures:  # the gold column lost what makes it the same: `\text`, degrees
+        assert check.status == "unparsable" or set(gold) - set("{}, ") <= set(check.answer), (gold, check)

@@ -1,0 +1,292 @@
+"""The plan: what would run and why, what is cached, and what it would cost, without running or asking anything."""
+
+import json
+import random
+import sys
+
+import polars as pl
+import pytest
+
+from mill import SMALL, Mill
+from project import snapshot
+from proofmill import __main__ as command
+from proofmill import labels
+from proofmill.artifacts.jobs import Job
+from proofmill.calls.exchange import Answer
+from proofmill.calls.journal import Journal
+from proofmill.inspect._expected_costs import Range, predicted
+from proofmill.inspect.plan import Plan
+from proofmill.measures import estimates, measures
+from proofmill.prompts import templates
+from proofmill.prompts.templates import PROMPTS
+from proofmill.recipes.book import expand
+from proofmill.schema.entries import Grades
+from proofmill.schema.errors import SettingError
+
+PAID = {
+    "id": "judge-1",
+    "price": {"input": 2.0, "output": 8.0},
+    "price-source": "made up, 2026-11-20",
+    "guess": {"input": 1000, "output": 500},
+}
+LABELS = {"labels/paid": {"problems": "problems/train", "model": "api/paid"}}
+
+
+def book(budget=None, **entries):
+    config = {"test": {**SMALL, "api/referee": {"id": "referee-1", "program": "referee", "price": {"input": 0, "output": 0},
+              "temperature": 0, "max-tokens": 1024}, "api/paid": PAID, **entries}}  # fmt: skip
+    return expand(config if budget is None else {**config, "budget": budget})
+
+
+def planned(small, target, **more):
+    return Plan(book(**more), target, small.results)
+
+
+def answer_some(results, made, answered, parked, cost=0.01):
+    """The journal of labels/paid as a run leaves it that was killed."""
+    table = Mill.table(type("Here", (), {"results": results})(), "labels/paid")
+    entry = made.entries["labels/paid"]
+    job = Job(table, made.declared, "", {"parents": {entry.problems: ""}})
+    asked = list(labels.questions(entry, job)["api/paid"])
+    with Journal(table.calls) as journal:
+        for question in asked[:answered]:
+            journal.add(question, Answer("x", "end", prompt_tokens=900, tokens=100, cost=cost))
+        for question in asked[answered : answered + parked]:
+            journal.add(question, Answer("", "error", "provider", detail="bug"))
+    return len(asked)
+
+
+@pytest.fixture
+def copied(small, tmp_path):
+    """The small chain's results, to be changed."""
+    import shutil
+
+    shutil.copytree(small.results, tmp_path / "results")
+    return Mill(tmp_path / "results", **SMALL)
+
+
+def test_finished_target_has_nothing_to_do(small):
+    """Of a target that is made every stage is done, and nothing is asked."""
+    made = planned(small, "grades/cold")
+    assert {stage.state for stage in made.stages.values()} == {"done"}
+    assert (made.totals.calls, made.totals.dollars.value) == (0, 0.0)
+
+
+def test_plan_changes_nothing(small, capsys):
+    """Planning writes no file, and takes a recipe, a name or a path."""
+    before = snapshot(small.results)
+    for target in ("grades/cold", "results/grades/cold.parquet"):
+        list(planned(small, target, **LABELS).lines())
+    list(planned(small, "test", **LABELS).lines())
+    assert before == snapshot(small.results)
+
+
+def test_edit_names_the_field_and_touches_descendants_only(small):
+    """A changed field is named with both values; what is made from it waits for it; all else is done."""
+    made = planned(small, "grades/cold", **{"responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}})
+    assert made.stages["responses/cold"].why == ["`temperature` 1.0 -> 0.5"]
+    assert made.stages["grades/cold"].why == ["responses/cold will be made"]
+    others = set(made.stages) - {"responses/cold", "grades/cold"}
+    assert {made.stages[name].state for name in others} == {"done"}
+    assert (made.stages["responses/cold"].exact, made.stages["grades/cold"].exact) == (True, False)
+    assert made.stages["grades/cold"].calls == 24
+
+
+def test_edited_prompt_is_named(small, monkeypatch, tmp_path):
+    """A prompt whose text changed is the reason that is given."""
+    for file in PROMPTS.glob("*.md"):
+        (tmp_path / file.name).write_text(file.read_text() + ("!" if file.stem == "grade-strict" else ""))
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["prompt `grade-strict` was edited"]
+
+
+def test_revision_and_model_are_named(small, monkeypatch):
+    """So are a kind's revision, and a remote model that is declared otherwise."""
+    monkeypatch.setattr(Grades, "revision", 9)
+    assert planned(small, "grades/cold").stages["grades/cold"].why == ["revision 2 -> 9"]
+    referee = {
+        "id": "referee-2",
+        "program": "referee",
+        "price": {"input": 0, "output": 0},
+        "temperature": 0,
+        "max-tokens": 1024,
+    }
+    why = planned(small, "schemes/bench", **{"api/referee": referee}).stages["schemes/bench"].why
+    assert why == ['api/referee: `id` "referee-1" -> "referee-2"']
+
+
+def test_rows_are_counted_in_the_journal(copied):
+    """Rows that are answered, to do, and parked before are told apart, question by question."""
+    made = book(**LABELS)
+    rows = answer_some(copied.results, made, answered=10, parked=3)
+    stage = Plan(made, "labels/paid", copied.results).stages["labels/paid"]
+    assert (stage.rows, stage.cached, stage.calls, stage.parked, stage.exact) == (rows, 10, rows - 10, 3, True)
+    assert stage.tokens.value == pytest.approx(1000 * (rows - 10))
+    assert stage.dollars.value == pytest.approx((900 * 2 + 100 * 8) / 1e6 * (rows - 10)), "by the price as it is now"
+    assert stage.learned == "learned from its 10 answers"
+
+
+def test_guess_is_used_and_said_where_nothing_was_answered(small):
+    """Without answers a stage costs its rows times the guess: 1000 x 2 + 500 x 8 millionths of a dollar a call."""
+    made = planned(small, "labels/paid", **LABELS)
+    stage = made.stages["labels/paid"]
+    assert stage.dollars.value == pytest.approx(stage.calls * 0.006)
+    assert stage.learned == "by the guess of api/paid"
+    assert f"${stage.calls * 0.006:.2f}" in "\n".join(made.lines())
+
+
+def test_unknown_cost_is_said_not_guessed(small):
+    """Without answers and without a guess the cost is unknown, in the stage and in the sum; it is not 0."""
+    silent = {key: value for key, value in PAID.items() if key != "guess"}
+    made = planned(small, "labels/paid", **LABELS, **{"api/paid": silent})
+    assert made.stages["labels/paid"].dollars.value is made.totals.dollars.value is None
+    assert "unknown tokens, unknown (no answers yet, and no `guess` in api/paid)" in "\n".join(made.lines())
+
+
+def test_other_stages_teach_what_a_call_costs(copied):
+    """A stage that never ran learns from another of its kind with the same model, and says so."""
+    made = book(**LABELS, **{"labels/again": {"problems": "problems/bench", "model": "api/paid"}})
+    answer_some(copied.results, made, answered=10, parked=0)
+    stage = Plan(made, "labels/again", copied.results).stages["labels/again"]
+    assert stage.dollars.value == pytest.approx(12 * 0.0026)
+    assert stage.learned == "learned from 10 answers to other labels by api/paid"
+
+
+def test_interval_covers_the_sum_it_predicts():
+    """Of sums of skewed costs, predicted from a sample, about 95 % fall into their interval."""
+    rng, covered, trials = random.Random(3), 0, 600
+    for _ in range(trials):
+        known = pl.Series([rng.gammavariate(2, 1) for _ in range(60)])
+        found = predicted(known, 200)
+        covered += found.low <= sum(rng.gammavariate(2, 1) for _ in range(200)) <= found.high
+    assert 0.92 <= covered / trials <= 0.98
+
+
+def test_sum_of_stages_adds_deviations_by_squares():
+    """Independent stages err independently: the interval of their sum is narrower than the sum of intervals."""
+    total = Range(10, 7, 13) + Range(20, 16, 24)
+    assert (total.value, total.low, total.high) == (30, 25, 35)
+
+
+def test_reverted_edit_is_restored(copied):
+    """A stage whose table was made before, as the entry now says, is brought back, and its descendants are planned by it."""
+    other = {**SMALL, "responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}}
+    Mill(copied.results, **other).make("responses/cold")
+    made = Plan(book(), "grades/cold", copied.results)
+    assert (made.stages["responses/cold"].state, made.stages["grades/cold"].state) == ("restore", "done")
+
+
+def test_budget_that_may_not_suffice_is_said(small):
+    """The plan names what was spent, the budget, and what is missing."""
+    text = "\n".join(planned(small, "labels/paid", budget=0.1, **LABELS).lines())
+    assert "$0.00 spent so far of a budget of $0.10" in text
+    assert "the budget may not suffice" in text
+    assert "no budget is declared" in "\n".join(planned(small, "labels/paid", **LABELS).lines())
+
+
+def test_unknown_target_says_what_there_is(small):
+    """A target that nobody declared is a message with the recipes."""
+    with pytest.raises(SettingError, match="no recipe and no artifact; expected one of test"):
+        planned(small, "nonsense")
+
+
+def run(monkeypatch, folder, *arguments):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["proofmill", *arguments])
+    command.main()
+
+
+def test_command_prints_text_and_json_without_keys(small, copied, tmp_path, monkeypatch, capsys):
+    """`proofmill plan` reads config.yaml; as JSON it has the same numbers; a key of the environment is in neither."""
+    monkeypatch.setenv("PROOFMILL_PAID_KEY", "sk-very-secret-0123456789")
+    config = {"test": {**SMALL, "api/referee": {"id": "referee-1", "price": "unknown"}, "api/paid": PAID, **LABELS}}
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    run(monkeypatch, tmp_path, "plan", "labels/paid")
+    text = capsys.readouterr().out
+    assert "labels/paid" in text
+    run(monkeypatch, tmp_path, "plan", "labels/paid", "--json")
+    data = capsys.readouterr().out
+    assert json.loads(data)["totals"]["calls"] == 48
+    assert "sk-very-secret" not in text + data
+
+
+def test_renamed_artifact_adopts_its_answers(copied, tmp_path, monkeypatch, capsys):
+    """After `proofmill adopt` the new name has the answers of the old one, which are paid once and asked no more."""
+    made = book(**LABELS, **{"labels/again": LABELS["labels/paid"]})
+    answer_some(copied.results, made, answered=10, parked=2)
+    run(monkeypatch, tmp_path, "adopt", "labels/paid", "labels/again")
+    assert "labels/again  has 10 answers now" in capsys.readouterr().err
+    stages = [Plan(made, name, copied.results).stages[name] for name in ("labels/paid", "labels/again")]
+    assert [(stage.cached, stage.parked) for stage in stages] == [(0, 0), (10, 2)]
+    for arguments, said in (
+        (("labels/nothing", "labels/again"), "expected one to adopt"),
+        (("labels/paid", "grades/y"), "one kind"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            run(monkeypatch, tmp_path, "adopt", *arguments)
+
+
+MEASURED = {
+    "scores/new": {
+        "models": ["sft/cold"], "problems": ["problems/bench"], "schemes": ["schemes/bench"], "grader": "api/referee",
+        "sampling": {"sampled": {"attempts": 4}}, "measures": ["avg-at-k"],
+    }
+}  # fmt: skip
+
+
+def test_plan_says_which_difference_a_benchmark_will_show(small, tmp_path):
+    """As marks of the same problems are spread that are there already; without any, as badly as they can be."""
+    (said,) = planned(small, "scores/new", **MEASURED).stages["scores/new"].shows
+    rows = [{**row, "seed": 0, "writer": None} for row in small.table("grades/cold").rows()]
+    error = estimates.difference_error(measures.split_variance(rows), 12, 4)
+    assert (
+        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error):.2f} of 7 marks"
+        in said
+    )
+    assert "marks spread as in grades/cold" in said
+    (worst,) = Plan(book(**MEASURED), "scores/new", tmp_path / "nothing").stages["scores/new"].shows
+    margin = (1.959964 + 0.841621) * (2 * 49 / 4 / 12) ** 0.5
+    assert f"a difference of {margin:.2f} of 7 marks" in worst and "at worst" in worst
+
+
+def test_jury_is_counted_by_judge_and_may_ask_more(small):
+    """Each judge's first round is counted and priced by itself; that answers decide about further rounds is said."""
+    judges = {"api/one": {**PAID, "id": "one"}, "api/two": {**PAID, "id": "two", "guess": {"input": 10, "output": 10}}}
+    jury = {"grader/jury": {"judges": ["api/one", "api/two", "api/two"], "rounds": 1}}
+    grades = {"grades/jury": {"responses": "responses/cold", "schemes": "schemes/bench", "grader": "grader/jury"}}
+    stage = planned(small, "grades/jury", **judges, **jury, **grades).stages["grades/jury"]
+    asked = sum(row["text"].strip() != "" for row in small.table("responses/cold").rows())
+    assert stage.exact and stage.further and 0 < stage.calls <= 3 * asked
+    assert any(" calls or more, " in line for line in planned(small, "grades/jury", **judges, **jury, **grades).lines())
+
+
+def test_program_first_asks_nobody_for_certain(small):
+    """What a program settles is not asked: the plan counts no call, and says that there may be some."""
+    graders = {
+        "grader/first": {"judges": ["final-answer"], "escalate-to": "grader/then"},
+        "grader/then": {"judges": ["api/referee"], "prompt": "answer-equivalence"},
+        "grades/first": {"responses": "responses/cold", "grader": "grader/first"},
+    }
+    stage = planned(small, "grades/first", **graders).stages["grades/first"]
+    assert (stage.state, stage.calls) == ("make", 0)
+
+
+def test_training_counts_whom_it_asks_besides_its_grader(small):
+    """Marks of every rollout, taste from its step on, samples of the second grader, a summary of every turn; rollouts taken ask nobody."""
+    guess = {"guess": {"input": 10, "output": 10}}
+    apis = {f"api/{name}": {**PAID, "id": name, **guess} for name in ("marker", "taste", "second", "summarizer")}
+    training = {
+        "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/marker", "rewards": {"grade": 1},
+        "preferences": {"api/taste": {"weight": 1, "from-step": 7, "prompt": "prefer-helpful"}}, "unscored": "drop", "group": 4,
+        "problems-per-step": 2, "steps": 10, "hold-out": "api/second", "hold-out-every": 5, "hold-out-rows": 3,
+        "summarizer": "api/summarizer", "turns": 3, "states": 2,
+    }  # fmt: skip
+    entries = {
+        "grpo/x": training,
+        "responses/taken": {"problems": "problems/train", "model": "grpo/x", "rollouts": True},
+    }
+    plan = planned(small, "responses/taken", **apis, **entries)
+    marked, tasted, sampled, summed = 10 * 2 * 4, 4 * 2 * 4, 2 * 3, 10 * 2 // 2 * 3
+    assert plan.stages["grpo/x"].calls == marked + tasted + sampled + summed
+    assert plan.stages["grpo/x"].tokens.value == 20 * plan.stages["grpo/x"].calls
+    assert plan.stages["responses/taken"].calls == 0

@@ -1,0 +1,313 @@
+"""A `kill -9` at any time: the next run goes on, ends with the tables of an undisturbed run, and repeats no answered call."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from project import Project, copy_of
+from proofmill.arithmetic import referee
+from proofmill.schema.ids import file_sha256
+
+pytestmark = pytest.mark.pipeline
+IN_FLIGHT = 4
+
+
+@contextmanager
+def slow_referee(
+    delay: float = 0.0, verdict: Callable[[str], str] = referee.verdict
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """A judge that takes its time; yields the environment that leads jobs here, and the prompts it has answered."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = request["messages"][-1]["content"]
+            time.sleep(delay)
+            text = verdict(prompt)
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4, "total_tokens": 0}
+            body = {"id": "r", "object": "chat.completion", "created": 1, "model": request["model"]}
+            payload = json.dumps({**body, "choices": [choice], "usage": usage}).encode()
+            asked.append(prompt)
+            try:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+            except OSError:  # whoever asked was killed
+                self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield {"PROOFMILL_REFEREE_URL": address, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT)}, asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def started(project: Project, command: list[str], **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def killed(process: subprocess.Popen, when: Callable[[], bool], how: int = signal.SIGKILL, group: bool = False) -> int:
+    """Send the signal as soon as the condition holds; returns the exit code."""
+    while not when():
+        assert process.poll() is None, f"ended before it could be killed:\n{process.stdout.read()}"
+        time.sleep(0.002)
+    (os.killpg if group else os.kill)(process.pid, how)
+    return process.wait(timeout=60)
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+def answers(project: Project, name: str) -> Path:
+    return project.table(name).calls / "answers.jsonl"
+
+
+def weights(project: Project, name: str) -> str:
+    return file_sha256(project.table(name).folder / "model.safetensors")
+
+
+def checkpoint(project: Project, name: str, step: int) -> bool:
+    return any(project.table(name).scratch.glob(f"checkpoints-*/checkpoint-{step}/running.json"))
+
+
+def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
+    """Tables, weights and journals are those of the undisturbed run, and nothing unfinished is left."""
+    for name in names:
+        assert whole.frame(name).equals(project.frame(name)), name
+        assert whole.table(name).content == project.table(name).content, name
+        assert whole.table(name).stamp["counts"] == project.table(name).stamp["counts"], name
+        if whole.table(name).calls.exists():
+            assert sorted(whole.journal(name)) == sorted(project.journal(name)), name
+    left = [path for path in project.results.rglob("*") if path.is_file() and path.name.startswith(".")]
+    assert left + [path for path in (project.results / "unfinished").rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture
+def copy(chain, tmp_path) -> Callable[..., Project]:
+    """The finished small project, in which these artifacts have never been made."""
+
+    def without(*names: str) -> Project:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        project = copy_of(chain, tmp_path / "copy")
+        for name in names:
+            project.forget(name)
+        return project
+
+    return without
+
+
+# ---------------------------------------------------------------------------------------------------------------- calls
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("labels/threads", signal.SIGKILL),
+        ("grades/cold", signal.SIGKILL),
+        ("grades/jury", signal.SIGKILL),
+        ("schemes/train", signal.SIGTERM),
+    ],
+)
+def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, how):
+    """Of the answers before the kill none is asked again; at most the calls in flight are."""
+    project = copy(name)
+    with slow_referee(0.01) as (environment, asked):
+        code = killed(
+            started(project, project.job_command(name), **environment),
+            when=lambda: len(lines(answers(project, name))) >= 10,
+            how=how,
+        )
+        assert code != 0 and not project.table(name).path.exists()
+        project.table(name).path.with_name(f".{project.table(name).path.name}.new").write_bytes(b"PAR1 and no more")
+        done = project.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert_equal_to(chain, project, name)
+    assert len(asked) <= len(chain.journal(name)) + IN_FLIGHT
+
+
+def test_killed_sampling_goes_on_and_samples_the_same(chain, copy):
+    """Attempts sampled after a kill are those that an unbroken run samples, and none is sampled twice."""
+    name = "responses/cold"
+    project = copy(name)
+    code = killed(started(project, project.job_command(name)), when=lambda: len(lines(answers(project, name))) > 0)
+    assert (code, project.table(name).path.exists()) == (-signal.SIGKILL, False)
+    assert 0 < len(lines(answers(project, name))) < len(chain.journal(name))
+    done = project.job(name)
+    assert done.returncode == 0, done.stdout
+    assert_equal_to(chain, project, name)
+
+
+def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
+    """A torn last line and a damaged line in the middle are two calls to repeat, not a broken journal."""
+    name = "labels/threads"
+    project = copy(name)
+    with slow_referee(0.01) as (environment, asked):
+        killed(
+            started(project, project.job_command(name), **environment),
+            when=lambda: len(lines(answers(project, name))) >= 30,
+        )
+    path = answers(project, name)
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*whole[:20], b"\x00" * (len(whole[20]) - 1) + b"\n", *whole[21:-1], whole[-1][:-9]]))
+    with slow_referee() as (environment, asked):
+        done = project.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert chain.table(name).content == project.table(name).content
+    assert len(asked) == len(chain.journal(name)) - (len(whole) - 2)
+
+
+def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
+    """Two processes never make one artifact: the second says so after a while, or waits and takes what the first made."""
+    name = "labels/threads"
+    project = copy(name)
+    with slow_referee(0.3) as (environment, asked):
+        first = started(project, project.job_command(name), **environment)
+        while not lines(answers(project, name)):
+            time.sleep(0.01)
+        patient = started(project, project.job_command(name), **environment)
+        hasty = project.job(name, **environment, PROOFMILL_LOCK_SECONDS="0.1")
+        assert (first.wait(60), patient.wait(60)) == (0, 0)
+    assert hasty.returncode == 1
+    assert hasty.stdout.splitlines()[-1].startswith(f"TableError: {name}: another process has been making it")
+    assert len(asked) == len(chain.journal(name))
+    assert_equal_to(chain, project, name)
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
+def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, how, code):
+    """Every number of the table and every byte of the weights are those of an unbroken training; a signal keeps the last step."""
+    name = "sft/cold"
+    project = copy(name)
+    often = {"PROOFMILL_SAVE_STEPS": "8"}
+    process = started(project, project.job_command(name), **often)
+    assert killed(process, when=lambda: checkpoint(project, name, 8), how=how) == code
+    assert not project.table(name).path.exists()
+    if how != signal.SIGKILL:
+        said = process.stdout.read().splitlines()[-1]
+        step = int(said.partition("step ")[2].split()[0])
+        assert said == f"{name}: stopped by {how.name}; step {step} of 40 is kept. Run the same command to go on."
+        assert checkpoint(project, name, step)
+    done = project.job(name, **often)
+    assert done.returncode == 0, done.stdout
+    assert "goes on from checkpoint-" in done.stdout
+    assert_equal_to(chain, project, name)
+
+
+def workers(launcher: int) -> list[int]:
+    """The processes that a launcher has started."""
+    return [int(pid) for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how):
+    """Its launcher stopped or one of its processes killed, a training of two ends with the table of one, up to rounding."""
+    name = "sft/cold"
+    project = copy(name)
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "workflow/accelerate/ddp.yaml"]
+    command += ["--num_processes", "2", "-m", "proofmill.sft", name]
+    often = {"PROOFMILL_SAVE_STEPS": "8"}
+    process = started(project, command, **often)
+    while not checkpoint(project, name, 8):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.002)
+    os.kill(process.pid if how == signal.SIGTERM else workers(process.pid)[-1], how)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode != 0 and not project.table(name).path.exists()
+    if how == signal.SIGTERM:
+        assert len(re.findall(r"stopped by SIGTERM; step \d+ of 40 is kept", said)) == 1
+    done = project.run(*command, **often)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("goes on from checkpoint-") == 1
+    expected, found = chain.frame(name), project.frame(name)
+    assert found.drop("value").equals(expected.drop("value"))
+    assert found["value"].to_list() == pytest.approx(expected["value"].to_list(), rel=1e-4, abs=1e-5)
+
+
+def any_marks(prompt: str) -> str:
+    """Marks that differ from proof to proof, so that a model that has learned nothing yet gets a gradient."""
+    return f"<points>{zlib.crc32(prompt.encode()) % 8}</points>"
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1)])
+def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path, how, code):
+    """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
+    name = "grpo/cold"
+    whole, project = copy_of(copy(name), tmp_path / "whole"), copy(name)
+    with slow_referee(verdict=any_marks) as (environment, _):
+        done = whole.job(name, **environment)
+    assert done.returncode == 0, done.stdout
+    assert weights(whole, name) != weights(chain, "sft/cold")
+    often = {"PROOFMILL_SAVE_STEPS": "5"}  # every fourth step: two share their rollouts
+
+    def in_the_fifth_step() -> bool:
+        found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
+        return bool(found) and b'"step": 5,' in found[0].read_bytes()
+
+    with slow_referee(verdict=any_marks) as (environment, asked):
+        command = project.job_command(name)
+        assert killed(started(project, command, **often, **environment), when=in_the_fifth_step, how=how) == code
+        assert not project.table(name).path.exists()
+        done = project.job(name, **often, **environment)
+    assert done.returncode == 0, done.stdout
+    step = int(re.search(r"goes on from checkpoint-(\d+)", done.stdout)[1])
+    assert step % (4 if how == signal.SIGKILL else 2) == 0
+    assert_equal_to(whole, project, name)
+    assert len(asked) <= len(whole.journal(name)) + IN_FLIGHT
+
+
+# -------------------------------------------------------------------------------------------------------- the whole run
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["with-its-jobs", "alone"])
+def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
+    """The same command goes on, without --unlock, also beside a job that outlived the Snakemake that started it."""
+    names, target = ["labels/threads", "problems/train", "schemes/train"], "results/schemes/train.parquet"
+    project = copy(*names)
+    with slow_referee(0.1) as (environment, asked):
+        killed(
+            started(project, project.snakemake_command(target), **environment),
+            when=lambda: len(lines(answers(project, "labels/threads"))) >= 10,
+            group=group,
+        )
+        assert set(names) == set(project.made(target, **environment))
+    assert_equal_to(chain, project, *names)
+    assert len(asked) <= len(chain.journal("labels/threads")) + len(chain.journal("schemes/train")) + IN_FLIGHT
+    assert set() == project.planned(target)

@@ -1,0 +1,300 @@
+"""The pipeline as its user runs it: the whole recipe `nano` at small sizes, and what an edit, a deletion or a flag makes run."""
+
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import datasets
+import polars as pl
+import pytest
+
+from project import CHAIN, ROOT, Project, copy_of
+from proofmill.calls.journal import frame
+from proofmill.recipes.identity import prompts_of
+from proofmill.schema import references
+from proofmill.schema.columns import COLUMNS
+from proofmill.schema.entries import Examples
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+
+pytestmark = pytest.mark.pipeline
+
+STAMP = {
+    "kind", "name", "entry", "revision", "prompts", "declared", "fingerprint", "parents", "sources", "content",
+    "commit", "versions", "seed", "counts", "seconds",
+}  # fmt: skip
+ASKED = {"labels", "schemes", "responses", "grades"}
+
+
+@pytest.fixture(scope="module")
+def nano(tmp_path_factory) -> Project:
+    """The recipe `nano`, run to its end under the rehearsal."""
+    project = Project(tmp_path_factory.mktemp("nano") / "project", overlay="workflow/rehearsal.yaml")
+    project.first = project.made("nano")
+    return project
+
+
+def files(project: Project) -> dict[str, tuple[int, int]]:
+    """Every file of the results with its inode and time: equal means that nothing was written."""
+    found = ((path, path.stat()) for path in project.results.rglob("*") if path.is_file())
+    return {str(path.relative_to(project.results)): (stat.st_ino, stat.st_mtime_ns) for path, stat in found}
+
+
+def journals(project: Project) -> dict[str, int]:
+    """Answers in every journal."""
+    folders = (path.parent for path in (project.results / "calls").rglob("answers.jsonl"))
+    return {str(folder): frame(folder).height for folder in folders}
+
+
+# ------------------------------------------------------------------------------------------------------- the whole run
+
+
+def test_nano_makes_every_table_of_its_recipe_once(nano):
+    """A first run runs one job for each artifact of the recipe."""
+    assert sorted(nano.book.recipes["nano"]) == sorted(nano.first)
+
+
+def test_nano_tables_open_in_polars_and_datasets(nano, tmp_path):
+    """Every table is Parquet like any other, with exactly the columns and types of its kind."""
+    for name in nano.book.recipes["nano"]:
+        table = nano.table(name)
+        wanted = {column: dtype for column, (dtype, _) in COLUMNS[table.kind].items()}
+        assert wanted == dict(pl.scan_parquet(table.path).collect_schema()), name
+        loaded = datasets.load_dataset("parquet", data_files=str(table.path), split="train", cache_dir=tmp_path)
+        assert (list(wanted), nano.frame(name).height) == (loaded.column_names, loaded.num_rows), name
+
+
+def test_nano_stamps_say_where_every_table_comes_from(nano):
+    """A stamp has its entry, the content of its parents, versions, counts and seconds, and of calls the tokens and cost."""
+    for name, entry in nano.book.entries.items():
+        if name in nano.book.recipes["nano"]:
+            stamp = nano.table(name).stamp
+            reads = references.reads(kind_of(name), entry, nano.book.entries.get)
+            wanted = STAMP | ({"tokens", "cost"} if kind_of(name) in ASKED else set())
+            assert wanted <= set(stamp), name
+            assert {p: nano.table(p).content for p in reads} == stamp["parents"], name
+
+
+def test_nano_counts_add_up_to_its_rows(nano):
+    """Every row of a table of problems, calls, grades or examples is in exactly one count of its stamp."""
+    for name in nano.book.recipes["nano"]:
+        if kind_of(name) in ASKED | {"problems", "examples"}:
+            assert nano.frame(name).height == sum(nano.table(name).stamp["counts"].values()), name
+
+
+def test_nano_scores_every_model_on_the_benchmark(nano):
+    """The last table has a mark with its interval for each model and way of sampling, and the page shows them."""
+    scores = nano.frame("scores/nano").filter(split="all", measure="avg@2")
+    entry = nano.book.entries["scores/nano"]
+    models = entry.models
+    differences, scores = scores.filter(pl.col("p").is_not_null()), scores.filter(pl.col("p").is_null())
+    assert models == scores["model"].to_list()
+    assert entry.compare == [list(pair) for pair in differences.select("model", "against").iter_rows()]
+    assert scores.filter(~pl.col("value").is_between("low", "high")).is_empty()
+    page = nano.table("scores/nano").page.read_text(encoding="utf-8")
+    assert all(f"| {model} | problems/bench |" in page for model in models)
+
+
+def test_nano_problems_are_disjoint(nano):
+    """Train, dev and test share no statement, and a table says so."""
+    shared = nano.frame("scores/disjoint")
+    assert shared["value"].to_list() == [0.0] * 3
+
+
+def test_nano_leaves_nothing_unfinished(nano):
+    """After a run there is no temporary file, checkpoint or lock."""
+    left = [path for path in nano.results.rglob("*") if path.is_file() and path.name.startswith(".")]
+    assert left + [path for path in (nano.results / "unfinished").rglob("*") if path.is_file()] == []
+
+
+def test_second_run_does_nothing(nano):
+    """What is up to date is not made again: no job is planned, none runs, no file is written."""
+    before = files(nano)
+    assert set() == nano.planned("nano")
+    assert nano.made("nano") == []
+    assert before == files(nano)
+
+
+def test_list_is_a_table_of_contents(nano):
+    """`--list` names every kind and every recipe."""
+    done = nano.snakemake("--list")
+    assert done.returncode == 0
+    listed = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
+    assert {*KINDS, *nano.book.recipes} <= listed
+
+
+# ------------------------------------------------------------------------------------------------- what an edit plans
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edited"),
+    [
+        ("{not-near-duplicate: 0.9}", "{not-near-duplicate: 0.8}", "problems/train"),
+        ("rewards: {grade: 1, format: 0.1}", "rewards: {grade: 1, format: 0.2}", "grpo/nano"),
+        (
+            "examples/mixed: {mix: {examples/sampled: 0.5",
+            "examples/mixed: {seed: 1, mix: {examples/sampled: 0.5",
+            "examples/mixed",
+        ),
+        ("confidence: 0.95", "confidence: 0.9", "scores/nano"),
+    ],
+    ids=["threshold", "reward", "seed", "confidence"],
+)
+def test_edited_entry_plans_itself_and_its_descendants(nano, old, new, edited):
+    """An edit of one value reruns that artifact and all that is made from it, and nothing else; its reversal nothing."""
+    if edited == "scores/nano":  # a default that is written out is no edit
+        nano.edit("measures: [avg-at-k", "confidence: 0.95\n    measures: [avg-at-k")
+        assert set() == nano.planned("nano")
+    wanted = nano.with_descendants(edited) & set(nano.book.recipes["nano"])
+    nano.edit(old, new)
+    planned = nano.planned("nano")
+    nano.edit(new, old)
+    assert wanted == planned
+    assert set() == nano.planned("nano")
+
+
+@pytest.fixture
+def source(tmp_path) -> str:
+    """A copy of the code, so that a prompt can be edited; the value for PYTHONPATH."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    return str(tmp_path / "src")
+
+
+def add_to_prompt(source: str, prompt: str, text: str) -> None:
+    with open(f"{source}/proofmill/prompts/{prompt}.md", "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize("prompt", ["grade-strict", "classify", "solve"])
+def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, prompt):
+    """An edit of a prompt reruns the artifacts that ask it and what is made from them, and nothing else."""
+    book = nano.book
+    asking = {n for n in book.recipes["nano"] if prompt in prompts_of(book.entries[n], book.declared)}
+    assert asking and not {"scores/disjoint", "problems/threads", "base/nano"} & asking
+    wanted = nano.with_descendants(*asking) & set(book.recipes["nano"])
+    assert set() == nano.planned("nano", PYTHONPATH=source)
+    add_to_prompt(source, prompt, "\nTake your time.\n")
+    assert wanted == nano.planned("nano", PYTHONPATH=source)
+
+
+def test_edited_code_plans_nothing(nano, source):
+    """Code is no part of what a table is."""
+    for path in Path(source).rglob("*.py"):
+        path.write_text(path.read_text(encoding="utf-8") + "\n# another line\n", encoding="utf-8")
+    assert set() == nano.planned("nano", PYTHONPATH=source)
+
+
+def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
+    """A kind's `revision` says that the same entry now gives other rows."""
+    path = Path(source) / "proofmill" / Path(inspect.getfile(Examples)).name
+    before, name, after = path.read_text(encoding="utf-8").partition("class Examples:")
+    path.write_text(
+        before + name + re.sub(r"(revision: ClassVar\[int\] =) \d+", r"\1 77", after, count=1), encoding="utf-8"
+    )
+    examples = [n for n in nano.book.recipes["nano"] if kind_of(n) == "examples"]
+    wanted = nano.with_descendants(*examples) & set(nano.book.recipes["nano"])
+    assert wanted == nano.planned("nano", PYTHONPATH=source)
+
+
+# ------------------------------------------------------------------------------------- what an edit runs, on a small graph
+
+
+@pytest.fixture
+def copy(chain, tmp_path) -> Project:
+    """The finished small project, to be changed."""
+    return copy_of(chain, tmp_path / "copy")
+
+
+def test_edited_threshold_runs_its_descendants_and_its_reversal_restores_them(copy):
+    """An edit makes new tables; its reversal brings back the old rows, byte for byte, without a single new call."""
+    target = "results/grades/cold.parquet"
+    wanted = copy.with_descendants("problems/train") & {
+        "grades/cold",
+        *references.ancestors(copy.book.entries, "grades/cold"),
+    }
+    old = {name: copy.frame(name) for name in wanted}
+    contents = {name: copy.table(name).content for name in wanted}
+    untouched = {n: copy.table(n).path.stat().st_mtime_ns for n in set(copy.book.entries) - wanted}
+    copy.edit("{statement-length: [10, 200]}", "{statement-length: [10, 60]}")
+    assert wanted == set(copy.made(target))
+    assert copy.frame("problems/train").filter(dropped="statement-length").height > 0
+    assert not {n for n in wanted if copy.table(n).content == contents[n]}
+    asked = journals(copy)
+    copy.edit("{statement-length: [10, 60]}", "{statement-length: [10, 200]}")
+    assert wanted == set(copy.made(target))
+    assert asked == journals(copy)
+    assert all(old[name].equals(copy.frame(name)) for name in wanted)
+    assert contents == {name: copy.table(name).content for name in wanted}
+    assert untouched == {n: copy.table(n).path.stat().st_mtime_ns for n in untouched}
+
+
+def test_edited_prompt_asks_its_rows_and_its_reversal_asks_none(copy, source):
+    """A new prompt is asked for every row; the old one again for none."""
+    target, name = "results/schemes/train.parquet", "schemes/train"
+    old, asked = copy.table(name).path.read_bytes(), copy.journal(name)
+    add_to_prompt(source, "scheme", "\nTake your time.\n")
+    assert [name] == copy.made(target, PYTHONPATH=source)
+    assert 2 * len(asked) == len(copy.journal(name)) == len(set(copy.journal(name)))
+    assert [name] == copy.made(target)
+    assert 2 * len(asked) == len(copy.journal(name))
+    assert old == copy.table(name).path.read_bytes()
+
+
+def test_deleted_middle_table_comes_back_without_calls(copy):
+    """A table between others is not missed while nothing needs it; asked for, it and what follows end as they were."""
+    contents = {name: copy.table(name).content for name in copy.book.entries}
+    asked = journals(copy)
+    copy.table("schemes/train").path.unlink()
+    assert set() == copy.planned("chain")
+    made = set(copy.made("chain", "results/schemes/train.parquet"))
+    assert copy.with_descendants("schemes/train") == made
+    assert contents == {name: copy.table(name).content for name in copy.book.entries}
+    assert asked == journals(copy)
+
+
+def empty_kept_copies(project: Project, name: str) -> None:
+    """Take the rows out of the kept copies, so that whatever is brought back from them can be told from what is made."""
+    for path in (project.results / "kept" / name).rglob("table.parquet"):
+        stamp = pl.read_parquet_metadata(path)["proofmill"]
+        empty = pl.read_parquet(path).head(0)
+        path.unlink()
+        empty.write_parquet(path, metadata={"proofmill": stamp})
+
+
+def test_forced_table_is_made_again_and_not_brought_back(copy):
+    """`--forcerun` is meant in earnest; a deleted table is brought back from its kept copy."""
+    target, name = "results/examples/cold.parquet", "examples/cold"
+    rows = copy.frame(name)
+    copy.table(name).path.unlink()
+    empty_kept_copies(copy, name)
+    assert [name] == copy.made(target)
+    assert copy.frame(name).height == 0
+    assert [name] == copy.made(target, "--forcerun", target)
+    assert rows.equals(copy.frame(name))
+
+
+def test_dry_run_of_everything_changes_nothing(copy):
+    """`-n` plans and does nothing, also with `--forceall`."""
+    before = files(copy)
+    assert set(copy.book.entries) == copy.planned("chain", "--forceall")
+    assert before == files(copy)
+
+
+def test_until_stops_at_the_kind_it_names(tmp_path):
+    """`--until labels` makes the labels and what they need, and nothing after them."""
+    project = Project(tmp_path / "project", CHAIN)
+    assert {"problems/threads", "labels/threads"} == set(project.made("chain", "--until", "labels"))
+    assert {"problems", "labels"} == {path.parent.name for path in project.results.glob("*/*.parquet")}
+
+
+def test_single_kinds_without_snakemake_make_the_same_tables(copy):
+    """`python -m proofmill.<kind> <name>` makes what Snakemake makes; the kinds that are killed in test_kill.py do too."""
+    names = ["problems/threads", "problems/train", "schemes/train", "base/tiny", "examples/cold", "scores/cold"]
+    contents = {name: copy.table(name).content for name in names}
+    for name in names:
+        copy.forget(name)
+    for name in names:
+        done = copy.job(name)
+        assert done.returncode == 0, done.stdout
+    assert contents == {name: copy.table(name).content for name in names}

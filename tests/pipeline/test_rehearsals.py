@@ -1,0 +1,138 @@
+"""Every recipe but `nano` under the rehearsal: it runs to its end on two cores, and a second run does nothing."""
+
+import polars as pl
+import pytest
+
+from project import Project, copy_of
+from proofmill.recipes import yaml_files
+from proofmill.recipes.book import expand
+from proofmill.schema import references
+
+pytestmark = pytest.mark.pipeline
+# `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
+SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano")
+RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", *SYSTEMS)
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory) -> Project:
+    """The recipes made in one run, from nothing."""
+    project = Project(tmp_path_factory.mktemp("rehearsed") / "project", overlay="workflow/rehearsal.yaml")
+    project.first = project.made(*RECIPES)
+    return project
+
+
+def test_every_recipe_is_rehearsed():
+    """A recipe added to config.yaml is rehearsed too."""
+    known = set(expand(yaml_files.read("config.yaml")).recipes)
+    assert known == {*RECIPES, "nano", "nano-seeds"}
+
+
+def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
+    """One job for each artifact; then none."""
+    book = rehearsed.book
+    wanted = {
+        name
+        for recipe in RECIPES
+        for target in book.targets(recipe)
+        for name in (target, *references.ancestors(book.entries, target))
+    }
+    assert wanted == set(rehearsed.first)
+    assert rehearsed.made(*RECIPES) == []
+
+
+def test_rehearsed_graders_agree_with_the_checker(rehearsed):
+    """The referee marks as the checker does, alone, as a jury and in a cascade: each agreement is 1, and nothing is unscored."""
+    rows = rehearsed.table("scores/grader-study").rows()
+    agreed = [row for row in rows if row["measure"].startswith(("balanced", "cohen")) and row["split"] == "all"]
+    assert len(agreed) == 10
+    assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
+    assert {row["value"] for row in rehearsed.table("scores/gold-answers").rows()} == {1.0}
+
+
+def test_rehearsed_benchmarks_are_measured(rehearsed):
+    """A model that solves nothing has 0 marks on every attempt, each with its interval, and none is unscored."""
+    for name, attempts in (("scores/imo-proofbench", 60), ("scores/imo-answerbench", 60)):
+        rows = {r["measure"]: r for r in rehearsed.table(name).rows() if r["split"] == "all"}
+        assert (rows["avg@3"]["value"], rows["avg@3"]["n"], rows["avg@3"]["unscored"]) == (0, attempts, 0)
+        assert rows["avg@3"]["high"] > 0
+
+
+def test_rehearsed_corpora_are_apart_from_the_benchmarks(rehearsed):
+    """What `apart-from` left stands in no benchmark by the same method; the evidence table says so."""
+    found = rehearsed.table("overlaps/corpus").rows()
+    benchmarks = ("problems/proofbench", "problems/answerbench", "problems/aime", "problems/usamo")
+    assert [row for row in found if row["against"] in benchmarks and row["method"] == "exact"] == []
+
+
+def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
+    """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
+    book = rehearsed.book
+    trained = [n for recipe in SYSTEMS for n in book.recipes[recipe] if n.startswith(("sft/", "grpo/"))]
+    assert len(trained) == 24
+    for name in trained:
+        table = rehearsed.table(name)
+        assert {"loss", "learning_rate"} <= {row["measure"] for row in table.rows()}, name
+        assert (table.folder / "model.safetensors").exists() and (table.folder / "tokenizer.json").exists(), name
+        if name.startswith("grpo/"):
+            rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
+            entry = book.entries[name]
+            rounds = -(-entry.steps // (entry.batches * entry.iterations))
+            assert rollouts.height == rounds * entry.batches * entry.problems_per_step * entry.group, name
+            assert rollouts["advantage"].is_finite().all(), name
+
+
+def test_rehearsed_length_rewards_are_each_their_own(rehearsed):
+    """The study's runs start from the same weights and see the same problems; each has its own reward beside correctness."""
+    first = None
+    for run, own in (
+        ("reference", "length-reference"),
+        ("group", "length-group"),
+        ("lead", "length-lead"),
+        ("kimi", "length-kimi"),
+    ):
+        rollouts = pl.read_parquet(rehearsed.table(f"grpo/gsm8k-{run}").folder / "rollouts.parquet")
+        assert f"reward_{own}" in rollouts.columns
+        first = first or rollouts["problem"].to_list()
+        assert rollouts["problem"].to_list() == first
+
+
+def test_rehearsed_pipeline_of_r1_has_its_stages(rehearsed):
+    """Stage 3 learns from the base model what stage 2 wrote; students learn the same rows; taste comes in late."""
+    book = rehearsed.book
+    assert book.entries["sft/r1-sft"].examples == book.entries["sft/r1-qwen-32b"].examples == "examples/r1-800k"
+    origins = {row["origin"] for row in rehearsed.table("examples/r1-800k").rows()}
+    assert origins == {"grades/r1-sampled", "responses/r1-other"}
+    rollouts = pl.read_parquet(rehearsed.table("grpo/r1").folder / "rollouts.parquet")
+    begun = rollouts.with_columns(
+        late=pl.col("step") >= book.entries["grpo/r1"].preferences["grader/r1-harmless"]["from_step"]
+    )
+    for late, rows in begun.group_by("late"):
+        assert ("r1-harmless" in rows["applies"][0]) is late[0]
+        assert rows["reward_r1-harmless"].is_null().all() is not late[0]
+
+
+def test_rehearsed_proof_training_is_watched_and_goes_on_from_summaries(rehearsed):
+    """The second grader marked samples; reasoning-cache rollouts are of several turns; a schedule may be left early."""
+    watched = pl.read_parquet(rehearsed.table("grpo/qed-rl").folder / "rollouts.parquet")
+    assert watched["hold_out"].drop_nulls().len() > 0
+    cached = pl.read_parquet(rehearsed.table("grpo/qed-rc").folder / "rollouts.parquet")
+    assert cached["turn"].n_unique() > 1
+    assert max(row["step"] for row in rehearsed.table("sft/qed-cold").rows()) == 30
+
+
+def test_rehearsed_rollouts_are_sampled_by_vllm_where_the_profile_says_so(rehearsed, tmp_path):
+    """The same entry with vLLM beside the training: its own rollouts, as many, and importance ratios near 1."""
+    twin = copy_of(rehearsed, tmp_path / "twin")
+    done = twin.job("grpo/gsm8k-group", "--engine", "vllm", PROOFMILL_FRESH="all")
+    assert done.returncode == 0, done.stdout
+    rows = twin.table("grpo/gsm8k-group").rows()
+    ratios = [row["value"] for row in rows if row["measure"] == "sampling/importance_sampling_ratio/mean"]
+    assert ratios and all(abs(ratio - 1) < 0.05 for ratio in ratios)
+    before, after = (
+        pl.read_parquet(p.table("grpo/gsm8k-group").folder / "rollouts.parquet") for p in (rehearsed, twin)
+    )
+    assert (
+        before["problem"].to_list() == after["problem"].to_list()
+        and before["text"].to_list() != after["text"].to_list()
+    )

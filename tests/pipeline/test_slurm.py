@@ -1,0 +1,108 @@
+"""The cluster path: the same recipe through a real SLURM ends with the same tables."""
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import polars as pl
+import pytest
+
+from project import LOCAL, Project
+from proofmill.schema import references
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+
+pytestmark = pytest.mark.slurm
+SLURM = ("--profile", "workflow/profiles/slurm")
+# Jobs of seconds are looked at more often than the profile does for jobs of hours.
+OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
+# The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits
+# five seconds before each submission and eleven between its looks at a job, so the whole of nano would take ten minutes.
+TARGET = "results/scores/nano.parquet"
+OVERLAY = """
+nano:
+  grpo/nano: {model: sft/cold}
+  scores/nano: {models: [grpo/nano], compare: []}
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> None:
+    """A SLURM that answers; where one is promised (PROOFMILL_EXPECT_SLURM), its absence is a failure."""
+    answers = shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0
+    if not answers and os.environ.get("PROOFMILL_EXPECT_SLURM"):
+        pytest.fail("no SLURM answers `sinfo`, and PROOFMILL_EXPECT_SLURM promises one; see tests/pipeline/slurm.sh")
+    if not answers:
+        pytest.skip("no SLURM answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine")
+
+
+@pytest.fixture(scope="module")
+def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
+    """The same recipe, run on this machine and through SLURM, side by side: the latter mostly waits."""
+
+    def run(where: str, profile: tuple, options: tuple) -> Project:
+        project = Project(tmp_path_factory.mktemp(where) / "project", overlay="workflow/rehearsal.yaml")
+        (project.folder / "small.yaml").write_text(OVERLAY)
+        project.overlay = (*project.overlay, "small.yaml")
+        done = project.snakemake(TARGET, *options, profile=profile)
+        assert done.returncode == 0, done.stdout
+        project.said = done.stdout
+        return project
+
+    with ThreadPoolExecutor() as pool:
+        return tuple(pool.map(run, ("local", "slurm"), (LOCAL, SLURM), ((), OFTEN)))
+
+
+def made(project: Project) -> list[str]:
+    return ["scores/nano", *references.ancestors(project.book.entries, "scores/nano")]
+
+
+def test_recipe_through_slurm_ends_with_the_same_tables(both):
+    """Every table of the recipe has equal data columns, whether its job ran here or was submitted."""
+    local, cluster = both
+    assert set(KINDS) - {"overlaps"} == {kind_of(name) for name in made(local)}  # nano has none
+    for name in made(local):
+        assert local.frame(name).equals(cluster.frame(name)), name
+        assert local.table(name).content == cluster.table(name).content, name
+
+
+def test_jobs_really_went_through_slurm(both):
+    """Each table was made by a job that SLURM knows by number."""
+    _, cluster = both
+    submitted = cluster.said.count("has been submitted with SLURM jobid")
+    assert len(made(cluster)) == submitted
+
+
+def test_second_run_on_the_cluster_submits_nothing(both):
+    """What is made is made, wherever it was made."""
+    _, cluster = both
+    again = cluster.snakemake(TARGET, *OFTEN, profile=SLURM)
+    assert again.returncode == 0, again.stdout
+    assert "has been submitted" not in again.stdout
+
+
+def test_forced_table_is_made_again_on_the_cluster(both):
+    """--forcerun reaches a submitted job: the table is computed, not brought back, and comes out equal."""
+    _, cluster = both
+    before = cluster.frame("examples/cold")
+    done = cluster.snakemake(
+        "results/examples/cold.parquet", "--forcerun", "results/examples/cold.parquet", *OFTEN, profile=SLURM
+    )
+    assert done.returncode == 0, done.stdout
+    assert "restored" not in (cluster.results / "examples/cold.log").read_text()
+    assert before.equals(cluster.frame("examples/cold"))
+
+
+def test_job_on_a_node_needs_no_environment_of_the_shell(slurm, tmp_path):
+    """A job that is submitted with an empty environment makes its table."""
+    project = Project(tmp_path / "project", "r:\n  problems/x: {source: arithmetic, rows: 8}\n")
+    command = " ".join(project.job_command("problems/x"))
+    subprocess.run(
+        ["sbatch", "--wait", "--export=NONE", f"--chdir={project.folder}", "--output=job.log", "--wrap", command],
+        cwd=project.folder,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert pl.read_parquet(project.table("problems/x").path).height == 8

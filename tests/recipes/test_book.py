@@ -1,0 +1,357 @@
+"""Reading, checking and expanding the configuration."""
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from mill import REFEREE, ROOT
+from proofmill.prompts import templates
+from proofmill.prompts.templates import PROMPTS
+from proofmill.recipes import yaml_files
+from proofmill.recipes.book import expand
+from proofmill.recipes.entry_values import entry_from
+from proofmill.recipes.identity import identity_of, prompts_of
+from proofmill.runtime.paths import local_path
+from proofmill.schema import references
+from proofmill.schema.declared import Api
+from proofmill.schema.entries import Grades, Labels, Sampling, Schemes
+from proofmill.schema.errors import RecipeError, SettingError
+from proofmill.schema.kinds import ENTRY_TYPES, KINDS
+
+BENCH = {"source": "arithmetic", "part": "test", "rows": 4}
+
+
+def mistake(**entries) -> str:
+    """The message that a configuration with these entries is refused with."""
+    with pytest.raises(RecipeError) as refused:
+        expand({"r": entries})
+    return str(refused.value)
+
+
+def test_project_configuration_is_correct():
+    """config.yaml as it stands is accepted, alone and under the rehearsal."""
+    for files in (["config.yaml"], ["config.yaml", "workflow/rehearsal.yaml"]):
+        book = expand(yaml_files.read(*(ROOT / file for file in files)))
+        assert next(iter(book.recipes)) == "nano"
+
+
+def test_unknown_key_names_the_nearest():
+    """A mistyped key is refused, with the key that was probably meant."""
+    text = mistake(**{"problems/x": {"source": "arithmetic", "rovs": 3}})
+    assert "r > problems/x: unknown key `rovs`" in text
+    assert "Did you mean `rows`?" in text
+
+
+def test_unknown_reference_names_the_nearest():
+    """A reference to an entry that does not exist names the one that was probably meant."""
+    text = mistake(**{"problems/train": BENCH, "examples/x": {"problems": "problems/trian"}})
+    assert "refers to `problems/trian`, which no recipe declares" in text
+    assert "Did you mean `problems/train`?" in text
+
+
+def test_reference_of_the_wrong_kind_is_refused():
+    """A field that takes examples does not take problems."""
+    text = mistake(**{"problems/x": BENCH, "base/b": {"source": "scratch", "problems": "problems/x"},
+                      "sft/x": {"model": "base/b", "examples": "problems/x", "steps": 1}})  # fmt: skip
+    assert "`examples` is `problems/x`; expected examples" in text
+
+
+def test_unknown_filter_names_the_nearest():
+    """A mistyped filter is refused, with the one that was probably meant."""
+    assert "Did you mean `has-solution`?" in mistake(**{"problems/x": {**BENCH, "keep": ["has-solutions"]}})
+
+
+def test_filter_argument_of_the_wrong_shape_is_refused():
+    """A filter that takes bounds says so when it is given none."""
+    assert "`statement-length` has the argument None" in mistake(
+        **{"problems/x": {**BENCH, "keep": ["statement-length"]}}
+    )
+
+
+def test_wrong_type_says_what_was_found():
+    """A text where a number belongs is shown with what was expected."""
+    assert "`rows` is 'many'; expected a valid integer" in mistake(**{"problems/x": {**BENCH, "rows": "many"}})
+
+
+def test_missing_key_is_named():
+    """A required field that is not given is named with its meaning."""
+    assert "`source` is missing; expected a loader by name" in mistake(**{"problems/x": {}})
+
+
+def test_unknown_kind_is_refused():
+    """A kind that does not exist is refused with the nearest one."""
+    assert "Did you mean `problems`?" in mistake(**{"problem/x": BENCH})
+
+
+def test_unknown_prompt_names_the_known_ones():
+    """A prompt is a file in prompts/; another name is refused."""
+    text = mistake(**{"api/referee": REFEREE, "problems/x": BENCH,
+                      "labels/x": {"problems": "problems/x", "model": "api/referee", "prompt": "clasify"}})  # fmt: skip
+    assert "Did you mean `classify`?" in text
+
+
+def test_cycle_is_shown():
+    """Entries that are made from each other are refused, and the circle is printed."""
+    text = mistake(**{"problems/a": {"source": "problems/b"}, "problems/b": {"source": "problems/a"}})
+    assert "go round in a circle" in text
+    assert "problems/a" in text and "problems/b" in text
+
+
+def test_entry_declared_in_two_recipes_is_refused():
+    """A name is one artifact, whichever recipe it stands in."""
+    with pytest.raises(RecipeError, match="declared in `one` too"):
+        expand({"one": {"problems/x": BENCH}, "two": {"problems/x": BENCH}})
+
+
+def test_key_written_twice_in_a_file_is_refused(tmp_path):
+    """The second of two equal keys does not silently win."""
+    (tmp_path / "c.yaml").write_text("nano:\n  problems/x: {source: arithmetic}\n  problems/x: {source: gsm8k}\n")
+    with pytest.raises(RecipeError, match=r"c.yaml:3: `problems/x` is declared twice \(first in line 2\)"):
+        yaml_files.read(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("content", [b"nano: [", b"\xff\xfe\x00", b"- a\n- b\n"])
+def test_file_that_is_no_configuration_is_refused(tmp_path, content):
+    """Broken YAML, broken text and a list instead of a mapping are refused with the file's name."""
+    (tmp_path / "c.yaml").write_bytes(content)
+    with pytest.raises(RecipeError, match=r"c\.yaml"):
+        yaml_files.read(tmp_path / "c.yaml")
+
+
+def test_all_mistakes_are_shown_at_once():
+    """Three mistakes in two entries are three lines."""
+    text = mistake(
+        **{"problems/a": {"source": "arithmetic", "rovs": 1, "rows": "x"}, "examples/b": {"problems": "problems/c"}}
+    )
+    assert len(text.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"source": "gsm8k"}, "needs id or path"),
+        ({"source": "hub", "id": "a/b"}, "no `commit`"),
+        ({"source": "arithmetic", "columns": {"statement": "x"}}, "`columns` is not read by source `arithmetic`"),
+        ({**BENCH, "keep": ["complete"]}, "asks for `labels`"),
+        ({**BENCH, "keep": [{"pass-rate": [0, 1]}]}, "asks for `grades`"),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(entry, expected):
+    """Fields that contradict or need each other are named before anything runs."""
+    assert expected in mistake(**{"problems/x": entry})
+
+
+def test_examples_without_exactly_one_source_are_refused():
+    """Examples come from one kind of thing."""
+    assert "expected exactly one of" in mistake(**{"examples/x": {}})
+
+
+def test_mixture_shares_must_add_up():
+    """Shares of a mixture are shares."""
+    text = mistake(
+        **{"problems/p": BENCH, "examples/a": {"problems": "problems/p"}, "examples/x": {"mix": {"examples/a": 0.5}}}
+    )
+    assert "add up to 0.5; expected 1" in text
+
+
+def scored(**more) -> dict:
+    return {
+        "api/referee": REFEREE,
+        "problems/train": {"source": "arithmetic", "rows": 4},
+        "problems/bench": BENCH,
+        "base/b": {"source": "scratch", "problems": "problems/train"},
+        "examples/c": {"problems": "problems/train"},
+        "sft/c": {"model": "base/b", "examples": "examples/c", "steps": 3},
+        "scores/s": {"models": ["sft/c"], "problems": ["problems/bench"], "grader": "arithmetic",
+                     "sampling": {"sampled": {"attempts": 2}, "greedy": {"temperature": 0}}, "measures": ["avg-at-k"]},
+        **more,
+    }  # fmt: skip
+
+
+def test_scores_expand_into_derived_entries():
+    """Models x benchmarks x ways of sampling become responses and grades with `@` in their names."""
+    book = expand({"r": scored()})
+    derived = {name for name in book.entries if "@" in name}
+    expected = {f"{kind}/sft-c@bench@{way}" for kind in ("responses", "grades") for way in ("sampled", "greedy")}
+    assert expected == derived
+    assert book.entries["responses/sft-c@bench@sampled"].attempts == 2
+    assert book.targets("r") == ["scores/s"]
+
+
+def test_repeat_trains_anew_and_keeps_the_data():
+    """Another seed makes other weights and attempts, from the same problems."""
+    book = expand({"r": scored(), "again": {"with": ["r"], "scores/seeds": {"repeat": "scores/s", "seeds": [0, 1]}}})
+    assert book.entries["sft/c@seed-1"].seed == 1
+    assert book.entries["sft/c@seed-1"].model == "base/b@seed-1"
+    assert "problems/bench@seed-1" not in book.entries
+    grades = book.entries["scores/seeds"].grades
+    assert "grades/sft-c@bench@greedy" in grades and "grades/sft-c@bench@greedy@seed-1" in grades
+    assert len(grades) == 4
+
+
+def test_two_scores_that_mean_different_samplings_by_one_name_are_refused():
+    """`sampled` cannot be two attempts in one table of scores and three in another."""
+    entries = scored()
+    other = {**entries["scores/s"], "sampling": {"sampled": {"attempts": 3}}}
+    with pytest.raises(RecipeError, match="means two things"):
+        expand({"r": {**entries, "scores/t": other}})
+
+
+def test_canonical_entry_does_not_depend_on_how_it_is_written():
+    """Order of keys, dashes and written-out defaults do not change an entry's identity."""
+    one = entry_from("sft", {"model": "base/b", "examples": "examples/c", "steps": 3, "learning-rate": 1e-3})
+    two = entry_from(
+        "sft", {"learning_rate": 0.001, "steps": 3, "examples": "examples/c", "model": "base/b", "batch": 8}
+    )
+    assert references.canonical(one) == references.canonical(two)
+
+
+def test_identity_survives_the_way_to_a_job():
+    """An entry that went through JSON is the entry it was."""
+    book = expand({"r": scored()})
+    for entry in book.entries.values():
+        given = json.loads(identity_of(entry, book.declared))
+        assert entry == entry_from(next(k for k, c in KINDS.items() if c.entry is type(entry)), given["entry"])
+
+
+def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):
+    """Editing a prompt changes what is made with it, and nothing else."""
+    entries = scored(**{"labels/l": {"problems": "problems/train", "model": "api/referee"}})
+    book = expand({"r": entries})
+    before = {name: identity_of(entry, book.declared) for name, entry in book.entries.items()}
+    for file in PROMPTS.glob("*.md"):
+        (tmp_path / file.name).write_text(file.read_text() + ("\nBe strict." if file.stem == "classify" else ""))
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    changed = {name for name, entry in book.entries.items() if identity_of(entry, book.declared) != before[name]}
+    assert {"labels/l"} == changed
+
+
+def test_what_a_prompt_says_about_itself_is_no_part_of_it(monkeypatch, tmp_path):
+    """Explaining a prompt better asks nothing again."""
+    text = "---\nabout: {}\nneeds: [statement]\n---\nAsk {{{{ statement }}}}"
+    for name, about in (("old", "once"), ("new", "explained")):
+        (tmp_path / f"{name}.md").write_text(text.format(about))
+    monkeypatch.setattr(templates, "PROMPTS", tmp_path)
+    assert templates.prompt("old").digest == templates.prompt("new").digest
+    assert templates.fill("new", {"statement": "s"}) == "Ask s"
+
+
+def test_overlay_replaces_values_and_merges_mappings():
+    """The rehearsal changes a field of an entry and leaves its others."""
+    merged = yaml_files.overlay({"n": {"a": {"x": 1, "y": [1]}}}, {"n": {"a": {"y": [2]}}})
+    assert merged == {"n": {"a": {"x": 1, "y": [2]}}}
+
+
+def test_path_without_its_variable_says_what_to_set(monkeypatch):
+    """A path from the environment that is not set is a message, not an empty string."""
+    monkeypatch.delenv("PROOFMILL_NOWHERE", raising=False)
+    with pytest.raises(SettingError, match="export PROOFMILL_NOWHERE="):
+        local_path("${PROOFMILL_NOWHERE}/x")
+
+
+def test_every_field_has_a_sentence():
+    """The manual is made from the fields: each of them says what it means."""
+    for cls in (*ENTRY_TYPES.values(), Sampling):
+        assert all(f.default.description for f in fields(cls))
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "expected"),
+    [
+        (
+            "grades/x",
+            {"responses": "responses/r", "grader": "api/referee"},
+            "shows the judge a scheme and `schemes` is not given",
+        ),
+        ("examples/x", {"problems": "problems/train", "rows": 5}, "`rows` is for `mix`"),
+        ("examples/x", {"mix": {"examples/c": 1.0}, "keep": ["finished"]}, "`keep` stands beside `mix`"),
+        ("problems/x", {**BENCH, "keep": [{"year": [2020, 1990]}]}, "`year` has the argument"),
+        ("problems/x", {**BENCH, "keep": [{"year": [1, 2], "origin": ["a"]}]}, "an item with 2 names"),
+        (
+            "scores/x",
+            {"problems": ["problems/bench"], "measures": ["avg-at-k"]},
+            "measures attempts and there are none",
+        ),
+        ("scores/x", {"repeat": "scores/s", "seeds": [1, 1]}, "expected each once"),
+        ("scores/x", {"repeat": "scores/s", "seeds": [-1]}, "greater than or equal to 0"),
+        ("sft/x", {"model": "base/b", "examples": "examples/c", "steps": 1, "strange": 1}, "unknown key `strange`"),
+        ("api/x", {"id": "x", "price": {"inputs": 1, "outputs": 2}}, "price"),
+    ],
+)
+def test_entry_that_would_fail_late_is_refused_early(name, entry, expected):
+    """What a stage would stumble over after hours is a mistake of the configuration."""
+    responses = {"responses/r": {"problems": "problems/bench", "model": "sft/c"}}
+    assert expected in mistake(**scored(**responses, **{name: entry}))
+
+
+def test_sampling_with_an_unknown_prompt_is_refused():
+    """A prompt inside a way of sampling is checked like any other."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], "sampling": {"greedy": {"prompt": "sovle"}}}
+    assert "Did you mean `solve`?" in mistake(**entries)
+
+
+def test_comment_on_a_price_changes_nothing():
+    """Where a price was read is not identity; the price is."""
+    entry = Labels(problems="problems/x", model="api/a")
+    price = {"input": 1.0, "output": 2.0}
+    apis = [Api(id="a", price=price, price_source=text) for text in ("a page", "another page")]
+    one, two = (identity_of(entry, {"api/a": api}) for api in apis)
+    assert one == two
+    assert one != identity_of(entry, {"api/a": Api(id="a", price={**price, "input": 2.0})})
+
+
+def test_prompt_that_is_not_asked_is_no_part_of_an_entry():
+    """A program that checks, and guidelines that are taken as they are, are asked nothing."""
+    by_program = Grades(responses="responses/r", grader="arithmetic")
+    assert prompts_of(by_program, {}) == {}
+    assert prompts_of(Schemes(problems="problems/x"), {}) == {}
+    assert list(prompts_of(Grades(responses="r", grader="api/a"), {})) == ["grade-strict"]
+
+
+def test_tables_behind_the_parents_are_read_too():
+    """Grades read the problems of their responses, and scores those of their grades: they are inputs as well."""
+    book = expand({"r": scored()})
+    assert references.reads("scores", book.entries["scores/s"], book.entries.get) == [
+        "sft/c",
+        "problems/bench",
+        *(f"grades/sft-c@bench@{way}" for way in ("sampled", "greedy")),
+        *(f"responses/sft-c@bench@{way}" for way in ("sampled", "greedy")),
+    ]
+
+
+def test_null_takes_a_field_back():
+    """An overlay says `null` for what its machine does not have, also where the default is a list or mapping."""
+    entry = entry_from("problems", {"source": "arithmetic", "path": None, "columns": None, "keep": None, "rows": 3})
+    assert (entry.path, entry.columns, entry.keep) == (None, {}, [])
+    with pytest.raises(RecipeError, match="`source` is missing"):
+        entry_from("problems", {"source": None})
+
+
+def test_repeat_takes_over_all_that_it_does_not_say():
+    """Thresholds and limits of the repeated entry hold over its seeds too; what `repeat` says itself counts."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], "success": 0.8, "max-unscored": 0.5, "confidence": 0.9}
+    book = expand({"r": {**entries, "scores/all": {"repeat": "scores/s", "seeds": [0, 1], "confidence": 0.99}}})
+    made = book.entries["scores/all"]
+    assert (made.success, made.max_unscored, made.confidence) == (0.8, 0.5, 0.99)
+    assert made.measures == book.entries["scores/s"].measures and made.models == []
+    assert len(made.grades) == 2 * len(book.entries["scores/s"].grades)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"measures": [{"pass-at-k": 9}]}, "`pass-at-k` is of 9 attempts, and no way of `sampling` has so many"),
+        (
+            {"sampling": {"greedy": {"prompt": "grade-strict"}}},
+            "shows proof, scheme; expected a prompt that shows only statement",
+        ),
+    ],
+)
+def test_scores_that_would_be_empty_are_refused_before_they_are_paid_for(change, message):
+    """More attempts than are made, a solver that is shown a scheme."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], **change}
+    assert message in mistake(**entries)

@@ -1,0 +1,243 @@
+"""Attempts of others with human marks: read by their columns, graded by ours, compared."""
+
+import json
+
+import pytest
+
+from mill import SMALL
+from proofmill import responses
+from proofmill.schema.entries import Problems
+from proofmill.schema.errors import TableError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+from proofmill.sources import graded_proofs
+
+OPC = {
+    "problem_id": "p1",
+    "problem": "Prove that $1+1=2$.",
+    "proof": "By counting.",
+    "human_label": "correct",
+    "model_id": "m",
+}
+MATHARENA = {
+    "problem_idx": 3,
+    "problem": "Show that $2>1$.",
+    "answer": "Clearly.",
+    "points": 3,
+    "details": [
+        {"title": "Idea", "max_points": 4, "grading_scheme_desc": "the idea"},
+        {"title": "Rest", "max_points": 3, "grading_scheme_desc": "the rest"},
+    ],
+    "cost_run": {"output_tokens": 120, "input_tokens": 10, "cost": 0.1, "time": 1},
+}
+IN_DISTRIBUTION = {
+    "problem_id": "q", "text": "Prove it for all $n$.", "model_solution": "Induction.", "solution": "Official.",
+    "schema_0": "7 points", "points": 6, "cost_run": {"output_tokens": 5},
+}  # fmt: skip
+RUN = {"question_id": "PB-Basic-001", "problem": "Prove $x^2\\ge 0$.", "model_solution": "", "score": None, "grade": []}
+
+
+def made(mill, tmp_path, *records, keep=(), grader=None):
+    path = tmp_path / "graded.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    entries = {
+        "problems/g": {"source": "graded", "path": str(path), "keep": list(keep)},
+        "responses/g": {"problems": "problems/g", "model": "given"},
+        "grades/human": {"responses": "responses/g", "grader": "human"},
+        **(grader or {}),
+    }
+    found = mill(entries)
+    found.make(*[name for name in entries if "/" in name and kind_of(name) in KINDS])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("record", "statement", "text", "mark", "out_of", "tokens", "guidelines"),
+    [
+        (OPC, "Prove that $1+1=2$.", "By counting.", 1, 1, None, None),
+        (
+            MATHARENA,
+            "Show that $2>1$.",
+            "Clearly.",
+            3,
+            7,
+            120,
+            "# Idea (4 points)\nDescription: the idea\n\n# Rest (3 points)\nDescription: the rest",
+        ),
+        (IN_DISTRIBUTION, "Prove it for all $n$.", "Induction.", 6, 7, 5, "7 points"),
+        (RUN, "Prove $x^2\\ge 0$.", "", None, None, None, None),
+    ],
+)
+def test_published_sets_are_read_by_their_columns(
+    mill, tmp_path, record, statement, text, mark, out_of, tokens, guidelines
+):
+    """Open Proof Corpus, MathArena's graded proofs, QED-Nano's in-distribution set and run records: one loader."""
+    found = made(mill, tmp_path, record)
+    (problem,) = found.table("problems/g").rows()
+    (attempt,) = found.table("responses/g").rows()
+    assert (problem["statement"], problem["guidelines"]) == (statement, guidelines)
+    assert (attempt["text"], attempt["mark"], attempt["out_of"], attempt["tokens"]) == (text, mark, out_of, tokens)
+
+
+def test_truncated_run_is_empty_and_has_no_marks(mill, tmp_path):
+    """An empty solution of a run record was cut off: 0 marks by any grader, and counted among the empty ones."""
+    entry = {"grades/answers": {"responses": "responses/g", "grader": "final-answer"}}
+    found = made(mill, tmp_path, RUN, {**RUN, "model_solution": "$x^2$ is a square.", "score": 7}, grader=entry)
+    rows = found.table("grades/answers").rows()
+    assert [(r["grade"], r["reason"], r["stop"]) for r in rows] == [(0, "empty", "length"), (None, "no-gold", "end")]
+    assert {r["reason"] for r in found.table("grades/human").rows()} == {"no-mark"}  # a score is a judge's
+
+
+def test_unmarked_attempt_has_no_human_grade(mill, tmp_path):
+    """An attempt that nobody marked, or that says nothing, has no grade: it is not 0."""
+    unmarked = {**OPC, "human_label": None}
+    heading = {**OPC, "proof": "Solution Sketch", "human_label": "incorrect"}
+    rows = made(mill, tmp_path, OPC, unmarked, heading).table("grades/human").rows()
+    assert [(row["grade"], row["reason"]) for row in rows] == [(1, "ok"), (None, "no-mark"), (None, "no-proof")]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "Solution Sketch", "## Solution Outline", "**Proof.**", "Answer:", "..."])
+def test_heading_is_no_attempt(text):
+    """Nothing but a heading says nothing."""
+    assert not responses.is_attempt(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Solution. Trivial.", "$1=1$", "7", "I am sorry, I could not find a proof.", "Proof by induction"]
+)
+def test_short_text_is_an_attempt(text):
+    """A short answer, an apology and a hint are attempts, and are graded."""
+    assert responses.is_attempt(text)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": 1, "proof": "x"}, "no column for the problem .* expected one of problem, text"),
+        ({"problem": "x", "points": 3}, "no column for the proof .* expected one of model_solution, proof"),
+        ({**MATHARENA, "points": 8}, "`points` is 8; expected marks from 0 to 7"),
+        ({**MATHARENA, "points": "many"}, "`points` is 'many'; expected marks from 0 to 7"),
+        ({**MATHARENA, "details": [{"points": 3}]}, "no column `title`"),
+    ],
+)
+def test_record_that_cannot_be_read_is_refused(mill, tmp_path, record, message):
+    """A missing column or an impossible mark stops before anything is written, with file and line."""
+    with pytest.raises(TableError, match=rf"graded.jsonl:2: .*{message}"):
+        made(mill, tmp_path, OPC, record)
+
+
+def test_problem_with_two_statements_is_refused(mill, tmp_path):
+    """Attempts at two problems under one id would be marked against the wrong one."""
+    with pytest.raises(TableError, match="problem `p1` has another statement than before"):
+        made(mill, tmp_path, OPC, {**OPC, "problem": "Prove that $1+1=3$."})
+
+
+def test_attempts_of_dropped_problems_are_left_out(mill, tmp_path):
+    """Whoever refuses a problem has no attempts at it."""
+    found = made(mill, tmp_path, OPC, {**OPC, "problem_id": "p2", "problem": "First solution."}, keep=["is-problem"])
+    assert [row["dropped"] for row in found.table("problems/g").rows(kept=False)] == [None, "is-problem"]
+    assert {row["problem"] for row in found.table("responses/g").rows()} == {"p1"}
+
+
+def test_edited_file_of_attempts_makes_them_again(mill, tmp_path):
+    """The responses depend on the file though the problems in it stay the same."""
+    found = made(mill, tmp_path, OPC)
+    before = found.table("responses/g").stamp["fingerprint"]
+    found = made(mill, tmp_path, {**OPC, "proof": "By induction."})
+    table = found.table("responses/g")
+    assert table.stamp["fingerprint"] != before
+    assert [row["text"] for row in table.rows()] == ["By induction."]
+
+
+def test_given_needs_a_source_with_attempts(mill):
+    """A corpus without attempts has none to give, and says so when the configuration is read."""
+    from proofmill.schema.errors import RecipeError
+
+    with pytest.raises(RecipeError, match="source `arithmetic` holds no attempts; expected one of graded"):
+        mill(SMALL | {"responses/g": {"problems": "problems/bench", "model": "given"}})
+    with pytest.raises(RecipeError, match="responses/cold are not given ones"):
+        mill(SMALL | {"grades/h": {"responses": "responses/cold", "grader": "human"}})
+
+
+def test_solutions_are_graded_as_attempts(mill):
+    """The problems' own solutions have full marks by the checker: a known answer for the whole chain."""
+    entries = {
+        "problems/p": {"source": "arithmetic", "rows": 20},
+        "responses/s": {"problems": "problems/p", "model": "solutions"},
+        "grades/lines": {"responses": "responses/s", "grader": "arithmetic"},
+        "grades/answers": {"responses": "responses/s", "grader": "final-answer"},
+    }
+    found = mill(entries)
+    found.make(*entries)
+    assert {(r["grade"], r["out_of"]) for r in found.table("grades/lines").rows()} == {(7, 7)}
+    assert {(r["grade"], r["out_of"]) for r in found.table("grades/answers").rows()} == {(1, 1)}
+
+
+# ------------------------------------------------------------------------------------------------------------ real data
+
+
+def test_open_proof_corpus_loads_and_its_degenerate_rows_are_named(mill, data):
+    """155 proofs at 36 problems; "First solution." is no problem and "Solution Outline" no proof; the rest has human verdicts."""
+    entries = {
+        "problems/opc": {
+            "source": "graded",
+            "path": str(data / "opc/graded_proofs.jsonl"),
+            "keep": ["has-problem", "is-problem"],
+        },
+        "responses/opc": {"problems": "problems/opc", "model": "given"},
+        "grades/opc": {"responses": "responses/opc", "grader": "human"},
+    }
+    found = mill(entries)
+    found.make(*entries)
+    problems = found.table("problems/opc").rows(kept=False)
+    assert len(problems) == 36
+    assert [p["evidence"] for p in problems if p["dropped"]] == ["states no problem: First solution."]
+    attempts = found.table("responses/opc").rows()
+    assert [a["text"] for a in attempts if a["reason"] == "no-proof"] == ["Solution Outline"]
+    grades = found.table("grades/opc").rows()
+    assert len(grades) == len(attempts) > 150
+    assert {g["grade"] for g in grades if g["reason"] == "ok"} == {0, 1}
+
+
+def test_every_benchmark_here_loads(mill, data):
+    """Each published set has its rows, and none of their statements is no problem."""
+    sets = {
+        "proofbench": ("proofbench", "imobench/proofbench_v2.csv", 60),
+        "answerbench": ("answerbench", "imobench/answerbench_v2.csv", 400),
+        "usamo": ("usamo", "usamo_2025", 6),
+        "harp": ("harp", "harp/proof_even.jsonl", 155),
+        "math": ("math", "math/train_every5th.jsonl", 1500),
+        "gsm8k": ("gsm8k", "gsm8k/test_first660.jsonl", 660),
+        "aime": ("aime", "aime/aime24.jsonl", 30),
+    }
+    for name, (source, path, count) in sets.items():
+        entry = {"source": source, "path": str(data / path), "keep": ["has-problem", "is-problem"]}
+        rows = mill({f"problems/{name}": entry}).make(f"problems/{name}").rows(kept=False)
+        assert (name, len(rows), []) == (name, count, [r["statement"] for r in rows if r["dropped"] == "is-problem"])
+
+
+def test_olympiadbench_is_read(mill, tmp_path):
+    """Several answers are one, proofs have none, further solutions are candidates."""
+    rows = [
+        {"id": 1, "question": "Find $x$.", "solution": ["a", "b"], "final_answer": ["2", "3"], "subfield": "Algebra"},
+        {"id": 2, "question": "Prove it.", "solution": ["c"], "final_answer": None},
+    ]
+    (tmp_path / "o.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    entry = {"source": "olympiadbench", "path": str(tmp_path / "o.jsonl")}
+    one, two = mill({"problems/o": entry}).make("problems/o").rows()
+    assert (one["answer"], one["asks"], one["solution"], one["candidates"], one["tags"]) == (
+        "2, 3",
+        "answer",
+        "a",
+        ["b"],
+        ["Algebra"],
+    )
+    assert (two["answer"], two["asks"], two["problem"]) == (None, "proof", "olympiadbench-2")
+
+
+def test_graded_attempts_of_the_family_disagree_with_nobody(mill):
+    """For rehearsals: sloppy proofs with marks of the checker, some of which are not full marks."""
+    entry = Problems(source="arithmetic-graded", rows=10)
+    found = list(graded_proofs.attempts(entry))
+    assert len(found) == 40 and len(list(graded_proofs.problems(entry))) == 10
+    assert len({attempt.mark for _, attempt in found}) > 2

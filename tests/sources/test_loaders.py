@@ -1,0 +1,346 @@
+"""Loaders: what each source's rows become, threads and real benchmarks among them."""
+
+import json
+
+import polars as pl
+import pytest
+
+from proofmill.arithmetic import congruences
+from proofmill.recipes.entry_values import entry_from
+from proofmill.schema.columns import COLUMNS
+from proofmill.schema.errors import TableError
+from proofmill.sources import loaders
+from proofmill.sources.loaders import SOURCES
+from proofmill.sources.threads import like_a_solution, plain, thread
+
+
+def load(**values) -> list[dict]:
+    entry = entry_from("problems", values)
+    return list(SOURCES[entry.source].load(entry))
+
+
+def post(number: int, text: str, thanks: int = 0, **fields) -> dict:
+    return {
+        "post_number": number,
+        "post_canonical": text,
+        "thanks_received": thanks,
+        "post_time": 1_575_383_634,
+        **fields,
+    }
+
+
+def record(*posts: dict) -> dict:
+    return {"topic_id": 7, "response": {"response": {"posts": list(posts), "tags": [{"tag_text": "algebra"}]}}}
+
+
+PROOF = "Since $a+b=c$ we have $a^2+2ab+b^2=c^2$, and so the claim follows at once."
+
+
+def test_loaders_yield_only_columns_of_problems(data):
+    """No loader invents a column."""
+    rows = load(source="harp", path=str(data / "harp/proof_even.jsonl"))
+    rows += load(source="proofbench", path=str(data / "imobench/proofbench_v2.csv"))
+    rows += load(source="usamo", path=str(data / "usamo_2025"))
+    rows += load(source="arithmetic-threads", rows=20)
+    assert {key for row in rows for key in row} <= set(COLUMNS["problems"])
+
+
+def test_arithmetic_rows_are_proved_problems_in_both_wordings():
+    """Every row is a problem of its part with a full-mark proof and its residue; both wordings occur."""
+    entry = entry_from(
+        "problems", {"source": "arithmetic", "part": "dev", "rows": 60, "families": ["powers", "digits"]}
+    )
+    rows = [row for row, _ in zip(SOURCES["arithmetic"].load(entry), range(60), strict=False)]
+    read = [congruences.read(row["statement"]) for row in rows]
+    assert {"dev"} == {problem.part for problem in read}
+    assert {row["level"]: row["asks"] for row in rows} == {"powers": "proof", "digits": "answer"}
+    assert [congruences.check(p, row["solution"]).marks() for p, row in zip(read, rows, strict=True)] == [7] * 60
+    assert [str(p.residue) for p in read] == [row["answer"] for row in rows]
+    assert {0, 1} == {int(row["statement"] != congruences.statement(p)) for p, row in zip(read, rows, strict=True)}
+
+
+# -------------------------------------------------------------------------------------------------------------- threads
+
+
+def test_thread_takes_the_most_thanked_solution_and_keeps_all_other_posts():
+    """Thanks decide among posts that are like a solution; all others are candidates, the starter's too."""
+    row = thread(
+        "x",
+        record(
+            post(1, "Prove that $c>0$."),
+            post(2, "Any solution?", 9),
+            post(3, PROOF, 1),
+            post(4, f"Other way. {PROOF}", 3),
+            post(5, "Thanks!", 8),
+        ),
+    )
+    assert row["statement"] == "Prove that $c>0$."
+    assert row["solution"] == f"Other way. {PROOF}"
+    assert row["candidates"] == ["Any solution?", PROOF, "Thanks!"]
+    assert (row["year"], row["tags"], row["asks"]) == (2019, ["algebra"], "proof")
+
+
+def test_thread_with_equal_thanks_prefers_a_finished_proof_then_the_earliest():
+    """A box or an end-of-proof mark breaks a tie; else the first of the equals is selected."""
+    finished = f"{PROOF} $\\blacksquare$"
+    assert thread("x", record(post(1, "P"), post(2, PROOF), post(3, finished)))["solution"] == finished
+    assert (
+        thread("x", record(post(1, "P"), post(2, f"A: {PROOF}"), post(3, f"B: {PROOF}")))["solution"] == f"A: {PROOF}"
+    )
+
+
+def test_thread_is_read_in_the_order_of_post_numbers_without_deleted_posts():
+    """The first post is the one numbered first, wherever it stands; deleted posts are nothing."""
+    row = thread("x", record(post(3, PROOF), post(2, "spam", deleted=True), post(1, "Prove it.")))
+    assert (row["statement"], row["solution"], row["candidates"]) == ("Prove it.", PROOF, [])
+
+
+def test_thread_without_a_solution_or_posts_has_none():
+    """Chatter is no solution, and a thread without posts has no statement."""
+    assert thread("x", record(post(1, "Prove it."), post(2, "Any ideas?")))["solution"] is None
+    assert thread("x", record())["statement"] is None
+
+
+def test_thread_of_another_schema_is_refused():
+    """A record without the forum's posts, or with odd ones, names what is wrong."""
+    for odd in (
+        {"topic_id": 1},
+        {"response": {"response": {"posts": 3}}},
+        record(post("one", "x")),
+        record(post(1, 5)),
+    ):
+        with pytest.raises(TableError, match=r"^f:1: .+; expected"):
+            thread("f:1", odd)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thanks, that $a=b$ is great to know for the rest of us!",
+        "Any ideas? I only have $a=b$ and nothing else so far.",
+        "Nice problem!",
+        "Maybe one can prove that $2a>b^2$ or something like that?",
+        "see [here] for $a=b$ and its long proof",
+        "I think this is wrong: $4*4=16≡3$, the residue of 16 is 2.",
+        "We can show that one of them is a prime number",
+        "Your solution is not correct, since $a=b$ fails for $a=1$.",
+        "Can someone explain why $a=b$ follows in line three?",
+    ],
+)
+def test_post_that_talks_about_the_problem_is_no_solution(text):
+    """Thanks, questions, hedges, objections and links are no solutions, even with formulas in them."""
+    assert not like_a_solution(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROOF,
+        "$2(a^2b^2+b^2c^2+c^2a^2)-a^4-b^4-c^4=(a+b+c)(b+c-a)(c+a-b)(a+b-c)$",
+        "The answer is $\\boxed{3}$.",
+        "So the statement is false: for $a=1$ we get $2=3$.",
+        "It is trivial by Muirhead. QED",
+        "Nice! " + PROOF * 5,
+        "<think>5^2, 5^2, sum mod 3</think>\nIn brief: So the residue is \\boxed{0}.",
+    ],
+)
+def test_post_that_argues_is_like_a_solution(text):
+    """A terse identity, a boxed answer, a refutation and a long proof after praise are like solutions."""
+    assert like_a_solution(text)
+
+
+@pytest.mark.parametrize(
+    ("post", "said"),
+    [
+        ("[quote=a]x [quote]y[/quote] z[/quote] w", "w"),
+        ("[hide=Solution]$a=b$[/hide]", "$a=b$"),
+        ("[hide = Motivation: old ]$a$ [b]Case 1.[/b][/hide]", "$a$ Case 1."),
+        ("[url=https://x.y/z]here[/url] and [url]https://x.y[/url]", "here and https://x.y"),
+        ("[color=red][i]Proof[/i][/color] of $A[i]$ and $[b]$", "Proof of $A[i]$ and $[b]$"),
+        ("[img]http://x.y/a.png[/img]", "[img]http://x.y/a.png[/img]"),
+        ("a[/b] [quote]never closed", "a[/b] [quote]never closed"),
+        ("$x \\in [a,b]$, $[0,1]$", "$x \\in [a,b]$, $[0,1]$"),
+        ("[b]" * 20_000, "[b]" * 20_000),
+    ],
+)
+def test_plain_opens_wrappers_and_leaves_out_quotes(post, said):
+    """Markup goes, words stay; what only looks like markup stays too."""
+    assert plain(post) == said
+
+
+def test_thread_with_an_attachment_shows_it():
+    """An attached picture is written into the text, where the filter for images finds it."""
+    row = thread("x", record(post(1, "See it.", attachments=[{"name": "a.png"}])))
+    assert row["statement"] == "See it.\n[attachment=a.png]"
+
+
+# ------------------------------------------------------------------------------------------------------------ real data
+
+
+def test_aops_threads_of_the_forum_have_the_solutions_a_reader_would_pick(data):
+    """Of four real threads two are solved: one at length, one in a single line; a link and guesses are no solutions."""
+    rows = load(source="aops-threads", path=str(data / "aops_threads/threads_first4.jsonl"))
+    assert [row["origin"] for row in rows] == ["aops/1962978", "aops/1842160", "aops/267204", "aops/2971922"]
+    assert rows[0]["solution"].startswith("$\\boxed{\\text{Answer = }3^k.}$")
+    assert "[hide" not in rows[0]["solution"]
+    assert [rows[1]["solution"], len(rows[1]["candidates"])] == [None, 4]
+    assert rows[3]["solution"] == "$2(a^2b^2+b^2c^2+c^2a^2)-a^4-b^4-c^4=(a+b+c)(b+c-a)(c+a-b)(a+b-c)$"
+    assert rows[3]["candidates"] == ["[attachment=Jichen.png]"]
+    assert [row["year"] for row in rows] == [2019, 2019, 2009, 2022]
+
+
+def test_proofbench_and_answerbench_keep_their_ids(data):
+    """The 60 and 400 rows have their own ids, guidelines and answers, the row with a missing quote too."""
+    proofs = load(source="proofbench", path=str(data / "imobench/proofbench_v2.csv"))
+    answers = load(source="answerbench", path=str(data / "imobench/answerbench_v2.csv"))
+    assert (len(proofs), proofs[0]["problem"], len(answers)) == (60, "PB-Basic-001", 400)
+    assert all(row["guidelines"] and row["solution"] for row in proofs)
+    mended = next(row for row in answers if row["problem"] == "imo-bench-algebra-036")
+    assert mended["answer"] == "$Y(x)=A+\\frac{B}{x}-x$"
+    assert mended["statement"].endswith("\\]")
+    assert all(row["answer"] for row in answers)
+
+
+def test_harp_has_other_solutions_as_candidates(data):
+    """155 proof problems of known years; the second and later solutions are candidates."""
+    rows = load(source="harp", path=str(data / "harp/proof_even.jsonl"))
+    assert len(rows) == 155
+    assert (rows[0]["year"], len(rows[0]["candidates"]), rows[0]["origin"]) == (1972, 3, "harp/USAMO 1972 1")
+
+
+def test_gsm8k_answers_are_numbers_and_solutions_have_no_calculator_notes(data):
+    """What follows #### is the answer, without thousands separators; its line stays, so that the solution can be graded."""
+    rows = load(source="gsm8k", path=str(data / "gsm8k/test_first660.jsonl"))
+    assert len(rows) == 660
+    assert not any("<<" in row["solution"] for row in rows)
+    assert all(float(row["answer"]) == float(row["answer"]) for row in rows)
+
+
+def test_math_answer_is_the_last_box(data):
+    """Every solution has a last box, nested braces and all; the answer column is that box, respelled in places."""
+    rows = load(source="math", path=str(data / "math/train_every5th.jsonl"))
+    boxes = [loaders.last_box(row["solution"]) for row in rows]
+    assert len(rows) == 1500
+    assert None not in boxes
+    assert (
+        sum(box.replace(" ", "") == row["answer"].replace(" ", "") for box, row in zip(boxes, rows, strict=True)) > 1300
+    )
+    assert loaders.last_box("so \\boxed{1} or \\boxed{\\frac{1}{2}}.") == "\\frac{1}{2}"
+    assert [loaders.last_box("none"), loaders.last_box("\\boxed{open")] == [None, None]
+
+
+def test_aime_and_usamo_know_their_year(data):
+    """Years come from the address and from the contest's date; schemes are rendered two lines an item."""
+    aime = load(source="aime", path=str(data / "aime/aime24.jsonl"))
+    usamo = load(source="usamo", path=str(data / "usamo_2025"))
+    assert ({2024}, {2025}) == ({row["year"] for row in aime}, {row["year"] for row in usamo})
+    assert [row["problem"] for row in usamo] == [f"usamo_2025-{n}" for n in range(1, 7)]
+    first, second = usamo[0]["guidelines"].split("\n\n")[:2]
+    assert first.startswith("# Initial closed form expression for each digit (1 points)\nDescription: Uses the base-2n")
+    assert second.startswith("# Interchanging the floor and mod (3 points)\nDescription: ")
+
+
+# ----------------------------------------------------------------------------------------------------- files of anybody
+
+
+def write(path, *rows: dict) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_aops_record_has_its_path_at_top_level_or_below_metadata(tmp_path):
+    """Both published forms are read, and a year in the path is the year."""
+    path = write(
+        tmp_path / "f.jsonl",
+        {"problem": "Find $x$.", "solution": "s", "path": "Contests/2011 ISL/A1", "candidates": ["c"]},
+        {
+            "problem": "Find $y$.",
+            "solution": "s",
+            "candidates": [],
+            "tags": ["t"],
+            "metadata": {"path": "Forum", "end_of_proof": True},
+        },
+    )
+    rows = load(source="aops", path=path)
+    assert [(r["origin"], r["year"], r["asks"]) for r in rows] == [
+        ("Contests/2011 ISL/A1", 2011, "answer"),
+        ("Forum", None, "proof"),
+    ]
+    assert [row["candidates"] for row in rows] == [["c"], []]
+
+
+def test_proofbench_of_the_hub_has_its_scheme_as_guidelines(tmp_path):
+    """Columns in small letters and `grading_scheme` are read as the CSV's columns are."""
+    path = write(
+        tmp_path / "f.jsonl", {"problem_id": "USAMO-2024-1", "problem": "p", "solution": "s", "grading_scheme": "g"}
+    )
+    (row,) = load(source="proofbench", path=path)
+    assert (row["problem"], row["statement"], row["guidelines"], row["year"]) == ("USAMO-2024-1", "p", "g", 2024)
+
+
+@pytest.mark.parametrize("source", ["aops", "gsm8k"])
+def test_loader_of_a_dataset_streams_a_local_folder_as_a_hub_id(tmp_path, source):
+    """A loader given an id reads a dataset and not a path."""
+    write(
+        tmp_path / "train.jsonl",
+        {"problem": "p", "question": "p", "solution": "s", "answer": "a #### 1,200", "path": "x", "candidates": []},
+    )
+    (row,) = load(source=source, id=str(tmp_path), commit="local")
+    assert row["statement"] == "p"
+    assert row.get("answer") in (None, "1200")
+
+
+def test_hub_maps_columns(tmp_path):
+    """Their columns, nested ones too, become ours."""
+    write(tmp_path / "train.jsonl", {"q": "Prove it.", "meta": {"year": "2001"}, "n": 4})
+    columns = {"statement": "q", "year": "meta.year", "problem": "n"}
+    (row,) = load(source="hub", id=str(tmp_path), commit="local", columns=columns)
+    assert (row["statement"], row["year"], row["problem"]) == ("Prove it.", 2001, "4")
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.parquet"])
+def test_table_without_a_map_takes_our_own_names(tmp_path, name):
+    """Columns with our names are taken, all others are left."""
+    frame = pl.DataFrame({"statement": ["s"], "answer": ["7"], "other": ["x"]})
+    {"f.jsonl": frame.write_ndjson, "f.csv": frame.write_csv, "f.parquet": frame.write_parquet}[name](tmp_path / name)
+    (row,) = load(source="table", path=str(tmp_path / name))
+    assert {key: value for key, value in row.items() if key != "origin"} == {"statement": "s", "answer": "7"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "found"),
+    [
+        (
+            [{"statment": "s"}],
+            {},
+            r"no column `statement` among statment; expected `statement`\. Did you mean `statment`\?",
+        ),
+        ([{"Q": "s"}], {"statement": "q"}, r"no column `q` among Q; expected `q`\. Did you mean `Q`\?"),
+        ([{"statement": 7}], {}, "`statement` is a number"),
+        ([{"statement": ["s"]}], {}, "`statement` is a list"),
+        ([{"statement": "s", "candidates": "c"}], {}, r"`candidates` is a text \('c'\); expected a list of texts"),
+        ([{"statement": "s", "asks": "both"}], {}, "`asks` is 'both'; expected `proof` or `answer`"),
+        (
+            [{"statement": "s", "n": 1}, {"statement": "t", "n": 1}],
+            {"problem": "n"},
+            r"f.jsonl:2: `n` is '1' as in .*f.jsonl:1",
+        ),
+        ([{"statement": "s"}], {"stament": "statement"}, "`stament` is no column of `problems`"),
+    ],
+)
+def test_table_with_other_columns_is_refused(tmp_path, rows, columns, found):
+    """A missing column, a wrong type and an id that occurs twice stop with the line and the nearest name."""
+    with pytest.raises(TableError, match=found):
+        load(source="table", path=write(tmp_path / "f.jsonl", *rows), columns=columns)
+
+
+def test_gsm8k_without_its_answer_mark_is_refused(tmp_path):
+    """A row without #### is not GSM8K."""
+    with pytest.raises(TableError, match=r"f\.jsonl:1: `answer` has no `####`"):
+        load(source="gsm8k", path=write(tmp_path / "f.jsonl", {"question": "q", "answer": "7"}))
+
+
+def test_usamo_folder_without_its_files_is_refused(tmp_path):
+    """What is missing in a contest folder is named."""
+    with pytest.raises(TableError, match=r"config\.yaml: cannot be read"):
+        load(source="usamo", path=str(tmp_path))

@@ -1,0 +1,68 @@
+"""Base models: from a folder, the hub, or random numbers, with a row for each file."""
+
+import shutil
+
+import pytest
+
+from mill import Mill
+from proofmill.schema.errors import HubError, TableError
+
+
+def test_base_has_a_row_for_every_file(small):
+    """A base model is its files, with sizes and digests that are true."""
+    table = small.table("base/tiny")
+    rows = {row["file"]: row for row in table.rows()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(rows)
+    assert all((table.folder / name).stat().st_size == row["bytes"] for name, row in rows.items())
+
+
+def test_tokenizer_has_single_digits_and_a_template(small):
+    """Every digit is a token; the template ends an answer with the end token."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").weights())
+    assert list("4711") == tokenizer.tokenize("4711")
+    assert tokenizer.decode(tokenizer("abc ≡ é").input_ids) == "abc ≡ é"
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], tokenize=False
+    )
+    assert text == "<|user|>q<|assistant|>a<|end|>"
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
+def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
+    """A base model from a folder needs a configuration and weights; the message names what is not there."""
+    folder = tmp_path / "model"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    (folder / missing).unlink()
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(folder)}})
+    with pytest.raises(TableError, match=r"no config.json|no weights"):
+        made.make("base/x")
+
+
+def digests(table):
+    """Digest of each file that makes a model."""
+    return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
+
+
+def test_folder_is_a_base_model_like_any_other(small, tmp_path):
+    """Weights from a folder have the rows of the files they are."""
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(small.table("base/tiny").folder)}})
+    found = digests(made.make("base/x"))
+    assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
+    """The hub's own client finds the pinned commit, here in a cache that holds it, and only that commit."""
+    snapshot = tmp_path / "hub/models--org--tiny/snapshots" / COMMIT
+    shutil.copytree(small.table("base/tiny").folder, snapshot)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    hub = {"source": "hub", "id": "org/tiny"}
+    made = Mill(tmp_path / "results", **{"base/x": {**hub, "commit": COMMIT}, "base/y": {**hub, "commit": "f" * 40}})
+    assert digests(small.table("base/tiny"))["model.safetensors"] == digests(made.make("base/x"))["model.safetensors"]
+    with pytest.raises(HubError, match="cannot be fetched"):
+        made.make("base/y")

@@ -1,0 +1,89 @@
+"""Labels: a judge's classification, read strictly, a row for each problem."""
+
+import json
+
+import pytest
+
+from mill import SMALL
+from proofmill.arithmetic import congruences, referee
+from proofmill.arithmetic.congruences import Congruence
+from proofmill.calls.exchange import Answer
+from proofmill.graders import judges
+from proofmill.labels import read_labels
+from proofmill.prompts import templates
+
+GOOD = {
+    "incomplete": False,
+    "difficulty": 3,
+    "gaps": False,
+    "wrong": False,
+    "disagreement": False,
+    "computational": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"```json\n{json.dumps(GOOD)}\n```", "ok"),
+        (json.dumps(GOOD), "ok"),
+        (f"Well.\n```json\n{json.dumps(GOOD)}```\nDone.", "ok"),
+        ("```json\n{\n```", "no-verdict"),
+        ("", "no-verdict"),
+        ("[1, 2]", "no-verdict"),
+        (json.dumps({k: v for k, v in GOOD.items() if k != "gaps"}), "no-verdict"),
+        (json.dumps({**GOOD, "difficulty": 11}), "off-scale"),
+        (json.dumps({**GOOD, "difficulty": True}), "off-scale"),
+        (json.dumps({**GOOD, "wrong": "no"}), "off-scale"),
+    ],
+)
+def test_labels_are_read_strictly(text, reason):
+    """Labels are all there and of their kinds, or there are none and the reason says why."""
+    labels, found = read_labels(Answer(text, "end"))
+    assert (reason, GOOD if reason == "ok" else {}) == (found, labels)
+
+
+def test_failed_call_has_no_labels():
+    """A failure is its reason."""
+    assert read_labels(Answer(json.dumps(GOOD), "error", "timeout")) == ({}, "timeout")
+
+
+PROBLEM = Congruence("products", 7, (2, 3, 4, 5, 2))
+
+
+@pytest.mark.parametrize(
+    ("solution", "comments", "expected"),
+    [
+        (congruences.proof(PROBLEM), ["Nice!"], set()),
+        (congruences.proof(PROBLEM), ["Your second line is wrong."], {"disagreement"}),
+        ("<think>x</think>\nIn brief: So the residue is \\boxed{0}.", [], {"gaps"}),
+        ("<think>x</think>\n2*3=6≡6.", [], {"incomplete"}),
+    ],
+)
+def test_referee_labels_what_a_reader_sees(solution, comments, expected):
+    """Objections, missing conclusions and missing work are labelled; a whole proof is not."""
+    fields = {
+        "statement": congruences.statement(PROBLEM),
+        "solution": solution,
+        "origin": "f",
+        "comments": judges.comments(comments),
+    }
+    labels, reason = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
+    assert ("ok", expected) == (reason, {key for key, value in labels.items() if value is True})
+
+
+def test_referee_labels_a_false_statement_wrong():
+    """A divisibility that does not hold is labelled `wrong`."""
+    false = Congruence("products", 7, (2, 3, 4, 5, 3))
+    fields = {"statement": congruences.statement(false), "solution": "It is false.", "origin": "f", "comments": ""}
+    labels, _ = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
+    assert labels["wrong"]
+
+
+def test_labels_of_a_stage_are_all_there(small, mill):
+    """Each kept problem has a row with the judge's whole answer."""
+    made = mill({**SMALL, "labels/x": {"problems": "problems/train", "model": "api/referee"}})
+    made.results = small.results
+    rows = made.make("labels/x").rows()
+    assert [row["problem"] for row in small.table("problems/train").rows()] == [row["problem"] for row in rows]
+    assert all(row["reason"] == "ok" and "json" in row["verdict"] for row in rows)

@@ -1,0 +1,116 @@
+"""Responses: an attempt a row, asked of a model, or taken from those that are there."""
+
+import polars as pl
+import pytest
+
+from mill import REFEREE, SMALL
+from proofmill.calls.exchange import Answer
+from proofmill.responses import _silent, is_attempt
+from proofmill.schema.errors import RecipeError
+from proofmill.schema.kinds import ROLLOUTS
+from served import good, server
+
+
+def test_each_problem_is_attempted_so_many_times(small):
+    """Attempts are numbered from 0, have ids of their own, and the conversation that led to them."""
+    table = small.table("responses/cold").scan().collect()
+    assert table.height == 2 * 12 and table["response"].n_unique() == table.height
+    assert table.group_by("problem").agg(pl.col("attempt").sort())["attempt"].to_list() == [[0, 1]] * 12
+    assert all(history[0]["role"] == "user" for history in table["history"].to_list())
+    assert set(table["stop"]) <= {"end", "length"} and set(table["reason"]) == {"ok"}
+    assert small.table("responses/cold").stamp["engine"] == "transformers"
+
+
+def test_more_attempts_ask_only_the_further_ones(small, mill, tmp_path):
+    """Attempts of a larger number begin with those of the smaller one: the same prompt and seed, other samples."""
+    fewer, more = (
+        mill({**SMALL, "responses/x": {**SMALL["responses/cold"], "attempts": attempts}}) for attempts in (1, 2)
+    )
+    fewer.results = more.results = small.results
+    first = {row["problem"]: row["text"] for row in fewer.make("responses/x").rows()}
+    journal = small.results / "calls/responses/x"
+    asked = pl.concat([pl.read_parquet(path) for path in sorted(journal.glob("*.parquet"))])
+    rows = more.make("responses/x").rows()
+    assert {row["problem"]: row["text"] for row in rows if row["attempt"] == 0} == first
+    again = pl.concat([pl.read_parquet(path) for path in sorted(journal.glob("*.parquet"))])
+    assert (asked.height, again.height) == (12, 24)
+
+
+def test_solutions_are_attempts_of_the_officials(small, mill):
+    """`model: solutions` asks nobody: one attempt for each problem that has a solution, word for word."""
+    made = mill({**SMALL, "responses/official": {"problems": "problems/bench", "model": "solutions"}})
+    made.results = small.results
+    rows = made.make("responses/official").rows()
+    solutions = {row["problem"]: row["solution"] for row in small.table("problems/bench").rows()}
+    assert {row["problem"]: row["text"] for row in rows} == solutions
+    assert {(row["writer"], row["attempt"], row["cost"]) for row in rows} == {("official", 0, 0.0)}
+    assert not (small.results / "calls/responses/official").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (Answer("", "end"), True),
+        (Answer(" \n", "end"), True),
+        (Answer("", "length"), False),
+        (Answer("", "end", reasoning="hm"), False),
+        (Answer("", "end", "refused"), False),
+        (Answer("x", "end"), False),
+    ],
+)
+def test_server_that_says_nothing_at_all_is_silent(answer, silent):
+    """Cut off, thinking, refusing and answering are not silence."""
+    assert _silent(answer) is silent
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", False), ("## Solution Sketch", False), ("**Proof.**", False), ("Answer:", False), ("Proof. 1=1.", True)],
+)
+def test_heading_alone_is_no_attempt(text, says):
+    """An attempt says something besides its heading."""
+    assert is_attempt(text) is says
+
+
+def test_refusal_is_a_row_with_its_reason(small, mill, monkeypatch):
+    """A server that refuses a prompt leaves a row without text, with stop `end` and the reason; the others are answered."""
+
+    def reply(request, number):
+        if number == 0:
+            return 400, {"error": {"code": "content_filter", "message": "content_filter"}}, {}
+        return 200, good("So."), {}
+
+    with server(reply) as (url, _):
+        monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
+        solver = {"id": "solver", "price": "unknown"}
+        made = mill(
+            {**SMALL, "api/solver": solver, "responses/x": {"problems": "problems/bench", "model": "api/solver"}}
+        )
+        made.results = small.results
+        rows = made.make("responses/x").rows()
+    assert sorted(row["reason"] for row in rows) == ["ok"] * 11 + ["refused"]
+    assert [(row["text"], row["stop"]) for row in rows if row["reason"] == "refused"] == [("", "end")]
+
+
+def test_rollouts_of_something_else_than_a_training_are_refused(mill):
+    """`rollouts` are kept by a training by rewards alone."""
+    with pytest.raises(RecipeError, match=r"`rollouts` of `sft/cold`; expected a grpo/<name>"):
+        mill({**SMALL, "responses/x": {"problems": "problems/bench", "model": "sft/cold", "rollouts": True}})
+
+
+def test_rollouts_of_a_training_are_its_attempts(small, mill, tmp_path):
+    """They come with the ids and texts that the training kept, of the problems that are kept."""
+    entries = {
+        **SMALL,
+        "api/referee": REFEREE,
+        "grpo/x": {
+            "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
+            "rewards": {"grade": 1}, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 2, "max-tokens": 8,
+        },
+        "responses/x": {"problems": "problems/train", "model": "grpo/x", "rollouts": True},
+    }  # fmt: skip
+    made = mill(entries)
+    made.results = small.results
+    rows = made.make("grpo/x", "responses/x").rows()
+    kept = pl.read_parquet(small.results / "grpo/x" / ROLLOUTS)
+    assert {(row["response"], row["text"]) for row in rows} == set(kept.select("rollout", "text").iter_rows())

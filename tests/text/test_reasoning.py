@@ -1,0 +1,99 @@
+"""Where a thought ends: tags, delimiters, what was sent apart, the writer's own evaluation."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofmill.text.reasoning import (
+    after_one_thought,
+    after_thought,
+    final_part,
+    split_at,
+    thought,
+    thought_or_all,
+    with_thought,
+    without_key_step,
+)
+
+
+@pytest.mark.parametrize(
+    ("solution", "expected"),
+    [
+        ("First part.\n\nThe long middle part of it all.\n\nSo we are done.", "First part.\n\nSo we are done."),
+        ("a=1\nb=a+1=2, c=b+1=3\nso c=3", "a=1\nso c=3"),
+        ("Let x be odd. Then x squared is odd too. Done.", "Let x be odd. Done."),
+        ("It is obvious.", None),
+        ("", None),
+    ],
+)
+def test_key_step_is_the_longest_but_not_the_conclusion(solution, expected):
+    """Paragraphs, else lines, else sentences; a text of one step has none to take out."""
+    assert expected == without_key_step(solution)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>\nSo.\n</think>\nIt is 2.", "So."),
+        ("So.</think>It is 2.", "So."),  # a template has written the opening tag
+        ("<think>So.", "So."),
+        ("<think>So.</think> or </think>2", "So.</think> or"),
+        ("Well. <think>So.</think>2", "So."),
+        ("It is 2.", ""),
+        ("<think></think>2", ""),
+        ("", ""),
+    ],
+)
+def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
+    """The reasoning without its tags, also of a text that was cut off in it."""
+    assert thought(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "final"),
+    [
+        ("<think>a</think>\nb", None, "b"),
+        ("<think>a</think>b</think> c", None, "c"),
+        ("a</think>b", None, "b"),
+        ("<think>a", None, ""),  # cut off while thinking
+        ("a", None, "a"),
+        ("<think>a", "sent apart", "<think>a"),
+        ("a\n## Self-Evaluation\nIt is right.", None, "a"),
+        ("a\n**Final Evaluation:** 7", "r", "a"),
+        ("a\n## Evaluation of the integral\nb", None, "a\n## Evaluation of the integral\nb"),
+        ("", None, ""),
+    ],
+)
+def test_final_part_is_what_follows_the_thought(text, reasoning, final):
+    """The part that is graded has neither the thought nor the writer's own evaluation."""
+    assert final_part(text, reasoning) == final
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>a</think>\n b ", "b"),
+        ("<think>a</think><think>b</think>c", ""),
+        ("x<think>a</think>b", ""),
+        ("<think>a", ""),
+        ("a", ""),
+    ],
+)
+def test_one_block_of_thought_has_one_answer(text, answer):
+    """Only a single block at the beginning counts as the format."""
+    assert after_one_thought(text) == answer
+
+
+@given(st.text("<think>/ ab\n", max_size=40))
+def test_every_text_has_a_thought_and_an_answer(text):
+    """Whatever was written, each reader gives a text, and none of them is longer."""
+    for part in (final_part(text), thought(text), thought_or_all(text), after_thought(text), after_one_thought(text)):
+        assert part in text
+    split, answer = split_at(text, ["</think>"])
+    assert (split + answer).replace(" ", "") in text.replace("</think>", "").replace(" ", "") or "</think>" in text
+    assert final_part(with_thought(text, "so"), None) == final_part(text, "so")
+
+
+def test_text_without_a_thought_is_written_as_it_is():
+    """Nothing was sent apart, so nothing stands before the answer."""
+    assert [with_thought("a", reasoning) for reasoning in (None, "", " \n")] == ["a"] * 3

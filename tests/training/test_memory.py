@@ -1,0 +1,370 @@
+"""The plan of memory: what it says against what torch allocates, on small models and on a CPU."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+
+from proofmill.training import memory
+from proofmill.training.memory import WIDTH
+
+SIZES = {
+    "vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4,
+    "head_dim": 32, "intermediate_size": 384, "max_position_embeddings": 1024, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def qwen(**changed):
+    return Qwen3Config(**{**SIZES, **changed})
+
+
+QWEN = qwen()
+CONFIGS = {
+    "qwen": QWEN,
+    "llama": LlamaConfig(**SIZES),
+    "untied": qwen(tie_word_embeddings=False),
+}
+ADAPTER = {"rank": 4, "alpha": 8.0}
+NETWORK = memory.made(QWEN)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small sums wait longer for a second thread than they take."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def real(config, adapter=None, checkpointing=False):
+    """A model with numbers, ready to be trained as TRL trains it."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    model = AutoModelForCausalLM.from_config(config)
+    if adapter:
+        import peft
+
+        model = peft.get_peft_model(
+            model,
+            peft.LoraConfig(
+                task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"],
+                lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter.get("layers") or "all-linear",
+            ),
+        )  # fmt: skip
+    add_fused_lm_head(model.get_base_model() if adapter else model, outputs=("log_probs", "entropy"))
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    return model.train()
+
+
+def loss(model, rows, tokens, precision, masked):
+    ids = torch.randint(0, SIZES["vocab_size"], (rows, tokens))
+    mask = torch.ones_like(ids)
+    mask[0, :2] = 0 if masked else 1
+    with torch.autocast("cpu", torch.bfloat16) if precision == "bfloat16" else nullcontext():
+        return model(
+            input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100), fused_lm_head=True, use_cache=False
+        ).loss  # fmt: skip
+
+
+def kept(model, *batch):
+    """Bytes of all that a forward pass keeps for the backward pass, weights aside, each storage once."""
+    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    stores = {}
+
+    def pack(tensor):
+        store = tensor.untyped_storage()
+        if store.data_ptr() not in own:
+            stores[store.data_ptr()] = store  # held, so that no address comes twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        held = loss(model, *batch)
+    found = sum(store.nbytes() for store in stores.values())
+    held.backward()
+    return found
+
+
+def peak(action):
+    """The most bytes that were allocated at a time during an action, beyond those before it."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        action()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = highest = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        highest = max(highest, now)
+    return highest
+
+
+def copies(network, precision):
+    """Bytes of autocast's copies of the linear layers' weights."""
+    return 2 * sum(a * b for a, b in memory.linear_layers(network).values()) if precision == "bfloat16" else 0
+
+
+# -------------------------------------------------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_parameters_are_those_of_the_model_and_take_no_memory(config):
+    """As many parameters are counted as the model has, tied ones once, and none of them has numbers."""
+    network = memory.made(config)
+    assert memory.parameters(network) == sum(weight.numel() for weight in real(config).parameters())
+    assert all(weight.is_meta for weight in network.parameters())
+
+
+def test_plan_of_a_folder_is_that_of_its_configuration(tmp_path):
+    """A folder needs no more than config.json."""
+    QWEN.save_pretrained(tmp_path)
+    assert memory.plan(tmp_path, rows=2, tokens_per_row=8) == memory.plan(QWEN, rows=2, tokens_per_row=8)
+
+
+def test_plan_of_a_model_that_no_machine_holds_is_made():
+    """A model of half a trillion parameters is planned without allocating it."""
+    huge = qwen(hidden_size=20480, intermediate_size=81920, num_hidden_layers=80)
+    found = memory.plan(huge, rows=1, tokens_per_row=4096, there=80 * 10**9)
+    assert found.parameters > 4e11
+    assert found.share > 50
+
+
+@pytest.mark.parametrize("adapter", [None, ADAPTER], ids=["whole", "adapter"])
+def test_weights_gradients_and_moments_are_what_adamw_holds(adapter):
+    """After a step of a real training the three have exactly the planned bytes."""
+    model = real(QWEN, adapter)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, fused=True)
+    loss(model, 2, 16, "float32", True).backward()
+    optimizer.step()
+    planned = memory.plan(QWEN, rows=2, tokens_per_row=16, adapter=adapter).learning
+    moments = [t for state in optimizer.state.values() for name, t in state.items() if name.startswith("exp_avg")]
+    held = {
+        "weights": list(model.parameters()),
+        "gradients": [weight.grad for weight in trained],
+        "optimizer": moments,
+    }
+    for part, tensors in held.items():
+        assert planned[part] == sum(t.nbytes for t in tensors), part
+
+
+@pytest.mark.parametrize("layers", [None, ["q_proj", "v_proj"], ["self_attn.o_proj"]])
+@pytest.mark.parametrize("rank", [1, 8])
+def test_adapter_has_as_many_parameters_as_peft_makes(layers, rank):
+    """Names of layers mean what they mean to peft."""
+    adapter = {"rank": rank, "alpha": 8.0, "layers": layers}
+    made = sum(weight.numel() for weight in real(QWEN, adapter).parameters() if weight.requires_grad)
+    assert memory.plan(QWEN, rows=1, tokens_per_row=8, adapter=adapter).trained == made
+
+
+def test_quantized_weights_take_half_a_byte_and_their_scales():
+    """4 bits and 0.127 bits of scales a weight of a linear layer (QLoRA, section 3), 32 bits every other one."""
+    network = memory.made(QWEN)
+    linear = sum(a * b for a, b in memory.linear_layers(network).values())
+    adapter = {**ADAPTER, "quantized": True}
+    planned = memory.plan(QWEN, rows=1, tokens_per_row=8, adapter=adapter)
+    base = planned.learning["weights"] - 2 * planned.trained
+    assert base == pytest.approx(linear * (4 + 0.127) / 8 + 4 * (planned.parameters - linear), rel=1e-4)
+
+
+@pytest.mark.parametrize(("sharded", "gigabytes"), [("none", 120), ("zero2", 16.6), ("zero3", 1.9)])
+def test_shares_of_devices_are_those_of_figure_1_of_zero(sharded, gigabytes):
+    """7.5 billion parameters on 64 devices take 120, 16.6 and 1.9 GB on each (Rajbhandari et al. 2020, figure 1)."""
+    devices = 1 if sharded == "none" else 64  # its 120 GB are without the buffers of what is sent
+    assert round(7.5 * sum(memory.bytes_per_parameter(sharded, devices, "bfloat16")), 1) == gigabytes
+
+
+@given(st.sampled_from(["zero2", "zero3", "fsdp2"]), st.integers(1, 64), st.sampled_from(list(WIDTH)))
+def test_sharing_takes_no_more_with_more_devices(sharded, devices, precision):
+    """One device more never adds to what each of them holds of a parameter."""
+    now, more = (memory.bytes_per_parameter(sharded, n, precision) for n in (devices, devices + 1))
+    assert all(b <= a for a, b in zip(now, more, strict=True))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_device_holds_two_layers_and_the_embeddings_whole(name):
+    """Whatever is shared out among many devices, two layers and what is in no layer are whole on each."""
+    model = AutoModelForCausalLM.from_config(CONFIGS[name])
+    layers = [sum(weight.numel() for weight in layer.parameters()) for layer in model.model.layers]
+    whole = sum(weight.numel() for weight in model.parameters()) - sum(layers) + 2 * layers[0]
+    found = memory.plan(CONFIGS[name], rows=1, tokens_per_row=8, sharded="fsdp2", devices=10**9).learning
+    assert found["weights"] == pytest.approx(4 * whole, rel=1e-3)
+    assert found["gradients"] == found["optimizer"] == 0
+
+
+# ----------------------------------------------------------------------------------------------------------- activations
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["full", "masked"])
+@pytest.mark.parametrize("precision", WIDTH)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_activations_are_what_autograd_keeps(name, precision, masked):
+    """What the forward pass of a real model keeps is planned within 1.5 %."""
+    config, network = CONFIGS[name], memory.made(CONFIGS[name])
+    planned = memory.activations(network, 3, 64, precision, False, masked) + copies(network, precision)
+    assert planned == pytest.approx(kept(real(config), 3, 64, precision, masked), rel=0.015)
+
+
+def test_activations_with_checkpointing_are_inputs_and_one_layer():
+    """What a checkpointed forward pass keeps, and one layer of one that is not, is planned within 1.5 %."""
+    one, two = (qwen(num_hidden_layers=n) for n in (1, 2))
+    batch = (3, 64, "float32", True)
+    layer = kept(real(two), *batch) - kept(real(one), *batch)
+    inputs = kept(real(QWEN, checkpointing=True), *batch)
+    planned = memory.activations(memory.made(QWEN), 3, 64, "float32", True, True)
+    assert planned == pytest.approx(inputs + layer, rel=0.015)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("layers", [None, ["q_proj", "v_proj"]], ids=["all", "two"])
+def test_activations_with_an_adapter_are_bounded(layers, dropout):
+    """With adapters no less is planned than is kept, and at most half more: frozen layers keep less."""
+    adapter = {**ADAPTER, "layers": layers, "dropout": dropout}
+    planned = memory.plan(QWEN, rows=3, tokens_per_row=64, adapter=adapter).learning["activations"]
+    assert 1 <= planned / kept(real(QWEN, adapter), 3, 64, "float32", True) <= 1.5
+
+
+@given(st.integers(1, 8), st.integers(1, 512), st.sampled_from(list(WIDTH)), st.booleans(), st.booleans())
+@settings(max_examples=50)
+def test_activations_grow_with_rows_and_shrink_with_checkpointing(rows, tokens, precision, checkpointing, masked):
+    """Twice the rows keep twice as much; recomputing never keeps more."""
+    found = memory.activations(NETWORK, rows, tokens, precision, checkpointing, masked)
+    assert memory.activations(NETWORK, 2 * rows, tokens, precision, checkpointing, masked) == 2 * found
+    assert memory.activations(NETWORK, rows, tokens, precision, True, masked) <= found
+
+
+@pytest.mark.parametrize("precision", WIDTH)
+@pytest.mark.parametrize(("tokens", "words"), [(256, 512), (32, 40000)])
+def test_logits_are_what_the_head_allocates(tokens, words, precision):
+    """The most that TRL's head allocates at a time, forwards and backwards, is planned within 2 %."""
+    from trl.kernels.chunked_logprob import ChunkedLogProbFunction
+
+    network = memory.made(qwen(vocab_size=words))
+    hidden = torch.randn(tokens, SIZES["hidden_size"], requires_grad=True)
+    weight = torch.randn(words, SIZES["hidden_size"], requires_grad=True)
+    targets = torch.randint(0, words, (tokens,))
+
+    def forwards_and_backwards():
+        with torch.autocast("cpu", torch.bfloat16) if precision == "bfloat16" else nullcontext():
+            named = ("log_probs", "entropy")
+            found = ChunkedLogProbFunction.apply(hidden, weight, None, targets, 1.0, 32768, None, 1.0, named)
+        found[0].sum().backward()
+
+    assert memory.logits(network, tokens, precision, cuda=False) == pytest.approx(
+        peak(forwards_and_backwards), rel=0.02
+    )
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "checkpointed"])
+@pytest.mark.parametrize("precision", WIDTH)
+def test_step_takes_what_is_planned(precision, checkpointing):
+    """The highest of a real step with two rounds of gradients is planned within 2 %, and at most 20 % more if checkpointed."""
+    model = real(QWEN, checkpointing=checkpointing)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+    def step():
+        for _ in range(2):
+            loss(model, 4, 64, precision, True).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    before = 12 * memory.parameters(NETWORK)  # weights and moments
+    planned = memory.plan(QWEN, rows=4, tokens_per_row=64, precision=precision, checkpointing=checkpointing).needed
+    assert 0.98 <= planned / (before + peak(step)) <= (1.2 if checkpointing else 1.02)
+
+
+@pytest.mark.parametrize("precision", WIDTH)
+def test_key_value_cache_has_the_bytes_of_the_real_one(precision):
+    """The cache of a real forward pass, with the keys of one layer twice, has exactly the planned bytes."""
+    model = AutoModelForCausalLM.from_config(QWEN).eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16) if precision == "bfloat16" else nullcontext():
+        layers = model(input_ids=torch.ones(2, 16, dtype=torch.long), use_cache=True).past_key_values.layers
+    found = sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
+    assert memory.key_value_cache(NETWORK, 2 * 16) == found + layers[0].keys.nbytes
+
+
+# -------------------------------------------------------------------------------------------------------------- the plan
+
+
+def test_rollouts_do_not_meet_gradients():
+    """Learning and sampling are two sums that share what stands all the time; the larger is what is needed."""
+    found = memory.plan(QWEN, rows=1, tokens_per_row=64, reference=True, sampled=4096)
+    shared = {"weights", "optimizer", "reference", "bfloat16 copies", "reward models"}
+    assert shared == set(found.learning) & set(found.sampling)
+    assert found.needed == sum(found.sampling.values()) > sum(found.learning.values())
+    assert found.largest == "key-value cache"
+
+
+def test_sleeping_vllm_does_not_meet_gradients_either():
+    """Its share of the device counts while it samples, and while it sleeps not."""
+    given = {"rows": 1, "tokens_per_row": 8, "vllm_share": 0.5, "there": 10**9}
+    awake, asleep = (memory.plan(QWEN, **given, vllm_sleeps=sleeps) for sleeps in (False, True))
+    assert awake.learning["vLLM"] == awake.sampling["vLLM"] == asleep.sampling["vLLM"] == 5 * 10**8
+    assert "vLLM" not in asleep.learning
+
+
+@given(
+    st.sampled_from(["none", "zero2", "zero3", "fsdp2"]), st.sampled_from([None, ADAPTER, {**ADAPTER, "quantized": True}]),
+    st.sampled_from([0, 16]), st.sampled_from([0.0, 0.3]), st.booleans(),
+)  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_plan_can_say_how_each_part_gets_smaller(sharded, adapter, sampled, vllm_share, checkpointing):
+    """There is a way for every part of every plan, and no plan takes less than nothing."""
+    found = memory.plan(
+        QWEN, rows=2, tokens_per_row=16, sharded=sharded, devices=4, adapter=adapter, sampled=sampled, vllm_share=vllm_share,
+        checkpointing=checkpointing, there=10**9, precision="bfloat16", reward_models=[QWEN], reference=True,
+    )  # fmt: skip
+    parts = {**found.learning, **found.sampling}
+    assert all(number >= 0 and found.changes[part] for part, number in parts.items())
+
+
+@pytest.mark.parametrize(("there", "warned"), [(None, False), (2.0, False), (1.05, True), (0.5, True)])
+def test_plan_warns_where_room_is_short(there, warned):
+    """There is one line more when the plan takes more than nine tenths of what there is, and none when that is not known."""
+    found = memory.plan(QWEN, rows=2, tokens_per_row=64)
+    told = replace(found, there=None if there is None else round(there * found.needed))
+    assert len(told.lines()) == len(found.lines()) + warned
+
+
+# --------------------------------------------------------------------------------------------------------- what there is
+
+
+def group(folder, limit, used, cached, names=("memory.max", "memory.current", "inactive_file")):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cached}\n")
+
+
+def test_limits_of_control_groups_are_all_respected(tmp_path):
+    """Each limit around the process counts, less what is taken and not merely cached; `max` is none."""
+    group(tmp_path / "fs/job/step", "max", 10, 0)
+    group(tmp_path / "fs/job", 1000, 300, 100)
+    group(tmp_path / "fs/other", 1, 0, 0)
+    (tmp_path / "fs/memory").mkdir()
+    (tmp_path / "cgroup").write_text("5:devices:/job\n0::/job/step\n")
+    assert memory.allowed_memory(tmp_path / "cgroup", tmp_path / "fs") == [800]
+
+
+def test_limits_of_the_first_version_are_respected(tmp_path):
+    """The memory controller of the first version has its own folder and names."""
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    group(tmp_path / "fs/memory/slurm/job", 500, 60, 10, names)
+    (tmp_path / "cgroup").write_text("4:memory:/slurm/job\n0::/\n")
+    assert memory.allowed_memory(tmp_path / "cgroup", tmp_path / "fs") == [450]
+
+
+def test_memory_that_nobody_tells_is_unknown(tmp_path):
+    """Without the files of Linux there is nothing to say, and no error."""
+    assert memory.free_memory(tmp_path / "absent") == [] == memory.allowed_memory(tmp_path / "absent", tmp_path)
+
+
+def test_free_memory_is_what_the_system_calls_available(tmp_path):
+    """Pages that could be had count, not only those that are empty."""
+    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemFree: 10 kB\nMemAvailable: 70 kB\n")
+    assert memory.free_memory(tmp_path / "meminfo") == [70 * 1024]

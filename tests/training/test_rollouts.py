@@ -1,0 +1,37 @@
+"""The diary of a training: rollouts as they are made, whole or not at all."""
+
+import numpy as np
+import polars as pl
+
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.rewards.rewards import Rollout
+from proofmill.schema.columns import ROLLOUT_COLUMNS
+from proofmill.training.rollout_rewards import Rewarded
+from proofmill.training.rollouts import Diary, entries
+
+SCRIPT = Submission("s", None, None, "text \u2028 \u0085 of several kinds of line")
+
+
+def rows(step: int, reward: float):
+    """One step with one rollout."""
+    rewarded = Rewarded([Rollout(SCRIPT, Verdict(1.0, 7, "ok"), 3)], np.array([[reward]]), np.array([[True]]))
+    asked = [{"problem": "p", "prompt": "s", "turn": None, "question_tokens": 2}]
+    return entries("grpo/x", step, asked, rewarded, ["grade"], 1, rewarded.counted("drop"), [0.0], [None])
+
+
+def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
+    """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
+    path = tmp_path / "rollouts.jsonl"
+    diary = Diary(path, ["grade"], after=0)
+    for step in (1, 2, 3):
+        diary.add(rows(step, 1 / 7))
+    with open(path, "a") as file:
+        file.write('{"step": 3, "torn')
+    diary = Diary(path, ["grade"], after=2)
+    diary.add(rows(3, float("nan")))
+    diary.write(tmp_path / "r.parquet")
+    frame = pl.read_parquet(tmp_path / "r.parquet")
+    assert (frame["step"].to_list(), frame["reward_grade"].to_list()) == ([1, 2, 3], [1 / 7, 1 / 7, None])
+    assert frame.columns == [*ROLLOUT_COLUMNS, "reward_grade"]
+    assert frame["text"].to_list() == [SCRIPT.text] * 3 and frame["rollout"].n_unique() == 3

@@ -1,0 +1,94 @@
+"""Training: what is learned, what an unscored rollout does, and what is kept."""
+
+import polars as pl
+import pytest
+
+from mill import SMALL, Mill
+from proofmill.graders.graders import Marker
+from proofmill.graders.verdicts import Verdict
+
+GRPO = {
+    "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
+    "rewards": {"grade": 1, "format": 0.5}, "unscored": "drop", "group": 4, "problems-per-step": 2, "steps": 3,
+    "learning-rate": 1e-3, "max-tokens": 16,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(small):
+    made = Mill(small.results, **SMALL, **{"grpo/x": GRPO})
+    made.make("grpo/x")
+    return made
+
+
+def test_grpo_keeps_every_rollout(trained):
+    """Each rollout of each step is kept with its rewards, advantage and verdict; advantages of a group add up to nothing."""
+    rollouts = pl.read_parquet(trained.table("grpo/x").folder / "rollouts.parquet")
+    assert rollouts.height == 3 * 2 * 4
+    assert {"step", "problem", "text", "grade", "reason", "advantage", "reward_grade", "reward_format"} <= set(
+        rollouts.columns
+    )
+    sums = rollouts.group_by("step", "problem").agg(pl.col("advantage").sum())["advantage"]
+    assert sums.abs().max() < 1e-3
+
+
+def test_grpo_rewards_are_the_graders_marks(trained):
+    """The reward `grade` of a rollout is its marks over 7."""
+    rollouts = pl.read_parquet(trained.table("grpo/x").folder / "rollouts.parquet")
+    assert rollouts["reward_grade"].to_list() == pytest.approx((rollouts["grade"] / 7).to_list())
+
+
+def test_grpo_table_has_its_curves(trained):
+    """Reward, length, groups without a difference and the share unscored are measured at every logged step."""
+    measures = {row["measure"] for row in trained.table("grpo/x").rows()}
+    assert {"reward", "rewards/grade/mean", "completions/mean_length", "frac_reward_zero_std", "unscored"} <= measures
+
+
+class SilentOnSome(Marker):
+    """The real grader, with no verdict on every third submission."""
+
+    def __call__(self, submissions, quiet=False):
+        verdicts = super().__call__(submissions, quiet)
+        return [Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize("unscored", ["drop", "zero"])
+def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypatch, unscored):
+    """Dropped, it has no reward and no advantage and its group is centred without it; as zero, it counts as the worst."""
+    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
+    made = Mill(small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2}})
+    table = made.make(f"grpo/{unscored}")
+    rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
+    silent = rollouts.filter(pl.col("reason") == "no-verdict")
+    assert silent.height == table.stamp["counts"]["unscored"] > 0
+    if unscored == "drop":
+        assert {0.0} == set(silent["advantage"])
+        assert silent["reward_grade"].is_null().all() and silent["reward_format"].is_null().all()
+        spoken = (
+            rollouts.filter(pl.col("reason") != "no-verdict").group_by("step", "problem").agg(pl.col("advantage").sum())
+        )
+        assert spoken["advantage"].abs().max() < 1e-3
+    else:
+        assert {0.0} == set(silent["reward_grade"])
+
+
+def test_rewards_with_arguments_train(small):
+    """Length and outcome rewards beside marks: each is a column of the rollouts, weighed as the entry says."""
+    weighed = {"grade": 1, "length-kimi": {"weight": 0.5}, "overlong": {"weight": 0.1, "buffer": 4}, "tag-count": 0.1}
+    made = Mill(small.results, **SMALL, **{"grpo/weighed": {**GRPO, "rewards": weighed, "steps": 2}})
+    rollouts = pl.read_parquet(made.make("grpo/weighed").folder / "rollouts.parquet")
+    assert [c for c in rollouts.columns if c.startswith("reward_")] == [f"reward_{name}" for name in weighed]
+    assert (
+        rollouts["reward_overlong"].is_between(-1, 0).all()
+        and rollouts["reward_length-kimi"].is_between(-0.5, 0.5).all()
+    )
+    sizes = rollouts.group_by("step", "problem", maintain_order=True).agg(pl.len(), pl.col("advantage").sum())
+    assert sizes["len"].to_list() == [4] * 4 and sizes["advantage"].abs().max() < 1e-3
+
+
+def digests(table):
+    """Digest of each file that makes a model."""
+    return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
