@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mill import SMALL
-from proofmill.examples import apportioned, part, select
+from proofmill.examples import apportioned, sampled, select
 from proofmill.filters.examples import SELECTORS
 from proofmill.schema.errors import TableError
 from proofmill.text.reasoning import with_thought
@@ -115,10 +115,10 @@ def test_joined_tables_have_whole_shares_of_each(small, mill):
 def test_part_has_the_whole_rows_of_its_share(count, percent, seed):
     """So many hundredths of the rows, rounded down exactly, each once; the same for the same seed."""
     rows = [{"example": n} for n in range(count)]
-    drawn = part(rows, percent / 100, random.Random(seed))
+    drawn = sampled(rows, percent / 100, random.Random(seed))
     assert len(drawn) == count * percent // 100
     assert len({row["example"] for row in drawn}) == len(drawn)
-    assert drawn == part(rows, percent / 100, random.Random(seed))
+    assert drawn == sampled(rows, percent / 100, random.Random(seed))
 
 
 def test_joining_nothing_stops_the_stage(small, mill):

@@ -329,7 +329,7 @@ def submissions(*asks: str) -> list[Submission]:
 def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
     """Talk has no marks, a proof no taste; each has the rewards that apply, and none is unscored."""
     rewards = Rewarding(ENTRY, Marking([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
-    found = rewards.of(submissions("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
+    found = rewards.rewarded(submissions("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
     assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
     counted = found.counted("drop")
     assert np.isnan(counted[:2, 2]).all() and np.isnan(counted[2:, 0]).all()
@@ -341,15 +341,21 @@ def test_preference_counts_from_its_step_on():
     """Before its step taste does not apply, and nobody is asked."""
     asked = []
     rewards = Rewarding(ENTRY, Marking([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
-    assert not rewards.of(submissions("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any() and not asked
-    assert rewards.of(submissions("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [1.0, 1.0]
+    assert (
+        not rewards.rewarded(submissions("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
+        and not asked
+    )
+    assert rewards.rewarded(submissions("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize(("unscored", "wanted"), [("drop", [None, None]), ("zero", [0.0, 0.0])])
 def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
     """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its marks."""
     rewards = Rewarding(ENTRY, Marking([None, 7]), {"api/taste": lambda shown: []})
-    found = rewards.of(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
+    found = rewards.rewarded(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
     assert found.unscored_N.tolist() == [True, False]
     first = [None if math.isnan(v) else v for v in found.counted(unscored)[0, :2]]
     assert first == wanted

@@ -65,9 +65,9 @@ def main() -> None:
 
 
 def plan(options: argparse.Namespace) -> None:
-    from proofmill.inspect.plan import of
+    from proofmill.inspect.plan import planned
 
-    made = of(options.target, options.configfile, options.results)
+    made = planned(options.target, options.configfile, options.results)
     if options.json:
         print(json.dumps(made.data(), indent=2, ensure_ascii=False))
     else:
@@ -78,8 +78,10 @@ def replay(options: argparse.Namespace) -> None:
     from proofmill.inspect import replay as replays
 
     if options.out:
-        replays.free(options.out)
-    made = replays.of(options.name, options.results, options.rewards, options.grades, options.scale, options.unscored)
+        replays.require_absent(options.out)
+    made = replays.replayed(
+        options.name, options.results, options.rewards, options.grades, options.scale, options.unscored
+    )
     print("\n".join(made.lines()))
     if options.out:
         made.write(options.out)
@@ -91,7 +93,7 @@ def curves(options: argparse.Namespace) -> None:
 
     if not 0 <= options.smooth < 1:
         raise SettingError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
-    drawing.draw(drawing.of(options.names, options.results, options.measures), options.out, options.smooth)
+    drawing.draw(drawing.read(options.names, options.results, options.measures), options.out, options.smooth)
     say("curves", f"are in {options.out}")
 
 

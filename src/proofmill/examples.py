@@ -109,13 +109,13 @@ def _joined(entry: Examples, job: Job) -> Iterator[dict]:
     joined = [
         {**row, "example": digest(name, row["example"])}
         for name, share in entry.join.items()
-        for row in part(job.parent(name).rows(), share, rng)
+        for row in sampled(job.parent(name).rows(), share, rng)
     ]
     rng.shuffle(joined)
     yield from joined
 
 
-def part(rows: list[dict], share: float, rng: random.Random) -> list[dict]:
+def sampled(rows: list[dict], share: float, rng: random.Random) -> list[dict]:
     """So many whole rows as the share allows, drawn without repetition; a share such as 0.29 of 100 is 29, not 28.999."""
     return rng.sample(rows, int(share * len(rows) + 1e-9))
 

@@ -98,7 +98,7 @@ def main(entry: Grpo, job: Job) -> None:
             reward_funcs=[_named(name) for name in names],
         )  # fmt: skip
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
-        seconds = run.train(trainer, job, last=processes.follow(after if trainer.over else None))
+        seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
     finish(entry, job, trainer, tokenizer, diary, seconds)
 
 

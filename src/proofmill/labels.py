@@ -32,7 +32,7 @@ def main(entry: Labels, job: Job) -> None:
         answers = Dialogues({entry.model: asker}).results(begin)
 
     def rows() -> Iterator[dict]:
-        for (problem, _), answer in zip(begin(), spent.of(answers), strict=True):
+        for (problem, _), answer in zip(begin(), spent.counted(answers), strict=True):
             labels, reason = read_labels(answer)
             counts[reason] += 1
             unknown = dict.fromkeys((*FLAGS, "difficulty"))

@@ -66,7 +66,7 @@ def main(entry: Responses, job: Job) -> None:
         answers = ask(asked)
 
     def rows() -> Iterator[dict]:
-        for (problem, question), answer in zip(asked.named(), spent.of(answers), strict=True):
+        for (problem, question), answer in zip(asked.named(), spent.counted(answers), strict=True):
             counts[answer.stop] += 1
             yield {
                 **_NOBODY,

@@ -89,7 +89,7 @@ def _told(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Itera
         return
     with asking(job, entry.model) if problems else nullcontext() as asker:
         answers = Dialogues({entry.model: asker}).results(_begin(entry, job, problems)) if problems else iter(())
-    for answer in spent.of(answers):
+    for answer in spent.counted(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
 

@@ -184,9 +184,9 @@ def test_spent_counts_what_passes():
     """Costs and tokens add up; one unknown cost makes the sum unknown; a parked row without a cost adds nothing."""
     spent = Spent()
     given = [Answer("a", "end", cost=1.0, tokens=2), Answer("", "error", "provider", tokens=1)]
-    assert list(spent.of(given)) == given
+    assert list(spent.counted(given)) == given
     assert (spent.cost, spent.tokens) == (1.0, 3)
-    list(spent.of([Answer("b", "end", cost=None)]))
+    list(spent.counted([Answer("b", "end", cost=None)]))
     assert spent.cost is None
 
 

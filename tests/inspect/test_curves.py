@@ -14,15 +14,15 @@ def test_smoothing_is_the_weighted_mean_of_what_came_before():
 
 def test_curves_are_the_points_of_the_table(small):
     """A measure's points are the table's rows, by step."""
-    found = curves.of(["sft/cold"], small.results, ["loss"])
+    found = curves.read(["sft/cold"], small.results, ["loss"])
     rows = [(r["step"], r["value"]) for r in small.table("sft/cold").rows() if r["measure"] == "loss"]
     assert found == {"loss": {"sft/cold": rows}}
-    assert list(curves.of(["sft/cold"], small.results)) == ["entropy", "loss"]
+    assert list(curves.read(["sft/cold"], small.results)) == ["entropy", "loss"]
 
 
 def test_picture_is_the_same_for_the_same_curves(small, tmp_path):
     """Two drawings of one training are one file, with a title for each measure."""
-    found = curves.of(["sft/cold"], small.results)
+    found = curves.read(["sft/cold"], small.results)
     for name in ("a.svg", "b.svg"):
         curves.draw(
             {m: {**by, "sft/other": [(1, 0.5), (2, 0.4), (3, 0.1)]} for m, by in found.items()}, tmp_path / name
@@ -38,4 +38,4 @@ def test_picture_is_the_same_for_the_same_curves(small, tmp_path):
 def test_what_was_not_measured_is_refused(small, names, measures, said):
     """A table without steps and a measure that nobody logged are named, with what there is."""
     with pytest.raises(SettingError, match=said):
-        curves.of(names, small.results, measures)
+        curves.read(names, small.results, measures)

@@ -25,7 +25,7 @@ def rollout(
 
 
 def given(name, *rollouts, arguments=1, max_tokens=100):
-    return REWARDS[name].of(Group(rollouts, max_tokens), arguments)
+    return REWARDS[name].values(Group(rollouts, max_tokens), arguments)
 
 
 VERDICTS = [name for name in REWARDS if name.startswith(("grade", "full", "outcome", "length"))]

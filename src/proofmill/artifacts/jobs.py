@@ -173,15 +173,15 @@ def make(
         return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
 
     if processes.rank():  # one of several processes that train one model: the leader holds the lock, decides and writes
-        if processes.follow():
+        if processes.broadcast():
             main(entry, job())
-        processes.part()
+        processes.leave()
         return
     with _alone(table):
         making = job()
         fresh = os.environ.get("PROOFMILL_FRESH", "").split()
         restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
-        processes.follow(not restored)
+        processes.broadcast(not restored)
         if restored:
             say(name, "restored: the same was made before and kept")
         else:
@@ -191,7 +191,7 @@ def make(
                 for parent in parents:
                     making.parent(parent).check()
                 raise
-        processes.part()  # when all is written
+        processes.leave()  # when all is written
         shutil.rmtree(making.checkpoints, ignore_errors=True)
         with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
             table.scratch.rmdir()

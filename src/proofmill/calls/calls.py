@@ -171,7 +171,7 @@ class Spent:
     tokens: int = 0
     failures: int = 0  # calls that failed and may pass when they are asked again: such a table is not kept
 
-    def of(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+    def counted(self, answers: Iterable[Answer]) -> Iterator[Answer]:
         """The same answers, counted as they pass."""
         for answer in answers:
             self.add(answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0, answer.tokens)

@@ -30,7 +30,7 @@ SMOOTH = 0.9
 Points = Sequence[tuple[int, float]]
 
 
-def of(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
+def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
     """The points of each measure of each training; those of SHOWN that there are, where none are named."""
     found: dict[str, dict[str, list]] = {}
     for name in names:

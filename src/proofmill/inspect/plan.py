@@ -296,7 +296,7 @@ def _shown(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def of(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
+def planned(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
     """The plan of a target of config.yaml; without one, of its first recipe."""
     book = expand(yaml_files.read("config.yaml", *configfiles))
     return Plan(book, target or next(iter(book.recipes)), results)

@@ -119,7 +119,7 @@ class Run:
 
     def recorded(self) -> "Earned":
         """The rewards that the run counted."""
-        return Earned.of(self, self.terms, {name: self.column(f"reward_{name}") for name in self.terms.rewards})
+        return Earned.weighted(self, self.terms, {name: self.column(f"reward_{name}") for name in self.terms.rewards})
 
     def earned(self, terms: Terms, verdicts: Verdicts | None = None) -> "Earned":
         """The rewards under these terms, made again; those of preferences as they were."""
@@ -127,11 +127,11 @@ class Run:
         progress = Progress(self.name, len(self.step_P), "groups")
         for group in self.groups(verdicts) if found else ():
             for name, values in found.items():
-                values += REWARDS[name].of(group, terms.rewards[name])
+                values += REWARDS[name].values(group, terms.rewards[name])
             progress.add()
         liked = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
         made = {name: np.array(values, dtype=float) for name, values in found.items()}
-        return Earned.of(self, terms, {**made, **liked})
+        return Earned.weighted(self, terms, {**made, **liked})
 
 
 def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
@@ -157,7 +157,7 @@ class Earned:
     rounding_P1: np.ndarray  # totals of a group that differ by no more are equal
 
     @classmethod
-    def of(cls, run: Run, terms: Terms, values: Mapping[str, np.ndarray]) -> "Earned":
+    def weighted(cls, run: Run, terms: Terms, values: Mapping[str, np.ndarray]) -> "Earned":
         weights = [weight(given) for given in terms.rewards.values()]
         values_NK = np.column_stack([values[name] for name in terms.rewards])
         applies_NK = np.column_stack([run.applies(name) for name in terms.rewards])
@@ -263,7 +263,7 @@ class Replay:
 
     def write(self, path: Path) -> None:
         """The rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename; never over another file."""
-        free(path)
+        require_absent(path)
         new = {"advantage_replayed": self.now.advantages_PG} | {
             f"reward_{name}_replayed": values_PG for name, values_PG in self.now.values.items()
         }
@@ -292,7 +292,7 @@ class Replay:
 # ------------------------------------------------------------------------------------------------------------- the asking
 
 
-def of(
+def replayed(
     name: str,
     results: Path = Path("results"),
     rewards: str | None = None,
@@ -357,7 +357,7 @@ def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
     return found
 
 
-def free(path: Path) -> None:
+def require_absent(path: Path) -> None:
     """TableError when something stands there."""
     if path.exists():
         raise SettingError(f"{path}: exists; expected a new file. Name another one, or move it away.")

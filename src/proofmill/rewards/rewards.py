@@ -72,12 +72,12 @@ class Reward:
         try:
             if not math.isfinite(weight(given)):
                 return f"`{name}` weighs {weight(given)}; expected a number."
-            self.of(_TRIED, given)
+            self.values(_TRIED, given)
         except (TypeError, ValueError) as error:
             return f"`{name}`: {error}"
         return None
 
-    def of(self, group: Group, given: Any) -> list[float | None]:
+    def values(self, group: Group, given: Any) -> list[float | None]:
         """The rewards of a group, with the arguments that config gives."""
         named = {key: value for key, value in given.items() if key != "weight"} if isinstance(given, Mapping) else {}
         values = self.apply(group, **{**self.arguments, **named})

@@ -32,24 +32,24 @@ def sharding() -> str:
     return "none"
 
 
-def follow(word: Any = None) -> Any:
-    """What the leader says, to all of them; whatever the others say is not heard."""
+def broadcast(value: Any = None) -> Any:
+    """Rank 0's value, in every process; what the others pass is ignored."""
     if world() == 1:
-        return word
+        return value
     import torch
 
-    _meet()
-    words = [word]
-    torch.distributed.broadcast_object_list(words, src=0)
-    return words[0]
+    _join_group()
+    values = [value]
+    torch.distributed.broadcast_object_list(values, src=0)
+    return values[0]
 
 
-def part() -> None:
-    """Wait for all of them and go apart: a process that ends while it still listens to the others may die of it."""
+def leave() -> None:
+    """Wait for all processes and leave their group: one that ends while it is still in the group may take others with it."""
     if world() > 1:
         import torch
 
-        follow()
+        broadcast()
         torch.distributed.destroy_process_group()
 
 
@@ -66,12 +66,12 @@ def mean(value: float) -> float:
 def _summed(value: float) -> float:
     import torch
 
-    number = torch.tensor(value, dtype=torch.float32, device=_meet().device)
+    number = torch.tensor(value, dtype=torch.float32, device=_join_group().device)
     torch.distributed.all_reduce(number)
     return number.item()
 
 
-def _meet() -> Any:
+def _join_group() -> Any:
     """Where this process stands among the others, after meeting them if they have not met yet."""
     import torch
     from accelerate import PartialState

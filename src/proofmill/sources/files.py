@@ -52,7 +52,7 @@ def read(path: Path, mend: Mend | None = None) -> Iterator[Record]:
             yield where, record
 
 
-def of(entry: Problems, mend: Mend | None = None) -> Iterator[Record]:
+def records(entry: Problems, mend: Mend | None = None) -> Iterator[Record]:
     """The records of a `problems` entry: from its local `path`, else from the hub."""
     return read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
 

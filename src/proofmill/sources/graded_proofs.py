@@ -71,7 +71,7 @@ VERDICTS = {"correct": 1.0, "incorrect": 0.0, "true": 1.0, "false": 0.0, "yes": 
 
 
 def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
-    for where, record in islice(files.of(entry), entry.rows):
+    for where, record in islice(files.records(entry), entry.rows):
         statement = text(where, record, _column(where, record, STATEMENT, "the problem"))
         used = {_column(where, record, STATEMENT, "the problem")}
         proof = text(where, record, _column(where, record, [c for c in PROOF if c not in used], "the proof"))

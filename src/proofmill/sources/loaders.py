@@ -66,7 +66,7 @@ def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
 
 
 def _aops_threads(entry: Problems) -> Iterator[Row]:
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         yield {**thread(where, record), "origin": f"aops/{word(where, record, 'topic_id')}"}
 
 
@@ -75,7 +75,7 @@ _YEAR = re.compile(r"(?<![0-9])(19[0-9]{2}|20[0-9]{2})(?![0-9])")
 
 def _aops(entry: Problems) -> Iterator[Row]:
     """AI-MO/aops_raw (`path` at top level) and AI-MO/aops (`path` and hints under `metadata`)."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         hints = record.get("metadata")
         hints = hints if isinstance(hints, Mapping) else {}
         path = text(where, record, "path") if "path" in record or "path" not in hints else text(where, hints, "path")
@@ -97,7 +97,7 @@ def _aops(entry: Problems) -> Iterator[Row]:
 
 def _harp(entry: Problems) -> Iterator[Row]:
     """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         known = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
         solutions = [s for column in known if (s := text(where, record, column))]
         contest, number = word(where, record, "contest"), word(where, record, "number")
@@ -117,7 +117,7 @@ def _harp(entry: Problems) -> Iterator[Row]:
 
 def _proofbench(entry: Problems) -> Iterator[Row]:
     """IMO-ProofBench as CSV and as lm-provers/IMOProofBench; ProofBench, where guidelines are `grading_scheme`."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         id = _optional(where, record, word, "Problem ID", "problem_id", "id")
         origin = _optional(where, record, word, "Source", "source")
         year = _YEAR.search(f"{origin or ''} {id or ''}")
@@ -142,7 +142,7 @@ def _unquoted(cells: list[str]) -> list[str]:
 
 
 def _answerbench(entry: Problems) -> Iterator[Row]:
-    for where, record in files.of(entry, _unquoted):
+    for where, record in files.records(entry, _unquoted):
         origin = _optional(where, record, word, "Source", "source")
         year = _YEAR.search(origin or "")
         yield {
@@ -160,7 +160,7 @@ def _answerbench(entry: Problems) -> Iterator[Row]:
 
 def _gsm8k(entry: Problems) -> Iterator[Row]:
     """The answer stands after `####`; calculator notes `<<48/2=24>>` are taken out of the solution."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         solution = text(where, record, "answer") or ""
         _, mark, answer = solution.rpartition("####")
         if not mark:
@@ -176,7 +176,7 @@ def _gsm8k(entry: Problems) -> Iterator[Row]:
 
 def _math(entry: Problems) -> Iterator[Row]:
     """Hendrycks' MATH; the answer is the last box of the solution where there is no column for it."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         solution = text(where, record, "solution")
         subject = _optional(where, record, word, "type", "subject")
         yield {
@@ -202,7 +202,7 @@ def last_box(solution: str) -> str | None:
 
 
 def _aime(entry: Problems) -> Iterator[Row]:
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         origin = _optional(where, record, word, "url", "URL", "source")
         year = _YEAR.search(origin or "")
         yield {
@@ -218,7 +218,7 @@ def _aime(entry: Problems) -> Iterator[Row]:
 
 def _olympiadbench(entry: Problems) -> Iterator[Row]:
     """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         solutions = texts(where, record, "solution") if isinstance(record.get("solution"), list) else []
         found = record.get("final_answer")
         finals = [str(f) for f in found] if isinstance(found, list) else [found] if found else []
@@ -305,7 +305,7 @@ def _mapped(entry: Problems) -> Iterator[Row]:
         raise TableError(
             f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}."
         )
-    for where, record in files.of(entry):
+    for where, record in files.records(entry):
         mapped = dict(entry.columns) or {column: column for column in READ if column in record}
         mapped.setdefault("statement", "statement")
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}

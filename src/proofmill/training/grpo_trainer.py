@@ -131,7 +131,7 @@ class Trainer(GRPOTrainer):
             )
             for row in asked
         ]  # fmt: skip
-        self._found = self.rewards.of(
+        self._found = self.rewards.rewarded(
             submissions, [row["tokens"] for row in asked], [row["reference_tokens"] for row in asked], self.made_for
         )
         self._counted_NK = self._found.counted(self.entry.unscored)

@@ -67,7 +67,7 @@ class Rewarding:
         names = [*entry.rewards, *map(preference_name, entry.preferences)]
         return names, [*map(weight, entry.rewards.values()), *(p["weight"] for p in entry.preferences.values())]
 
-    def of(
+    def rewarded(
         self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
     ) -> Rewarded:
         """The rewards of a step's rollouts; the attempts at a problem come one after another."""
@@ -85,7 +85,9 @@ class Rewarding:
     def _named(self, name: str, given: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
         size = self.entry.group
         groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
-        values = [value for group in groups for value in REWARDS[name].of(Group(group, self.entry.max_tokens), given)]
+        values = [
+            value for group in groups for value in REWARDS[name].values(Group(group, self.entry.max_tokens), given)
+        ]
         return values, [not REWARDS[name].of_verdict or r.verdict is not UNASKED for r in rollouts]
 
     def _liked(

@@ -169,7 +169,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
 
     A SIGTERM or Ctrl-C ends the process after the step (for rollouts, the block of steps that share them) with a checkpoint.
     """
-    start, found = time.monotonic(), processes.follow(last_checkpoint(job))
+    start, found = time.monotonic(), processes.broadcast(last_checkpoint(job))
     trainer.remove_callback(PrinterCallback)
     if processes.rank() == 0:
         remove_broken(job)
