@@ -9,6 +9,7 @@ import datasets
 import polars as pl
 import pytest
 
+from own_parts import write_configuration, write_parts
 from project import CHAIN, ROOT, Project, copy_of
 from proofmill.calls.journal import frame
 from proofmill.recipes.identity import prompts_of
@@ -187,7 +188,7 @@ def test_edited_code_plans_nothing(nano, source):
 
 def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
     """A kind's `revision` says that the same entry now gives other rows."""
-    path = Path(source) / "proofmill" / Path(inspect.getfile(Examples)).name
+    path = Path(source) / Path(inspect.getfile(Examples)).relative_to(ROOT / "src")
     before, name, after = path.read_text(encoding="utf-8").partition("class Examples:")
     path.write_text(
         before + name + re.sub(r"(revision: ClassVar\[int\] =) \d+", r"\1 77", after, count=1), encoding="utf-8"
@@ -195,6 +196,75 @@ def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
     examples = [n for n in nano.book.recipes["nano"] if kind_of(n) == "examples"]
     wanted = nano.with_descendants(*examples) & set(nano.book.recipes["nano"])
     assert wanted == nano.planned("nano", PYTHONPATH=source)
+
+
+# ------------------------------------------------------------------------------------------------ a user's own parts
+
+OWN = {"problems/short", "grpo/mine", "grades/mine", "scores/overlap", "scores/mine"}
+
+
+@pytest.fixture(scope="module")
+def own(nano, tmp_path_factory) -> Project:
+    """docs/your-parts.md over the finished reduced `nano`: its file of parts, its recipe `mine`, made to the end."""
+    project = copy_of(nano, tmp_path_factory.mktemp("own") / "project")
+    write_parts(project.folder)
+    mine = write_configuration(project.folder)
+    project.overlay = (*project.overlay, mine.name)
+    project.first = project.made("mine")
+    return project
+
+
+def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
+    """A filter, a reward, a grader and a measure of a user's file do their work; nothing of `nano` is made again."""
+    assert set(own.first) >= OWN and not set(own.first) & set(own.book.recipes["nano"])
+    short = own.frame("problems/short")
+    lines = short["solution"].fill_null("").str.split("\n").list.len()
+    assert short.filter(dropped="solution-lines")["evidence"].str.contains(r"^\d+ lines$").all()
+    assert lines.filter(short["dropped"].is_null()).max() <= 8
+    assert "rewards/brief/mean" in set(own.frame("grpo/mine")["measure"])
+    assert set(own.frame("grades/mine")["out_of"]) == {7}
+    assert {"mean-lines", "avg@1"} == set(own.frame("scores/overlap")["measure"])
+    assert own.made("mine") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edited"),
+    [
+        ("splitlines())\n    return None if within", "splitlines()) + 1\n    return None if within", "problems/short"),
+        ("min(1.0, tokens / rollout.tokens)", "min(2.0, tokens / rollout.tokens)", "grpo/mine"),
+        ("7 * len(shared)", "6 * len(shared)", "grades/mine"),
+        ('len(row["text"].splitlines())', 'len(row["text"].split())', "scores/overlap"),
+        ("def brief(rollout, tokens):", "# the shorter, the better\ndef brief(rollout, tokens):", None),
+    ],
+    ids=["filter", "reward", "grader", "measure", "comment"],
+)
+def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
+    """One edited line plans the entries that name its part and what is made from them; a comment plans nothing."""
+    parts = own.folder / "my_parts.py"
+    text = parts.read_text(encoding="utf-8")
+    assert old in text
+    wanted = own.with_descendants(edited) & set(own.book.recipes["mine"]) if edited else set()
+    parts.write_text(text.replace(old, new), encoding="utf-8")
+    planned = own.planned("mine")
+    parts.write_text(text, encoding="utf-8")
+    assert wanted == planned
+    assert set() == own.planned("mine")
+
+
+def test_error_of_a_part_is_shown_with_its_own_line(own):
+    """The stage ends with the file, the line and its text; no table is written over the one that was there."""
+    parts, before = own.folder / "my_parts.py", own.table("grades/mine").content
+    text = parts.read_text(encoding="utf-8")
+    parts.write_text(text.replace("7 * len(shared)", "7 // 0 * len(shared)"), encoding="utf-8")
+    done = own.snakemake("results/grades/mine.parquet")
+    parts.write_text(text, encoding="utf-8")
+    line = text[: text.index("7 * len(shared)")].count("\n") + 1
+    assert done.returncode != 0
+    assert re.search(
+        rf"RecipeError: .*my_parts.py:{line}: `return .7 // 0 .*` in line_overlap ended in Zero", done.stdout
+    )
+    assert "Traceback" not in done.stdout
+    assert before == own.table("grades/mine").content
 
 
 # ------------------------------------------------------------------------------------- what an edit runs, on a small graph

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 import pytest
 
+from own_parts import write_parts
 from project import LOCAL, Project
 from proofmill.schema import references
 from proofmill.schema.kinds import KINDS
@@ -19,11 +20,15 @@ SLURM = ("--profile", "workflow/profiles/slurm")
 OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
 # The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits
 # five seconds before each submission and eleven between its looks at a job, so the whole of nano would take ten minutes.
+# A filter, a reward, a grader and a measure are a user's own (docs/your-parts.md): their file must reach every node.
 TARGET = "results/scores/nano.parquet"
 OVERLAY = """
+plugins: [my_parts.py]
 nano:
-  grpo/nano: {model: sft/cold}
-  scores/nano: {models: [grpo/nano], compare: []}
+  grader/both: {judges: [api/referee, line-overlap]}
+  problems/train: {keep: [labelled, not-wrong, complete, not-duplicate, {solution-lines: [null, 20]}]}
+  grpo/nano: {model: sft/cold, rewards: {grade: 1, format: 0.1, brief: {weight: 0.1, tokens: 20}}}
+  scores/nano: {models: [grpo/nano], compare: [], grader: grader/both, measures: [avg-at-k, mean-lines]}
 """
 
 
@@ -44,6 +49,7 @@ def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
     def run(where: str, profile: tuple, options: tuple) -> Project:
         project = Project(tmp_path_factory.mktemp(where) / "project", overlay="workflow/rehearsal.yaml")
         (project.folder / "small.yaml").write_text(OVERLAY)
+        write_parts(project.folder)
         project.overlay = (*project.overlay, "small.yaml")
         done = project.snakemake(TARGET, *options, profile=profile)
         assert done.returncode == 0, done.stdout
@@ -65,6 +71,16 @@ def test_recipe_through_slurm_ends_with_the_same_tables(both):
     for name in made(local):
         assert local.frame(name).equals(cluster.frame(name)), name
         assert local.table(name).content == cluster.table(name).content, name
+
+
+def test_own_parts_work_on_the_nodes(both):
+    """What a user's file adds is known to the jobs on the cluster: its reward, its grader and its measure left their numbers."""
+    _, cluster = both
+    assert "rewards/brief/mean" in set(cluster.frame("grpo/nano")["measure"])
+    assert "mean-lines" in set(cluster.frame("scores/nano")["measure"])
+    grades = next(name for name in made(cluster) if name.startswith("grades/"))
+    opinions = cluster.frame(grades)["opinions"].explode().struct.field("judge")
+    assert {"api/referee", "line-overlap"} <= set(opinions)
 
 
 def test_jobs_really_went_through_slurm(both):
