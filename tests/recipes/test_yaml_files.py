@@ -1,0 +1,72 @@
+"""Configuration files: lists of recipe files, paths from the file that names them, one laid over another."""
+
+import pytest
+
+from proofmill.recipes.yaml_files import read
+from proofmill.schema.errors import RecipeError
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Write files below a folder by their names; returns the folder."""
+
+    def write(**texts: str):
+        for name, text in texts.items():
+            path = tmp_path / f"{name.replace('__', '/')}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_listed_files_are_read_as_if_they_stood_there(files):
+    """The recipes of listed files follow the file's own, in the order of the list, those of their own lists included."""
+    folder = files(
+        config="a: {x: 1}\nrecipes: [more/b.yaml, more/c.yaml]\n", more__b="b: {x: 2}\nrecipes: [d.yaml]\n", more__c="c: {}\n",
+        more__d="d: {x: 3}\n",
+    )  # fmt: skip
+    assert list(read(folder / "config.yaml").items()) == [("a", {"x": 1}), ("b", {"x": 2}), ("d", {"x": 3}), ("c", {})]
+
+
+def test_file_that_is_listed_twice_is_read_once(files):
+    """Files that list each other end, and plugins of one file are named once."""
+    folder = files(
+        config="recipes: [b.yaml, b.yaml]\nplugins: [p.py]\n", b="b: {}\nrecipes: [config.yaml]\nplugins: [p.py]\n"
+    )
+    assert read(folder / "config.yaml") == {"b": {}, "plugins": [str(folder / "p.py")]}
+
+
+def test_paths_are_from_the_file_that_lists_them(files, monkeypatch):
+    """A recipe file names its parts beside it; absolute paths and variables stay as they are."""
+    files(config="recipes: [more/b.yaml]\n", more__b="plugins: [p.py, ../q.py, /r.py, $PARTS/s.py]\n")
+    monkeypatch.chdir(files())
+    assert read("config.yaml")["plugins"] == ["more/p.py", "more/../q.py", "/r.py", "$PARTS/s.py"]
+
+
+def test_later_file_lies_over_what_earlier_ones_listed(files):
+    """A file of the command line changes an entry of a listed recipe, and adds plugins to those of before."""
+    folder = files(
+        config="recipes: [b.yaml]\nplugins: [p.py]\n",
+        b="b: {e: {x: 1, y: 1}}\n",
+        over="b: {e: {x: 2}}\nplugins: [q.py]\n",
+    )
+    config = read(folder / "config.yaml", folder / "over.yaml")
+    assert config == {"b": {"e": {"x": 2, "y": 1}}, "plugins": [str(folder / "p.py"), str(folder / "q.py")]}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("recipes: b.yaml\n", r"config.yaml: `recipes` is 'b.yaml'; expected a list of files"),
+        ("recipes: [3]\n", r"`recipes` is \[3\]; expected a list of files"),
+        ("recipes: [gone.yaml]\n", r"gone.yaml: No such file or directory; expected a configuration file"),
+        ("plugins: {a: 1}\n", r"`plugins` is \{'a': 1\}; expected a list of files"),
+        ("[a]: 1\n", r"config.yaml:1: a key is a list or mapping"),
+        ("- a\n", r"config.yaml: found a list; expected a mapping of recipes"),
+    ],
+)
+def test_faulty_file_is_named(files, text, fault):
+    """What cannot be read is said with the file it stands in."""
+    with pytest.raises(RecipeError, match=fault):
+        read(files(config=text) / "config.yaml")

@@ -1,0 +1,30 @@
+"""Names of artifacts: derived ones are read back into what they were made from."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofmill.schema import names
+
+PART = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,8}", fullmatch=True)
+
+
+@given(model=PART, problems=PART, sampling=PART, seed=st.integers(0, 10**6))
+def test_cell_with_a_seed_is_read_back(model, problems, sampling, seed):
+    """Kind, way of sampling and seed of a derived name are what it was made with."""
+    cell = names.cell("grades", f"sft/{model}", f"problems/{problems}", sampling)
+    again = names.reseeded(cell, seed)
+    assert (names.kind_of(again), names.sampling_of(again), names.seed_of(again)) == ("grades", sampling, seed)
+    assert names.without_seed(again) == cell and names.seed_of(cell) == 0
+
+
+@pytest.mark.parametrize("name", ["grades/a", "sft/cold@seed-3"])
+def test_name_without_a_cell_has_no_way_of_sampling(name):
+    """Only cells of `scores` are sampled in a way that has a name."""
+    assert names.sampling_of(name) is None
+
+
+@pytest.mark.parametrize("name", ["sft/cold@seed-1", "sft/Cold", "sft", "sft/", "sft/-a", "s_t/a", "sft/a/b"])
+def test_declared_name_cannot_look_derived(name):
+    """A name in the configuration has no `@`, so that none can be taken for a derived one."""
+    assert not names.NAME.match(name)
