@@ -76,7 +76,7 @@ def test_wrong_type_says_what_was_found():
 
 def test_missing_key_is_named():
     """A required field that is not given is named with its meaning."""
-    assert "`source` is missing; expected a loader by name" in mistake(**{"problems/x": {}})
+    assert "`source` is missing; expected a value. A loader by name" in mistake(**{"problems/x": {}})
 
 
 def test_unknown_kind_is_refused():

@@ -1,6 +1,6 @@
-"""What an entry of each kind gets wrong: fields that do not go together, and names that are no such things.
+"""Checks of an entry by its kind: fields that do not go together, and names that do not exist.
 
-Each check yields sentences; checks.py puts the place before them and shows all at once.
+Each check yields sentences. checks.py prefixes them with the place of the entry, and book.py reports all of them at once.
 """
 
 import re
@@ -66,21 +66,21 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
-        yield f"source `{entry.source}` needs `{needs}`; expected {description(Base, needs)}."
+        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
     if entry.source == "hub" and not entry.commit:
         yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
-    given = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
+    sources = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
     if (entry.mix or entry.join) and entry.keep:
         yield "`keep` stands beside `mix` or `join`; expected selectors in the tables that are mixed, before they are mixed."
     if entry.rows and not entry.mix:
         yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
-    if len(given) != 1:
-        yield f"found {' and '.join(given) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
+    if len(sources) != 1:
+        yield f"found {' and '.join(sources) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
 
 
 def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
@@ -133,12 +133,12 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
     for name in names:
         if name in entry.rewards or names.count(name) > 1:
             yield f"two rewards are called `{name}`; expected a name for each. Rename the one in `preferences`."
-    for name, given in entry.preferences.items():
-        if given.get("from_step", 0) > entry.steps:
-            yield f"`preferences` > `{name}` counts from step {given['from_step']} of {entry.steps}; expected that or an earlier one."
+    for name, settings in entry.preferences.items():
+        if settings.get("from_step", 0) > entry.steps:
+            yield f"`preferences` > `{name}` counts from step {settings['from_step']} of {entry.steps}; expected that or an earlier one."
         if getattr(entries.get(name), "source", "") == "scratch":
             yield f"`preferences` > `{name}` is a model of random weights; expected a reward model, from a folder or the hub."
-        prompt = given.get("prompt")
+        prompt = settings.get("prompt")
         if prompt not in (None, *templates.names()):
             yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(prompt, templates.names())}"
         elif kind_of(name) not in ASKED and prompt:
@@ -174,7 +174,7 @@ def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
 
 
 def _asking_faults(field: str, name: str, shown: tuple[str, ...] = ("statement",)) -> Iterator[str]:
-    """Whoever is asked is shown nothing else: a solver the statement alone."""
+    """A prompt that needs more fields than are shown; a solver is shown the statement alone."""
     if name in templates.names() and (more := set(templates.prompt(name).needs) - {*shown}):
         yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows only {', '.join(shown)}."
 
@@ -187,7 +187,7 @@ def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
 
 
 def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
-    """Measures that need another field, and comparisons of what is not measured."""
+    """Measures without a field that they need, and comparisons of models that are not measured."""
     kernels = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
     for name, kernel in kernels.items():
         if isinstance(kernel, OfHuman) and not entry.human:
@@ -205,12 +205,12 @@ def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
     for pair in entry.compare:
         if len(pair) != 2:
             yield f"`compare` has {pair}; expected pairs `[model, baseline]`."
-        elif entry.models and (strange := [model for model in pair if model not in entry.models]):
-            yield f"`compare` names `{strange[0]}`, which is not measured; expected one of {among(strange[0], entry.models)}"
+        elif entry.models and (unmeasured := [model for model in pair if model not in entry.models]):
+            yield f"`compare` names `{unmeasured[0]}`, which is not measured; expected one of {among(unmeasured[0], entry.models)}"
 
 
 def _source_of(name: str, entries: Mapping) -> str | None:
-    """The loader behind a problems table; None where a name on the way is unknown or they go round in a circle."""
+    """The loader at the start of a chain of problems tables; None where a name is unknown or the chain is a circle."""
     seen: set[str] = set()
     while "/" in name:
         if name in seen or name not in entries:

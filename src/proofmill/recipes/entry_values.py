@@ -1,4 +1,4 @@
-"""One entry from the values that a configuration or a job gives: checked field by field, every mistake said."""
+"""Reads one entry from the values of a configuration or a job, and reports every mistake in its fields."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import ENTRY_TYPES
 from proofmill.text.suggestions import among
 
-# Parts of pydantic's place of a mistake that are names of types and not of fields.
-_OF_TYPES = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
+# Parts of pydantic's location of a mistake that name types instead of fields.
+_TYPE_PARTS = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
 
 
 def entry_from(kind: str, values: Mapping) -> Any:
-    """The checked entry of one artifact; RecipeError with every mistake in it."""
+    """The checked entry of one artifact. Raises RecipeError with every mistake in it."""
     mistakes: list[str] = []
     entry = read_entry(kind, ENTRY_TYPES[kind], values, mistakes)
     if mistakes:
@@ -26,12 +26,12 @@ def entry_from(kind: str, values: Mapping) -> Any:
 
 
 def read_entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
-    """The entry, or None after adding what is wrong with it to the mistakes."""
+    """The entry; or None, after appending its faults to `mistakes`."""
     if not isinstance(values, Mapping):
         mistakes.append(f"{where}: found {values!r}; expected a mapping of fields.")
         return None
     try:
-        # `null` is a field's default: so an overlay takes back what the file below it says.
+        # `null` means the default, so that an overlay can take back a value of the file below it.
         return cls(**{key: value for key, value in _underscored(values).items() if value is not None})
     except ValidationError as error:
         mistakes += (_sentence(where, cls, mistake) for mistake in error.errors())
@@ -39,19 +39,19 @@ def read_entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
 
 
 def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
-    places = [str(place) for place in mistake["loc"] if not _OF_TYPES.match(str(place))]
-    key = ".".join(place.replace("_", "-") for place in places)
+    parts = [str(part) for part in mistake["loc"] if not _TYPE_PARTS.match(str(part))]
+    key = ".".join(part.replace("_", "-") for part in parts)
     if mistake["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         known = {field.name.replace("_", "-") for field in fields(cls)}
         return f"{where}: unknown key `{key}`; expected one of {among(key, known)}"
     if mistake["type"] in ("missing", "missing_argument"):
-        return f"{where}: `{key}` is missing; expected {description(cls, key)}."
+        return f"{where}: `{key}` is missing; expected a value. {description(cls, key)}"
     message = mistake["msg"].replace("Input should be", "").strip()
-    return f"{where}: `{key}` is {mistake['input']!r}; expected {message} ({description(cls, key)})."
+    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {description(cls, key)}"
 
 
 def _underscored(values: Mapping) -> dict:
-    """Config writes `max-tokens`, Python `max_tokens`; the keys of a named mapping (`mix`, `rewards`) are names and stay."""
+    """The values by field: `max-tokens` becomes `max_tokens`. Keys of a named mapping (`mix`, `rewards`) are names and stay."""
 
     def inside(named: Mapping) -> dict:
         return {name: _underscored(v) if isinstance(v, Mapping) else v for name, v in named.items()}

@@ -9,7 +9,6 @@ from typing_extensions import TypedDict
 
 from proofmill.schema.fields import (
     ASKED,
-    PROMPT_OF_JUDGE,
     Count,
     Entry,
     GraderRef,
@@ -26,29 +25,31 @@ from proofmill.schema.names import kind_of
 
 @dataclass(frozen=True, config=Strict)
 class Base(Entry):
-    """A file of a model's weights a row: from the hub, from a folder, or a tiny model made here from random numbers."""
+    """One row is a file of a model's weights: from the hub, from a folder, or of a tiny model made here from random numbers."""
 
     revision: ClassVar[int] = 2
     source: Literal["scratch", "folder", "hub", "tokenizer"] = doc(
-        "where the weights come from; `tokenizer` is a folder without any, to count tokens with"
+        "Where the weights come from; `tokenizer` is a folder without weights, for counting tokens."
     )
-    path: str | None = doc("the folder; `${VARIABLES}` come from the environment", None)
-    id: str | None = doc("the hub id", None)
-    commit: str | None = doc("the pinned commit on the hub", None)
-    problems: ProblemsRef | None = doc("text from which a scratch model's tokenizer is trained", None)
-    vocabulary: int = doc("tokens of a scratch model's byte-level BPE", 350, ge=270)
-    hidden: Count = doc("hidden size (scratch)", 64)
-    layers: Count = doc("layers (scratch)", 3)
-    heads: Count = doc("attention heads of 32 dimensions (scratch)", 2)
-    feed_forward: Count = doc("feed-forward size (scratch)", 192)
+    path: str | None = doc("The folder; `${VARIABLES}` come from the environment.", None)
+    id: str | None = doc("The model's id on the hub.", None)
+    commit: str | None = doc("The pinned commit on the hub.", None)
+    problems: ProblemsRef | None = doc("The problems on whose text a scratch model's tokenizer is trained.", None)
+    vocabulary: int = doc("Number of tokens of a scratch model's byte-level BPE.", 350, ge=270)
+    hidden: Count = doc("Hidden size of a scratch model.", 64)
+    layers: Count = doc("Number of layers of a scratch model.", 3)
+    heads: Count = doc("Number of attention heads of a scratch model, 32 dimensions each.", 2)
+    feed_forward: Count = doc("Feed-forward size of a scratch model.", 192)
     initializer_range: float = doc(
-        "standard deviation of the first weights; 0.02 learns nothing at this size", 0.08, gt=0
+        "Standard deviation of a scratch model's first weights; with 0.02 a model of this size learns nothing.",
+        0.08,
+        gt=0,
     )
-    context: Count = doc("longest sequence (scratch)", 512)
+    context: Count = doc("The longest sequence of a scratch model, in tokens.", 512)
     template: Literal["plain"] | None = doc(
-        "a chat template for a model that has none: `plain` is `User: ... Assistant: ...`", None
+        "A chat template for a model without one; `plain` is `User: ... Assistant: ...`.", None
     )
-    seed: int = doc("of the first weights (scratch)", 0)
+    seed: int = doc("Seed of a scratch model's first weights.", 0)
 
 
 class Adapter(TypedDict):
@@ -67,42 +68,49 @@ Schedule = Literal["cosine", "linear", "constant", "constant_with_warmup"]
 
 @dataclass(frozen=True, config=Strict)
 class Sft(Entry):
-    """A measured training step a row; the weights stand beside the table."""
+    """One row is a measured training step; the weights stand beside the table."""
 
     revision: ClassVar[int] = 2
-    model: WeightsRef = doc("where training starts")
-    examples: Annotated[str, Ref("examples")] = doc("whose kept rows are learned")
-    steps: Count | None = doc("optimizer steps; give this or `epochs`", None)
-    epochs: float | None = doc("passes over the examples; give this or `steps`", None, gt=0)
+    model: WeightsRef = doc("The model where training starts.")
+    examples: Annotated[str, Ref("examples")] = doc("The table whose kept rows are learned.")
+    steps: Count | None = doc("Number of optimizer steps; give this or `epochs`.", None)
+    epochs: float | None = doc("Number of passes over the examples; give this or `steps`.", None, gt=0)
     last_step: Count | None = doc(
-        "stop after this step, although the schedule goes on to the end of `steps` or `epochs`", None
+        "Training ends after this step, although the schedule is laid out for all of `steps` or `epochs`.", None
     )
-    batch: Count = doc("examples in one step, over all devices; with `packing`, rows", 8)
-    learning_rate: float = doc("at its highest", 3e-5, gt=0)
-    schedule: Schedule = doc("of the learning rate", "cosine")
-    floor: Share = doc("of the highest learning rate, where a cosine ends", 0.0)
-    warmup: Share = doc("share of the steps that warm up", 0.03)
-    beta2: Share = doc("of AdamW", 0.999)
-    weight_decay: float = doc("of AdamW", 0.0, ge=0)
-    clip: float = doc("largest norm of the gradient", 1.0, gt=0)
-    max_length: Count = doc("tokens; no example is cut", 512)
+    batch: Count = doc("Examples in one step, over all devices; with `packing`, rows of `max-length` tokens.", 8)
+    learning_rate: float = doc("The highest learning rate of the schedule.", 3e-5, gt=0)
+    schedule: Schedule = doc("How the learning rate changes after the warm-up.", "cosine")
+    floor: Share = doc("Where a cosine schedule ends, as a share of the highest learning rate.", 0.0)
+    warmup: Share = doc("Share of the steps during which the learning rate rises.", 0.03)
+    beta2: Share = doc("Beta 2 of AdamW.", 0.999)
+    weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
+    clip: float = doc("Gradients are clipped to this norm.", 1.0, gt=0)
+    max_length: Count = doc("The longest example in tokens; no example is cut.", 512)
     too_long: Literal["stop", "drop"] = doc(
-        "an example longer than `max-length` stops the stage before training, or is left out and counted", "stop"
+        "What an example longer than `max-length` does: it stops the stage before training, or is left out and counted.",
+        "stop",
     )
     learn: Literal["answer", "assistant", "all"] = doc(
-        "the last answer, every turn of the assistant, or the whole conversation", "answer"
+        "Which tokens are learned: the last answer, every turn of the assistant, or the whole conversation.", "answer"
     )
-    packing: bool = doc("several examples share a row of `max-length` tokens; they do not see each other", False)
+    packing: bool = doc(
+        "Put several examples into one row of `max-length` tokens, where they do not see each other.", False
+    )
     adapter: Adapter | None = doc(
-        "train low-rank additions `{rank: , alpha: , dropout: , layers: , quantized: }`, merged into the weights at the end",
+        "Train low-rank additions `{rank: , alpha: , dropout: , layers: , quantized: }`, which are merged into the weights at the end.",
         None,
     )
-    evaluate: Annotated[str, Ref("examples")] | None = doc("other examples, whose loss is measured", None)
-    evaluate_share: Share = doc("share of the examples that is not learned and whose loss is measured", 0.0, lt=1)
-    evaluate_every: Count = doc("steps between measurements of the loss on them", 100)
-    precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
-    log_every: Count = doc("steps between rows of the table", 10)
-    seed: int = doc("of the order of examples", 0)
+    evaluate: Annotated[str, Ref("examples")] | None = doc(
+        "Other examples, whose loss is measured during training.", None
+    )
+    evaluate_share: Share = doc(
+        "Share of the examples that is held out, and whose loss is measured during training.", 0.0, lt=1
+    )
+    evaluate_every: Count = doc("Steps between two measurements of that loss.", 100)
+    precision: Literal["float32", "bfloat16"] = doc("Floating-point format of the arithmetic.", "float32")
+    log_every: Count = doc("Steps between two rows of the table.", 10)
+    seed: int = doc("Seed of the order of the examples.", 0)
 
 
 class Preference(TypedDict):
@@ -118,76 +126,83 @@ class Preference(TypedDict):
 
 @dataclass(frozen=True, config=Strict)
 class Grpo(Entry):
-    """A measured training step a row; the weights and the rollouts stand beside the table."""
+    """One row is a measured training step; the weights and the rollouts stand beside the table."""
 
     revision: ClassVar[int] = 4
-    model: WeightsRef = doc("where training starts")
-    problems: ProblemsRef = doc("whose kept rows are attempted")
-    schemes: Annotated[str, Ref("schemes")] | None = doc("the marking schemes the judge is shown", None)
-    grader: GraderRef = doc("as in `grades`")
-    prompt: str | None = doc(PROMPT_OF_JUDGE, None)
-    ask: str = doc("the solver's prompt by name", "solve")
+    model: WeightsRef = doc("The model where training starts.")
+    problems: ProblemsRef = doc("The table whose kept rows are attempted.")
+    schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
+    grader: GraderRef = doc("Who marks the rollouts, as in `grades`.")
+    prompt: str | None = doc(
+        "The rubric of a judge that is asked alone, `grade-strict` by default; a `grader/<name>` has its own.", None
+    )
+    ask: str = doc("The solver's prompt by name.", "solve")
     rewards: dict[str, float | dict[str, Any]] = doc(
-        "named rewards and their weights, such as `{grade: 1, format: 0.1}`, or with arguments `{overlong: {weight: 1, buffer: 64}}`",
+        "Named rewards and their weights, such as `{grade: 1, format: 0.1}`; with arguments, `{overlong: {weight: 1, buffer: 64}}`.",
         {},
     )
     preferences: dict[Annotated[str, Ref(*ASKED, "base", "sft")], Preference] = doc(
-        "further rewards by taste: a judge, or a model with one score a text, with `{weight: , sees: , from-step: , asks: , prompt: }`",
+        "Further rewards where no answer is right: a judge, or a model that scores texts, with `{weight: , sees: , from-step: , asks: , prompt: }`.",
         {},
     )
     unscored: Literal["drop", "zero"] = doc(
-        "an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean"
+        "What happens to an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean."
     )
-    group: int = doc("attempts at each problem", 8, ge=2)
-    problems_per_step: Count = doc("problems in one step", 16)
-    steps: Count = doc("optimizer steps")
-    learning_rate: float = doc("at its highest", 1e-6, gt=0)
-    schedule: Schedule = doc("of the learning rate", "constant")
-    warmup: Share = doc("share of the steps that warm up", 0.0)
-    beta2: Share = doc("of AdamW", 0.999)
-    weight_decay: float = doc("of AdamW", 0.0, ge=0)
-    clip: float = doc("largest norm of the gradient", 1.0, gt=0)
-    temperature: float = doc("of the rollouts", 1.0, gt=0)
-    top_p: float = doc("nucleus sampling of the rollouts", 1.0, gt=0, le=1)
-    max_tokens: Count = doc("the most tokens of one rollout", 128)
+    group: int = doc("Attempts at each problem.", 8, ge=2)
+    problems_per_step: Count = doc("Problems in one step.", 16)
+    steps: Count = doc("Number of optimizer steps.")
+    learning_rate: float = doc("The highest learning rate of the schedule.", 1e-6, gt=0)
+    schedule: Schedule = doc("How the learning rate changes after the warm-up.", "constant")
+    warmup: Share = doc("Share of the steps during which the learning rate rises.", 0.0)
+    beta2: Share = doc("Beta 2 of AdamW.", 0.999)
+    weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
+    clip: float = doc("Gradients are clipped to this norm.", 1.0, gt=0)
+    temperature: float = doc("Sampling temperature of the rollouts.", 1.0, gt=0)
+    top_p: float = doc("Share of the probability that nucleus sampling of the rollouts draws from.", 1.0, gt=0, le=1)
+    max_tokens: Count = doc("The most tokens of one rollout.", 128)
     loss: Literal["grpo", "dapo", "bnpo", "dr_grpo", "sequence_sum"] = doc(
-        "how tokens are summed: `grpo` mean of each attempt's mean, `dapo` mean over all tokens of a step, `bnpo` of a batch, "
-        "`dr_grpo` sum by attempts times `max-tokens`, `sequence_sum` sum by attempts (QED-Nano)",
+        "How the losses of tokens are combined: `grpo` takes the mean over attempts of each attempt's mean, `dapo` the mean over all tokens of a step, `bnpo` of a batch; `dr_grpo` divides the sum by attempts times `max-tokens`, `sequence_sum` by attempts (QED-Nano).",
         "dapo",
     )
     policy: Literal["clipped", "reinforce"] = doc(
-        "the clipped ratio of PPO, or log-probabilities weighed by the ratio up to 1 + `epsilon-high`", "clipped"
+        "The policy's objective: PPO's clipped ratio, or log-probabilities weighted by the ratio up to 1 + `epsilon-high`.",
+        "clipped",
     )
-    scale: Literal["group", "batch", "none"] = doc("what the advantage is divided by the deviation of", "group")
-    kl: float = doc("weight of the divergence from the reference, which is where training started", 0.0, ge=0)
-    sync_reference: Count | None = doc("steps after which the reference becomes the model as it then is", None)
-    entropy: float = doc("weight of the entropy: of its mean over tokens; with `sequence_sum` of its sum", 0.0, ge=0)
-    epsilon: float = doc("clip below", 0.2, gt=0)
-    epsilon_high: float | None = doc("clip above, if different", None, gt=0)
-    iterations: Count = doc("updates for each batch of rollouts", 1)
-    batches: Count = doc("steps that share one round of rollouts, each with its own part of them", 1)
-    mask_truncated: bool = doc("leave cut-off rollouts out of the loss", False)
-    adapter: Adapter | None = doc("train low-rank additions, as in `sft`", None)
-    precision: Literal["float32", "bfloat16"] = doc("of the arithmetic", "float32")
+    scale: Literal["group", "batch", "none"] = doc(
+        "Whose standard deviation divides the advantage: the group's, the batch's, or `none`.", "group"
+    )
+    kl: float = doc("Weight of the divergence from the reference model, which is where training started.", 0.0, ge=0)
+    sync_reference: Count | None = doc("Steps after which the reference becomes the model as it is then.", None)
+    entropy: float = doc("Weight of the entropy, of its mean over tokens; with `sequence_sum`, of its sum.", 0.0, ge=0)
+    epsilon: float = doc("How far below 1 the ratio is clipped.", 0.2, gt=0)
+    epsilon_high: float | None = doc("How far above 1 the ratio is clipped, if not by `epsilon`.", None, gt=0)
+    iterations: Count = doc("Updates on each batch of rollouts.", 1)
+    batches: Count = doc("Steps that share one round of rollouts, each with its own part of them.", 1)
+    mask_truncated: bool = doc("Leave rollouts that were cut off out of the loss.", False)
+    adapter: Adapter | None = doc("Train low-rank additions, as in `sft`.", None)
+    precision: Literal["float32", "bfloat16"] = doc("Floating-point format of the arithmetic.", "float32")
     # Reasoning cache (QED-Nano): the policy thinks in turns, and is trained to go on from summaries of its own thoughts.
     summarizer: JudgeRef | None = doc(
-        "who sums up each turn of thought; with it the policy is trained on its own turns", None
-    )
-    turns: Count = doc("turns of thought before the state from which is gone on (`summarizer`)", 3)
-    states: Count = doc("states of one problem that are trained on, of its turns and the one after (`summarizer`)", 2)
-    turn_prompt: str = doc("the solver's prompt with a summary (`summarizer`)", "go-on")
-    summary_prompt: str = doc("the summarizer's prompt (`summarizer`)", "summarize")
-    # A second opinion, which is no reward: where the two drift apart, the reward is being gamed.
-    hold_out: GraderRef | None = doc("a second grader, which marks some rollouts and rewards none", None)
-    hold_out_prompt: str | None = doc("its rubric, where it is a judge asked alone", None)
-    hold_out_every: Count = doc("steps between its samples", 10)
-    hold_out_rows: Count = doc("rollouts in a sample", 16)
-    hold_out_apart: Share | None = doc(
-        "stop when the reward's marks exceed its own by so much more, as a share of full marks, than they did at first",
+        "The model that summarises each of the policy's thoughts; with it the policy is trained to continue from summaries.",
         None,
     )
-    log_every: Count = doc("steps between rows of the table", 5)
-    seed: int = doc("of the problems' order and the rollouts", 0)
+    turns: Count = doc(
+        "How many times the policy thinks and is summarised before the attempts that are trained on (`summarizer`).", 3
+    )
+    states: Count = doc("How many summaries of one problem are continued by a group of attempts (`summarizer`).", 2)
+    turn_prompt: str = doc("The solver's prompt when it continues from a summary (`summarizer`).", "go-on")
+    summary_prompt: str = doc("The summarizer's prompt (`summarizer`).", "summarize")
+    # A second opinion, which is no reward: where the two drift apart, the reward is being gamed.
+    hold_out: GraderRef | None = doc("A second grader, which marks some rollouts and rewards none of them.", None)
+    hold_out_prompt: str | None = doc("The second grader's rubric, where it is a judge asked alone.", None)
+    hold_out_every: Count = doc("Steps between two samples for the second grader.", 10)
+    hold_out_rows: Count = doc("Rollouts in one sample for the second grader.", 16)
+    hold_out_apart: Share | None = doc(
+        "Stop when the gap between the reward's marks and the second grader's has grown by more than this share of full marks since the start.",
+        None,
+    )
+    log_every: Count = doc("Steps between two rows of the table.", 5)
+    seed: int = doc("Seed of the order of the problems and of the rollouts.", 0)
 
     def graders(self) -> list[tuple[str, str | None]]:
         """Who rewards, whose taste counts (reward models have no prompt and are asked nothing), and who looks on."""
