@@ -1,4 +1,4 @@
-"""The command `proofmill`: what is to be known before and after a run. Stages themselves are run by Snakemake."""
+"""The command `proofmill`: plan a run, inspect, rename and publish its results. Snakemake runs the stages."""
 
 import argparse
 import json
@@ -67,11 +67,11 @@ def main() -> None:
 def plan(options: argparse.Namespace) -> None:
     from proofmill.inspect.plan import planned
 
-    made = planned(options.target, options.configfile, options.results)
+    result = planned(options.target, options.configfile, options.results)
     if options.json:
-        print(json.dumps(made.data(), indent=2, ensure_ascii=False))
+        print(json.dumps(result.data(), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(made.lines()))
+        print("\n".join(result.lines()))
 
 
 def replay(options: argparse.Namespace) -> None:
@@ -79,12 +79,12 @@ def replay(options: argparse.Namespace) -> None:
 
     if options.out:
         replays.require_absent(options.out)
-    made = replays.replayed(
+    result = replays.replayed(
         options.name, options.results, options.rewards, options.grades, options.scale, options.unscored
     )
-    print("\n".join(made.lines()))
+    print("\n".join(result.lines()))
     if options.out:
-        made.write(options.out)
+        result.write(options.out)
         say(options.name, f"rollouts with new rewards and advantages are in {options.out}")
 
 

@@ -1,10 +1,11 @@
-"""One row of `base` is a file of a model's weights: from the hub, from a folder, or a tiny model made from random numbers.
+"""One row of `base` is a file of a model (from the hub, a folder, or random weights), or of a tokenizer alone.
 
 How we differ:
-1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own: arithmetic on numbers cut
-   in other places is not learned at this size.
-2. Its first weights have a standard deviation of 0.08, not the usual 0.02, which learned nothing in the same time.
-3. The chat template is kept with the weights; nothing later assumes one.
+1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own. A model of this size does
+   not learn arithmetic on numbers that are cut elsewhere.
+2. A scratch model's weights start with a standard deviation of 0.08. With the usual 0.02 it learned nothing in the same
+   time.
+3. The chat template is stored with the weights; later stages assume no template of their own.
 """
 
 import shutil
@@ -38,7 +39,7 @@ def main(entry: Base, job: Job) -> None:
     if entry.source == "scratch":
         _from_scratch(entry, job, folder)
     elif entry.source == "tokenizer":
-        _tokenizer(local_path(entry.path), folder)
+        _save_tokenizer(local_path(entry.path), folder)
     elif entry.source == "folder":
         _copy(local_path(entry.path), folder)
     else:
@@ -95,14 +96,15 @@ def train_tokenizer(texts, vocabulary: int):
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    made = PreTrainedTokenizerFast(
+    wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, additional_special_tokens=list(ROLES)
     )
-    made.chat_template = CHAT_TEMPLATE
-    return made
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
 
 
 def _copy(source: Path, folder: Path) -> None:
+    """Copy a model's folder. Raises TableError when it has no config.json or no weights."""
     missing = [name for name in NEEDED if not (source / name).is_file()]
     weights = [*source.glob("*.safetensors"), *source.glob("*.bin")] if source.is_dir() else []
     if missing or not weights:
@@ -114,7 +116,7 @@ def _copy(source: Path, folder: Path) -> None:
 
 
 def _set_template(folder: Path, template: str) -> None:
-    """Write a chat template into a tokenizer that has none; one that is there is kept, and that is a mistake of the entry."""
+    """Write a chat template into a tokenizer that has none. Raises TableError when the tokenizer already has one."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -126,8 +128,8 @@ def _set_template(folder: Path, template: str) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _tokenizer(source: Path, folder: Path) -> None:
-    """The files of a tokenizer alone, also where it has no `tokenizer.json`."""
+def _save_tokenizer(source: Path, folder: Path) -> None:
+    """Save only a tokenizer, also one without `tokenizer.json`. Raises TableError when it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
@@ -140,23 +142,23 @@ def _tokenizer(source: Path, folder: Path) -> None:
 
 
 def _download(model: str, commit: str, folder: Path) -> None:
-    """The files of one commit; only what a model needs to run, not its other formats."""
+    """Download the files of one commit that a model needs to run, without its other formats. Raises HubError."""
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        found = snapshot_download(
+        snapshot = snapshot_download(
             model,
             revision=commit,
             allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"],
-            local_files_only=constants.HF_HUB_OFFLINE,  # a full commit is looked up on the network even when offline
+            local_files_only=constants.HF_HUB_OFFLINE,  # else the hub is asked for a full commit even when offline
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
         raise HubError(
             f"{model} at {commit}: cannot be fetched ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
             "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
         ) from error
-    _copy(Path(found), folder)
+    _copy(Path(snapshot), folder)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """One row of `examples` is a conversation to learn, kept or dropped with the name of the selector that refused it.
 
-Cold start, rejection sampling and distillation are such tables: from the problems' own solutions, from full-mark
-attempts, from a stronger model's attempts; and mixtures of them, by the shares of the whole (`mix`) or of each source (`join`,
-as open-r1's `dataset_mixture` with its weights).
+Cold start takes the problems' own solutions, rejection sampling takes full-mark attempts, and distillation takes a
+stronger model's attempts. Such tables can be mixed, by shares of the whole (`mix`) or of each source (`join`, as
+open-r1's `dataset_mixture` with its weights).
 
 How we differ:
-1. A mixture takes its shares by rows: a smaller source is gone through again, whole passes before a row comes twice more
-   often than another, and the counts say how often.
+1. The shares of a mixture count rows. A source that is too small is repeated in whole passes: all of its rows come once
+   before any row comes again.
 2. Selectors see the rows in the order of the table, so `one-per-problem` means the same on every machine.
 """
 
@@ -28,26 +28,26 @@ from proofmill.text.reasoning import with_thought
 
 
 def main(entry: Examples, job: Job) -> None:
-    made = _mixture if entry.mix else _joined if entry.join else _candidates
-    rows = list(made(entry, job))
+    source = _mixture if entry.mix else _joined if entry.join else _candidates
+    rows = list(source(entry, job))
     select(rows, entry.keep)
     kept = sum(row["dropped"] is None for row in rows)
     if not kept:
         cause = f"See its shares: {entry.join}" if entry.join else f"See its selectors: {entry.keep}"
         raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. {cause}.")
     counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
-    wanted = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
-    job.finish([{key: row[key] for key in wanted} for row in rows], counts)
+    columns = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
+    job.finish([{key: row[key] for key in columns} for row in rows], counts)
 
 
 def select(rows: list[dict], keep: NamedItems) -> None:
-    """Ask the selectors in turn; each sees only the rows that those before it left."""
+    """Apply the selectors in order, setting `dropped` in place; each sees the rows that the earlier ones kept."""
     for item in keep:
         name, argument = split(item)
-        left = [row for row in rows if row["dropped"] is None]
-        verdicts = SELECTORS[name].apply(left, *([] if argument is None else [argument]))
-        for row, stays in zip(left, verdicts, strict=True):
-            if not stays:
+        remaining = [row for row in rows if row["dropped"] is None]
+        verdicts = SELECTORS[name].apply(remaining, *([] if argument is None else [argument]))
+        for row, selected in zip(remaining, verdicts, strict=True):
+            if not selected:
                 row["dropped"] = name
 
 
@@ -82,7 +82,7 @@ def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
 
 
 def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
-    """Responses, with their grades where there are any, and their problems' statements."""
+    """Responses with their problems' statements, and with their grades if the entry names any."""
     responses = entry.responses or job.parent(entry.grades).stamp["entry"]["responses"]
     ungraded = {"grade": None, "out_of": None, "well_formed": None}
     columns = ("text", "reasoning", "stop", "reason", "tokens")
@@ -96,9 +96,9 @@ def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
     tables = {name: job.parent(name).rows() for name in entry.mix}
     total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
     mixed = [
-        {**row, "example": digest(name, row["example"], turn)}
+        {**row, "example": digest(name, row["example"], pass_number)}
         for name, count in apportioned(entry.mix, total).items()
-        for row, turn in _cycled(tables[name], count, rng)
+        for row, pass_number in _cycled(tables[name], count, rng)
     ]
     rng.shuffle(mixed)
     yield from mixed
@@ -116,7 +116,7 @@ def _joined(entry: Examples, job: Job) -> Iterator[dict]:
 
 
 def sampled(rows: list[dict], share: float, rng: random.Random) -> list[dict]:
-    """So many whole rows as the share allows, drawn without repetition; a share such as 0.29 of 100 is 29, not 28.999."""
+    """This share of the rows, rounded down, drawn without repetition; 0.29 of 100 is 29, not 28 (from 28.999)."""
     return rng.sample(rows, int(share * len(rows) + 1e-9))
 
 
@@ -131,11 +131,11 @@ def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:
 
 
 def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[tuple[dict, int]]:
-    """`count` rows with the number of their turn, shuffled, going through all of them before any comes again."""
-    for place in range(count):
-        if place % len(rows) == 0:
+    """`count` rows in shuffled passes, each with the number of its pass (from 1); every pass goes through all rows."""
+    for index in range(count):
+        if index % len(rows) == 0:
             rows = rng.sample(rows, len(rows))
-        yield rows[place % len(rows)], place // len(rows) + 1
+        yield rows[index % len(rows)], index // len(rows) + 1
 
 
 if __name__ == "__main__":

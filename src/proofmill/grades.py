@@ -1,7 +1,7 @@
-"""One row of `grades` is a verdict on a response: a mark, or none with the reason (QED-Nano's evaluation of proofs).
+"""One row of `grades` is a verdict on a response: a mark, or the reason for having none (QED-Nano's evaluation).
 
 How we differ:
-1. A failure is `grade = null` with its reason, and each judge's opinion is kept beside the verdict they make together.
+1. A failure is `grade = null` with its reason. Each judge's opinion is kept beside the judges' joint verdict.
 2. The final answer of a response stands beside its mark, so that majorities can be counted later.
 """
 
@@ -28,14 +28,14 @@ OF_PROBLEM = ("statement", "answer", "solution", "asks")
 def main(entry: Grades, job: Job) -> None:
     submissions = submissions_of(entry, job)
     if entry.grader == "human":
-        _finish(entry, job, submissions, (_given(submission) for _, submission in submissions()))
+        _finish(entry, job, submissions, (_human_verdict(submission) for _, submission in submissions()))
         return
     with asking_for(job, marker := marker_for(entry, job)):
         _finish(entry, job, submissions, marker.verdicts(submissions))
 
 
 def questions(entry: Grades, job: Job) -> dict[str, Questions]:
-    """What each judge is asked about each response to begin with."""
+    """The first question to each judge about each response."""
     return {} if entry.grader == "human" else marker_for(entry, job).questions(submissions_of(entry, job))
 
 
@@ -44,7 +44,7 @@ def marker_for(entry: Grades, job: Job) -> Marker:
 
 
 def submissions_of(entry: Grades, job: Job) -> Submissions:
-    """Responses with their problems and schemes, read anew each time."""
+    """A function that reads the responses anew at each call and yields them with their problems and schemes, by id."""
     schemes = schemes_of(job.parent, entry.schemes)
 
     def submissions() -> Iterator[tuple[str, Submission]]:
@@ -69,8 +69,8 @@ def submissions_of(entry: Grades, job: Job) -> Submissions:
     return submissions
 
 
-def _given(submission: Submission) -> Verdict:
-    """The mark a human gave."""
+def _human_verdict(submission: Submission) -> Verdict:
+    """The mark that a human gave, or the reason `no-mark`."""
     reason = Reason(submission.reason)
     if reason == Reason.OK and submission.mark is None:
         reason = Reason.NO_MARK

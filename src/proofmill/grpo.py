@@ -1,15 +1,15 @@
-"""One row of `grpo` is a number measured at a step of reinforcement learning; weights and rollouts stand beside the table.
+"""One row of `grpo` is a number measured at a step of reinforcement learning; weights and rollouts lie beside it.
 
-Group relative policy optimisation (DeepSeekMath, section 4; DeepSeek-R1, section 2.2) with TRL's GRPOTrainer, rewarded by
-the same grader that marks the benchmarks.
+Group relative policy optimisation (DeepSeekMath, section 4; DeepSeek-R1, section 2.2) with TRL's GRPOTrainer, rewarded
+by the same grader that marks the benchmarks.
 
 How we differ:
-1. A rollout without a verdict is not a rollout with 0 marks: with `unscored: drop` it has no gradient and its group is
-   normalised without it, also when other rewards (format) could be computed.
-2. Verdicts go through the journal: a killed run goes on from its checkpoint and asks no judge twice.
-3. Every rollout is kept, with each reward, its advantage, its verdict: results/grpo/<name>/rollouts.parquet.
-4. A second grader may look on (`hold-out`), and stop a training whose reward is being gamed.
-5. Problems whose attempts could never be marked, without an answer or a scheme, are not attempted.
+1. With `unscored: drop`, a rollout without a verdict gets no gradient instead of 0 marks, and its group is normalised
+   without it, even when other rewards (format) could be computed.
+2. Judges are asked through the journal: a killed run resumes from its checkpoint and asks no judge twice.
+3. Every rollout is kept with its rewards, its advantage and its verdict: results/grpo/<name>/rollouts.parquet.
+4. A second grader (`hold-out`) can mark along. It stops a training whose reward is being gamed.
+5. Problems whose attempts could never be marked, for want of an answer or a scheme, are left out.
 
     PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
@@ -44,7 +44,7 @@ from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import Diary
 
-# Our word for a sum over tokens: TRL's. Our own loss takes the place of `luspo`, which sums in the same way.
+# TRL's name for our sum over tokens. Our own loss replaces `luspo`, which sums in the same way.
 LOSSES = {"sequence_sum": "luspo"}
 
 
@@ -74,26 +74,26 @@ def main(entry: Grpo, job: Job) -> None:
         temperature=entry.temperature,
         top_p=entry.top_p,
         beta=entry.kl,
-        use_bias_correction_kl=False,  # as DeepSeekMath has it; TRL's default weighs the divergence by the ratio
+        use_bias_correction_kl=False,  # as in DeepSeekMath; TRL's default weighs the divergence by the ratio
         epsilon=entry.epsilon,
         epsilon_high=entry.epsilon_high,
         entropy_coef=entry.entropy,
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        # A weight for each token, at most 3. TRL's default weighs a whole rollout by the product of its tokens' ratios: of 50,000
-        # tokens it is 0 for nearly all, however little vLLM and the training differ.
+        # Each token has its own weight, at most 3. TRL's default weighs a whole rollout by the product of its tokens'
+        # ratios, which is 0 for nearly all rollouts of 50,000 tokens, however little vLLM and the training differ.
         vllm_importance_sampling_mode="token_truncate",
         sync_ref_model=entry.sync_reference is not None,
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
     )
-    with rewarded(entry, job, tokenizer) as (rewards, turns):
+    with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = _step_of(checkpoints.last_checkpoint(job))
         diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
         trainer = trainers.Trainer(
-            entry, job.name, rewards, diary, turns, after,
+            entry, job.name, rewards, diary, cache, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
             reward_funcs=[_named(name) for name in names],
         )  # fmt: skip
@@ -103,7 +103,7 @@ def main(entry: Grpo, job: Job) -> None:
 
 
 def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | None, seconds: float) -> None:
-    """The table of steps, the weights, and beside them the rollouts."""
+    """Write the table of steps, the weights, and the rollouts beside them."""
     from proofmill.training import run
 
     weights = run.save(trainer, tokenizer, job)
@@ -121,7 +121,7 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | N
 
 
 def _markable(entry: Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
-    """Whether there is what the grader marks by: an answer for the programs that compare, a scheme where there are any."""
+    """Whether the grader has what it marks by: the fields that its program needs, and a scheme if it uses schemes."""
     if problem["asks"] == "talk":
         return True
     needs = PROGRAMS[entry.grader].needs if entry.grader in PROGRAMS else ()
@@ -129,17 +129,20 @@ def _markable(entry: Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str
 
 
 def check_devices(entry: Grpo, job: Job, rows: dict[str, int]) -> None:
-    """TableError where the devices cannot share this training as it is."""
-    own, needed = math.prod(rows.values()) * entry.batches, entry.group * entry.states
+    """Raise SettingError when the devices cannot share this training.
+
+    `sync-reference` needs whole weights on each device; `summarizer` needs all rollouts of a problem on one device.
+    """
+    own_rollouts, problem_rollouts = math.prod(rows.values()) * entry.batches, entry.group * entry.states
     if entry.sync_reference and processes.sharding() != "none":
         raise SettingError(
             f"{job.name}: `sync-reference` and weights that are shared out ({processes.sharding()}); expected whole weights on each device, "
             "whose reference a checkpoint can hold. Choose workflow/accelerate/ddp.yaml, or no `sync-reference`."
         )
-    if entry.summarizer and own % needed:
+    if entry.summarizer and own_rollouts % problem_rollouts:
         raise SettingError(
-            f"{job.name}: each device makes {own} rollouts of a round; expected a multiple of the {needed} of a problem (`group` times "
-            "`states`), which are thought about together. Change the number of devices in the profile."
+            f"{job.name}: each device makes {own_rollouts} rollouts of a round; expected a multiple of the {problem_rollouts} of a problem "
+            "(`group` times `states`), which are thought about together. Change the number of devices in the profile."
         )
 
 
@@ -148,7 +151,7 @@ def _step_of(checkpoint: Path | None) -> int:
 
 
 def _named(name: str) -> Any:
-    """TRL logs a reward under the name of its function; the numbers come from `Rewarding`, all at once."""
+    """A stand-in for a reward function: TRL logs its name, and `Rewarding` computes all rewards at once."""
 
     def reward(**_: Any) -> list[float]:
         raise AssertionError("rewards are made in Trainer._calculate_rewards")
@@ -158,16 +161,19 @@ def _named(name: str) -> Any:
 
 
 def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
-    """A dataset with a row for each problem: the prompt, and what its attempts are marked by."""
+    """A dataset with a row for each problem: the prompt, and the fields that its attempts are marked by.
+
+    Raises TableError when fewer problems remain than one round of rollouts takes.
+    """
     from datasets import Dataset
 
     schemes = schemes_of(job.parent, entry.schemes)
     problems = job.parent(entry.problems).rows("problem", "statement", "answer", "solution", "asks")
-    every, problems = len(problems), [p for p in problems if _markable(entry, p, schemes)]
-    if len(problems) < every and not processes.rank():
+    total, problems = len(problems), [p for p in problems if _markable(entry, p, schemes)]
+    if len(problems) < total and not processes.rank():
         say(
             job.name,
-            f"{every - len(problems):,} of {every:,} problems are left out: their attempts could never be marked",
+            f"{total - len(problems):,} of {total:,} problems are left out: their attempts could never be marked",
         )
     needed = entry.problems_per_step * entry.batches // (entry.states if entry.summarizer else 1)
     if len(problems) < needed:
@@ -196,42 +202,45 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
 
 @contextmanager
 def rewarded(entry: Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
-    """What rewards and what sums up, their engines and the one journal open inside; the main process alone asks anybody."""
+    """The rewards and the reasoning cache, with their engines and the one journal open inside.
+
+    Only the main process has rewards and asks models; others get None. Without `summarizer` there is no cache.
+    """
     if processes.rank():
         yield None, ReasoningCache(entry, job.declared, {}, tokenizer) if entry.summarizer else None
         return
     schemes = entry.schemes is not None
-    rewarding = Marker(entry.grader, entry.prompt, job.declared, schemes)
-    second = Marker(entry.hold_out, entry.hold_out_prompt, job.declared, schemes, of=MANY) if entry.hold_out else None
-    judged = {
+    grader = Marker(entry.grader, entry.prompt, job.declared, schemes)
+    hold_out = Marker(entry.hold_out, entry.hold_out_prompt, job.declared, schemes, of=MANY) if entry.hold_out else None
+    judges = {
         name: Marker(name, taste.get("prompt"), job.declared)
         for name, taste in entry.preferences.items()
         if kind_of(name) in ASKED
     }
-    markers = [marker for marker in (rewarding, second, *judged.values()) if marker]
+    markers = [marker for marker in (grader, hold_out, *judges.values()) if marker]
     with opening.asking_for(job, *markers, further=[entry.summarizer] if entry.summarizer else []) as askers:
         preferences = {
-            name: JudgedPreference(judged[name], taste.get("sees", "all"))
-            if name in judged
+            name: JudgedPreference(judges[name], taste.get("sees", "all"))
+            if name in judges
             else ModelPreference(job, name, taste.get("sees", "all"))
             for name, taste in entry.preferences.items()
         }
         cache = ReasoningCache(entry, job.declared, askers, tokenizer) if entry.summarizer else None
-        yield Rewarding(entry, rewarding, preferences, second), cache
+        yield Rewarding(entry, grader, preferences, hold_out), cache
 
 
 def _without_vllm() -> None:
-    """TRL imports all of vLLM where it is installed: 4 s for each job that does not use it."""
+    """Keep TRL from importing all of vLLM where it is installed: that takes 4 s in each job that does not use it."""
     import trl.import_utils as installed
 
     installed.is_vllm_available = lambda *_, **__: False
 
 
-PROMPT_TOKENS = 1024  # of a prompt, for the plan of memory: prompts are not tokenized yet
+PROMPT_TOKENS = 1024  # assumed length of a prompt in the memory plan, which is made before prompts are tokenized
 
 
 def footprint(entry: Grpo, job: Job, rows: dict[str, int], sampling: dict[str, Any]) -> dict[str, Any]:
-    """What else stands in memory besides a trained model: the reference, reward models, the rollouts' cache or vLLM."""
+    """What takes memory besides the trained model: the reference, reward models, and the rollouts' cache or vLLM."""
     at_once = rows["per_device_train_batch_size"] * rows["gradient_accumulation_steps"] * entry.batches
     return {
         "tokens": min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens,
@@ -245,7 +254,10 @@ def footprint(entry: Grpo, job: Job, rows: dict[str, int], sampling: dict[str, A
 
 
 def sampler(job: Job) -> dict[str, Any]:
-    """How rollouts are sampled: by transformers, by vLLM in this process, or by TRL's vLLM server."""
+    """GRPOConfig's options for sampling rollouts: by transformers, by vLLM in this process, or by TRL's vLLM server.
+
+    Raises SettingError when the server has no address.
+    """
     import torch
 
     if job.engine == "transformers":
@@ -264,7 +276,7 @@ def sampler(job: Job) -> dict[str, Any]:
     if not torch.cuda.is_available():
         grpo_trainer.keep_linear_weights()
         options = {**VLLM_ON_CPU, **options}
-    options.setdefault("gpu_memory_utilization", 0.3)  # beside a training
+    options.setdefault("gpu_memory_utilization", 0.3)  # the training needs the rest
     known = {
         "gpu_memory_utilization": "vllm_gpu_memory_utilization",
         "tensor_parallel_size": "vllm_tensor_parallel_size",

@@ -1,9 +1,9 @@
 """One row of `labels` is a judge's classification of a problem (QED-Nano's filter of AoPS threads).
 
 How we differ:
-1. An answer that is no JSON, or whose values are of the wrong kind, is a row with null labels and the reason; filters
-   over labels refuse such rows by name instead of guessing.
-2. Labels do not drop anything: thresholds are in the `keep` list of the problems made from them.
+1. If an answer is no JSON, or its values have wrong types, the row has null labels and the reason. Filters over labels
+   refuse such rows by name instead of guessing.
+2. Labels drop nothing: thresholds are in the `keep` list of the problems made from them.
 """
 
 import json
@@ -49,12 +49,12 @@ def main(entry: Labels, job: Job) -> None:
 
 
 def questions(entry: Labels, job: Job) -> dict[str, Questions]:
-    """What the judge is asked of each problem."""
+    """The judge's question about each problem."""
     return Dialogues.first_questions(_begin(entry, job))
 
 
 def _begin(entry: Labels, job: Job) -> Begin:
-    """A question for each problem, asked again while the labels cannot be read."""
+    """A dialogue for each problem: one question, asked again while the labels cannot be read."""
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "origin", "candidates")
     api = job.declared[entry.model]
 
@@ -68,21 +68,21 @@ def _begin(entry: Labels, job: Job) -> Begin:
 
 
 def read_labels(answer: Answer) -> tuple[dict[str, Any], Reason]:
-    """The six labels of an answer and the reason `ok`; or no labels and why: no-verdict, off-scale, or why there is no answer."""
+    """The six labels of an answer and `ok`; or no labels and no-verdict, off-scale, or the answer's own reason."""
     if answer.reason != Reason.OK:
         return {}, Reason(answer.reason)
     fence = FENCE.search(answer.text)
     try:
-        said = json.loads(fence[1] if fence else answer.text)
+        labels = json.loads(fence[1] if fence else answer.text)
     except ValueError:
         return {}, Reason.NO_VERDICT
-    if not isinstance(said, dict) or not {*FLAGS, "difficulty"} <= set(said):
+    if not isinstance(labels, dict) or not {*FLAGS, "difficulty"} <= set(labels):
         return {}, Reason.NO_VERDICT
-    difficulty = said["difficulty"]
-    flagged = all(isinstance(said[flag], bool) for flag in FLAGS)
-    if not flagged or type(difficulty) is not int or not 1 <= difficulty <= 10:
+    difficulty = labels["difficulty"]
+    flags_valid = all(isinstance(labels[flag], bool) for flag in FLAGS)
+    if not flags_valid or type(difficulty) is not int or not 1 <= difficulty <= 10:
         return {}, Reason.OFF_SCALE
-    return {name: said[name] for name in (*FLAGS, "difficulty")}, Reason.OK
+    return {name: labels[name] for name in (*FLAGS, "difficulty")}, Reason.OK
 
 
 def _unreadable(answer: Answer) -> bool:

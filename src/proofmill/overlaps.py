@@ -1,11 +1,12 @@
-"""One row of `overlaps` is a problem of one table that also stands in another: which two, how it was found, and where.
+"""One row of `overlaps` is a problem of one table that also stands in another: both rows, the method, the shared text.
 
-From: open-r1's decontamination (`plain-ngram` is its rule); contamination.py says what the other methods find.
+From: open-r1's decontamination (`plain-ngram` is its rule); contamination/index.py says what the other methods find.
 
 How we differ:
-1. Evidence, not a flag: both rows, the method, and the text they share. Nothing is dropped here; `apart-from` of `problems`
-   drops, and this table says what there is to drop, also between two training sets, or training and test.
-2. A table may be looked for in itself; a row is then not its own overlap, and a pair is told once.
+1. A match is evidence, not a flag: both rows, the method, and the shared text. This table drops nothing, but
+   `apart-from` of `problems` does. It shows what could be dropped, also between two training sets, or between training
+   and test.
+2. A table may be compared with itself. A row is then not its own overlap, and a pair is reported once.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from proofmill.runtime.progress import Progress
 from proofmill.schema.entries import Overlaps
 from proofmill.schema.ids import digest
 
-BATCH = 5_000  # rows looked for at a time
+BATCH = 5_000  # rows searched at a time
 
 
 def main(entry: Overlaps, job: Job) -> None:
@@ -27,7 +28,7 @@ def main(entry: Overlaps, job: Job) -> None:
         for ids, statements in _batches(job.parent(name), kept=False):
             index.add([f"{name}#{id}" for id in ids], statements)
     counts: Counter[str] = Counter({"rows": 0})
-    told: set[tuple] = set()  # pairs that may be found from either side
+    reported: set[tuple] = set()  # pairs that the search can meet from either side
 
     def rows() -> Iterator[dict]:
         for name in entry.problems:
@@ -35,23 +36,23 @@ def main(entry: Overlaps, job: Job) -> None:
             for ids, statements in _batches(job.parent(name), kept=True):
                 counts["rows"] += len(ids)
                 progress.add(len(ids))
-                for found in index.find(statements):
-                    against, _, other = found.id.partition("#")
-                    pair = (found.method, *_pair(name, ids[found.row], against, other))
+                for match in index.find(statements):
+                    against, _, other = match.id.partition("#")
+                    pair = (match.method, *_pair(name, ids[match.row], against, other))
                     both_ways = name in entry.against and against in entry.problems
-                    if pair[1] != pair[2] and pair not in told:
+                    if pair[1] != pair[2] and pair not in reported:
                         if both_ways:
-                            told.add(pair)
-                        counts[found.method] += 1
+                            reported.add(pair)
+                        counts[match.method] += 1
                         yield {
-                            "overlap": digest(name, ids[found.row], found.id, found.method),
+                            "overlap": digest(name, ids[match.row], match.id, match.method),
                             "problems": name,
-                            "problem": ids[found.row],
+                            "problem": ids[match.row],
                             "against": against,
                             "other": other,
-                            "method": found.method,
-                            "span": found.span,
-                            "similarity": found.similarity,
+                            "method": match.method,
+                            "span": match.span,
+                            "similarity": match.similarity,
                         }
             progress.close()
 
@@ -59,12 +60,12 @@ def main(entry: Overlaps, job: Job) -> None:
 
 
 def _pair(name: str, problem: str, against: str, other: str) -> tuple:
-    """Two rows, whichever was looked for in whose table."""
+    """Two rows in an order that does not depend on which of the two tables was searched."""
     return tuple(sorted([(name, problem), (against, other)]))
 
 
 def _batches(table: Table, kept: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Ids and statements, so many rows at a time."""
+    """Ids and statements in batches of BATCH rows; `kept` leaves out dropped rows."""
     ids, statements = [], []
     for row in table.stream("problem", "statement", "dropped"):
         if kept and row["dropped"] is not None:

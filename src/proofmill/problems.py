@@ -1,13 +1,14 @@
-"""One row is a problem, kept, or dropped with the name of the filter that refused it, what it saw, and what it matched.
+"""One row of `problems` is a problem, kept or dropped with the filter that refused it, its evidence and its match.
 
-Rows come from a source (sources.py) or from another `problems` table, whose dropped rows stay as they were. They pass
-the filters in the order of `keep`, then are compared with the benchmarks of `apart-from`. From: QED-Nano's data
-preparation and open-r1's decontamination.
+Rows come from a source (sources/loaders.py) or from another `problems` table, whose dropped rows stay as they were.
+They pass the filters in the order of `keep` and are then compared with the benchmarks of `apart-from`.
 
-How it differs:
-1. Ids come from the statement, so that labels, responses and grades of a row are found again whatever stands before it;
-   a benchmark's own ids are kept as they are.
-2. Decontamination shows the matched text and the benchmark's row (likeness.py says what counts).
+From: QED-Nano's data preparation and open-r1's decontamination.
+
+How we differ:
+1. Ids come from the statement, so the labels, responses and grades of a row are found again when rows before it come or
+   go. A benchmark's own ids are kept.
+2. Decontamination shows the matched text and the benchmark's row (contamination/similarity.py says what counts).
 """
 
 from collections import Counter
@@ -50,10 +51,10 @@ def main(entry: Problems, job: Job) -> None:
 
 
 def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -> Iterator[dict]:
-    total = entry.rows  # how much a file has is not known before its end
+    total = entry.rows  # the length of a file is unknown before its end
     if "/" in entry.source:
-        there = job.parent(entry.source).scan().select(pl.len()).collect().item()
-        total = min(there, entry.rows or there)
+        available = job.parent(entry.source).scan().select(pl.len()).collect().item()
+        total = min(available, entry.rows or available)
     progress = Progress(job.name, total)
     for row in rows:
         counts[row["dropped"] or "kept"] += 1
@@ -66,7 +67,7 @@ def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -
 
 
 def _rows(entry: Problems, job: Job) -> Iterator[dict]:
-    """The source's rows, then the kept ones of further tables; a problem that stands in several comes once."""
+    """The rows of the source, then the kept rows of the `also` tables; each problem comes once."""
     if "/" in entry.source:
         rows = islice(_carried(entry.source, job), entry.rows)
     else:
@@ -78,18 +79,21 @@ def _rows(entry: Problems, job: Job) -> Iterator[dict]:
 
 
 def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Iterator[dict]:
-    """The rows, then the kept ones of further tables; what stands in several comes once, where it came first."""
+    """Own rows, then the kept rows of further tables; a problem of several tables comes once, in the first of them.
+
+    Raises TableError when two problems have one id.
+    """
     seen: dict[str, str] = {}
     for row in own:
         seen[row["problem"]] = statements.normal(row["statement"] or "")
         yield row
     for name, rows in further:
         for row in rows:
-            said = statements.normal(row["statement"] or "")
+            statement = statements.normal(row["statement"] or "")
             if row["dropped"] is None and row["problem"] not in seen:
-                seen[row["problem"]] = said
+                seen[row["problem"]] = statement
                 yield row
-            elif row["dropped"] is None and seen[row["problem"]] != said:
+            elif row["dropped"] is None and seen[row["problem"]] != statement:
                 raise TableError(
                     f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Let ids come "
                     "from the statements in one of the tables: map no column to `problem`."
@@ -97,7 +101,7 @@ def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Ite
 
 
 def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Iterator[Mapping[str, Any]]:
-    """Where a file lies on this machine is no part of where its rows come from."""
+    """Strip the local folder from `origin`, so that the rows are the same on every machine."""
     folder = f"{local_path(entry.path).parent}/" if entry.path else ""
     for row in rows:
         yield {**row, "origin": row["origin"].removeprefix(folder)} if folder and row.get("origin") else row
@@ -112,11 +116,11 @@ def _carried(name: str, job: Job) -> Iterator[dict]:
 
 
 def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
-    """Complete rows: every column, and an id of its own or from the statement, `-2`, `-3` for the same statement."""
+    """Rows with every column and an id: their own, or one from the statement, with `-2`, `-3` if it repeats."""
     own: set[str] = set()
     times: Counter[str] = Counter()
-    for found in raw:
-        row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **found}
+    for values in raw:
+        row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **values}
         row["asks"] = row["asks"] or asks.asks(row["statement"], row["solution"])
         if row["problem"] is None:
             id = digest(statements.normal(row["statement"] or ""))
@@ -136,10 +140,10 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
 
 
 def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]:
-    asked = list(problems.ready(entry.keep))
-    remembering = [apply for _, apply in asked if hasattr(apply, "remember")]
+    filters = list(problems.ready(entry.keep))
+    remembering = [apply for _, apply in filters if hasattr(apply, "remember")]
     if entry.apart_from:
-        asked.append(("apart-from", _benchmarks(entry, job)))
+        filters.append(("apart-from", _benchmarks(entry, job)))
     labels = _labels(entry, job)
     rates = _rates(entry, job)
     schemes = _schemes(entry, job)
@@ -147,8 +151,8 @@ def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
             known["scheme"] = schemes.get(row["problem"])
-            if refused := problems.refusal(known, asked):
-                name, evidence, matched = refused
+            if refusal := problems.refusal(known, filters):
+                name, evidence, matched = refusal
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
                 row = {**row, "dropped": name, "evidence": evidence, "matched": where}
             else:

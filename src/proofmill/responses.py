@@ -1,12 +1,12 @@
 """One row of `responses` is an attempt at a problem, with why it stopped, its tokens and its cost.
 
 How we differ:
-1. Attempts are asked through the journal, served weights and remote models alike: a kill loses what was in flight.
-2. An attempt that failed is a row with stop `error` and its reason, not a missing row and not an empty solution.
-3. A server that says nothing at all has failed (`silent`): only a text that was cut off, or came after reasoning, can be an
-   empty solution.
-4. Attempts that others wrote, the problems' own solutions, and what a training was rewarded for are responses too, so that
-   graders are tried out on them.
+1. Served weights and remote models are both asked through the journal: a kill loses only the calls in flight.
+2. A failed attempt is a row with stop `error` and its reason, instead of a missing row or an empty solution.
+3. A server that returns neither text nor reasoning has failed (`silent`). An empty solution is a text that was cut off,
+   or one that came after reasoning.
+4. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
+   graders can be tested on them.
 """
 
 import re
@@ -33,7 +33,7 @@ from proofmill.text import statements
 
 
 def questions(entry: Responses, job: Job) -> dict[str, Questions]:
-    """What the model is asked: each problem, so many times."""
+    """The questions to the model: each problem, `attempts` times."""
     return {} if entry.taken else {entry.model: _questions(entry, job)}
 
 
@@ -43,33 +43,33 @@ def _questions(entry: Responses, job: Job) -> Questions:
     model = job.declared[entry.model].id if remote else job.parent(entry.model).model
     options = judges.options_of(job.declared[entry.model]) if remote else ""
 
-    def asked() -> Iterator[tuple[str, Question]]:
+    def named_questions() -> Iterator[tuple[str, Question]]:
         for problem in problems:
             messages = (("user", templates.fill(entry.prompt, {"statement": problem["statement"]})),)
             sampling = (entry.temperature, entry.top_p, entry.max_tokens, entry.seed)
             for attempt in range(entry.attempts):
                 yield problem["problem"], Question(model, messages, *sampling, attempt, options, entry.logprobs)
 
-    return Questions(len(problems) * entry.attempts, asked)
+    return Questions(len(problems) * entry.attempts, named_questions)
 
 
 def main(entry: Responses, job: Job) -> None:
     counts, spent = Counter(), Spent()
-    engine = "api" if kind_of(entry.model) == "api" else job.engine  # no part of what a row is, and worth knowing
+    engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; it does not decide the rows
     if entry.taken:
-        taken = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
-        rows = list(taken(entry, job))
+        attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
+        rows = list(attempts(entry, job))
         job.finish(rows, Counter(row["reason"] for row in rows), spent=spent)
         return
-    asked = _questions(entry, job)
+    to_ask = _questions(entry, job)
     with opening.asking(job, entry.model) as ask:
-        answers = ask(asked)
+        answers = ask(to_ask)
 
     def rows() -> Iterator[dict]:
-        for (problem, question), answer in zip(asked.named(), spent.counted(answers), strict=True):
+        for (problem, question), answer in zip(to_ask.named(), spent.counted(answers), strict=True):
             counts[answer.stop] += 1
             yield {
-                **_NOBODY,
+                **_NO_WRITER,
                 "response": digest(problem, question.key),
                 "problem": problem,
                 "attempt": question.sample,
@@ -91,13 +91,13 @@ def _silent(answer: Answer) -> bool:
     return answer.reason == Reason.OK and answer.stop == Stop.END and not answer.text.strip() and not answer.reasoning
 
 
-# ------------------------------------------------------------------------------------------------- attempts that are taken
+# ------------------------------------------------------------------------------------------ attempts that exist already
 
-_NOBODY = {"writer": None, "mark": None, "out_of": None}
+_NO_WRITER = {"writer": None, "mark": None, "out_of": None}
 
 
 def _given(entry: Responses, job: Job) -> Iterator[dict]:
-    """The attempts that came with the problems, of those problems that are kept."""
+    """The attempts that came with the kept problems."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
     origin = references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"])
     source = entry_from("problems", job.parent(origin).stamp["entry"])
@@ -119,7 +119,7 @@ def _solutions(entry: Responses, job: Job) -> Iterator[dict]:
 
 
 def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
-    """What a `grpo` was trained on, of those problems that are kept; a response's id is its rollout's."""
+    """The rollouts of a `grpo` on the kept problems; a response has the id of its rollout."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
     rollouts = pl.read_parquet(job.parent(entry.model).folder / ROLLOUTS)
     times: Counter[str] = Counter()
@@ -137,13 +137,13 @@ def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
 
 def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:
     return {
-        **_NOBODY,
+        **_NO_WRITER,
         "response": digest(problem, writer, attempt, text),
         "problem": problem,
         "attempt": attempt,
         "writer": writer,
         "text": text,
-        "reasoning": None if text else "",  # nothing at all: it was cut off while thinking (QED-Nano's run records)
+        "reasoning": None if text else "",  # without a text it was cut off while thinking (QED-Nano's run records)
         "stop": Stop.END if text else Stop.LENGTH,
         "reason": Reason.OK if is_attempt(text) or not text else Reason.NO_PROOF,
         "prompt_tokens": None,
@@ -160,7 +160,7 @@ _HEADING = re.compile(
 
 
 def is_attempt(text: str) -> bool:
-    """Whether a text says anything: an empty one, or nothing but a heading such as "Solution Sketch", does not."""
+    """Whether a text attempts the problem. An empty text, or a mere heading such as "Solution Sketch", does not."""
     return bool(statements.tokens(text)) and not _HEADING.match(text.strip())
 
 

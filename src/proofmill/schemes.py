@@ -1,10 +1,9 @@
-"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's generation of grading schemes), or the guidelines a problem came with.
+"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's grading schemes), or a problem's own guidelines.
 
 How we differ:
-1. A scheme is read into its parts and checked by rules when it arrives (rubrics.py).
-2. It is tried out before anything is marked by it: answers whose marks are known are marked by it, and each outcome is a
-   column. Nobody else checks a rubric before thousands of GPU-hours are spent on it.
-3. A scheme that fails is kept and marked with the demand that refused it; nothing is marked by it.
+1. A scheme is parsed into its parts and checked by rules when it arrives (graders/rubrics.py).
+2. A scheme is tested before it is used: a grader marks known answers by it, and each mark is a column.
+3. A scheme that fails stays in the table with the demand that refused it, and is not used for marking.
 4. Rows keep the order of the problems, whatever order the answers came in.
 """
 
@@ -32,7 +31,7 @@ PROBES = ("reference", "blank", "restated", "unrelated", "cut")
 
 
 def read_scheme(answer: Answer) -> tuple[str | None, Reason]:
-    """The scheme in an answer and the reason `ok`; or none and why."""
+    """The scheme in an answer and the reason `ok`; or None and the reason."""
     if answer.reason != Reason.OK:
         return None, Reason(answer.reason)
     text = rubrics.clean(answer.text)
@@ -40,19 +39,19 @@ def read_scheme(answer: Answer) -> tuple[str | None, Reason]:
 
 
 def _unreadable(answer: Answer) -> bool:
-    """An answer that is no scheme at all: asking again may help, unlike with a scheme that is badly built."""
+    """Whether an answer is no scheme at all. Asking again may then help; for a badly built scheme it does not."""
     text, reason = read_scheme(answer)
     return reason == Reason.NO_VERDICT or (text is not None and not rubrics.parse(text).checkpoints)
 
 
 def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
-    """What the judge is asked to write, for each problem."""
+    """The question to the judge about each problem: to write its scheme."""
     problems = job.parent(entry.problems).rows("problem", "statement", "solution") if entry.model else []
     return Dialogues.first_questions(_begin(entry, job, problems))
 
 
 def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:
-    """A question for each problem, asked again while the answer is no scheme at all."""
+    """A dialogue for each problem: one question, asked again while the answer is no scheme at all."""
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in problems:
@@ -65,7 +64,8 @@ def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> B
 def main(entry: Schemes, job: Job) -> None:
     spent = Spent()
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
-    rows = [_row(p["problem"], *told) for p, told in zip(problems, _told(entry, job, problems, spent), strict=True)]
+    answers = _written(entry, job, problems, spent)
+    rows = [_row(p["problem"], *answer) for p, answer in zip(problems, answers, strict=True)]
     if entry.tester:
         _test(entry, job, problems, rows, spent)
     for row in rows:
@@ -80,8 +80,8 @@ def main(entry: Schemes, job: Job) -> None:
     job.finish([{key: value for key, value in row.items() if key != "given"} for row in rows], counts, spent=spent)
 
 
-def _told(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
-    """Scheme, whether it was given, reason, the judge's answer and its cost, for each problem."""
+def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
+    """For each problem: the scheme, whether it came with the problem, the reason, the judge's answer and its cost."""
     if entry.model is None:
         for problem in problems:
             text = (problem["guidelines"] or "").strip() or None
@@ -95,9 +95,9 @@ def _told(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Itera
 
 
 def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: str | None, cost: float | None) -> dict:
-    """A row with the parts of the scheme and what the linter finds."""
+    """A row with the parts of the scheme and the linter's faults."""
     rubric = rubrics.parse(scheme or "")
-    unstructured = given and not rubric.checkpoints  # guidelines in a form of their own are not held to ours
+    unstructured = given and not rubric.checkpoints  # guidelines in their own form need not follow ours
     return {
         "problem": problem,
         "scheme": scheme,
@@ -117,35 +117,35 @@ def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: st
     }
 
 
-# ---------------------------------------------------------------------------------------------------------- the self-test
+# -------------------------------------------------------------------------------------------------------- the self-test
 
 
 def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spent: Spent) -> None:
-    """Mark known answers by each scheme; `tested` says which of them did not get what they must, null where all did."""
-    places = [place for place, row in enumerate(rows) if row["scheme"]]
-    probes = [(place, name, text) for place in places for name, text in _probes(problems, place) if text]
+    """Mark known answers by each scheme, and set their marks, `tested` and `cost` in its row."""
+    testable = [index for index, row in enumerate(rows) if row["scheme"]]
+    probes = [(index, name, text) for index in testable for name, text in _probes(problems, index) if text]
 
     def submissions() -> Iterator[tuple[str, Submission]]:
-        for place, _, text in probes:
-            p = problems[place]
-            yield p["problem"], Submission(p["statement"], None, rows[place]["scheme"], text, reference=p["solution"])
+        for index, _, text in probes:
+            p = problems[index]
+            yield p["problem"], Submission(p["statement"], None, rows[index]["scheme"], text, reference=p["solution"])
 
     with asking_for(job, marker := Marker(entry.tester, entry.tester_prompt, job.declared, schemes=True)):
-        for (place, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
-            rows[place][f"{name}_marks"] = verdict.grade
-            rows[place]["cost"] = (
-                None if None in (rows[place]["cost"], verdict.cost) else rows[place]["cost"] + verdict.cost
+        for (index, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
+            rows[index][f"{name}_marks"] = verdict.grade
+            rows[index]["cost"] = (
+                None if None in (rows[index]["cost"], verdict.cost) else rows[index]["cost"] + verdict.cost
             )
             spent.of_verdict(verdict)
-    for place in places:
-        rows[place]["tested"] = _outcome(rows[place])
+    for index in testable:
+        rows[index]["tested"] = _outcome(rows[index])
 
 
-def _probes(problems: Sequence[Mapping[str, Any]], place: int) -> Iterator[tuple[str, str | None]]:
-    """The known answers to one problem; none where there is no solution, or no other problem with one."""
-    problem = problems[place]
+def _probes(problems: Sequence[Mapping[str, Any]], index: int) -> Iterator[tuple[str, str | None]]:
+    """The known answers to one problem by name; None where the solution, or another problem with one, is missing."""
+    problem = problems[index]
     solution = (problem["solution"] or "").strip() or None
-    others = (problems[(place + step) % len(problems)] for step in range(1, len(problems)))
+    others = (problems[(index + distance) % len(problems)] for distance in range(1, len(problems)))
     yield "reference", solution
     yield "blank", BLANK
     yield "restated", problem["statement"]
@@ -163,14 +163,14 @@ EXPECTED: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
-    """`ok`, or the known answers that did not get the marks they must; `unscored` ones have no mark at all."""
-    found = []
+    """The known answers with wrong marks; or `unscored` where one has no mark; or `ok`."""
+    failed = []
     for probe, fulfilled in EXPECTED.items():
         if row[f"{probe}_marks"] is not None and not fulfilled(row):
-            found.append(probe)
-    if not found and any(row[f"{probe}_marks"] is None for probe in PROBES):
+            failed.append(probe)
+    if not failed and any(row[f"{probe}_marks"] is None for probe in PROBES):
         return "unscored"
-    return ", ".join(found) or "ok"
+    return ", ".join(failed) or "ok"
 
 
 if __name__ == "__main__":

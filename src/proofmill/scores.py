@@ -5,13 +5,13 @@ Evals", section 3.2); problems are resampled with replacement, each with all its
 
 How we differ from the usual table of means:
 1. Unscored attempts are left out of the mean and reported beside it; too large a share of them stops the stage.
-2. Where every problem is all right or all wrong the interval is the exact binomial one (Clopper and Pearson 1934); where all
-   have one value, a bootstrap would claim certainty, and the interval is Hoeffding's for that many problems.
-3. Two models are compared problem by problem, with a permutation test; a difference that the run could not have shown is
-   not called one.
-4. Several seeds are several trainings: they are shown one by one and together, and the interval of the latter takes the
-   problems as clusters, so it speaks of these problems' population, not of further seeds.
-5. Graders are measured like models: against human marks of the same attempts.
+2. If every problem is all right or all wrong, the interval is the exact binomial one (Clopper and Pearson 1934). If all
+   problems have one value, a bootstrap would claim certainty; the interval is then Hoeffding's for that many problems.
+3. Two models are compared problem by problem, with a permutation test. A difference too small for the run to show is
+   not reported as one.
+4. Several seeds are several trainings, shown one by one and together. The joint interval takes the problems as
+   clusters: it describes the population of these problems, not further seeds.
+5. Graders are measured like models, against human marks of the same attempts.
 """
 
 import statistics
@@ -39,21 +39,21 @@ from proofmill.text import statements
 
 def main(entry: Scores, job: Job) -> None:
     measures = [split(item) for item in entry.measures]
-    found = [
+    measured = [
         row for name, _ in measures if MEASURES[name].apply is None for row in shared_problems(entry.problems, job)
     ]
-    found += _of_corpora([name for name, _ in measures if isinstance(MEASURES[name].apply, OfCorpus)], entry, job)
+    measured += _of_corpora([name for name, _ in measures if isinstance(MEASURES[name].apply, OfCorpus)], entry, job)
     groups = grouped(entry, job)
     for group, attempts in groups.items():
         where = f"{group.model} on {group.problems} ({group.sampling}) by {group.grader}"
         _gate(job.name, where, attempts, entry)
         for name, argument in measures:
             if not isinstance(MEASURES[name].apply, OfCorpus | None):
-                found += measured_rows(group, name, argument, attempts, entry)
+                measured += measured_rows(group, name, argument, attempts, entry)
     compared = list(comparisons(groups, measures, entry))
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
         row["p"] = p
-    rows = found + compared
+    rows = measured + compared
     page = pages.page(job.name, rows, entry)
     for line in page.splitlines():
         say(job.name, line)
@@ -64,7 +64,10 @@ def main(entry: Scores, job: Job) -> None:
 
 
 def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
-    """Graded attempts by group, with all that measures look at."""
+    """Graded attempts by cell (model, problems, sampling, grader), with every field that measures read.
+
+    Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
+    """
     human = _marks(job, entry.human) if entry.human else {}
     selecting = {}
     for name in entry.selected_by:
@@ -93,7 +96,7 @@ OF_GRADE = (
 
 
 def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
-    """Rows of a grades table, with what measures look at in their responses and problems."""
+    """Rows of a grades table, with the fields of their responses and problems that measures read."""
     of_response, of_problem = ("writer", "tokens", "reasoning_tokens"), ("level", "year")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         yield {
@@ -107,7 +110,7 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
 
 
 def _marks(job: Job, name: str) -> dict[str, tuple[float, int] | float]:
-    """Marks by response: those of people as (mark, full marks)."""
+    """Marks by response; those of `human` grades are pairs (mark, full marks)."""
     human = job.parent(name).stamp["entry"]["grader"] == "human"
     rows = job.parent(name).stream("response", "grade", "out_of")
     marks = (
@@ -117,7 +120,7 @@ def _marks(job: Job, name: str) -> dict[str, tuple[float, int] | float]:
 
 
 def _way(grades: str, responses: Mapping) -> str:
-    """How it was sampled: the name under `sampling`, or what the responses say."""
+    """The way of sampling: its name under `sampling`, or a name from the entry of the responses."""
     if named := sampling_of(grades):
         return named
     if responses["model"] in TAKEN:
@@ -126,15 +129,15 @@ def _way(grades: str, responses: Mapping) -> str:
 
 
 def _grader(graded: Mapping) -> str:
-    """Who marked, with the prompt where that is what tells graders apart."""
+    """The grader's name; for a judge asked alone with the prompt, which tells such graders apart."""
     prompted = kind_of(graded["grader"]) == "api" and graded["prompt"]
     return f"{graded['grader']} ({graded['prompt']})" if prompted else graded["grader"]
 
 
 def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
-    """Several graders of the same attempts as one: the mean, median, least or highest of the marks that were given."""
+    """Merge several graders of the same attempts into one: the mean, median, least or highest of their marks."""
     merge = {"mean": statistics.fmean, "median": statistics.median, "min": min, "max": max}[how]
-    found: dict[Cell, Rows] = {}
+    merged: dict[Cell, Rows] = {}
     for key in dict.fromkeys(group[:3] for group in groups):
         members = [group for group in groups if group[:3] == key]
         by_response: dict[str, Rows] = defaultdict(list)
@@ -153,12 +156,12 @@ def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
             marks = [row["grade"] for row in same if row["grade"] is not None]
             opinions = [{"round": "1", "grade": row["grade"]} for row in same]
             rows.append({**same[0], "grade": float(merge(marks)) if marks else None, "opinions": opinions})
-        found[Cell(*key, f"{how} of {', '.join(group.grader for group in members)}")] = rows
-    return found
+        merged[Cell(*key, f"{how} of {', '.join(group.grader for group in members)}")] = rows
+    return merged
 
 
 def _gate(name: str, where: str, attempts: Rows, entry: Scores) -> None:
-    """Too many attempts without a verdict stop the stage: what is left would speak of other attempts than those made."""
+    """Raise TableError when too many attempts have no verdict: the others would not represent all attempts."""
     counted = [row for row in attempts if row["human"] is not None] if entry.human else attempts
     if not counted:
         raise TableError(
@@ -183,7 +186,7 @@ def _gate(name: str, where: str, attempts: Rows, entry: Scores) -> None:
 
 
 def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]:
-    """Numbers of the texts of each table of problems, over all of them and by logic steps."""
+    """Measures of the texts of each problems table, over all problems and by number of logic steps."""
     if not names:
         return
     from transformers import AutoTokenizer
@@ -205,7 +208,7 @@ def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]
 
 
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
-    """For each two tables, how many kept problems they share by normalised statement: an exact count."""
+    """How many kept problems each pair of tables shares, by normalised statement; the count is exact."""
     kept = {name: {statements.normal(row["statement"]) for row in job.parent(name).rows("statement")} for name in names}
     for one, other in combinations(names, 2):
         shared = float(len(kept[one] & kept[other]))

@@ -3,10 +3,10 @@
 Supervised fine-tuning with TRL's SFTTrainer.
 
 How we differ:
-1. No example is cut: one that is longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
-2. What is learned is decided here, token by token, for any chat template; TRL learns the assistant's turns of those it knows.
-3. Examples that are evaluated share no problem with those that are learned.
-4. Checkpoints stand outside declared outputs and are found again by the entry's fingerprint: a killed job goes on.
+1. An example longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
+2. Labels mark the learned tokens for any chat template; TRL finds the assistant's turns only in templates it knows.
+3. The examples that `evaluate-share` sets aside share no problem with the learned ones.
+4. Checkpoints lie outside declared outputs and are found again by the table's fingerprint: a killed job resumes.
 """
 
 import random
@@ -58,7 +58,7 @@ def main(entry: Sft, job: Job) -> None:
 
 
 def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
-    """What is learned and what is evaluated (None if nothing is), as token ids and labels; and the counts of the stamp."""
+    """The learned and the evaluated examples (None without any) as token ids and labels, and counts for the stamp."""
     rows = job.parent(entry.examples).rows("problem", "messages")
     apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
     encoder = Encoder(tokenizer, entry.learn, entry.model)
@@ -73,23 +73,29 @@ def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[st
 
 
 def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:
-    """Problems, drawn by the seed, that have this share of the rows (at least): all of a problem's examples, or none."""
-    rows, found, taken = Counter(problems), set(), 0
+    """Problems drawn by the seed until they hold at least this share of all rows.
+
+    A problem is evaluated with all of its examples or none. Raises TableError when no problem is left to learn.
+    """
+    rows, chosen, taken = Counter(problems), set(), 0
     for problem in random.Random(seed).sample(sorted(rows), len(rows)):
         if taken >= share * len(problems) - 1e-9:
             break
-        found.add(problem)
+        chosen.add(problem)
         taken += rows[problem]
-    if found and len(found) == len(rows):
+    if chosen and len(chosen) == len(rows):
         raise TableError(
             f"{where}: its {len(problems):,} examples are of {len(rows)} problems, all of which `evaluate-share` would take; "
             "expected some to learn. Lower it, or name other examples in `evaluate`."
         )
-    return found
+    return chosen
 
 
 def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
-    """The examples of `where` that are no longer than `max-length`, and how many are left out."""
+    """The examples of `where` that are no longer than `max-length`, and the number of longer ones.
+
+    Raises TableError when one is longer and `too-long` is `stop`, or when all are.
+    """
     import pyarrow.compute as pc
     from datasets import Dataset, Features, List, Value
 
@@ -98,17 +104,17 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
     data = Dataset.from_list([{"messages": row["messages"]} for row in rows])
     data = data.map(lambda row: encoder(row["messages"]), remove_columns="messages", features=columns)
     lengths = pc.list_value_length(data.data.column("input_ids")).to_pylist()
-    fits = [place for place, length in enumerate(lengths) if length <= entry.max_length]
+    fits = [index for index, length in enumerate(lengths) if length <= entry.max_length]
     if len(fits) == len(lengths):
         return data, 0
-    found = (
+    longer = (
         f"{where}: {len(lengths) - len(fits):,} of {len(lengths):,} examples are longer than `max-length` {entry.max_length} "
         f"(the longest has {max(lengths):,} tokens)"
     )
     if entry.too_long == "stop" or not fits:
-        raise TableError(f"{found}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
+        raise TableError(f"{longer}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
     if processes.rank() == 0:
-        say(job.name, f"{found}: left out")
+        say(job.name, f"{longer}: left out")
     return data.select(fits), len(lengths) - len(fits)
 
 
@@ -116,11 +122,13 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
 
 
 class Encoder:
-    """Turns a conversation into token ids in its chat template, and labels that are the same where a token is learned.
+    """Turns a conversation into token ids in its chat template, and labels: the id of a learned token, else IGNORED.
 
-    `answer`: what the last message adds to the prompt as it is asked, the end of its turn included. `assistant`: that of every
-    turn of the assistant, by the template's own marks (`{% generation %}`), those that TRL adds to templates it knows, or what
-    each turn adds to the conversation before it. `all`: everything.
+    `learn` is one of:
+    `answer`: the tokens that the last message adds to its prompt, with the end of its turn.
+    `assistant`: those of every turn of the assistant. They are found by the template's own marks (`{% generation %}`),
+    by the marks that TRL adds to templates it knows, or as the tokens that each turn adds to the conversation before it.
+    `all`: all tokens.
     """
 
     def __init__(self, tokenizer: Any, learn: str, model: str):
@@ -129,10 +137,10 @@ class Encoder:
 
     def __call__(self, messages: list[dict]) -> dict[str, list[int]]:
         if self.template is not None:
-            made = self.tokenizer.apply_chat_template(
+            encoded = self.tokenizer.apply_chat_template(
                 messages, chat_template=self.template, return_dict=True, return_assistant_tokens_mask=True
             )
-            ids, mask = made["input_ids"], made["assistant_masks"]
+            ids, mask = encoded["input_ids"], encoded["assistant_masks"]
         else:
             ids = self._render(messages)
             mask = [self.learn == "all"] * len(ids)
@@ -141,27 +149,28 @@ class Encoder:
         return {"input_ids": ids, "labels": [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]}
 
     def _turns(self, messages: list[dict], ids: list[int]) -> list[tuple[int, int]]:
-        """Where the learned turns begin and end among the ids."""
+        """The start and end of each learned turn among the ids."""
         if self.learn == "all":
             return []
         if self.learn == "answer":
             return [(self._start(messages[:-1], ids), len(ids))]
-        found = []
-        for place, message in enumerate(messages):
+        turns = []
+        for index, message in enumerate(messages):
             if message["role"] == "assistant":
-                upto = self._render(messages[: place + 1])
-                self._check(upto, ids)
-                found.append((self._start(messages[:place], upto), len(upto)))
-        return found
+                prefix = self._render(messages[: index + 1])
+                self._check(prefix, ids)
+                turns.append((self._start(messages[:index], prefix), len(prefix)))
+        return turns
 
     def _start(self, before: list[dict], ids: list[int]) -> int:
-        """How many of the ids are the prompt; some templates end it in another way than they go on from it."""
-        asked = self._render(before, ask=True)
-        if (start := _shared(asked, ids)) < len(asked):
+        """The length of the prompt among the ids. Some templates write its end differently once an answer follows."""
+        prompt = self._render(before, ask=True)
+        if (start := _shared(prompt, ids)) < len(prompt):
             self._check(self._render(before), ids)
         return start
 
     def _check(self, part: list[int], ids: list[int]) -> None:
+        """Raise TableError when the ids do not begin with this part."""
         if _shared(part, ids) < len(part):
             raise TableError(
                 f"{self.model}: its chat template writes a message in another way when others follow; expected the same, or "
@@ -169,13 +178,13 @@ class Encoder:
             )
 
     def _render(self, messages: list[dict], ask: bool = False) -> list[int]:
-        if not messages:  # before a conversation that the assistant begins
+        if not messages:  # the assistant begins the conversation
             return []
         return self.tokenizer.apply_chat_template(messages, add_generation_prompt=ask, return_dict=True)["input_ids"]
 
 
 def _marked(tokenizer: Any) -> str | None:
-    """The template with marks around what the assistant says: its own, or TRL's of the same name; None if there is none."""
+    """A template with marks around the assistant's turns: the tokenizer's own or TRL's version of it; else None."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
     if has_generation_markers(tokenizer.chat_template):
@@ -187,13 +196,13 @@ def _marked(tokenizer: Any) -> str | None:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    same = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(same, min(len(one), len(other)))
+    """The length of the common prefix."""
+    differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
 
 
 def end_of_turn(job: Job, model: Any, tokenizer: Any, labels: list[int]) -> str | None:
-    """The token with which learned turns end, where generation does not stop at it yet: from now on it does."""
+    """The token that ends learned turns and has to become a stop token; None when it is one, or when there is none."""
     ends = model.generation_config.eos_token_id
     ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
     learned = [i for i in labels if i != IGNORED]

@@ -1,1 +1,1 @@
-"""The tables of artifacts: jobs that make them, stamps, fingerprints, kept copies, joins."""
+"""The tables of artifacts, with the jobs that make them, their stamps, fingerprints, kept copies and joins."""

@@ -1,4 +1,4 @@
-"""Fingerprints: what decides the rows of a table, from its entry, its parents and its sources."""
+"""Fingerprints: digests of what decides the rows of a table, namely its entry, its parents and its sources."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,20 +16,26 @@ from proofmill.schema.names import kind_of
 
 
 def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
-    """The entry of an identity, and the models and graders it relies on."""
-    given = json.loads(identity)
-    declared = {other: entry_from(kind_of(other), values) for other, values in given["declared"].items()}
-    entry = entry_from(kind_of(name), given["entry"])
-    if given.get("plugins", {}) != parts_of(entry, declared):
+    """The entry of an identity, and the models and graders that it relies on.
+
+    Raises RecipeError when the user's own parts differ from those of the identity.
+    """
+    values = json.loads(identity)
+    declared = {other: entry_from(kind_of(other), fields) for other, fields in values["declared"].items()}
+    entry = entry_from(kind_of(name), values["entry"])
+    if values.get("plugins", {}) != parts_of(entry, declared):
         raise RecipeError(
-            f"{name}: the user's own parts ({', '.join(sorted(given.get('plugins', {})))}) are not those that the run was planned "
+            f"{name}: the user's own parts ({', '.join(sorted(values.get('plugins', {})))}) are not those that the run was planned "
             "with; expected files that stay as they are while a run goes on. Run it again."
         )
     return entry, declared
 
 
 def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Content by name of the tables an artifact reads, and digest by path of its source files; TableError if one is missing."""
+    """Content by name of the tables that an artifact reads, and digest by path of its source files.
+
+    Raises TableError when a table or file is missing.
+    """
 
     def entry_of(parent: str) -> dict:
         return table.other(parent).stamp["entry"]
@@ -39,14 +45,14 @@ def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
-    """Digest by path of the files an entry reads that are no artifacts."""
+    """Digest by path of the files that an entry reads besides artifacts. Raises TableError when one is missing."""
     return {str(path): _source_digest(path) for path in source_files(kind, entry, entry_of)}
 
 
 def fingerprint_of(
     entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
-    """What decides the rows: the identity of the entry, the content of its parents, the digests of its sources."""
+    """A digest of the entry's identity, the content of its parents, and the digests of its sources."""
     return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.values()))
 
 

@@ -1,7 +1,7 @@
-"""One job makes one artifact: reads its entry, fingerprints it, brings back a kept table or makes a new one.
+"""Jobs: a job makes one artifact. It fingerprints the entry, and restores a kept table or makes a new one.
 
-`python -m proofmill.<kind> <kind>/<name>` reads config.yaml (and every --configfile, laid over it); a Snakemake rule hands
-the checked entry over as JSON instead, so that a job on another node needs no configuration.
+`python -m proofmill.<kind> <kind>/<name>` reads config.yaml (and every --configfile, laid over it). A Snakemake rule
+passes the checked entry as JSON instead, so that a job on another node needs no configuration.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from proofmill.schema.names import kind_of
 
 @dataclass
 class Job:
-    """What `main` of a kind is given besides the entry: its table, models and graders, the machine, and the stamp to be."""
+    """What `main` of a kind gets besides the entry: table, models and graders, machine settings, unfinished stamp."""
 
     table: Table
     declared: Mapping[str, Any]  # api/... and grader/...
@@ -51,11 +51,11 @@ class Job:
 
     @property
     def checkpoints(self) -> Path:
-        """Where an unfinished training of exactly this entry stands: of another fingerprint it would be another training."""
+        """The checkpoints of an unfinished training with exactly this fingerprint."""
         return self.table.scratch / f"checkpoints-{self.fingerprint}"
 
     def parent(self, name: str) -> Table:
-        """A table that the entry reads; any other would be missing in the fingerprint and in the graph."""
+        """A table that the entry reads. Raises LookupError for others: fingerprint and graph do not cover them."""
         if name not in self.stamp["parents"]:
             raise LookupError(f"{self.name} reads {name}, which neither its entry nor `behind` of its kind names")
         return self.table.other(name)
@@ -69,9 +69,10 @@ class Job:
         spent: Any = None,
         **facts: Any,
     ) -> None:
-        """Write the table with its completed stamp, and say what became of the rows; of several processes the leader does.
+        """Write the table with its completed stamp, and log the counts. Of several processes only the leader writes.
 
-        `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all are written.
+        `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all rows are written.
+        `facts` are further fields of the stamp.
         """
         if processes.rank():
             return
@@ -88,7 +89,7 @@ class Job:
 
 
 def _gpus() -> int:
-    """How many GPUs this process has used torch with."""
+    """The number of GPUs that torch sees in this process; 0 without torch."""
     torch = sys.modules.get("torch")
     return torch.cuda.device_count() if torch and torch.cuda.is_available() else 0
 
@@ -96,9 +97,8 @@ def _gpus() -> int:
 def run(main: Callable[[Any, Job], None]) -> None:
     """The command line of a kind's module."""
     kind = Path(sys.argv[0]).stem
-    os.environ.setdefault(
-        "TQDM_DISABLE", "1"
-    )  # bars of libraries make a log unreadable; progress.py says what is to be said
+    # Progress bars of libraries make a log unreadable; progress.py logs instead.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     parser = argparse.ArgumentParser(
         prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
     )
@@ -124,12 +124,12 @@ def run(main: Callable[[Any, Job], None]) -> None:
             raise SettingError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         if options.entry is None:
             options.entry, options.terms = _from_config(options)
-        how = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
+        settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         with plugins.blamed():
-            make(main, options.name, options.entry, options.results, **how)
+            make(main, options.name, options.entry, options.results, **settings)
     except ProofmillError as error:
-        who = f"process {processes.rank()}: " if processes.rank() else ""
-        sys.exit(f"{who}{type(error).__name__}: {error}")
+        prefix = f"process {processes.rank()}: " if processes.rank() else ""
+        sys.exit(f"{prefix}{type(error).__name__}: {error}")
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
@@ -142,7 +142,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
 
 
 def _from_config(options: argparse.Namespace) -> tuple[str, str]:
-    """The identity of an entry, and the terms of calls, from the configuration."""
+    """The identity of the entry, and the terms of its calls, from the configuration."""
     book = expand(yaml_files.read("config.yaml", *options.configfile))
     if options.name not in book.entries:
         known = [n for n in book.entries if kind_of(n) == kind_of(options.name)]
@@ -153,9 +153,9 @@ def _from_config(options: argparse.Namespace) -> tuple[str, str]:
 def make(
     main: Callable[[Any, Job], None], name: str, identity: str, results: Path, terms: str | None = None, **how: Any
 ) -> None:
-    """Make the artifact `name` from the identity of its entry (recipes.identity), or bring back the table it once had.
+    """Make the artifact `name` from the identity of its entry (recipes/identity.py), or restore the table it once had.
 
-    `terms` (`Book.terms`) say what calls may cost; `how` are the fields of Job that say how it runs on this machine.
+    `terms` (`Book.terms`) limits cost and failures of calls; `how` has the fields of Job that belong to this machine.
     """
     allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
     if "plugins" in allowed:
@@ -172,13 +172,13 @@ def make(
                 declared[model] = replace(declared[model], max_parked=most)
         return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
 
-    if processes.rank():  # one of several processes that train one model: the leader holds the lock, decides and writes
+    if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes
         if processes.broadcast():
             main(entry, job())
         processes.leave()
         return
     with _alone(table):
-        making = job()
+        current = job()
         fresh = os.environ.get("PROOFMILL_FRESH", "").split()
         restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
         processes.broadcast(not restored)
@@ -186,28 +186,31 @@ def make(
             say(name, "restored: the same was made before and kept")
         else:
             try:
-                main(entry, making)
+                main(entry, current)
             except pl.exceptions.ComputeError:
                 for parent in parents:
-                    making.parent(parent).check()
+                    current.parent(parent).check()
                 raise
-        processes.leave()  # when all is written
-        shutil.rmtree(making.checkpoints, ignore_errors=True)
-        with suppress(OSError):  # not empty: a training of another entry was broken off and can go on
+        processes.leave()  # after everything is written
+        shutil.rmtree(current.checkpoints, ignore_errors=True)
+        with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
             table.scratch.rmdir()
 
 
 @contextmanager
 def _alone(table: Table) -> Iterator[None]:
-    """No other process makes this artifact meanwhile: a requeued job, or one that outlived a killed Snakemake."""
+    """Lock out other processes that make this artifact: a requeued job, or one that outlived a killed Snakemake.
+
+    Raises TableError when the lock stays taken or cannot be written.
+    """
     with ExitStack() as stack:
         try:
-            held = stack.enter_context(locks.alone(table.scratch.with_name(f"{table.scratch.name}.lock")))
+            locked = stack.enter_context(locks.alone(table.scratch.with_name(f"{table.scratch.name}.lock")))
         except OSError as error:
             raise TableError(
                 f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
             ) from error
-        if not held:
+        if not locked:
             raise TableError(
                 f"{table.name}: another process has been making it for {locks.WAIT_SECONDS:g} s; expected one at a "
                 "time. Wait for that job or cancel it, then run again."

@@ -1,4 +1,4 @@
-"""Joins of tables that belong together: attempts with their problems and verdicts, problems with their schemes."""
+"""Joins of tables: attempts with their problems and verdicts, problems with their schemes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ class Attempt(NamedTuple):
 
     response: dict[str, Any]
     problem: dict[str, Any]
-    grade: dict[str, Any] | None  # None where no grades were asked for
+    grade: dict[str, Any] | None  # None without a grades table
 
 
 def problems_of(table_of: TableOf, responses: str) -> str:
@@ -30,16 +30,17 @@ def attempts(
     grades: str | None = None,
     grade_columns: Sequence[str] = (),
 ) -> Iterator[Attempt]:
-    """The rows of a responses table in order, each with its problem, and with its verdict of the table `grades`.
+    """The rows of a responses table in order, each with its problem, and with its verdict from the table `grades`.
 
-    Of each table only the named columns are read, and the ids; of grades all, where none is named. Responses and grades are
-    streamed: grades stand in the order of their responses. TableError when a problem or a verdict is missing.
+    Only the ids and the named columns of each table are read; without `grade_columns`, all columns of `grades`.
+    Responses and grades are streamed: grades have the order of their responses. Raises TableError when a problem or a
+    verdict is missing.
     """
     name = problems_of(table_of, responses)
     problems = {row["problem"]: row for row in table_of(name).stream("problem", *problem_columns)}
-    written = table_of(responses).stream("response", "problem", *response_columns)
+    rows = table_of(responses).stream("response", "problem", *response_columns)
     graded = table_of(grades).stream(*(["response", *grade_columns] if grade_columns else [])) if grades else None
-    for response in written:
+    for response in rows:
         if (problem := problems.get(response["problem"])) is None:
             raise TableError(
                 f"{responses}: the problem {response['problem']} is not in {name}; expected responses to its rows. Make the "
@@ -55,6 +56,6 @@ def attempts(
 
 
 def schemes_of(table_of: TableOf, name: str | None) -> dict[str, str]:
-    """The schemes to mark by, by problem: those that their table keeps."""
+    """The kept schemes of a table by problem; none without a table."""
     rows = table_of(name).rows("problem", "scheme") if name else ()
     return {row["problem"]: row["scheme"] for row in rows if row["scheme"]}

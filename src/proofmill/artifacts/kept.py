@@ -1,7 +1,7 @@
 """Copies of finished tables, kept by fingerprint: results/kept/<kind>/<name>/<fingerprint>/.
 
-A copy is made of hard links where the file system has them, weights and page included. When an edit of the configuration is
-reverted, or a table was deleted, the copy comes back, and nothing is paid or trained again.
+A copy has the table, its weights and its page, as hard links where the file system has them. When an edit of the
+configuration is reverted, or a table was deleted, the copy is restored, and nothing is paid or trained again.
 """
 
 import json
@@ -17,7 +17,7 @@ MARK = "proofmill.json"  # beside weights: the fingerprint of the table they bel
 
 @dataclass(frozen=True)
 class Kept:
-    """The copy of a table as it was with one fingerprint, if there is one."""
+    """The copy of a table with one fingerprint; it may not exist."""
 
     folder: Path
 
@@ -35,24 +35,24 @@ class Kept:
 
     @property
     def stamp(self) -> dict | None:
-        """The stamp of the copy; None where there is none that can be read."""
+        """The stamp of the copy; None when there is no readable copy."""
         try:
             return json.loads(pl.read_parquet_metadata(self._table)["proofmill"])
         except (OSError, pl.exceptions.PolarsError):
             return None
 
     def keep(self, table: Path, weights: Path, page: Path) -> None:
-        """Copy a finished table, and its weights and page where there are any."""
+        """Copy a finished table, with its weights and page if it has them."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         if page.exists():
             link(page, self._page)
         if (weights / MARK).exists():
             shutil.copytree(weights, self._weights, copy_function=link)
-        link(table, self._table)  # last: what has its table is whole
+        link(table, self._table)  # last: a copy with its table is complete
 
     def bring_back(self, table: Path, weights: Path, page: Path, scratch: Path) -> None:
-        """Write the copy's table to the file `table`, after its weights and page are in their places."""
+        """Put the copy's weights and page in place, then write its table to the file `table`."""
         if self._weights.exists():
             shutil.rmtree(scratch, ignore_errors=True)
             shutil.copytree(self._weights, scratch, copy_function=link)
@@ -65,7 +65,7 @@ class Kept:
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """A hard link where the file system has them, else a copy."""
+    """Make a hard link where the file system has them, else a copy."""
     try:
         os.link(source, target)
     except OSError:

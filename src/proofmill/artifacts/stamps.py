@@ -1,4 +1,4 @@
-"""Stamps: what is known of a table before its rows are made; the counts and costs come after."""
+"""Stamps: the origin of a table, known before its rows are made; counts and costs are added as they are written."""
 
 import json
 import platform
@@ -14,7 +14,7 @@ from proofmill.schema.names import kind_of
 def new_stamp(
     name: str, identity: str, fingerprint: str, parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> dict:
-    """What is known of a table before its rows: where it comes from and what makes it."""
+    """The stamp of a table before its rows are made: its entry, its parents, and the code that makes it."""
     entry = json.loads(identity)
     return {
         "kind": kind_of(name),
@@ -30,10 +30,10 @@ def new_stamp(
 
 
 def _commit() -> str | None:
-    """The commit of the project this code runs from, if it is a checkout."""
+    """The commit of the checkout that this code runs from; None if it is no checkout."""
     here = Path(proofmill.__file__).parent
-    found = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or None
+    result = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or None
 
 
 def _versions() -> dict[str, str]:

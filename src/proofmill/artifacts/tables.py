@@ -1,14 +1,14 @@
-"""A table is one Parquet file with the columns of its kind, and a stamp that says where it came from.
+"""Tables: each is one Parquet file with the columns of its kind, and a stamp that says where it came from.
 
-A table appears by one atomic rename, so that it is complete or absent. Its stamp stands in the Parquet metadata: kind,
-name, entry, fingerprint, parents' fingerprints, commit, versions, seed, counts by outcome, seconds, tokens, cost.
-A copy of every table is kept by its fingerprint (kept.py). Asked with --forcerun, a table is made again all the same.
+A table appears by one atomic rename, so it is complete or absent. The Parquet metadata holds its stamp: kind, name,
+entry, fingerprint, parents' content, commit, versions, seed, counts by outcome, seconds, tokens, cost.
+A copy of every table is kept by its fingerprint (kept.py). With --forcerun, a table is made again in spite of its copy.
 
-How it differs from caches of its kind:
-1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the digests of source
-   files and the parents' content; not the code, not the machine, not the path.
-2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row ends there.
-3. `datasets` and polars open the files as they are: no index, no side files.
+How we differ from caches of this kind:
+1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the models and
+   graders, the user's own parts, the digests of source files, and the parents' content; not the code, machine or path.
+2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row stops there.
+3. `datasets` and polars open the files as they are, without an index or side files.
 """
 
 import hashlib
@@ -33,11 +33,11 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING
 
-ROW_GROUP = 2048  # rows that are made, hashed and written together
+ROW_GROUP = 2048  # rows made, hashed and written at a time
 
 
 def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
-    """A digest of the rows in order, given in parts of ROW_GROUP, whatever their compression in a file."""
+    """A digest of the rows in order, passed in parts of ROW_GROUP; it does not depend on a file's compression."""
     whole = hashlib.sha256()
     for part in frames:
         whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
@@ -45,6 +45,7 @@ def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
 
 
 def files_of(folder: Path) -> list[tuple[str, str]]:
+    """(path, SHA-256) of each file of a folder of weights, sorted, without MARK."""
     return sorted(
         (str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK
     )
@@ -52,7 +53,7 @@ def files_of(folder: Path) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Table:
-    """The place of one artifact: its file, its weights, its calls, and the stamp it carries."""
+    """One artifact in the results folder: its file with the stamp, its weights, its page and its calls."""
 
     name: str
     results: Path = Path("results")
@@ -67,12 +68,12 @@ class Table:
 
     @property
     def folder(self) -> Path:
-        """Where the weights and rollouts of a training stage stand, and the files of a base model."""
+        """The folder with the weights and rollouts of a training, or with the files of a base model."""
         return self.results / self.name
 
     @property
     def page(self) -> Path:
-        """The table as a page to read, for kinds that have one (`scores`)."""
+        """The table as a Markdown page, for kinds that have one (`scores`)."""
         return self.results / f"{self.name}.md"
 
     @property
@@ -81,7 +82,7 @@ class Table:
 
     @property
     def scratch(self) -> Path:
-        """Checkpoints and unfinished files: outside declared outputs, because those are deleted before a rerun."""
+        """Checkpoints and unfinished files, outside declared outputs: Snakemake deletes those before a rerun."""
         return self.results / "unfinished" / self.name
 
     def other(self, name: str) -> "Table":
@@ -91,43 +92,43 @@ class Table:
 
     @cached_property
     def stamp(self) -> dict:
-        """The stamp of the finished table; TableError when the file is missing or no table of this project."""
+        """The stamp of the finished table. Raises TableError when the file is missing or no table of this project."""
         if not self.path.exists():
             raise TableError(
                 f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}"
             )
         try:
-            found = pl.read_parquet_metadata(self.path)
+            metadata = pl.read_parquet_metadata(self.path)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise TableError(
                 f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
                 f"Make it again: snakemake --forcerun {self.path} {self.path}"
             ) from error
-        if "proofmill" not in found:
+        if "proofmill" not in metadata:
             raise TableError(
                 f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
             )
-        return json.loads(found["proofmill"])
+        return json.loads(metadata["proofmill"])
 
     @property
     def content(self) -> str:
-        """A digest of the rows and weights: equal content means equal for whatever is made from it."""
+        """A digest of the rows and weights. Tables made from equal content are equal."""
         return self.stamp["content"]
 
     @property
     def model(self) -> str:
-        """A digest of the weights and tokenizer alone: equal models answer alike, whatever was measured in training."""
+        """A digest of the weights and tokenizer alone: equal models answer alike, whatever their training measured."""
         return self.stamp["model"]
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, lazily, after checking that the columns are those of the kind."""
+        """The rows, lazily. Raises TableError when the columns are not those of the kind."""
         _ = self.stamp
         frame = pl.scan_parquet(self.path)
         _check_columns(self.kind, str(self.path), frame.collect_schema())
         return frame
 
     def check(self) -> None:
-        """Read everything once; TableError when a part of the file is damaged."""
+        """Read the whole file. Raises TableError when a part of it is damaged."""
         try:
             self.scan().collect()
         except pl.exceptions.ComputeError as error:
@@ -137,28 +138,28 @@ class Table:
             ) from error
 
     def rows(self, *columns: str, kept: bool = True) -> list[dict]:
-        """Rows as dictionaries, in order, only the named columns; of tables with drops only what is kept."""
+        """Rows in order, as dictionaries of the named columns (default: all); `kept` leaves out dropped rows."""
         frame = self.scan()
         if kept and "dropped" in COLUMNS[self.kind]:
             frame = frame.filter(pl.col("dropped").is_null())
         return (frame.select(columns) if columns else frame).collect().to_dicts()
 
     def stream(self, *columns: str) -> Iterator[dict]:
-        """The named columns (all, where none is named) of all rows, dropped ones too, one after another: never all of them in memory."""
+        """All rows, dropped ones too, as dictionaries of the named columns (default: all); one batch is in memory."""
         self.scan()
         with parquet.ParquetFile(self.path) as file:
             for batch in file.iter_batches(batch_size=1024, columns=list(columns) or None):
                 yield from batch.to_pylist()
 
     def weights(self) -> Path:
-        """The folder with the weights of a `base`, `sft` or `grpo`, checked against the table's stamp."""
-        wanted = self.stamp["fingerprint"]
+        """The folder of a `base`, `sft` or `grpo`. Raises TableError when its weights are missing or not its own."""
+        expected = self.stamp["fingerprint"]
         mark = self.folder / MARK
         found = json.loads(mark.read_text())["fingerprint"] if mark.exists() else None
-        if found != wanted:
+        if found != expected:
             raise TableError(
                 f"{self.folder}: {'no weights here' if found is None else f'weights of {found}'}; expected those of "
-                f"{self.path} ({wanted}). Make them again: snakemake --forcerun {self.path} {self.path}"
+                f"{self.path} ({expected}). Make them again: snakemake --forcerun {self.path} {self.path}"
             )
         return self.folder
 
@@ -171,10 +172,10 @@ class Table:
         weights: Path | None = None,
         page: str | None = None,
     ) -> None:
-        """Write the table in one rename; before it its weights and page, so that no table stands without them.
+        """Write the table by one rename, after its weights and page, so that no table is without them.
 
-        Rows may be made as they are written; a stamp that counts them is called when all are. Raises TableError when the
-        rows are not those of the kind, or when an id occurs twice; nothing is then changed.
+        Rows may be made as they are written. A callable stamp is called after the last row. Raises TableError when the
+        rows do not fit the kind, or when an id occurs twice; the old table then stays.
         """
         with self._new_file() as temporary:
             stamp = self._write_rows(temporary, rows, stamp, files_of(weights) if weights else None)
@@ -191,7 +192,7 @@ class Table:
         self.__dict__.pop("stamp", None)
 
     def _write_rows(self, path: Path, rows: Any, stamp: Any, files: list[tuple[str, str]] | None) -> dict:
-        """Write rows and stamp to a file, a part at a time; gives the stamp with the digest of what was written."""
+        """Write rows and stamp to a file, a part at a time; returns the stamp with the digests of rows and weights."""
         schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
         arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
         with parquet.ParquetWriter(path, arrow, compression="zstd") as writer:
@@ -209,19 +210,20 @@ class Table:
         return stamp
 
     def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
-        """The rows in parts, each with the columns of the kind, no id twice."""
-        key, met = KINDS[self.kind].key, set()
+        """The rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
+        key, seen = KINDS[self.kind].key, set()
         for frame in _parts(rows, schema):
             _check_columns(self.kind, self.name, frame.schema)
             for value in frame[key] if key else ():
-                if value in met:
+                if value in seen:
                     raise TableError(f"{self.name}: {key} `{value}` occurs more than once; expected each id once.")
-                met.add(value)
+                seen.add(value)
             _check_enums(self.name, frame)
             yield frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
     @contextmanager
     def _new_file(self) -> Iterator[Path]:
+        """A temporary file beside the table's. Raises TableError when it cannot be written."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,11 +244,11 @@ class Table:
     # ---------------------------------------------------------------------------------------------- keeping old tables
 
     def kept(self, fingerprint: str) -> Kept:
-        """The copy that is kept of the table with this fingerprint, if there is one."""
+        """The kept copy of the table with this fingerprint; it may not exist."""
         return Kept(self.results / "kept" / self.name / fingerprint)
 
     def restore(self, fingerprint: str) -> bool:
-        """Bring back the table that this fingerprint once had; False when there is none."""
+        """Restore the kept table with this fingerprint; False when there is none."""
         kept = self.kept(fingerprint)
         if kept.stamp is None:
             return False

@@ -1,1 +1,1 @@
-"""What `prompt:` can name: Markdown files with a header, and how they are filled."""
+"""The prompts that `prompt:` can name: Markdown files with a header, and the templates that fill them."""

@@ -1,19 +1,19 @@
-"""One prompt is a Markdown file of prompts/: a header that says what it shows and how its answer is read, and a text with fields.
+"""Prompts: Markdown files of prompts/ with a header (fields to show, how to read the answer) and a text with fields.
 
     ---
     about: Strict marking by a scheme, ...
-    needs: [statement, scheme, proof]     # fields without which there is nothing to ask
+    needs: [statement, scheme, proof]     # fields that must have a value, or nothing is asked
     takes: [reference]                    # fields that may be absent
-    reads: points                         # of a judge's answer: the last `points` tag, or the last box `correct`
-    scale: [0, 1, 6, 7]                   # the marks it may give
+    reads: points                         # how to read a judge's answer: the last `points` tag or box `correct`
+    scale: [0, 1, 6, 7]                   # the marks that the judge may give
     ---
 
 The text is a Jinja template: `{{ proof }}`, `{% if reference %}`.
 
 How we differ from formatting a string:
-1. Fields are put in once: braces of LaTeX, and of a field that looks like a placeholder, stay as they are.
-2. A field cannot leave the block it stands in, nor speak for another: our own tags, the verdict's among them, and the
-   control tokens of chat templates reach the model as text.
+1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
+2. A field cannot close its block or pose as another speaker: our own tags, the verdict's among them, and the control
+   tokens of chat templates reach the model as text.
 """
 
 import hashlib
@@ -30,17 +30,17 @@ from jinja2 import Environment, StrictUndefined, Template
 from proofmill.schema.errors import RecipeError
 
 PROMPTS = Path(__file__).parent
-further: list[Path] = []  # folders of a user's own prompts
+further: list[Path] = []  # folders with a user's own prompts
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
-# The tags that our prompts and the answers to them are made of.
+# The tags of our prompts and of the answers to them.
 BLOCKS = (
     "problem", "solution", "source", "comments", "scheme", "proof", "reference", "answer", "others", "points",
     "assessment", "errors", "summary", "reasoning", "reply",
 )  # fmt: skip
-_UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # characters that show nothing
+_UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # invisible characters
 _TAG = re.compile(rf"<(?=[\s/{_UNSEEN}]*(?:{'|'.join(BLOCKS)})\b)", re.IGNORECASE)
-# What chat templates take for an end of a turn or the start of another: <|im_start|>, <|start_header_id|>, <｜User｜>, <|turn>,
+# Strings that chat templates read as the end or start of a turn: <|im_start|>, <|start_header_id|>, <｜User｜>, <|turn>,
 # <start_of_turn>, <think>, [INST], [TOOL_CALLS], <<SYS>>, <s>. `|a|<|b|` and `a<b` are mathematics and stay.
 _CONTROL = re.compile(
     r"<(?=[|｜][^<>|｜\s]{2,40}[|｜]?>|[a-z_]{2,40}[|｜]>|/?(?:start_of_turn|end_of_turn|s|bos|eos|pad|unk|think|thought|"
@@ -53,7 +53,7 @@ _OPEN = {"<": "&lt;", "[": "&#91;"}
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt by name: the fields it shows, how the answer is read, and the digest of what a model sees of it."""
+    """A prompt by name: the fields it shows, how the answer is read, and a digest of its text and of these."""
 
     name: str
     needs: tuple[str, ...]
@@ -64,7 +64,7 @@ class Prompt:
     digest: str
 
     def render(self, fields: Mapping[str, Any]) -> str:
-        """The prompt with its fields; an absent one reads `(none)`. RecipeError for a field nobody can give."""
+        """The prompt with its fields; an empty one reads `(none)`. Raises RecipeError when `fields` lacks one."""
         if unknown := {*self.needs, *self.takes} - set(fields):
             raise RecipeError(
                 f"prompts/{self.name}.md: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}."
@@ -72,32 +72,32 @@ class Prompt:
         return self.template.render({name: fields[name] for name in (*self.needs, *self.takes)}).strip()
 
     def absent(self, fields: Mapping[str, Any]) -> str | None:
-        """The first field that the prompt needs and that has no value."""
+        """The first field that the prompt needs and that has no value; None when all have one."""
         return next((name for name in self.needs if not (fields.get(name) or "").strip()), None)
 
 
 def enclosed(value: str | None) -> str:
-    """A field's text as a prompt may show it: it can neither close a block nor open a turn."""
+    """A field's text, escaped so that it can neither close a block nor open a turn; `(none)` for an absent one."""
     if value is None or not value.strip():
         return "(none)"
     return without_control_tokens(_TAG.sub("&lt;", value))
 
 
 def without_control_tokens(text: str) -> str:
-    """A text that opens and ends no turn of a conversation."""
-    return _CONTROL.sub(lambda found: _OPEN[found[0]], text)
+    """The text with control tokens escaped, so that it cannot open or end a turn of a conversation."""
+    return _CONTROL.sub(lambda match: _OPEN[match[0]], text)
 
 
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)
 
 
 def names() -> list[str]:
-    """All prompts by name, a user's own among them."""
+    """The names of all prompts, a user's own among them, sorted."""
     return sorted(path.stem for folder in (PROMPTS, *further) for path in folder.glob("*.md"))
 
 
 def prompt(name: str) -> Prompt:
-    """The prompt of prompts/<name>.md, or of a user's folder."""
+    """The prompt of prompts/<name>.md, or else of a user's folder."""
     files = [folder / f"{name}.md" for folder in (PROMPTS, *further)]
     return _read(next((file for file in files if file.exists()), files[0]))
 
@@ -109,12 +109,12 @@ def _read(path: Path) -> Prompt:
     if header is None:
         raise RecipeError(f"{path}: has no header; expected one between two lines of `---`, with `needs: [statement]`.")
     try:
-        said, body = yaml.safe_load(header[1]), text[header.end() :]
+        settings, body = yaml.safe_load(header[1]), text[header.end() :]
     except yaml.YAMLError as error:
         raise RecipeError(
             f"{path}: its header is no YAML ({error}); expected fields such as `needs: [statement]`."
         ) from error
-    needs, takes, reads, scale = (said.get(key) for key in ("needs", "takes", "reads", "scale"))
+    needs, takes, reads, scale = (settings.get(key) for key in ("needs", "takes", "reads", "scale"))
     decides = repr((needs, takes, reads, scale, body))
     return Prompt(
         path.stem,

@@ -1,1 +1,1 @@
-"""The configuration: read, checked, expanded, and turned into what decides the rows of each artifact."""
+"""The configuration: read, checked, expanded, and reduced to the identity of each artifact, which decides its rows."""

@@ -1,6 +1,6 @@
 """Checks of an entry by its kind: fields that do not go together, and names that do not exist.
 
-Each check yields sentences. checks.py prefixes them with the place of the entry, and book.py reports all of them at once.
+Each check yields sentences. checks.py puts the place of the entry before them, and book.py reports all at once.
 """
 
 import re

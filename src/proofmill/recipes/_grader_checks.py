@@ -1,4 +1,4 @@
-"""What is wrong with who marks: judges, juries, cascades, their prompts and scales."""
+"""Checks of graders: judges, juries, cascades, their prompts and scales."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -60,7 +60,10 @@ def judged_faults(entry: Grades | Grpo | Scores, entries: Mapping) -> Iterator[s
 def marking_faults(
     name: str | None, prompt: str | None, schemes: Any, entries: Mapping, field: str = "prompt"
 ) -> Iterator[str]:
-    """What is wrong with who marks, by which prompt; `schemes` are none, some, or True where any prompt has what it needs."""
+    """Faults of a grader and its prompt. `schemes` is what the entry names, or True if every prompt gets a scheme.
+
+    Unknown names are left to the other checks.
+    """
     known = [*entries, *PROGRAMS]
     if name not in known or prompt not in (None, *templates.names()):
         return
@@ -82,7 +85,7 @@ def marking_faults(
 
 
 def ends(name: str, entries: Mapping) -> bool:
-    """Whether all graders that one escalates to are there, and none comes twice."""
+    """Whether all graders that one escalates to exist, without a circle among them."""
     seen: set[str] = set()
     while kind_of(name) == "grader":
         if name in seen or name not in entries:

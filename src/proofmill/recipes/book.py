@@ -1,8 +1,8 @@
-"""The book of recipes: the configuration checked and expanded into every artifact's entry.
+"""The book of recipes: the configuration, checked and expanded into every artifact's entry.
 
-A name is a path: `sft/cold` is the key in config.yaml, the value of fields that refer to it, and results/sft/cold.parquet.
-A recipe is a mapping of entries and a target. What several recipes need stands in blocks under `shared`, which are no targets.
-A recipe says in `with` which blocks and other recipes its entries refer to:
+A name is a path: `sft/cold` is the key in config.yaml, the value of fields that refer to it, and
+results/sft/cold.parquet. A recipe is a mapping of entries and a target. Blocks under `shared` hold what several recipes
+need, and are no targets. A recipe lists in `with` the blocks and other recipes that its entries refer to:
 
     shared:
       benchmarks:
@@ -12,7 +12,7 @@ A recipe says in `with` which blocks and other recipes its entries refer to:
       scores/mine: {problems: [problems/bench], ...}
 
 An entry may begin with the fields of another: `{like: grpo/baseline, steps: 100}`.
-Nothing here computes rows, so importing it is cheap. `python -m proofmill.recipes` prints the expanded list.
+This module computes no rows, so importing it is cheap. `python -m proofmill.recipes` prints the expanded list.
 """
 
 import json
@@ -31,13 +31,13 @@ from proofmill.schema.names import NAME, kind_of
 from proofmill.schema.references import ancestors, parents, references
 from proofmill.text.suggestions import among
 
-SETTINGS = ("budget", "plugins")  # top-level keys that are no recipes, besides `shared`
+SETTINGS = ("budget", "plugins")  # top-level keys that name no recipe, besides `shared`
 WITH, LIKE = "with", "like"
 
 
 @dataclass(frozen=True)
 class Book:
-    """Every artifact's entry, the models and graders, the artifacts of each recipe, the budget, the user's own parts."""
+    """Every artifact's entry, models and graders, the artifacts of each recipe, the budget, the user's own parts."""
 
     entries: dict[str, Any]
     declared: dict[str, Any]  # api/... and grader/...
@@ -46,21 +46,21 @@ class Book:
     plugins: tuple[str, ...] = ()
 
     def targets(self, recipe: str) -> list[str]:
-        """The artifacts of a recipe that nothing else in it is made from, with the expansions they stand for."""
+        """The artifacts of a recipe that no other artifact of it is made from, expanded ones among them."""
         names = self.recipes[recipe]
         used = {parent for name in names for parent in parents(self.entries[name])}
         return [name for name in names if name not in used]
 
     @property
     def terms(self) -> str:
-        """What a job must know besides its entry, as JSON: the budget, how many calls may fail, where the user's parts are."""
+        """What a job needs besides its entry, as JSON: the budget, how many calls may fail, the user's own parts."""
         most = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
         return json.dumps({"budget": self.budget, "max_parked": most, "plugins": self.plugins})
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A recipe, or a block that several share, as it is written."""
+    """A recipe or shared block as written, before expansion."""
 
     name: str
     entries: Mapping[str, Any]
@@ -72,7 +72,7 @@ class _Block:
 
 
 def expand(config: Mapping) -> Book:
-    """Check the whole configuration and expand what stands for more; raises RecipeError with every mistake found."""
+    """Check the whole configuration and expand it. Raises RecipeError with all mistakes."""
     plugins_module.use(config.get("plugins", []))
     with plugins_module.blamed():
         return _expanded(config)
@@ -121,8 +121,8 @@ def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
         mistakes.append(f"shared: found {shared!r}; expected a mapping of blocks of entries.")
         shared = {}
     recipes = {name: entries for name, entries in config.items() if name not in (*SETTINGS, "shared")}
-    for some, is_shared in ((shared, True), (recipes, False)):
-        for name, entries in some.items():
+    for mapping, is_shared in ((shared, True), (recipes, False)):
+        for name, entries in mapping.items():
             if str(name).startswith("_"):
                 continue
             if not isinstance(entries, Mapping):
@@ -144,7 +144,7 @@ def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
 
 
 def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
-    """What is wrong with the name of an entry, or None."""
+    """The fault in the name of an entry, or None."""
     if not (isinstance(name, str) and NAME.match(name)) or kind_of(name) not in ENTRY_TYPES:
         return f"expected <kind>/<name> in small letters, the kind one of {among(kind_of(str(name)), ENTRY_TYPES)}"
     if name in homes:
@@ -153,7 +153,7 @@ def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
 
 
 def _like(name: str, written: Mapping[str, Any], where: str, mistakes: list[str], seen: tuple[str, ...] = ()) -> Any:
-    """The values of an entry, after those of the entry that it says it is like."""
+    """The values of an entry, laid over those of the entry that its `like` names."""
     values = written[name]
     if not isinstance(values, Mapping) or LIKE not in values:
         return values
@@ -168,35 +168,35 @@ def _like(name: str, written: Mapping[str, Any], where: str, mistakes: list[str]
 
 
 def _unseen(name: str, entry: Any, homes: Mapping[str, _Block], blocks: Mapping[str, _Block]) -> Iterator[str]:
-    """References to entries of blocks and recipes that the entry's own does not say it goes `with`."""
+    """Mistakes of references to a block or recipe that the `with` of the entry's own block does not reach."""
     home = homes[name]
     for other in references(entry):
-        there = homes.get(other)
-        if there is not None and there is not home and there.name not in _reached(home, blocks):
+        target = homes.get(other)
+        if target is not None and target is not home and target.name not in _reached(home, blocks):
             yield (
-                f"{home.where(name)}: refers to `{other}` of {'the shared block' if there.shared else 'the recipe'} "
-                f"`{there.name}`; expected `{WITH}: [{', '.join([*home.leans_on, there.name])}]` in {home.name}. Add it."
+                f"{home.where(name)}: refers to `{other}` of {'the shared block' if target.shared else 'the recipe'} "
+                f"`{target.name}`; expected `{WITH}: [{', '.join([*home.leans_on, target.name])}]` in {home.name}. Add it."
             )
 
 
 def _reached(block: _Block, blocks: Mapping[str, _Block]) -> set[str]:
-    """The blocks that one goes with, and those that they go with."""
+    """Names of the blocks that a block lists in `with`, and of those that they list, and so on."""
     reached: set[str] = set()
-    left = [*block.leans_on]
-    while left:
-        if (name := left.pop()) not in reached:
+    pending = [*block.leans_on]
+    while pending:
+        if (name := pending.pop()) not in reached:
             reached.add(name)
-            left.extend(blocks[name].leans_on if name in blocks else [])
+            pending.extend(blocks[name].leans_on if name in blocks else [])
     return reached
 
 
 def _recipes(blocks: Mapping[str, _Block], entries: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The artifacts of each recipe: what it is made from in shared blocks, and then its own."""
-    found: dict[str, list[str]] = {}
+    """The artifacts of each recipe: those of shared blocks that it is made from, then its own."""
+    recipes: dict[str, list[str]] = {}
     shared = [name for block in blocks.values() if block.shared for name in block.entries]
     for block in blocks.values():
         own = [name for name in block.entries if kind_of(name) not in DECLARED]
         if not block.shared:
             needed = {other for name in own for other in ancestors(entries, name)}
-            found[block.name] = [name for name in shared if name in needed] + own
-    return found
+            recipes[block.name] = [name for name in shared if name in needed] + own
+    return recipes

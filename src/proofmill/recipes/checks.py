@@ -1,4 +1,4 @@
-"""What an entry gets wrong beyond the types of its fields: unknown references, names, prompts; and circles among entries."""
+"""Checks of entries beyond the types of fields: unknown references, names and prompts, and circles among entries."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -17,9 +17,9 @@ from proofmill.text.suggestions import among
 
 
 def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
-    """What one entry gets wrong beyond types: unknown references, names, prompts, and fields that do not go together.
+    """Mistakes in one entry beyond types: unknown references, names and prompts, and fields that do not go together.
 
-    `declared` are all names there are, `entries` those among them that could be read.
+    `declared` has all names of the configuration, `entries` those whose entry could be read.
     """
     kind = next(k for k, cls in ENTRY_TYPES.items() if cls is type(entry))
     lists = dict(KINDS[kind].lists) if kind in KINDS else {}
@@ -39,7 +39,7 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
 
 
 def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | None:
-    """What is wrong with a reference, or None."""
+    """The fault in a reference, or None."""
     kinds, words = accepted(ref), LISTS[ref.named] if ref.named else {}
     if "/" not in name and (name in kinds or name in words):
         return None
@@ -52,7 +52,7 @@ def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | 
 
 
 def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a list of named things, or with a mapping of them to their arguments."""
+    """Faults in a list of named items, or in a mapping of names to arguments."""
     for item in items:
         name = named.name_of(item)
         if not isinstance(item, str) and len(item) != 1:
@@ -64,6 +64,7 @@ def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> I
 
 
 def cycles(entries: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence if the references among entries form a circle."""
     try:
         TopologicalSorter({name: references(entry) for name, entry in entries.items()}).prepare()
     except CycleError as error:

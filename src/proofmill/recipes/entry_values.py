@@ -51,7 +51,7 @@ def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
 
 
 def _underscored(values: Mapping) -> dict:
-    """The values by field: `max-tokens` becomes `max_tokens`. Keys of a named mapping (`mix`, `rewards`) are names and stay."""
+    """Values by field: `max-tokens` becomes `max_tokens`, but keys that are names (in `mix`, `rewards`) stay."""
 
     def inside(named: Mapping) -> dict:
         return {name: _underscored(v) if isinstance(v, Mapping) else v for name, v in named.items()}

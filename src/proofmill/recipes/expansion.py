@@ -1,4 +1,4 @@
-"""What one entry stands for: `scores` over models and benchmarks, and `repeat` over seeds, become entries of their own.
+"""Expands `scores` over models and benchmarks, and `repeat` over seeds, into entries of their own.
 
 Derived names contain `@`, which declared names never do: `responses/grpo-nano@bench@sampled`, `sft/cold@seed-1`.
 """
@@ -19,7 +19,7 @@ def _values(entry: Any) -> dict:
 
 
 def derived_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
-    """(grades name, model, problems, sampling name) of every cell of a scores entry."""
+    """(grades name, model, problems, sampling name) of every cell of a `scores` entry."""
     for model in entry.models:
         for problems in entry.problems:
             for way in entry.sampling:
@@ -27,20 +27,20 @@ def derived_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
 
 
 def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistakes: list[str]) -> None:
-    """Models x benchmarks x ways of sampling become responses and grades, which the scores then measure."""
+    """Add responses and grades for models x benchmarks x ways of sampling, and let the scores measure them."""
     for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.models]:
         entry = entries[name]
         scheme = dict(zip(entry.problems, entry.schemes, strict=True)) if entry.schemes else {}
         cells = list(derived_grades(entry))
         for grades, model, problems, way in cells:
             responses = cell("responses", model, problems, way)
-            made = {
+            derived = {
                 responses: Responses(problems=problems, model=model, **_values(entry.sampling[way])),
                 grades: Grades(
                     responses=responses, schemes=scheme.get(problems), grader=entry.grader, prompt=entry.prompt
                 ),
             }
-            for new, value in made.items():
+            for new, value in derived.items():
                 if new in entries and entries[new] != value:
                     mistakes.append(
                         f"{name}: sampling `{way}` means two things for {model} on {problems}; expected one. Name it differently."
@@ -53,7 +53,7 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
 
 
 def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> None:
-    """`repeat: scores/x, seeds: [0, 1]` makes all that `scores/x` measures once more, trained with other seeds."""
+    """`repeat: scores/x, seeds: [0, 1]` adds what `scores/x` measures for each seed, trained with that seed."""
     for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.repeat]:
         entry = entries[name]
         order = TopologicalSorter({n: references(e) for n, e in entries.items()})
@@ -65,26 +65,26 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
             renamed: dict[str, str] = {}
             for old in chain:
                 values = _values(entries[old])
-                moved = {key: _renamed(value, renamed) for key, value in values.items()}
+                changed = {key: _renamed(value, renamed) for key, value in values.items()}
                 if KINDS[kind_of(old)].reseeded:
-                    moved["seed"] = values["seed"] + seed
-                if seed == 0 or moved == values or kind_of(old) == "scores":
+                    changed["seed"] = values["seed"] + seed
+                if seed == 0 or changed == values or kind_of(old) == "scores":
                     continue
                 renamed[old] = new = reseeded(old, seed)
-                entries[new] = type(entries[old])(**moved)
+                entries[new] = type(entries[old])(**changed)
                 for listed in recipes.values():
                     if name in listed:
                         listed.insert(listed.index(name), new)
             grades += _renamed(entries[entry.repeat].grades, renamed)
             selected_by += _renamed(entries[entry.repeat].selected_by, renamed)
-        taken = _values(entries[entry.repeat]) | dict.fromkeys(("models", "problems", "schemes", "sampling"))
+        inherited = _values(entries[entry.repeat]) | dict.fromkeys(("models", "problems", "schemes", "sampling"))
         stated = {key: value for key, value in _values(entry).items() if value != getattr(Scores(), key)}
-        made = {**taken, **stated, "repeat": None, "grades": grades, "selected_by": selected_by, "grader": None}
-        entries[name] = Scores(**{key: value for key, value in made.items() if value is not None})
+        combined = {**inherited, **stated, "repeat": None, "grades": grades, "selected_by": selected_by, "grader": None}
+        entries[name] = Scores(**{key: value for key, value in combined.items() if value is not None})
 
 
 def _renamed(value: Any, renamed: Mapping[str, str]) -> Any:
-    """`value` of a field with references to renamed entries replaced."""
+    """A field's value with the references to renamed entries replaced."""
     if isinstance(value, str):
         return renamed.get(value, value)
     if isinstance(value, list):

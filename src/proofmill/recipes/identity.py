@@ -1,5 +1,7 @@
-"""What decides the rows of an artifact besides its parents: the entry, its kind's revision, its prompts, models and graders, and
-the user's own parts that it names."""
+"""The identity of an artifact: what decides its rows besides its parents and its source files.
+
+It has the entry, the revision of its kind, its prompts, models and graders, and the user's own parts that it names.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,7 @@ from proofmill.schema.references import canonical, references_by_word, relied_on
 
 
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
-    """The prompts an entry asks with, and a digest of each: editing one changes what the entry makes."""
+    """The prompts that an entry asks with, and a digest of each: an edited prompt makes other rows."""
     names = dict.fromkeys(entry.prompts())
     for name, prompt in entry.graders():
         names |= dict.fromkeys(_prompts_of_grader(name, prompt, declared))
@@ -24,7 +26,7 @@ def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Iterator[str]:
-    """The prompts of a grader, of its further rounds, and of whom it escalates to."""
+    """The prompts of a grader, of its further rounds, and of the graders that it escalates to."""
     if name in PROGRAMS:
         return
     for grader in graders_of(name, prompt, declared):
@@ -37,7 +39,7 @@ def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any
 
 
 def parts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
-    """The user's own parts that an entry names, itself or in its graders, with a digest of what each is made of."""
+    """The user's own parts that an entry or its graders name, and a digest of each part's code."""
     named = [(word, name_of(item)) for field, word in _lists(entry) for item in getattr(entry, field)]
     for some in (entry, *relied_on(entry, declared).values()):
         named += [(word, value) for word, value in references_by_word(some) if "/" not in value]
@@ -50,10 +52,14 @@ def _lists(entry: Any) -> tuple[tuple[str, str], ...]:
 
 
 def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
-    """All that decides the rows besides the parents, as JSON with sorted keys."""
+    """The identity as JSON with sorted keys."""
     relied = {name: json.loads(canonical(value)) for name, value in relied_on(entry, declared).items()}
     for values in relied.values():
-        for key in ("price_source", "guess", "max_parked"):  # said for people, for planning and for stopping
+        for key in (
+            "price_source",
+            "guess",
+            "max_parked",
+        ):  # for readers, for plans and for stopping; no row depends on them
             values.pop(key, None)
     decides = {
         "entry": json.loads(canonical(entry)),

@@ -1,7 +1,7 @@
-"""Configuration files: YAML read strictly, with the recipe files that they list, and laid over one another.
+"""Configuration files: YAML, read strictly, with the recipe files that they list, and laid over one another.
 
-recipes: [workflow/recipes/qed-nano.yaml]    further files, read as if they stood here; a path is from the file that names it
-plugins: [my_parts.py]                       files of a user's own parts (plugins.py), named in the same way
+recipes: [workflow/recipes/qed-nano.yaml]    further files, read as part of this one; paths start at this file
+plugins: [my_parts.py]                       files of a user's own parts (plugins.py), with such paths too
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ import yaml
 
 from proofmill.schema.errors import RecipeError
 
-LISTS = ("recipes", "plugins")  # what several files list is added up
+LISTS = ("recipes", "plugins")  # keys whose lists in several files are joined
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice in one mapping, which PyYAML would silently let win."""
+    """YAML that refuses a key written twice in one mapping; PyYAML would silently take the second."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict:
@@ -42,7 +42,8 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 def read(*paths: str | Path) -> dict:
     """The configuration files with the recipe files that they list, each laid over those before it.
 
-    Mappings merge, everything else replaces; `plugins` add up, their paths from the working directory.
+    Mappings merge, and other values replace. Lists of `plugins` are joined; their paths become relative to the working
+    directory. Raises RecipeError when a file cannot be read, or has a key twice.
     """
     config: dict = {}
     for path in paths:
@@ -50,23 +51,23 @@ def read(*paths: str | Path) -> dict:
     return config
 
 
-def _with_recipes(path: Path, under: dict, met: set[Path]) -> dict:
-    """A file, and after it the recipe files that it lists, laid over what was read before; each file once."""
-    if path.resolve() in met:
+def _with_recipes(path: Path, under: dict, seen: set[Path]) -> dict:
+    """A file and then the recipe files that it lists, laid over `under`; each file is read once."""
+    if path.resolve() in seen:
         return under
-    met.add(path.resolve())
+    seen.add(path.resolve())
     loaded = _read_one(path)
     listed = {key: _paths(path, key, loaded.pop(key, None) or []) for key in LISTS}
     merged = overlay(under, loaded)
     if plugins := [*under.get("plugins", []), *listed["plugins"]]:
         merged["plugins"] = list(dict.fromkeys(plugins))
     for further in listed["recipes"]:
-        merged = _with_recipes(Path(further), merged, met)
+        merged = _with_recipes(Path(further), merged, seen)
     return merged
 
 
 def _paths(file: Path, key: str, values: Any) -> Iterable[str]:
-    """Paths that a file lists, as the working directory sees them."""
+    """Paths that a file lists, made relative to the working directory."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise RecipeError(f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`.")
     return [value if value.startswith(("/", "~", "$")) else str(file.parent / value) for value in values]
@@ -87,7 +88,7 @@ def _read_one(path: Path) -> dict:
 
 
 def overlay(under: Mapping, over: Mapping) -> dict:
-    """`over` laid over `under`: mappings merge, everything else replaces."""
+    """`over` laid over `under`: mappings merge, other values replace."""
     merged = dict(under)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)

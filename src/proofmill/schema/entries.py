@@ -201,7 +201,7 @@ class Grades(Entry):
 
 @dataclass(frozen=True, config=Strict)
 class Examples(Entry):
-    """One row is a training example, kept or dropped with the reason, from problems' solutions, responses, grades, or a mixture."""
+    """One row is a training example, kept or dropped with the reason: a solution, a response, or from a mixture."""
 
     revision: ClassVar[int] = 2
     problems: ProblemsRef | None = doc("Take the solutions of these problems.", None)
