@@ -55,11 +55,18 @@ def main() -> None:
     published.add_argument("--private", action="store_true", help="of repositories that are not there yet")
     published.add_argument("--dry-run", type=Path, metavar="FOLDER", help="write the files there and send nothing")
     published.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    for command in (planned, adopted, replayed, drawn, published):
+    paged = commands.add_parser(
+        "manual", help="the page of a kind: fields, columns, and what it can name, your parts too"
+    )
+    paged.add_argument("page", help="a kind, `api`, `grader` or `reasons`")
+    paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    runs = {planned: plan, adopted: adopt, replayed: replay, drawn: curves, published: publish, paged: manual}
+    for command, run in runs.items():
+        command.set_defaults(run=run)
         command.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
     options = parser.parse_args()
     try:
-        {"plan": plan, "replay": replay, "adopt": adopt, "curves": curves, "publish": publish}[options.command](options)
+        options.run(options)
     except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 
@@ -95,6 +102,19 @@ def curves(options: argparse.Namespace) -> None:
         raise SettingError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
     drawing.draw(drawing.read(options.names, options.results, options.measures), options.out, options.smooth)
     say("curves", f"are in {options.out}")
+
+
+def manual(options: argparse.Namespace) -> None:
+    from proofmill.recipes import manual as manuals
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
+    from proofmill.text.suggestions import among
+
+    expand(yaml_files.read("config.yaml", *options.configfile))  # puts the user's parts beside ours
+    pages = {name.removesuffix(".md"): text for name, text in manuals.pages().items()}
+    if options.page not in pages:
+        raise SettingError(f"manual {options.page}: no such page; expected one of {among(options.page, pages)}")
+    print(pages[options.page], end="")
 
 
 def adopt(options: argparse.Namespace) -> None:

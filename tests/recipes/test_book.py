@@ -190,6 +190,91 @@ def test_repeat_trains_anew_and_keeps_the_data():
     assert len(grades) == 4
 
 
+PROBLEMS = {"source": "arithmetic", "rows": 3}
+
+
+def test_shared_block_belongs_to_the_recipes_that_need_it():
+    """A recipe's list has what it is made from in shared blocks, and not the rest of them; a block is no target."""
+    shared = {"data": {"problems/a": PROBLEMS, "problems/b": PROBLEMS}}
+    book = expand({"shared": shared, "r": {"with": ["data"], "examples/x": {"problems": "problems/a"}}})
+    assert book.recipes == {"r": ["problems/a", "examples/x"]}
+    assert set(book.entries) == {"problems/a", "problems/b", "examples/x"}
+
+
+def test_block_goes_with_what_its_blocks_go_with():
+    """`with` reaches through the blocks that it names."""
+    shared = {"data": {"problems/a": PROBLEMS}, "texts": {"with": ["data"], "examples/x": {"problems": "problems/a"}}}
+    book = expand({"shared": shared, "r": {"with": ["texts"], "examples/y": {"problems": "problems/a"}}})
+    assert book.recipes["r"] == ["problems/a", "examples/y"]
+
+
+def test_recipe_that_leans_on_another_unseen_is_refused():
+    """A reference across recipes without `with` is a mistake that says what to add."""
+    with pytest.raises(RecipeError) as error:
+        expand({"r": {"problems/a": PROBLEMS}, "s": {"examples/x": {"problems": "problems/a"}}})
+    assert "s > examples/x: refers to `problems/a` of the recipe `r`; expected `with: [r]` in s. Add it." in str(
+        error.value
+    )
+
+
+def test_entry_like_another_has_its_fields():
+    """`like` takes the other's fields, own ones over them; through several, and null takes a default back."""
+    one = {"problems": "problems/a", "prompt": "think-answer", "seed": 3}
+    entries = {
+        "problems/a": PROBLEMS,
+        "examples/one": one,
+        "examples/two": {"like": "examples/one", "seed": 4},
+        "examples/three": {"like": "examples/two", "prompt": None},
+    }
+    book = expand({"r": entries})
+    two, three = book.entries["examples/two"], book.entries["examples/three"]
+    assert (two.prompt, two.seed, three.prompt, three.seed) == ("think-answer", 4, "solve", 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        (
+            {"r": {"problems/a": {"like": "problems/b"}}},
+            r"r > problems/a: `like` is `problems/b`; expected another entry",
+        ),
+        ({"r": {"problems/a": {"like": "problems/a"}}}, r"`like` is `problems/a`; expected another entry of its kind"),
+        (
+            {"r": {"problems/a": {"like": "problems/b"}, "problems/b": {"like": "problems/a"}}},
+            r"`like` is `problems/.`; expected another entry of its kind",
+        ),
+        (
+            {"r": {"problems/a": PROBLEMS, "examples/x": {"like": "problems/a"}}},
+            r"`like` is `problems/a`; expected another",
+        ),
+        (
+            {"r": {"problems/a": PROBLEMS, "examples/x": {"like": ["problems/a"]}}},
+            r"expected another entry of its kind",
+        ),
+        (
+            {"r": {"problems/a": PROBLEMS}, "s": {"problems/b": {"like": "problems/a"}}},
+            r"s > problems/b: refers to `problems/a` of the recipe `r`; expected `with: \[r\]`",
+        ),
+        ({"r": {"with": "s", "problems/a": PROBLEMS}}, r"r: `with` names s; expected some of"),
+        ({"r": {"with": ["s"], "problems/a": PROBLEMS}}, r"r: `with` names `s`; expected some of"),
+        ({"r": {"with": [["s"]], "problems/a": PROBLEMS}}, r"r: `with` names `\['s'\]`; expected some of"),
+        ({"shared": ["r"], "r": {"problems/a": PROBLEMS}}, r"shared: found \['r'\]; expected a mapping of blocks"),
+        (
+            {"shared": {"r": {}}, "r": {"problems/a": PROBLEMS}},
+            r"r: is a recipe and a shared block; expected two names",
+        ),
+        (
+            {"shared": {"d": {"problems/a": PROBLEMS}}, "r": {"problems/a": PROBLEMS}},
+            r"r > problems/a: declared in `d` too; expected each name once",
+        ),
+    ],
+)
+def test_mistake_between_blocks_is_named(config, fault):
+    """What recipes, shared blocks and entries take from each other is checked."""
+    with pytest.raises(RecipeError, match=fault):
+        expand(config)
+
+
 def test_two_scores_that_mean_different_samplings_by_one_name_are_refused():
     """`sampled` cannot be two attempts in one table of scores and three in another."""
     entries = scored()

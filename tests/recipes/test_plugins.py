@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mill import SMALL
+from proofmill import __main__ as command
 from proofmill.prompts import templates
 from proofmill.recipes import manual, plugins
 from proofmill.recipes.book import expand
@@ -209,6 +210,18 @@ def test_parts_stand_in_the_manual(parts):
     pages = manual.pages()
     assert "| `brief` | `words` (100) | 1 for an answer of at most `words` words, else 0 |" in pages["grpo.md"]
     assert "| `long-statement` |" in pages["problems.md"] and "| `sentences` | 7 |" in pages["grades.md"]
+
+
+def test_manual_is_printed_with_the_parts_of_a_configuration(parts, monkeypatch, capsys):
+    """`proofmill manual grpo` has the rewards of the user's file; an unknown page is answered with the nearest."""
+    monkeypatch.chdir(parts.parent)
+    (parts.parent / "config.yaml").write_text("plugins: [my_parts.py]\n")
+    monkeypatch.setattr("sys.argv", ["proofmill", "manual", "grpo"])
+    command.main()
+    assert "| `brief` | `words` (100) |" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["proofmill", "manual", "grop"])
+    with pytest.raises(SystemExit, match=r"SettingError: manual grop: no such page; .*Did you mean `grpo`"):
+        command.main()
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def test_every_text_has_a_thought_and_an_answer(text):
         assert part in text
     split, answer = split_at(text, ["</think>"])
     assert (split + answer).replace(" ", "") in text.replace("</think>", "").replace(" ", "") or "</think>" in text
-    assert final_part(with_thought(text, "so"), None) == final_part(text, "so")
+    if "think>" not in text:  # tags inside an answer are taken for the reasoning's own
+        assert final_part(with_thought(text, "so"), None) == final_part(text, "so")
 
 
 def test_text_without_a_thought_is_written_as_it_is():

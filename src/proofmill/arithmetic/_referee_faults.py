@@ -1,12 +1,12 @@
-"""One fault is a way in which a server fails; a schedule says which requests meet which, the same in every run.
+"""Faults of a server, and a schedule that says which requests meet which fault, the same in every run.
 
     {"seed": 1, "shares": {"overloaded": 0.1, "drop": 0.05}, "times": 2, "script": {"40": "die"}}
 
-`shares` are drawn for each request from the seed, what it asks and how often that was asked before: what a question meets
-does not depend on the order of the others. After `times` faults (2) the same question is answered; but faults of
-CONTENT, which a client cannot see through by asking again, stay with their question for ever. `script` names the fault of
-the n-th request of all, counted from 1; `delay` seconds pass before any answer. GET /faults counts what was asked and
-what was answered.
+`shares` are drawn for each request from the seed, the question and how often the question came before: the order of
+other questions has no influence. After `times` faults (2) the same question is answered. Only faults of CONTENT, which
+a client cannot get around by asking again, stay with their question for ever. `script` names the fault of the n-th
+request of all, counted from 1; `delay` seconds pass before any answer. GET /faults returns the numbers of requests and
+of answers.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LONG = 3600.0
+LONG = 3600.0  # seconds
 GARBAGE = '<points>many</points> ```json {"incomplete": perhaps'
 HTML = b"<html><body><h1>Bad gateway</h1></body></html>"
 Send = Callable[[dict], Awaitable[None]]
@@ -33,8 +33,8 @@ def _error(status: int, text: str, **headers: str) -> Callable[[Send, bytes], Aw
 
 async def _reply(send: Send, status: int, body: bytes, length: int | None = None, **headers: str) -> None:
     """A reply; with a `length` beyond the body the connection breaks off before its end."""
-    named = {"content_type": "application/json", "content_length": str(length or len(body)), **headers}
-    encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+    fields = {"content_type": "application/json", "content_length": str(length or len(body)), **headers}
+    encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": body, "more_body": length is not None})
 
@@ -104,14 +104,14 @@ class Schedule:
     delay: float = 0.0
 
     def fault(self, question: bytes, asked: int, number: int) -> str | None:
-        """The fault of the `number`-th request of all, whose question was asked so often before."""
+        """The fault of the `number`-th request of all, whose question came `asked` times before; None for an answer."""
         if named := self.script.get(str(number)):
             return named
         lasting = self._drawn(question, 0)
         if lasting in CONTENT:
             return lasting
-        found = self._drawn(question, asked) if asked < self.times else None
-        return None if found in CONTENT else found
+        passing = self._drawn(question, asked) if asked < self.times else None
+        return None if passing in CONTENT else passing
 
     def _drawn(self, question: bytes, asked: int) -> str | None:
         chance = int.from_bytes(hashlib.sha256(b"%d %d " % (self.seed, asked) + question).digest()[:6]) / 2**48
@@ -123,7 +123,7 @@ class Schedule:
 
 
 def read(text: str) -> Schedule:
-    """A schedule from JSON or from a file with it; ValueError for a fault that is not known."""
+    """A schedule from JSON or from a file with it. Raises ValueError for an unknown fault."""
     values = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     schedule = Schedule(**values)
     if unknown := {*schedule.shares, *schedule.script.values()} - set(FAULTS):
@@ -132,7 +132,7 @@ def read(text: str) -> Schedule:
 
 
 class Unreliable:
-    """A web application that fails by a schedule before it answers. Only requests with a body count."""
+    """A web application that fails by a schedule before it answers. Only POST requests count."""
 
     def __init__(self, application: Any, schedule: Schedule):
         self.application, self.schedule = application, schedule
@@ -159,16 +159,16 @@ class Unreliable:
         self.asked[question] = self.asked.get(question, 0) + 1
         answer = bytearray()
 
-        async def given() -> dict:
+        async def receive_body() -> dict:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        async def kept(message: dict) -> None:
+        async def keep_answer(message: dict) -> None:
             answer.extend(message.get("body", b""))
 
         await asyncio.sleep(self.schedule.delay)
         self.answered += fault is None or fault in CONTENT
         if fault is None:
-            await self.application(scope, given, send)
+            await self.application(scope, receive_body, send)
         else:
-            await self.application(scope, given, kept)
+            await self.application(scope, receive_body, keep_answer)
             await FAULTS[fault](send, bytes(answer))

@@ -1,7 +1,7 @@
-"""One problem of `arithmetic` is a congruence to establish, with a proof that a program checks line by line.
+"""Problems of the `arithmetic` family: congruences to establish, with proofs that a program checks line by line.
 
 The family makes the embedded default possible on a machine without weights or a judge: thousands of distinct problems,
-proofs of a few short lines, a rubric of seven points like an olympiad's (design section 7).
+proofs of a few short lines, a rubric of seven points like an olympiad's.
 
 A proof is a plan in `<think>` tags, one line for each checkpoint, and a conclusion with a boxed residue:
 
@@ -11,8 +11,8 @@ A proof is a plan in `<think>` tags, one line for each checkpoint, and a conclus
     1+4+2=7≡0.
     So the residue is \\boxed{0}.
 
-How it differs from the checkers of final answers:
-1. Every line is evaluated. A true line counts only if it is one the problem needs; a false line caps the mark.
+How we differ from checkers of final answers:
+1. Every line is evaluated. A true line counts only if the problem needs it; a false line caps the mark.
 2. A line that looks like a calculation and cannot be read is a false line, so noise earns nothing.
 3. The part (train, dev or test) is a hash of the problem's content: parts are disjoint by construction, whatever the
    wording, seed or size of a sample.
@@ -51,12 +51,13 @@ class Congruence:
 
     @property
     def part(self) -> str:
+        """The part that the problem belongs to: train, dev or test."""
         bucket = int(hashlib.sha256(repr(self).encode()).hexdigest(), 16) % 100
         return next(part for part, buckets in PARTS.items() if bucket in buckets)
 
     @property
     def residue(self) -> int:
-        """The true residue of what the problem is about; 0 for a true statement of divisibility."""
+        """The true residue that the problem is about; 0 for a true statement of divisibility."""
         n, m = self.numbers, self.modulus
         if self.family == "powers":
             return (n[0] ** n[1] + n[2] ** n[3] + n[4]) % m
@@ -71,6 +72,7 @@ class Congruence:
 
     @property
     def formula(self) -> str:
+        """The problem's formula as its statement shows it."""
         n = self.numbers
         if self.family == "powers":
             return f"{n[0]}^{n[1]}+{n[2]}^{n[3]}+{n[4]}"
@@ -81,7 +83,7 @@ class Congruence:
         return f"x_{{n+1}}={n[1]}x_n+{n[2]}"
 
 
-# Wordings: the first is the usual one, the others are how a duplicate is posted "in other words".
+# Wordings: the first is the usual one, the second words a duplicate "in other words".
 _WORDINGS = {
     "powers": ("Prove that ${m}$ divides ${f}$.", "Show that ${f}$ is divisible by ${m}$."),
     "products": ("Prove that ${m}$ divides ${f}$.", "Show that ${f}$ is divisible by ${m}$."),
@@ -123,7 +125,7 @@ def read(text: str) -> Congruence | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------- checkpoints and proofs
+# ----------------------------------------------------------------------------------------------- checkpoints and proofs
 
 
 def _chain(base: int, exponent: int, modulus: int) -> str:
@@ -137,7 +139,7 @@ def _chain(base: int, exponent: int, modulus: int) -> str:
 
 
 def checkpoints(problem: Congruence) -> list[str]:
-    """The lines a complete proof needs, in order, without their full stops; the last one ends in the residue asked."""
+    """The lines of a complete proof, in order and without full stops; the last line ends in the residue asked for."""
     n, m = problem.numbers, problem.modulus
     if problem.family == "powers":
         first, second = pow(n[0], n[1], m), pow(n[2], n[3], m)
@@ -155,7 +157,7 @@ def checkpoints(problem: Congruence) -> list[str]:
             lines.append(f"{residue}{digit}≡{(10 * residue + digit) % m}")
             residue = (10 * residue + digit) % m
         return lines
-    for _ in range(n[3]):  # product and sum apart: their facts are few, and the other families need them too
+    for _ in range(n[3]):  # product and sum are separate steps: few facts, which the other families need too
         product = n[1] * residue
         total = product % m + n[2]
         lines.append(f"{n[1]}*{residue}={product}≡{product % m}, {product % m}+{n[2]}={total}≡{total % m}")
@@ -164,6 +166,7 @@ def checkpoints(problem: Congruence) -> list[str]:
 
 
 def plan(problem: Congruence) -> str:
+    """The plan that stands in the `<think>` tags of a proof."""
     n, m = problem.numbers, problem.modulus
     if problem.family == "powers":
         return f"{n[0]}^{n[1]}, {n[2]}^{n[3]}, sum mod {m}"
@@ -189,8 +192,8 @@ def sloppy_proof(
 ) -> str:
     """A proof as forum authors write it: `brief` of them leave out each line with chance `drop`; residues slip.
 
-    The imperfections are what rejection sampling and reinforcement learning can remove (specs of the trial: with clean
-    demonstrations there was no head-room for either).
+    The imperfections are what rejection sampling and reinforcement learning can remove: with clean demonstrations
+    neither would have anything to improve.
     """
     lines = [_slip(line, problem.modulus, rng) if rng.random() < slip else line for line in checkpoints(problem)]
     is_brief = rng.random() < brief
@@ -205,7 +208,7 @@ def _slip(line: str, modulus: int, rng: random.Random) -> str:
     return head + str(rng.choice([r for r in range(modulus) if r != true]))
 
 
-# --------------------------------------------------------------------------------------------------------- the checker
+# ---------------------------------------------------------------------------------------------------------- the checker
 
 _FORMAT = re.compile(r"^<think>[^<>]*</think>\n(?P<body>.*\\boxed\{(?P<box>[^{}]*)\}\.?)\s*$", re.DOTALL)
 _STEP = re.compile(r"^(?:(?P<sum>\d+(?:[*+]\d+)+)=(?P<value>\d+)|(?P<plain>\d+))≡(?P<residue>\d)$")
@@ -213,7 +216,7 @@ _STEP = re.compile(r"^(?:(?P<sum>\d+(?:[*+]\d+)+)=(?P<value>\d+)|(?P<plain>\d+))
 
 @dataclass(frozen=True)
 class Marking:
-    """What the checker found: of `needed` checkpoints `valid` are there, `false` lines, and the two yes-or-no facts."""
+    """What the checker found: how many of the `needed` checkpoints are `valid`, the `false` lines, and two facts."""
 
     needed: int
     valid: int
@@ -233,7 +236,7 @@ class Marking:
 
 
 def check(problem: Congruence, text: str, answer_only: bool = False) -> Marking:
-    """Check a response line by line; `answer_only` when its `<think>` part was already taken off by the caller."""
+    """Check a response line by line; `answer_only` when the caller has already removed its `<think>` part."""
     needed = checkpoints(problem)
     form = _FORMAT.match(text if not answer_only else f"<think></think>\n{text}")
     if form is None:
@@ -242,12 +245,13 @@ def check(problem: Congruence, text: str, answer_only: bool = False) -> Marking:
     false = tuple(line for line in lines if "≡" in line and not _line_is_true(line, problem.modulus))
     valid = (Counter(lines) & Counter(needed)).total()
     right = form["box"].strip() == str(problem.residue)
-    if problem.asks_for_proof:  # a conclusion that the statement already gives away is worth nothing without the proof
+    if problem.asks_for_proof:  # the statement gives the conclusion away, so without the proof it is worth nothing
         right = right and valid == len(needed)
     return Marking(len(needed), valid, false, True, right)
 
 
 def _line_is_true(line: str, modulus: int) -> bool:
+    """Whether every step of a line is true, and its label (such as `4^3`) has the residue of the last step."""
     label, separator, steps = line.rpartition(": ")
     try:
         residues = [_step_residue(step, modulus) for step in steps.split(", ")]
@@ -260,7 +264,7 @@ def _line_is_true(line: str, modulus: int) -> bool:
 
 
 def _step_residue(step: str, modulus: int) -> int:
-    """The residue that a true step `4*4=16≡2` or `47≡5` establishes; ValueError when it is false or cannot be read."""
+    """The residue of a true step `4*4=16≡2` or `47≡5`. Raises ValueError for a step that is false or unreadable."""
     match = _STEP.match(step)
     if match is None:
         raise ValueError(step)

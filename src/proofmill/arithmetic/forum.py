@@ -1,10 +1,10 @@
-"""One record is one made-up forum thread about `arithmetic`, in the schema of the raw records of the AoPS forum.
+"""Made-up forum threads about `arithmetic`, in the schema of the raw records of the AoPS forum.
 
-The embedded default starts where the real pipeline starts: threads with imperfect proofs, thanks, chatter, objections,
-duplicates, adverts and false statements, read by the same parser and refused by the same filters as real ones.
+The embedded default starts where the real pipeline starts: with threads of imperfect proofs, thanks, chatter,
+objections, duplicates, adverts and false statements. They pass through the same parser and filters as real threads.
 
-How it differs from a real forum:
-1. The proof of most threads is arithmetic.sloppy_proof, word for word, because a model will learn from it.
+How we differ from a real forum:
+1. Most threads hold a proof by congruences.sloppy_proof, word for word, because a model will learn from it.
 2. Each fault has one cause and a known share (SHARES), so that a test can say what every filter must refuse.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from proofmill.arithmetic import congruences
 from proofmill.arithmetic.congruences import FAMILIES, Congruence
 
-# What a thread is, and of how many in a hundred: the faults that the labels and filters of the pipeline look for.
+# Kinds of threads with their shares in percent. Most kinds are faults that the pipeline's labels and filters look for.
 SHARES = {
     "solved": 80,
     "reworded": 6,  # an earlier problem in the other wording
@@ -27,7 +27,7 @@ SHARES = {
     "partial": 2,  # the only proof stops after its first line
 }
 OBJECTION = "I think this is wrong: {line}. It does not hold modulo {modulus}."
-_FOUNDED, _UNFOUNDED = 0.3, 0.02  # how often somebody objects to a proof with, and to one without, a false line
+_FOUNDED, _UNFOUNDED = 0.3, 0.02  # chance of an objection to a proof with a false line, and to one without
 _OPENED = 1_136_073_600  # 1 January 2006; threads are opened until the end of 2024
 _SPAN = 19 * 365 * 86_400
 
@@ -95,7 +95,7 @@ def _false(rng: random.Random, families: list[str], part: str) -> Congruence:
 
 
 class _Thread:
-    """A thread while it is written: posts in order, with the fields of the forum's API that a reader may use."""
+    """A thread in the making: posts in order, with the fields of the forum's API that a reader may use."""
 
     def __init__(self, rng: random.Random, number: int, problem: Congruence | None):
         self.rng = rng
@@ -106,7 +106,7 @@ class _Thread:
         self.posts: list[dict] = []
 
     def say(self, text: str, user: int | None = None, thanks: int = 0, **fields: object) -> None:
-        """One post; without `user` by somebody who has not posted yet."""
+        """Add a post; without `user`, its author has not posted yet."""
         who = self.users[len({p["username"] for p in self.posts}) if user is None else user]
         self.posts.append({
             "post_id": 100 * self.topic + len(self.posts), "topic_id": self.topic, "poster_id": 0, "username": who,
@@ -135,20 +135,21 @@ def _solved(thread: _Thread, problem: Congruence, wording: int) -> None:
     thread.sometimes(0.15, _ASKING, user=0)
     best = congruences.sloppy_proof(problem, rng)
     thanks = rng.randint(3, 9)
-    others = rng.choices((0, 1, 2), (70, 22, 8))[0]
-    place = rng.randint(0, others)
-    for n in range(others + 1):
-        if n == place:
+    other_count = rng.choices((0, 1, 2), (70, 22, 8))[0]
+    best_index = rng.randint(0, other_count)
+    for n in range(other_count + 1):
+        if n == best_index:
             thread.say(best, thanks=thanks)
         else:
-            slip = 1.0 if rng.random() < 0.3 else 0.04  # a third of the others are wrong from the first line on
+            # Three in ten of the others are wrong from the first line on.
+            slip = 1.0 if rng.random() < 0.3 else 0.04
             thread.say(congruences.sloppy_proof(problem, rng, slip=slip), thanks=rng.randint(0, 2))
     _object(thread, problem, best)
     thread.sometimes(0.15, _THANKS, user=0)
 
 
 def _object(thread: _Thread, problem: Congruence, proof: str) -> None:
-    """Sometimes a comment that says of one line of the proof that it is wrong."""
+    """Sometimes add a comment that calls a line of the proof wrong."""
     false = congruences.check(problem, proof).false
     lines = false or [line.removeprefix("In brief: ").rstrip(".") for line in proof.split("\n")[1:-1]]
     if lines and thread.rng.random() < (_FOUNDED if false else _UNFOUNDED):

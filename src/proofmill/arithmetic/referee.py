@@ -1,14 +1,14 @@
-"""One answer of the referee is a program's verdict on the `arithmetic` family, over the protocol that remote judges speak.
+"""The referee: a program that judges the `arithmetic` family over the protocol that remote judges speak.
 
-It classifies threads, writes marking schemes, marks proofs, sums up reasoning and says how it likes a reply, reading the
-same prompts and writing the same forms as a language model would; prompts, parsers, journal and client are the real ones.
-It is a program, not a language model: it knows the family and nothing else, and says so when asked about another problem.
+It classifies threads, writes marking schemes, marks proofs, sums up reasoning and rates replies. It reads the same
+prompts and writes the same forms as a language model would; prompts, parsers, journal and client are the real ones. It
+knows this family alone, and says so when asked about another problem.
 
-It solves nothing, unless the id of the model that is asked for begins with `referee-teacher`: then it writes the family's
-proof where a problem alone is shown.
+It solves a problem only where the requested model's id begins with `referee-teacher`: then it writes the family's proof
+for a prompt that shows a problem alone.
 
-It can also misbehave on request (faults.py), as remote servers do. Started by the job that needs it (servers.py), it ends
-with that job.
+On request it also misbehaves as remote servers do (_referee_faults.py). The job that needs it starts it
+(engines/opening.py) and ends it.
 """
 
 import argparse
@@ -29,14 +29,14 @@ CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 TEACHER = "referee-teacher"
 SHORT = 400  # characters; the longest proof of the family has fewer than 150
-TOLD = 200  # characters of a reasoning in which nothing is established
+TOLD = 200  # characters kept of a reasoning that establishes nothing
 
 
 # ------------------------------------------------------------------------------------------------------------- verdicts
 
 
 def verdict(prompt: str) -> str:
-    """The referee's answer to a prompt: what is asked is told by the blocks that the prompt shows."""
+    """The referee's answer to a prompt, whose blocks tell what is asked."""
     block = blocks(prompt)
     if "problem" not in block:
         return UNKNOWN
@@ -45,7 +45,7 @@ def verdict(prompt: str) -> str:
         return sum_up(problem, block.get("summary", ""), block["reasoning"])
     if "reply" in block:
         return prefer(problem, block["reply"])
-    if "proof" in block:  # without a scheme it is asked to write the proof again: it has no style
+    if "proof" in block:  # without a scheme the prompt asks for a neutral style, which the proof has
         return mark(problem, block["scheme"], block["proof"]) if "scheme" in block else block["proof"]
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
@@ -53,19 +53,19 @@ def verdict(prompt: str) -> str:
 
 
 def blocks(prompt: str) -> dict[str, str]:
-    """What stands in each block that a prompt shows."""
+    """The content of each block that a prompt shows."""
     names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply")
-    found = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
-    return {name: _plain(match[1]) for name, match in found.items() if match}
+    matches = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
+    return {name: _plain(match[1]) for name, match in matches.items() if match}
 
 
 def _plain(text: str) -> str:
-    """What stands in a block, as its writer wrote it: by then nobody can take it for a tag of ours."""
+    """The content of a block as its writer wrote it: outside the prompt it cannot pass for one of our tags."""
     return text.replace("&lt;", "<").replace("&#91;", "[")
 
 
 def classify(problem: Congruence | None, solution: str, comments: str) -> str:
-    """Six labels, by a reader who skims: it sees whether a proof is all there, not whether each residue is right."""
+    """Six labels, by a reader who skims: it sees whether a proof is complete, not whether its residues are right."""
     marking = congruences.check(problem, solution) if problem else None
     labels = {
         "incomplete": marking is None or not marking.well_formed,
@@ -120,7 +120,7 @@ def mark(problem: Congruence | None, scheme: str, proof: str) -> str:
 
 
 def prefer(problem: Congruence | None, text: str) -> str:
-    """Points for a reply by what a program sees: it says something, nothing false, ends in a box, is short."""
+    """Points for a reply by what a program sees: it says something, has no false line, ends in a box, is short."""
     last = text.strip().removesuffix("</answer>").rstrip().rpartition("\n")[2]
     if text.strip() in ("", "(none)"):
         return "<assessment>It says nothing.</assessment>\n<points>0</points>"
@@ -129,30 +129,30 @@ def prefer(problem: Congruence | None, text: str) -> str:
         "Its last line has a box.": bool(answers.boxed(last)),
         "It is short.": len(text) <= SHORT,
     }
-    said = " ".join(["It says something.", *(fact for fact, holds in facts.items() if holds)])
-    return f"<assessment>{said}</assessment>\n<points>{1 + 2 * sum(facts.values())}</points>"
+    assessment = " ".join(["It says something.", *(fact for fact, holds in facts.items() if holds)])
+    return f"<assessment>{assessment}</assessment>\n<points>{1 + 2 * sum(facts.values())}</points>"
 
 
-# -------------------------------------------------------------------------------------------------------------- thinking
+# ------------------------------------------------------------------------------------------------------------- thinking
 
 
 def sum_up(problem: Congruence | None, summary: str, reasoning: str) -> str:
-    """The true calculations of the earlier summary and the reasoning; where there are none, how the reasoning begins."""
-    told = [line.strip() for line in f"{summary}\n{reasoning}".split("\n") if "≡" in line]
-    true = [line for line in dict.fromkeys(told) if problem and not _false(problem, line)]
+    """The true calculations of the earlier summary and the reasoning; without any, the beginning of the reasoning."""
+    calculations = [line.strip() for line in f"{summary}\n{reasoning}".split("\n") if "≡" in line]
+    true = [line for line in dict.fromkeys(calculations) if problem and not _false(problem, line)]
     if true:
         return "\n".join(["I have established:", *true])
-    kept = " ".join(line.strip() for line in reasoning.split("\n") if not _false(problem, line))
-    return f"I have established nothing yet. I thought: {kept[:TOLD].strip()}"
+    other_lines = " ".join(line.strip() for line in reasoning.split("\n") if not _false(problem, line))
+    return f"I have established nothing yet. I thought: {other_lines[:TOLD].strip()}"
 
 
 def _false(problem: Congruence | None, text: str) -> tuple[str, ...]:
-    """The lines of any text that the checker finds false; none for a problem that it does not know."""
+    """The lines of a text that the checker finds false; none for a problem outside the family."""
     return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if problem else ()
 
 
 def teach(prompt: str) -> str | None:
-    """The family's proof where a prompt asks to solve a problem, UNKNOWN for others; None where it asks for a verdict."""
+    """The family's proof where a prompt asks to solve a problem, else UNKNOWN; None where it asks for a verdict."""
     block = blocks(prompt)
     if not set(block) <= {"problem", "summary"}:
         return None
@@ -165,7 +165,7 @@ def teach(prompt: str) -> str | None:
 
 
 def reply(model: str, prompt: str) -> str:
-    """What the model of that id answers."""
+    """The answer of the model with that id."""
     return (teach(prompt) if model.startswith(TEACHER) else None) or verdict(prompt)
 
 
@@ -176,16 +176,16 @@ def application():
     from starlette.routing import Route
 
     async def complete(request):
-        asked = json.loads(await request.body())
-        prompt = asked["messages"][0]["content"]  # in a further round it says what it said
-        text = reply(asked["model"], prompt)
+        body = json.loads(await request.body())
+        prompt = body["messages"][0]["content"]  # later rounds repeat the first answer
+        text = reply(body["model"], prompt)
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}  # about four letters a token
         return JSONResponse(
             {
                 "id": "referee",
                 "object": "chat.completion",
                 "created": int(time.time()),
-                "model": asked["model"],
+                "model": body["model"],
                 "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
                 "usage": {**usage, "total_tokens": sum(usage.values())},
             }
@@ -200,10 +200,11 @@ def application():
 
 
 def main() -> None:
+    """Serve until killed, and print the address."""
     import uvicorn
 
     parser = argparse.ArgumentParser(
-        prog="python -m proofmill.referee", description="Serve the referee on a loopback port."
+        prog="python -m proofmill.arithmetic.referee", description="Serve the referee on a loopback port."
     )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one; its address is printed")
     parser.add_argument(
@@ -212,12 +213,12 @@ def main() -> None:
         help="a schedule of faults: JSON, or a file with it",
     )
     options = parser.parse_args()
-    served = application()
+    server = application()
     if options.faults:
-        served = Unreliable(served, _referee_faults.read(options.faults))
-    config = uvicorn.Config(served, host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
+        server = Unreliable(server, _referee_faults.read(options.faults))
+    config = uvicorn.Config(server, host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
     socket = config.bind_socket()
-    socket.listen(2048)  # whoever reads the address may connect at once
+    socket.listen(2048)  # a client may connect as soon as it reads the address
     print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
     uvicorn.Server(config).run(sockets=[socket])
 

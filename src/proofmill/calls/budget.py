@@ -1,11 +1,11 @@
-"""Dollars: what a call costs by the declared price, and one budget that all jobs of a results folder share.
+"""Costs in dollars: a call's cost by the declared price, and the budget that all jobs of a results folder share.
 
-The budget (`budget:` in config.yaml) is over all journals under results/calls, from the first call ever made there. Every
-job writes what its journal has cost, and what its calls in flight may cost at most, into a file `claim` beside the
-journal, before it starts them; then it reads the claims of all others. So jobs that run side by side never spend more
-together than the budget, and none has to wait for a lock. A claim is raised by a thousandth of the budget in advance, so
-that few files are written. A job that finds no room waits for what others have set aside, unless so much is spent that
-waiting cannot help. What a job that was killed had set aside is free: its lock is.
+The budget (`budget:` in config.yaml) covers all journals under results/calls, from the first call ever made there.
+Before a job starts calls, it writes into a file `claim` beside its journal what the journal has cost and what the calls
+in flight may cost at most; then it reads the claims of all other jobs. Jobs that run side by side thus never spend more
+together than the budget, and no job waits for a lock. A job raises its claim by a thousandth of the budget in advance,
+to write few files. A job that finds no room waits for what others have set aside, unless so much is spent that waiting
+cannot help. The sum that a killed job had set aside is free again, because the job's lock is.
 """
 
 import os
@@ -19,31 +19,31 @@ from proofmill.calls import journal as journals
 from proofmill.runtime import locks
 
 REFRESH_SECONDS = 1.0
-STEPS = 1000  # a budget is claimed in parts of this
+STEPS = 1000  # parts of the budget; a claim is raised by one of them in advance
 
 
 def price(declared: Mapping[str, float] | str, prompt: int, cached: int, output: int, reasoning: int) -> float | None:
-    """Dollars of one call; None when the price is unknown. Output includes reasoning, prompt includes cached tokens."""
+    """Dollars of a call by its tokens; None for an unknown price. Output includes reasoning, prompt includes cached."""
     if isinstance(declared, str):
         return None
-    plain, per = output - reasoning, declared
+    visible, per_million = output - reasoning, declared
     return (
-        (prompt - cached) * per["input"]
-        + cached * per.get("cached_input", per["input"])
-        + plain * per["output"]
-        + reasoning * per.get("reasoning", per["output"])
+        (prompt - cached) * per_million["input"]
+        + cached * per_million.get("cached_input", per_million["input"])
+        + visible * per_million["output"]
+        + reasoning * per_million.get("reasoning", per_million["output"])
     ) / 1e6
 
 
 def most(declared: Mapping[str, float] | str, size: int, output: int) -> float:
-    """The most one call can cost in dollars, with a prompt of `size` bytes: a token has at least one."""
+    """Upper bound of a call's dollars, for a prompt of `size` bytes (a token has at least one) and `output` tokens."""
     if isinstance(declared, str):
         return 0.0
     return (size * declared["input"] + output * max(declared["output"], declared.get("reasoning", 0.0))) / 1e6
 
 
 class Budget:
-    """The part of one job in the budget of all. `dollars` None is no budget."""
+    """One job's part of the common budget; with `dollars` None there is no limit."""
 
     def __init__(self, dollars: float | None, calls: Path, journal: Any):
         self.dollars, self.calls, self.journal = dollars, calls, journal
@@ -54,7 +54,7 @@ class Budget:
             self._claim(journal.spent)
 
     def reserve(self, dollars: float) -> bool:
-        """Set aside the most that a call may cost; False when the budget has no room for it now."""
+        """Set aside the most that a call may cost; False if the budget has no room for it now."""
         if self.dollars is None or not dollars:
             return True
         needed = self.journal.spent + self.reserved + dollars
@@ -69,20 +69,20 @@ class Budget:
         return True
 
     def spent_up(self, dollars: float) -> bool:
-        """Whether so much has been spent that the budget has no room for a call, even when others cost nothing more."""
+        """Whether so much is spent that the budget has no room for a call, even if other jobs spend nothing more."""
         return self.dollars is not None and self.others()[0] + self.journal.spent + dollars > self.dollars
 
     def settle(self, dollars: float) -> None:
-        """The call is answered: its cost is in the journal, and what was set aside for it is free."""
+        """Free the sum that was set aside for a call that has ended."""
         self.reserved = max(0.0, self.reserved - dollars)
 
     def close(self) -> None:
-        """What is claimed at the end is what was spent."""
+        """Lower the claim to what was spent."""
         if self.journal.spent:
             self._claim(self.journal.spent)
 
     def others(self, fresh: bool = False) -> tuple[float, float]:
-        """What all other journals have cost, and what their jobs have set aside."""
+        """Dollars that all other journals have cost, and dollars that their jobs have set aside."""
         if fresh or time.monotonic() - self._read > REFRESH_SECONDS:
             claims = [_claim(path.parent) for path in self.calls.glob("*/*/lock") if path.parent != self.journal.folder]
             self._others = sum(spent for spent, _ in claims), sum(aside for _, aside in claims)
@@ -98,27 +98,29 @@ class Budget:
 
 
 def spent(calls: Path) -> float:
-    """What all journals have cost."""
+    """Dollars that all journals under the folder `calls` have cost."""
     return sum(_claim(path.parent)[0] for path in calls.glob("*/*/lock"))
 
 
 def _claim(folder: Path) -> tuple[float, float]:
-    """What a journal has cost, and what its job has set aside: nothing, when the job is dead, and then the journal itself
-    says what it cost."""
+    """Dollars that a journal has cost, and dollars that its job has set aside.
+
+    A dead job has set aside nothing; a journal changed after its claim was written is summed itself.
+    """
     try:
         cost, aside = map(float, (folder / "claim").read_text().split())
-        claimed = (folder / "claim").stat().st_mtime_ns
+        claim_time = (folder / "claim").stat().st_mtime_ns
     except (FileNotFoundError, ValueError):
-        cost, aside, claimed = 0.0, 0.0, 0
+        cost, aside, claim_time = 0.0, 0.0, 0
     if locks.held(folder / "lock"):
         return cost, aside
     tail = folder / "answers.jsonl"
-    if tail.exists() and (changed := tail.stat().st_mtime_ns) > claimed:
-        return _cost(folder, changed), 0.0
+    if tail.exists() and (tail_time := tail.stat().st_mtime_ns) > claim_time:
+        return _cost(folder, tail_time), 0.0
     return cost, 0.0
 
 
 @lru_cache(maxsize=1024)
-def _cost(folder: Path, changed: int) -> float:
-    """What the journal of a job that was killed has cost, read once for each time it was changed."""
+def _cost(folder: Path, tail_time: int) -> float:
+    """Dollars in the journal of a killed job, read once for each modification time of its tail."""
     return journals.cost(folder)

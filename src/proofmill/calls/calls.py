@@ -1,13 +1,15 @@
-"""One question is asked once ever: this module is the only way to ask a model anything, and what it answers is journaled.
+"""Asking models: every call goes through this module and its journal, so that each question is asked once ever.
 
-A key is a digest of what decides the answer: model id or weights, messages, sampling, sample index. So a changed prompt
-asks only its own rows again, a changed concurrency asks none, and a reverted edit finds its old answers.
+The journal's key is a digest of what decides the answer: model id or weights, messages, sampling, sample index. A
+changed prompt therefore asks only its own rows again, a changed concurrency asks none, and a reverted edit finds its
+old answers.
 
-How it differs from a loop over a client:
-1. An answer is in the journal (journal.py) before its place is taken by another call.
-2. A row that fails is parked with its reason, and the stage goes on; a stage fails when more than the model's declared
-   share is parked, and says which rows and why.
-3. SIGTERM, Ctrl-C, a spent budget and a full disk stop asking, let finish what is in flight, and say how to go on.
+How we differ from a loop over a client:
+1. An answer is in the journal (journal.py) before another call takes its place in flight.
+2. A row that fails is parked with its reason, and the stage goes on. The stage fails when more than the model's
+   declared share is parked; its message names rows and reasons.
+3. After SIGTERM, Ctrl-C, a spent budget or a full disk no call starts; those in flight may finish, and a message says
+   how to go on.
 """
 
 import signal
@@ -26,31 +28,33 @@ from proofmill.schema.reasons import PASSING, Stop
 from proofmill.text.reasoning import split_at
 
 SHOWN = 5  # parked rows that a message names
-MANY = 10_000  # `of` for those who ask a few at a time and go on without an answer: a share of a few stops at the first failure
+# Assumed size of a stage that asks in small batches and can do without an answer. Measured against a batch of five, the
+# allowed share of failures would stop it at the first one.
+MANY = 10_000
 
 
 class Engine(Protocol):
-    """Whatever answers questions: a server, or weights in this process."""
+    """A model that answers questions: behind a server, or with its weights in this process."""
 
     model: str
-    max_parked: float  # the share of the questions that may fail
+    max_parked: float  # share of the questions that may fail
     price: Any
 
     def batches(self, questions: Iterable[Question]) -> Iterable[Iterable[Question]]:
-        """The questions in the groups in which they are asked; the same for the same questions, cached or not."""
+        """The groups in which the questions are asked. They do not depend on what the journal has already."""
         ...
 
     def answer(self, questions: Iterator[Question], asking: "Asking") -> None:
-        """Give each answer to `asking.take` as it arrives, in any order; begin no more once `asking.stop.why` is set."""
+        """Pass each answer to `asking.take` on arrival, in any order; start no call once `asking.stop.why` is set."""
         ...
 
     def read(self, answer: Answer) -> Answer:
-        """An answer of the journal as it is to be understood; the journal has it as it came."""
+        """Interpret an answer of the journal, such as by splitting off its reasoning: the journal has it as it came."""
         ...
 
 
 class Asking:
-    """What an engine is given besides questions: where answers go, whether to stop, and what may be spent."""
+    """The context of an engine's calls: where answers go, whether to stop, and what may be spent."""
 
     def __init__(
         self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: StopRequest, of: int = 0
@@ -61,29 +65,29 @@ class Asking:
         self.most_parked = engine.max_parked * max(progress.total or 0, of)
 
     def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
-        """The questions that the journal has no answer to, each once."""
-        met: set[str] = set()
+        """The questions without an answer in the journal, each once."""
+        seen: set[str] = set()
         for question in questions:
-            if question in self.journal or question.key in met:
+            if question in self.journal or question.key in seen:
                 self.progress.add(cached=1)
             else:
-                met.add(question.key)
+                seen.add(question.key)
                 yield question
 
     def reserve(self, question: Question) -> bool:
-        """Set aside what the question may cost; False when the budget has no room for it now."""
+        """Set aside the most that the question may cost; False if the budget has no room for it now."""
         return self.budget.reserve(most(self.price, question.size, question.max_tokens))
 
     def spent_up(self, question: Question) -> bool:
-        """Whether the budget will have no room for the question, whatever becomes of the calls of other jobs."""
+        """Whether the budget has no room for the question, even if other jobs spend nothing more."""
         return self.budget.spent_up(most(self.price, question.size, question.max_tokens))
 
     def release(self, question: Question) -> None:
-        """Free what was set aside."""
+        """Free what `reserve` set aside."""
         self.budget.settle(most(self.price, question.size, question.max_tokens))
 
     def take(self, question: Question, answer: Answer) -> None:
-        """Journal an answer, or a row that is parked."""
+        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
         failed = answer.stop == Stop.ERROR
         self.journal.add(question, answer)
         self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
@@ -96,7 +100,7 @@ class Asking:
 
 
 class Answers:
-    """Answers to all questions in their order, read from the journal as they are gone through: never all in memory."""
+    """Answers to all questions in order, read from the journal during iteration: they are never all in memory."""
 
     def __init__(self, journal: Journal, engine: Engine, questions: Iterable[Question]):
         self._journal, self._engine, self._questions = journal, engine, questions
@@ -107,7 +111,7 @@ class Answers:
 
 @dataclass
 class Asker:
-    """One model, the journal of whoever asks it, and the budget."""
+    """An open model with the journal of the artifact that asks it, and the budget."""
 
     name: str
     engine: Engine
@@ -115,12 +119,12 @@ class Asker:
     budget: Budget
 
     def __call__(self, questions: Questions, quiet: bool = False, of: int = 0) -> Answers:
-        """Answers to all questions; only those that the journal has not are asked.
+        """Answers to all questions; the model is asked only those that the journal lacks.
 
-        These may be the last few of a stage that asks step by step: `of` is how many the stage has asked in its largest
-        step, of which only a share may fail.
+        The questions may be the last few of a stage that asks step by step. `of` is then the size of its largest step,
+        or its assumed size: the share that may fail is taken of it.
         An answer with stop `error` is a failure that may pass: its `reason` says which, and a rerun asks it again.
-        TableError when more than the engine's share is parked; SystemExit when something stopped the asking.
+        ServiceError when more than the engine's share is parked; SystemExit when something stopped the asking.
         """
         progress = Progress(self.name, len(questions), "calls")
         with gracefully(self.name) as stop:
@@ -139,7 +143,7 @@ class Asker:
                 f"{self.name}: {stop.why}; {progress.done - len(asking.parked):,} of {len(questions):,} calls are answered and "
                 "in the journal. Run the same command to go on."
             )
-        if stop.signal:  # all is answered, and yet we are to end: whoever handles signals around us decides how
+        if stop.signal:  # all is answered: the outer signal handler decides how to end
             signal.raise_signal(stop.signal)
         if progress.done < len(questions):
             raise RuntimeError(
@@ -148,7 +152,7 @@ class Asker:
         return Answers(self.journal, self.engine, questions)
 
     def recalled(self, questions: Iterable[Question]) -> Iterator[Answer]:
-        """The journal's answers to questions that were asked before, in order."""
+        """The journal's answers to questions that were asked before, in order; KeyError for one never asked."""
         return map(self.engine.read, self.journal.answers(questions))
 
     def _too_many(self, parked: list[tuple[str, str, str]], questions: Questions) -> str:
@@ -165,21 +169,21 @@ class Asker:
 
 @dataclass
 class Spent:
-    """What the calls of a table cost: dollars (None when a price is unknown) and tokens, counted as its rows are made."""
+    """The cost of a table's calls: dollars (None when a price is unknown) and tokens, counted as its rows are made."""
 
     cost: float | None = 0.0
     tokens: int = 0
-    failures: int = 0  # calls that failed and may pass when they are asked again: such a table is not kept
+    failures: int = 0  # calls that failed and may succeed when asked again: such a table is not kept
 
     def counted(self, answers: Iterable[Answer]) -> Iterator[Answer]:
-        """The same answers, counted as they pass."""
+        """The same answers; each is counted as it passes."""
         for answer in answers:
             self.add(answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0, answer.tokens)
             self.failures += answer.reason in PASSING
             yield answer
 
     def of_verdict(self, verdict: Any) -> None:
-        """Count a verdict (verdicts.Verdict): what its calls cost, and whether one of them failed for a passing reason."""
+        """Count a verdict (verdicts.Verdict): the cost of its calls, and whether one failed for a passing reason."""
         self.add(verdict.cost if verdict.reason not in PASSING else verdict.cost or 0.0, verdict.tokens)
         self.failures += any(opinion.reason in PASSING for opinion in verdict.opinions)
 
@@ -189,7 +193,7 @@ class Spent:
 
 
 def split_reasoning(answer: Answer, delimiters: Sequence[str]) -> Answer:
-    """The answer with the reasoning part of its text moved to `reasoning`, unless the server sent that apart."""
+    """The answer with the reasoning part of its text moved to `reasoning`, unless the server sent it separately."""
     if not delimiters or answer.reasoning is not None:
         return answer
     thought, text = split_at(answer.text, delimiters)

@@ -1,21 +1,22 @@
-"""A dialogue is a generator that yields its next questions and returns its result; it is replayed from the journal.
+"""Dialogues: generators that yield their next questions and return a result, and are replayed from the journal.
 
     def second_thought(model, problem):
         (first,) = yield [Ask(model, question(problem))]
         (second,) = yield [Ask(model, question(problem, first.text))]
         return second.text
 
-All dialogues advance in lock-step, so that questions are sent in batches. What is asked and answered is in the journal, so a kill
-loses what was in flight: the next run replays each dialogue from its old answers and goes on. A dialogue must therefore ask the
-same whenever it is sent the same answers.
+All dialogues advance in lock-step, so that questions are sent in batches. All questions and answers are in the journal,
+so that a kill loses only what was in flight: the next run replays each dialogue from its old answers and goes on. A
+dialogue must therefore yield the same questions whenever it is sent the same answers.
 
-Dialogues nest: `yield from` runs one inside another, `together` runs several side by side inside one, and `until_read` asks the
-same again while the answer cannot be read. Graders, labels, marking schemes and the reasoning cache are dialogues.
+Dialogues nest: `yield from` runs one inside another, `together` runs several side by side inside one, and `until_read`
+repeats a question while the answer cannot be read. Graders, labels, marking schemes and the reasoning cache are
+dialogues.
 
 How we differ from an agent loop or a chain of stages:
-1. Nothing but the journal has to survive. A few dialogues stay in memory between their steps; of many only a window is held at a
-   time, and each step replays them, so a million gradings take no more memory than some hundred.
-2. One dialogue may ask several models, remote or not, and programs besides, which answer in the same step.
+1. Only the journal has to survive. A few dialogues stay in memory between their steps. Of many, only one window is in
+   memory at a time, and each step replays them, so that a million gradings take no more memory than some hundred.
+2. One dialogue may ask several models, remote or not, and programs as well, which answer in the same step.
 """
 
 from collections import Counter
@@ -27,28 +28,28 @@ from typing import Any
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Answer, Question, Questions
 
-WINDOW = 512  # dialogues that are held in memory at a time
+WINDOW = 512  # dialogues in memory at a time
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a dialogue wants to know next, and from whom.
+    """A dialogue's next question, and who answers it.
 
-    `who` is a model by its reference, and `what` the Question; or `who` is a program, and `what` whatever that program takes.
+    `who` is a model's reference and `what` a Question, or `who` is a program's name and `what` that program's input.
     """
 
     who: str
     what: Any
 
 
-Dialogue = Generator[list[Ask], list[Any], Any]  # is sent an Answer for each Question, and what a program says
-Begin = Callable[[], Iterable[tuple[str, Dialogue]]]  # (row's id, its dialogue), begun anew each time
-Program = Callable[[Sequence[Any]], Iterable[Any]]  # what it is asked -> what it says, in order
+Dialogue = Generator[list[Ask], list[Any], Any]  # is sent Answers to Questions, and outputs of programs
+Begin = Callable[[], Iterable[tuple[str, Dialogue]]]  # all dialogues as (row's id, dialogue), begun anew each time
+Program = Callable[[Sequence[Any]], Iterable[Any]]  # inputs -> outputs, in order
 
 
 @dataclass(frozen=True)
 class Done:
-    """The end of a dialogue."""
+    """The result of a dialogue that has ended."""
 
     result: Any
 
@@ -57,30 +58,30 @@ State = Done | list[Ask]
 
 
 def _advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
-    """What a dialogue asks next, or its end."""
+    """Send a dialogue its replies (None to begin it); returns its next questions, or its end."""
     try:
         return dialogue.send(replies)
     except StopIteration as stop:
         return Done(stop.value)
 
 
-# ------------------------------------------------------------------------------------------------------------- combinators
+# ---------------------------------------------------------------------------------------------------------- combinators
 
 
 def together(dialogues: Sequence[Dialogue]) -> Dialogue:
-    """Runs dialogues side by side as one, and returns their results in order."""
+    """Run dialogues side by side as one dialogue; returns their results in order."""
     states = [_advance(dialogue, None) for dialogue in dialogues]
-    while asking := [place for place, state in enumerate(states) if not isinstance(state, Done)]:
-        replies = iter((yield [ask for place in asking for ask in states[place]]))
-        for place in asking:
-            states[place] = _advance(dialogues[place], list(islice(replies, len(states[place]))))
+    while unfinished := [index for index, state in enumerate(states) if not isinstance(state, Done)]:
+        replies = iter((yield [ask for index in unfinished for ask in states[index]]))
+        for index in unfinished:
+            states[index] = _advance(dialogues[index], list(islice(replies, len(states[index]))))
     return [state.result for state in states]
 
 
 def until_read(ask: Callable[[int], Ask], unreadable: Callable[[Answer], bool], requeries: int) -> Dialogue:
-    """Asks once, and again up to `requeries` times while the answer cannot be read; returns all answers, the last one counts.
+    """Ask once, and up to `requeries` times more while the answer cannot be read. Returns all answers; the last counts.
 
-    `ask` gives what is asked in turn 0, 1, ...: the same question with another sample index.
+    `ask` makes the question of turn 0, 1, ...: the same question with another sample index.
     """
     answers: list[Answer] = []
     for turn in range(requeries + 1):
@@ -92,13 +93,13 @@ def until_read(ask: Callable[[int], Ask], unreadable: Callable[[Answer], bool], 
 
 
 def one_answer(who: str, question: Question, unreadable: Callable[[Answer], bool], requeries: int = 0) -> Dialogue:
-    """A question to one model, asked again while its answer cannot be read; returns the last answer, at the cost of all."""
+    """Ask one model, and again while its answer cannot be read. Returns the last answer, with the cost of all."""
     answers = yield from until_read(lambda turn: Ask(who, replace(question, sample=turn)), unreadable, requeries)
     return last_of(answers)
 
 
 def last_of(answers: Sequence[Answer]) -> Answer:
-    """The last of several answers, at the cost of all."""
+    """The last of several answers, with the cost and tokens of all."""
     costs = [answer.cost for answer in answers]
     return replace(
         answers[-1],
@@ -108,11 +109,11 @@ def last_of(answers: Sequence[Answer]) -> Answer:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------- running
+# -------------------------------------------------------------------------------------------------------------- running
 
 
 class _Window:
-    """Some dialogues side by side: each asks something next, or has its result."""
+    """Dialogues that advance side by side, each with its next questions or its result."""
 
     def __init__(self, rows: Sequence[tuple[str, Dialogue]]):
         self.rows = [row for row, _ in rows]
@@ -129,27 +130,27 @@ class _Window:
                 yield from ((row, ask) for ask in state)
 
     def advance(self, replies: Callable[[Sequence[Ask]], Sequence[Any]]) -> None:
-        """One step of all of them."""
-        answered = iter(replies([ask for _, ask in self.asks()]))
-        for place, state in enumerate(self.states):
+        """Take all unfinished dialogues one step further."""
+        answers = iter(replies([ask for _, ask in self.asks()]))
+        for index, state in enumerate(self.states):
             if not isinstance(state, Done):
-                self.states[place] = _advance(self._dialogues[place], list(islice(answered, len(state))))
+                self.states[index] = _advance(self._dialogues[index], list(islice(answers, len(state))))
 
 
 class _Many:
-    """More dialogues than fit one window: each pass begins them anew and replays them, a window at a time."""
+    """Dialogues of several windows: each pass begins them anew and replays them, a window at a time."""
 
     def __init__(self, begin: Begin):
         self._begin = begin
 
     def after(self, steps: int | None, replies: Callable) -> Iterator[_Window]:
-        """All windows after so many steps; without `steps` at the end."""
+        """Each window after so many steps; with None, when all of its dialogues have ended."""
         rows = iter(self._begin())
         while part := list(islice(rows, WINDOW)):
-            window, done = _Window(part), 0
-            while window.open and done != steps:
+            window, step = _Window(part), 0
+            while window.open and step != steps:
                 window.advance(replies)
-                done += 1
+                step += 1
             yield window
 
 
@@ -157,68 +158,68 @@ class _Few:
     """The dialogues of one window, which stay in memory from step to step."""
 
     def __init__(self, rows: Sequence[tuple[str, Dialogue]]):
-        self._window, self._done = _Window(rows), 0
+        self._window, self._step = _Window(rows), 0
 
     def after(self, steps: int | None, replies: Callable) -> Iterator[_Window]:
-        while self._window.open and (steps is None or self._done < steps):
+        while self._window.open and (steps is None or self._step < steps):
             self._window.advance(replies)
-            self._done += 1
+            self._step += 1
         yield self._window
 
 
 class Dialogues:
-    """Carries dialogues on to their results, with the models and programs that they ask.
+    """Runs dialogues to their results, with the models and programs that they ask.
 
-    `askers` are open engines by model reference; `programs` answer what no model is asked. `of` is the size that a stage is
-    assumed to have where it is larger than its steps: the share of calls that may fail is taken of it.
+    `askers` are open models by reference, `programs` the programs by name. The share of calls that may fail is taken of
+    the largest step so far, or of `of`, the assumed size of the stage, where that is larger.
     """
 
     def __init__(self, askers: Mapping[str, Asker], programs: Mapping[str, Program] | None = None, of: int = 0):
         self.askers, self.programs, self.of = askers, programs or {}, of
 
     def results(self, begin: Begin, quiet: bool = False) -> Iterator[Any]:
-        """The result of each dialogue, in order; all models are asked before the first is given."""
+        """The result of each dialogue, in order. All models are asked before the first result is given."""
         source = self._source(begin)
-        step = most = 0
-        while self.askers and (asked := self._asked(source, step)) is not None:
-            most = max([most, *map(len, asked.values())])
-            for model, questions in asked.items():
-                self.askers[model](questions, quiet, of=max(most, self.of))
+        step = largest = 0
+        while self.askers and (by_model := self._questions(source, step)) is not None:
+            largest = max([largest, *map(len, by_model.values())])
+            for model, questions in by_model.items():
+                self.askers[model](questions, quiet, of=max(largest, self.of))
             step += 1
         return (state.result for window in source.after(None, self._replies) for state in window.states)
 
     @staticmethod
     def first_questions(begin: Begin) -> dict[str, Questions]:
-        """What each model is asked to begin with; no engine has to be open."""
-        return Dialogues({})._asked(_Many(begin), 0) or {}
+        """The questions of the first step by model; no engine has to be open."""
+        return Dialogues({})._questions(_Many(begin), 0) or {}
 
     def _source(self, begin: Begin) -> _Few | _Many:
         few = list(islice(begin(), WINDOW + 1))
         return _Few(few) if len(few) <= WINDOW else _Many(begin)
 
-    def _asked(self, source: _Few | _Many, step: int) -> dict[str, Questions] | None:
-        """What each model is asked in a step, when all steps before are in the journal; None when all dialogues are done."""
+    def _questions(self, source: _Few | _Many, step: int) -> dict[str, Questions] | None:
+        """The questions of a step by model (the journal has the steps before it); None if all dialogues have ended."""
 
         def questions(model: str) -> Iterator[tuple[str, Question]]:
             for window in source.after(step, self._replies):
                 yield from ((row, ask.what) for row, ask in window.asks() if ask.who == model)
 
-        numbers: Counter[str] = Counter()
-        going = False
+        counts: Counter[str] = Counter()
+        any_open = False
         for window in source.after(step, self._replies):
-            going = going or window.open
-            numbers.update(ask.who for _, ask in window.asks() if isinstance(ask.what, Question))
-        if not going:
+            any_open = any_open or window.open
+            counts.update(ask.who for _, ask in window.asks() if isinstance(ask.what, Question))
+        if not any_open:
             return None
-        return {model: Questions(n, lambda model=model: questions(model)) for model, n in numbers.items()}
+        return {model: Questions(n, lambda model=model: questions(model)) for model, n in counts.items()}
 
     def _replies(self, asks: Sequence[Ask]) -> list[Any]:
-        """The journal's answer to each question, and what the programs say."""
+        """The journal's answer to each question, and the programs' output for each input."""
         replies: list[Any] = [None] * len(asks)
         for who in dict.fromkeys(ask.who for ask in asks):
-            places = [place for place, ask in enumerate(asks) if ask.who == who]
-            asked = [asks[place].what for place in places]
-            said = self.askers[who].recalled(asked) if who in self.askers else self.programs[who](asked)
-            for place, reply in zip(places, said, strict=True):
-                replies[place] = reply
+            indices = [index for index, ask in enumerate(asks) if ask.who == who]
+            inputs = [asks[index].what for index in indices]
+            outputs = self.askers[who].recalled(inputs) if who in self.askers else self.programs[who](inputs)
+            for index, reply in zip(indices, outputs, strict=True):
+                replies[index] = reply
         return replies

@@ -1,4 +1,4 @@
-"""What a model is asked, and what comes back."""
+"""Questions to models and their answers, as engines, journals and dialogues exchange them."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from proofmill.schema.reasons import Reason
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a model is asked: the conversation, how to sample, and which of several samples this is.
+    """A question to a model: the conversation, the sampling settings, and the index of the sample.
 
-    `model` is whatever identifies the weights: a server's model id, or the digest of an artifact's weights. `options` are
+    `model` identifies the weights: a server's model id, or the digest of an artifact's weights. `options` are
     further fields of the request as JSON; `logprobs` asks for the log-probability of each token.
     """
 
@@ -31,32 +31,32 @@ class Question:
 
     @cached_property
     def key(self) -> str:
-        """What decides the answer, as 128 bits."""
+        """A digest of everything that decides the answer: 128 bits in hexadecimal."""
         sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
-        asked = _asked(self.model, self.messages, sampling)
-        return hashlib.sha256(f"{asked} {self.sample}".encode()).hexdigest()[:32]
+        shared = _shared_digest(self.model, self.messages, sampling)
+        return hashlib.sha256(f"{shared} {self.sample}".encode()).hexdigest()[:32]
 
     @cached_property
     def row_seed(self) -> int:
-        """A seed for this sample alone, so that it does not matter what it is batched with."""
+        """A seed of this sample's own, so that its answer does not depend on the rest of the batch."""
         return int(digest("seed", self.model, self.messages, self.seed, self.sample)[:15], 16)
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the conversation."""
+        """Length of the conversation in bytes."""
         return sum(len(content.encode()) for _, content in self.messages)
 
 
 @lru_cache(maxsize=64)
-def _asked(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
-    """A digest of a question but for its sample index: the samples of one prompt are made one after another."""
+def _shared_digest(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
+    """A digest of a question without its sample index. Cached: the samples of one prompt are made one after another."""
     return hashlib.sha256(json.dumps([model, messages, sampling]).encode()).hexdigest()
 
 
 class Questions:
-    """What is asked for the rows of a table, in their order: `make` gives (row's id, question) anew each time.
+    """The questions for the rows of a table, in order. `make` gives them as (row's id, question), anew each time.
 
-    Nothing keeps them all in memory: the prompts of a million gradings are as large as what is graded.
+    They are never all in memory: the prompts of a million gradings are as large as the graded texts.
     """
 
     def __init__(self, number: int, make: Callable[[], Iterable[tuple[str, Question]]]):
@@ -69,17 +69,18 @@ class Questions:
         return (question for _, question in self._make())
 
     def named(self) -> Iterator[tuple[str, Question]]:
+        """The questions with the ids of their rows."""
         return iter(self._make())
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back.
+    """An answer to a question, or the failure in its place.
 
-    `stop` is end, length or error; `reason` is ok, or why there is no text (refused, too-long, provider, ...). Tokens
-    include those of reasoning, prompt tokens those that the server had cached; `cost` is in dollars over all attempts,
-    None when a price is unknown. `seconds` is the latency of the last attempt, `model` what the server calls itself,
-    `finish` its own word for why it stopped.
+    `stop` is end, length or error; `reason` is ok, or why there is no text (refused, too-long, provider, ...). `tokens`
+    include those of reasoning, `prompt_tokens` those that the server had cached; `cost` is in dollars over all
+    attempts, None when a price is unknown. `seconds` is the latency of the last attempt, `model` the name that the
+    server reports, `finish` the server's own word for why it stopped.
     """
 
     text: str

@@ -1,22 +1,22 @@
-"""One row of a journal is one answer of a model, on disk the moment it arrives.
+"""The journal of an artifact's calls: each answer of a model is a row on disk the moment it arrives.
 
     JournalError   the journal cannot be written or read: another job holds it, the disk is full, a part is damaged
 
 A journal is a folder results/calls/<kind>/<name>/:
 
-    answers.jsonl     the newest answers, appended: one JSON object a line, its key first and a checksum of the line last
-    00001.parquet     older answers, the same rows as columns; numbered, and replaced only by a larger one with the same rows
-    lock              held by the process that writes, and says which one it is
+    answers.jsonl     the newest answers, appended: one JSON object a line, key first, checksum of the line last
+    00001.parquet     older answers as columns; numbered, and replaced only by a larger file with the same rows
+    lock              held by the process that writes, and names it
 
-Open it with polars at any time, while it is written too: `journal.frame(folder)`, or read_ndjson and read_parquet of the
-files themselves.
+Polars can open it at any time, also while it is written: `journal.frame(folder)`, or read_ndjson and read_parquet of
+the files themselves.
 
-How it differs from the caches of its kind:
-1. The unit is one call, not one stage: added rows ask nothing that was asked before.
-2. A line that a kill cut off is one answer to be asked again; a damaged line is put aside, not deleted.
-3. One writer: the lock is the operating system's, so that it goes with the process that held it, requeued or killed.
-4. The room for answers that are under way is reserved beforehand: a full disk stops the stage, and loses none of them.
-5. Failures are written with their reason, and asked again: a later answer takes their place.
+How we differ from other caches of answers:
+1. The unit is one call, not one stage: added rows repeat no earlier call.
+2. If a kill cuts a line off, that one question is asked again; a damaged line is put aside, not deleted.
+3. There is one writer: the operating system releases the lock when its process ends, also one requeued or killed.
+4. Room for the answers under way is reserved beforehand: a full disk stops the stage and loses none of them.
+5. Failures are written with their reason and asked again; a later answer replaces them.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
 RESERVE_BYTES = 4 * 2**20
 ROW_GROUP = 1024
-AT_ONCE = 4096  # answers that are read together: at 4 kB, 16 MB
+AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
 CHECK = len(', "crc": "00000000"}\n')
 
 TOKEN = pl.Struct({"token": pl.String, "logprob": pl.Float64})
@@ -68,13 +68,13 @@ ANSWER_COLUMNS: dict[str, Any] = {
 
 
 class Journal:
-    """All answers of one artifact by key. A context manager: while it is open nobody else writes here."""
+    """All answers of one artifact by key. A context manager: while it is open, no other process writes here."""
 
     def __init__(self, folder: Path):
         self.folder, self.tail = folder, folder / "answers.jsonl"
         self._reserve = folder / "reserve"
-        self._places: dict[str, int] = {}  # byte in the tail; in a segment: -1 - row, counted over all segments
-        self._parked: dict[str, str] = {}
+        self._places: dict[str, int] = {}  # by key: byte offset in the tail, or -1 - row, counted over all segments
+        self._parked: dict[str, str] = {}  # key -> reason
         self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
         self._rows = 0  # in all segments
         self._file = self._lock = -1
@@ -125,7 +125,7 @@ class Journal:
             self._lock = -1
 
     def _take_lock(self) -> None:
-        """Take the lock, waiting a while for a job that is being stopped to let go of it."""
+        """Take the lock; a job that is being stopped has a while to release it."""
         try:
             taken = locks.take(self._lock, str(self.folder), locks.WAIT_SECONDS)
         except OSError as error:
@@ -141,7 +141,7 @@ class Journal:
         locks.sign(self._lock)
 
     def _make_room(self) -> None:
-        """Room for the answers that will be under way when the disk is full."""
+        """Reserve room for the answers that will be under way when the disk is full."""
         file = os.open(self._reserve, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
@@ -162,20 +162,20 @@ class Journal:
         return len(self._places) - len(self._parked)
 
     def parked(self, question: Any) -> str | None:
-        """Why a question has no answer yet: the reason it was parked with, None when it never was."""
+        """The reason that a question without an answer is parked with; None if it is not parked."""
         return self._parked.get(question.key)
 
     def __getitem__(self, question: Any) -> Answer:
         return next(self.answers([question]))
 
     def answers(self, questions: Iterable[Any]) -> Iterator[Answer]:
-        """The answer, or the failure it was parked with, of each question in order; KeyError for one never asked."""
+        """The answer of each question in order, or the failure it is parked with; KeyError for one never asked."""
         questions = iter(questions)
         while some := list(islice(questions, AT_ONCE)):
             places = [self._places[question.key] for question in some]
-            found = dict(self._from_tail({p for p in places if p >= 0}))
-            found.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
-            yield from (found[place] for place in places)
+            answers = dict(self._from_tail({p for p in places if p >= 0}))
+            answers.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
+            yield from (answers[place] for place in places)
 
     def _from_tail(self, places: set[int]) -> Iterator[tuple[int, Answer]]:
         if places:
@@ -185,20 +185,20 @@ class Journal:
                     yield place, _answer(json.loads(file.readline()))
 
     def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        """Rows by their number over all segments, in order; each segment reads only the row groups that have some."""
+        """Rows by their number over all segments, in order; only the row groups that hold some of them are read."""
         import pyarrow.parquet as parquet
 
-        at = 0
+        index = 0
         ends = [before for before, _ in self._segments[1:]] + [self._rows]
         for (before, path), end in zip(self._segments, ends[: len(self._segments)], strict=True):
-            here = []
-            while at < len(rows) and rows[at] < end:
-                here.append(rows[at] - before)
-                at += 1
-            if here:
+            in_segment = []
+            while index < len(rows) and rows[index] < end:
+                in_segment.append(rows[index] - before)
+                index += 1
+            if in_segment:
                 with parquet.ParquetFile(path) as file:
                     group, values = -1, []
-                    for row in here:
+                    for row in in_segment:
                         if row // ROW_GROUP != group:
                             group = row // ROW_GROUP
                             values = pl.from_arrow(file.read_row_group(group)).to_dicts()
@@ -209,15 +209,15 @@ class Journal:
     def add(self, question: Any, answer: Answer) -> None:
         """Append an answer, or a failure (stop `error`), which is asked again.
 
-        Its line is with the operating system when this returns, and on the disk a second later. When the disk is full
-        the line takes reserved room and `full` becomes true: no more should be asked.
+        The operating system has the line when this returns, and the disk has it a second later. On a full disk the line
+        takes the reserved room and `full` becomes true: no more should be asked. JournalError if it cannot be written.
         """
         if self._fault:
             raise JournalError(
                 f"{self.tail}: {self._fault.strerror} while syncing; expected a disk that keeps what is written."
             ) from self._fault
         row = {"key": question.key} | {name: getattr(answer, name) for name in Answer.__slots__}
-        # A server that cuts inside a character sends half of a surrogate pair, which no file can hold.
+        # A server that cuts inside a character sends half of a surrogate pair, which UTF-8 cannot encode.
         body = json.dumps(row, ensure_ascii=False)[:-1].encode(errors="replace")
         line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
         place = self._places[question.key] = self._append(line)
@@ -235,7 +235,7 @@ class Journal:
                     return place
             except OSError as error:
                 fault = error
-            os.ftruncate(self._file, place)  # a part of the line may stand there
+            os.ftruncate(self._file, place)  # a part of the line may be written
             if attempt == 0:
                 self.full = True
                 self._reserve.unlink(missing_ok=True)
@@ -252,19 +252,19 @@ class Journal:
             self._parked.pop(key, None)
 
     def empty(self) -> None:
-        """Forget all answers, on disk too: another journal has them."""
+        """Delete all answers, on disk too, once another journal has them."""
         for path in [*segments(self.folder), self.folder / "claim"]:
             path.unlink(missing_ok=True)
         os.ftruncate(self._file, 0)
         self._places.clear()
 
     def sync(self) -> None:
-        """Wait until all that was added is on the disk."""
+        """Wait until every added answer is on the disk."""
         self._dirty.clear()
         os.fsync(self._file)
 
     def _sync_in_time(self) -> None:
-        """Answers are synced in groups, each at most a second after its first."""
+        """Sync answers in groups, each at most a second after its first answer."""
         while True:
             self._dirty.wait()
             time.sleep(SYNC_SECONDS / 2)
@@ -277,12 +277,12 @@ class Journal:
                     self._fault = error
                 return
 
-    # -------------------------------------------------------------------------------------------------- tail to segments
+    # ------------------------------------------------------------------------------------------------- tail to segments
 
     def compact(self) -> None:
         """Move the tail into a Parquet segment, together with the last segment while that is small.
 
-        The segment stands before the tail is emptied: a kill in between leaves rows twice, and none missing.
+        The segment is written before the tail is emptied: a kill in between leaves rows twice, but loses none.
         """
         rows = [json.loads(line) for _, line in _whole_lines(self.tail)]
         if not rows:
@@ -309,11 +309,11 @@ class Journal:
         self._places.update((key, -1 - before - row) for row, key in enumerate(new["key"]))
 
     def _next_segment(self) -> tuple[Path, int]:
-        """The file that the tail goes to, and the number of rows before it: the last one while it is small, or a new one."""
+        """The segment that takes the tail (the last one while it is small, else a new one), and the rows before it."""
         if not self._segments:
             return self.folder / "00001.parquet", 0
         before, last = self._segments[-1]
-        if last.stat().st_size < SEGMENT_BYTES // 8:  # answers shrink to a quarter or less
+        if last.stat().st_size < SEGMENT_BYTES // 8:  # Parquet shrinks answers to a quarter or less
             return last, before
         return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows
 
@@ -349,16 +349,16 @@ class Journal:
             self._put_aside(damaged)
 
     def _moved(self, last: pl.Series) -> bool:
-        """Whether a kill came between segment and tail: the tail's rows are then the last ones of the last segment."""
+        """Whether a kill came just after the segment was written: the tail's rows are then also its last rows."""
         keys = [json.loads(line)["key"] for _, line in _whole_lines(self.tail)]
         return bool(keys) and last.tail(len(keys)).to_list() == keys
 
     def _put_aside(self, damaged: list[bytes]) -> None:
-        kept = self.folder / "damaged.jsonl"
-        known = set(kept.read_bytes().splitlines(keepends=True)) if kept.exists() else set()
-        with open(kept, "ab") as file:
+        path = self.folder / "damaged.jsonl"
+        known = set(path.read_bytes().splitlines(keepends=True)) if path.exists() else set()
+        with open(path, "ab") as file:
             file.writelines(line for line in damaged if line not in known)
-        say(str(self.folder), f"{len(damaged)} damaged lines (kept in {kept.name}); their questions are asked again")
+        say(str(self.folder), f"{len(damaged)} damaged lines (kept in {path.name}); their questions are asked again")
 
 
 def segments(folder: Path) -> list[Path]:
@@ -366,19 +366,19 @@ def segments(folder: Path) -> list[Path]:
 
 
 def frame(folder: Path, *columns: str) -> pl.DataFrame:
-    """All rows of a journal, also of one that is being written: for each key the answer, or else the last failure.
+    """All rows of a journal, also while it is written: for each key the answer, or else the last failure.
 
-    Only the named columns, where some are named, and the key.
+    The columns are the key and those named; without names, all of them.
     """
     wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
-    tail = folder / "answers.jsonl"  # read first: what moves into a segment meanwhile is met twice, and not missed
+    tail = folder / "answers.jsonl"  # read first: a row that moves into a segment meanwhile is read twice, not missed
     newest = _frame([json.loads(line) for _, line in _whole_lines(tail)] if tail.exists() else [], wanted)
     parts = [*(_read(path, *wanted) for path in segments(folder)), newest]
     return pl.concat(parts).unique("key", keep="last", maintain_order=True)
 
 
 def cost(folder: Path) -> float:
-    """What a journal has cost in dollars, every attempt that was ever written down counted."""
+    """Dollars of all rows that were ever written to a journal, failures included."""
     return sum(row["cost"] or 0.0 for row in _rows(folder))
 
 
@@ -387,23 +387,23 @@ def _frame(rows: Iterable[dict[str, Any]], wanted: dict[str, Any]) -> pl.DataFra
 
 
 def adopt(old: Path, new: Path) -> int:
-    """Move all answers of a journal to another, as when an artifact was renamed; gives how many the other now has.
+    """Move all answers of a journal to another, as when an artifact was renamed; returns how many the other now has.
 
-    Both are locked meanwhile. The old answers are deleted when the new journal has them on disk.
+    Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
     """
     if not (old / "answers.jsonl").exists() and not segments(old):
         raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
-    with Journal(old) as giving, Journal(new) as taking:
+    with Journal(old) as source, Journal(new) as target:
         for row in _rows(old):
-            if _Key(row["key"]) not in taking:
-                taking.add(_Key(row["key"]), _answer(row))
-        taking.compact()
-        taking.sync()
-        claimed = new / "claim.new"
-        claimed.write_text(f"{taking.spent:.9f} 0\n")
-        os.replace(claimed, new / "claim")
-        giving.empty()
-        return len(taking)
+            if _Key(row["key"]) not in target:
+                target.add(_Key(row["key"]), _answer(row))
+        target.compact()
+        target.sync()
+        claim = new / "claim.new"
+        claim.write_text(f"{target.spent:.9f} 0\n")
+        os.replace(claim, new / "claim")
+        source.empty()
+        return len(target)
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class _Key:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Everything that a journal holds, oldest first."""
+    """All rows of a journal, failures that were answered later too, oldest first."""
     for path in segments(folder):
         yield from _read(path).iter_rows(named=True)
     if (folder / "answers.jsonl").exists():
@@ -430,13 +430,13 @@ def _read(path: Path, *columns: str) -> pl.DataFrame:
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(place, line) of each line that is complete and undamaged."""
-    place = 0
+    """(byte offset, line) of each line that is complete and undamaged."""
+    offset = 0
     with open(path, "rb") as file:
         for line in file:
             if line.endswith(b"\n") and _is_whole(line):
-                yield place, line
-            place += len(line)
+                yield offset, line
+            offset += len(line)
 
 
 def _is_whole(line: bytes) -> bool:

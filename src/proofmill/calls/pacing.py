@@ -1,14 +1,14 @@
-"""How many calls to one server may be in flight, and when the next may start: a plain object, asked before each call.
+"""Limits on the calls to one server: how many may be in flight, and when the next may start.
 
 Additive increase, multiplicative decrease (Chiu and Jain 1989; slow start as in RFC 5681): the window grows by one for
-each answer until the server first complains, by a step for each window of answers after that, and is cut by 30 % on a 429
-or an overload, once for all calls that were in flight together. The step is a quarter of a call or a fiftieth of the
-window: a limit of one is not probed with every second call, and one of hundreds is found again in some rounds. A
-complaint that comes alone among ten calls or more is an accident: its own row waits, the others do not.
+each answer until the server first complains, and by a step for each window of answers after that. A 429 or an overload
+cuts it by 30 %, once for all calls that were in flight together. The step is a quarter of a call or a fiftieth of the
+window, whichever is larger: a limit of one is not probed with every second call, and a limit of hundreds is found again
+within some rounds. A single complaint among ten calls or more is an accident: its row waits, the other rows do not.
 
 How we differ from a fixed semaphore:
-1. `Retry-After` stops every call to that server, not only the one that was told.
-2. Requests and tokens per minute are buckets of one and ten seconds' worth: a limit is not used up in a burst.
+1. `Retry-After` delays every call to that server, not only the call that received it.
+2. Limits of requests and tokens per minute are buckets of one and ten seconds' worth: no burst uses a limit up.
 """
 
 import math
@@ -17,18 +17,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FIRST = 32  # calls in flight to begin with, where nothing is said
+FIRST = 32  # calls in flight at the start, if no limit is given
 MOST = 1024
 CUT = 0.7
 STEP, STEP_SHARE = 0.25, 0.02
-ACCIDENT = 0.15  # share of complaints that does not slow us down
-LONGEST = 60.0  # seconds of a pause that the server did not ask for
-LONGEST_ASKED = 900.0  # seconds of a pause that it did
+ACCIDENT = 0.15  # share of complaints up to which the window stays
+LONGEST = 60.0  # seconds of a pause without `Retry-After`
+LONGEST_ASKED = 900.0  # seconds of a pause by `Retry-After`
 
 
 @dataclass
 class Bucket:
-    """Something that is refilled by so much a minute, up to `room`; it may owe, when an estimate was too low."""
+    """A token bucket, refilled by `per_minute` up to `room`; its level is negative after too low an estimate."""
 
     per_minute: float
     room: float
@@ -40,12 +40,12 @@ class Bucket:
         self.filled = now
 
     def delay(self, amount: float) -> float:
-        """Seconds until it holds the amount, or is full where it can never hold so much."""
+        """Seconds until the bucket holds the amount, or is full if the amount exceeds `room`."""
         return max(0.0, (min(amount, self.room) - self.level) * 60 / self.per_minute)
 
 
 class Pace:
-    """`delay` says when a call may start; `started` and `ended` tell what became of it. Seconds by `clock`."""
+    """The pace of calls: ask `delay` before each, then report `started` and `ended`. Times are seconds of `clock`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Pace:
         tokens: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """`most` calls in flight from the start, if the server is known to allow them; limits are per minute."""
+        """`most`: calls in flight that the server is known to allow; `requests` and `tokens`: its limits per minute."""
         self.clock, self.most = clock, most or MOST
         self._first = float(most or min(FIRST, MOST))
         self.in_flight = 0
@@ -64,14 +64,14 @@ class Pace:
         self._tokens = Bucket(tokens, tokens / 6, tokens / 6, now) if tokens else None
 
     def begin_again(self) -> None:
-        """Forget the complaints: the server is another one now."""
+        """Forget all complaints: the server was started anew."""
         self.window, self.cuts, self._slow_start = self._first, 0, True
         self._last_cut = self._paused = -math.inf
-        self._share = 0.0  # of complaints among the last calls, about twice as many as the window has
-        self._pressed = False  # the window, and not a lack of questions, holds calls back
+        self._share = 0.0  # share of complaints among recent calls, about two windows of them
+        self._pressed = False  # whether the window, rather than a lack of questions, limits the calls
 
     def delay(self, tokens: float = 0.0) -> float:
-        """Seconds until a call of so many tokens may start: 0 now, infinity when one in flight must end before."""
+        """Seconds until a call of so many tokens may start: 0 for now, infinity if a call in flight must end first."""
         if self.in_flight >= int(self.window):
             self._pressed = True
             return math.inf
@@ -85,7 +85,7 @@ class Pace:
         return max(0.0, *waits)
 
     def started(self, tokens: float = 0.0) -> float:
-        """Count a call in; gives the moment it started, which `ended` wants back."""
+        """Count a call in. Returns its start time, which `ended` takes."""
         self.in_flight += 1
         if self._requests:
             self._requests.level -= 1
@@ -101,10 +101,10 @@ class Pace:
         tokens: float = 0.0,
         answered: bool = True,
     ) -> None:
-        """Count a call out that began at `start`; only an answer lets the window grow.
+        """Count out the call that began at `start`; only an answer lets the window grow.
 
-        `overload`: the server complained, and `asked` for so many seconds of pause, if it did; `tokens`: how many more than
-        it was counted for it had.
+        `overload`: the server complained; `asked`: the seconds of pause it asked for, if any; `tokens`: the call's
+        tokens beyond those passed to `started`.
         """
         self.in_flight -= 1
         if self._tokens:
@@ -128,5 +128,5 @@ class Pace:
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait at most after so many failures in a row: 1, 2, 4, ... a minute."""
+    """The longest wait in seconds after so many failures in a row: 1, 2, 4, ..., a minute."""
     return min(LONGEST, 2.0 ** min(failures - 1, 10))

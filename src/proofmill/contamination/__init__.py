@@ -1,1 +1,1 @@
-"""Which texts stand in one another: exact, shared runs, near duplicates."""
+"""Statements that repeat others: exact copies, shared runs of tokens, near duplicates."""

@@ -1,8 +1,9 @@
-"""One proposal is a row and a benchmark statement whose tokens are worth comparing.
+"""Candidates: pairs of a row and a benchmark statement whose tokens are worth comparing.
 
-A pair is proposed for what likeness.py demands of a finding, not for an n chosen to be fast: a run that counts holds three
-telling words, or the middle of one of the two statements, or a stretch of formulas; a near duplicate has the same digits, and
-meets in a band of a MinHash sketch (Broder 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
+The rules follow from what similarity.py demands of a finding, not from an n chosen for speed. A run that counts holds
+three telling words, or the middle of one of the two statements, or a stretch of formulas. A near duplicate has the same
+digits and shares a band of a MinHash sketch (Broder 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets",
+section 3.4).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,19 +16,19 @@ from proofmill.contamination._hashes import BASE, Places, Skeleton, ranges
 from proofmill.contamination.similarity import COVERAGE, FORMULA_RUN, LEAST
 from proofmill.text.statements import Token, tokens
 
-_LENGTHS = (8, 4, 2)  # units of the piece that stands for a benchmark statement: the longest that it has room for
-_MIDDLE = 3  # units of the piece that stands for a row
+_LENGTHS = (8, 4, 2)  # units of an anchor, which stands for a benchmark statement: the longest that fits
+_MIDDLE = 3  # units of the piece that stands for a row's middle
 _BANDS = 32  # of two hashes; two texts of similarity s share one with probability 1 - (1 - s^2)^32: 0.9999 at s = 0.5
 _RANDOM = np.random.default_rng(0)
 _MULTIPLIERS_H = _RANDOM.integers(1 << 32, size=2 * _BANDS, dtype=np.uint32) | np.uint32(1)
 _MASKS_H = _RANDOM.integers(1 << 32, size=2 * _BANDS, dtype=np.uint32)
 _FOR_BANDS, _FOR_DIGITS = (_RANDOM.integers(1 << 63, size=size, dtype=np.uint64) for size in (_BANDS, 10))
 
-Pairs = tuple[np.ndarray, np.ndarray]  # rows and benchmark statements, both by position
+Pairs = tuple[np.ndarray, np.ndarray]  # positions of rows and of benchmark statements
 
 
 class Proposals:
-    """Pairs of a row and a benchmark statement that may be findings."""
+    """An index of benchmark statements that proposes pairs of a row and a statement, which may be findings."""
 
     def __init__(self, texts: Sequence[str], words: int, similarity: float):
         self.words = words
@@ -35,9 +36,9 @@ class Proposals:
         self.tokens_B: list[list[str]] = []
         regions = []  # benchmark statement, and the characters of a part of it
         for number, text in enumerate(texts):
-            made = tokens(text)
-            self.tokens_B.append([token.text for token in made])
-            regions += [(number, start, end) for start, end in _regions(made, words)]
+            own_tokens = tokens(text)
+            self.tokens_B.append([token.text for token in own_tokens])
+            regions += [(number, start, end) for start, end in _regions(own_tokens, words)]
         self.size_B = np.array([len(one) for one in self.tokens_B], np.int64)
         self.whole = Places(own.hash(own.first_T[:-1], own.first_T[1:]), np.arange(len(texts)))
         start, end = own.stretches()
@@ -46,25 +47,25 @@ class Proposals:
         self.middle = Places(grams, np.arange(len(grams)))
         self.anchors = dict(_anchors(texts, own, regions))
         self.signature_B = _signatures(own)
-        tells = np.array([bool(similarities.shingles(text).formulas) for text in texts], bool)
+        has_formulas = np.array([bool(similarities.shingles(text).formulas) for text in texts], bool)
         self.sketches = [
             Sketches(own, np.flatnonzero(np.diff(own.first_T))),
-            Sketches(own, np.flatnonzero(tells), True),
+            Sketches(own, np.flatnonzero(has_formulas), True),
         ]
         self.bands = [
             Places(one.bands(self.signature_B).ravel(), np.tile(np.arange(len(one.texts)), _BANDS))
             for one in self.sketches
         ]
-        # A changed token changes as many shingles of units, of which there are up to three times fewer; and a sketch
-        # may stray by two standard deviations.
+        # A changed token changes as many shingles of units as of tokens, but there are up to three times fewer of them;
+        # and the estimate of a sketch may be off by two standard deviations.
         changed = min(3 * (1 - similarity) / (1 + similarity), 1)
         self.least = max((1 - changed) / (1 + changed) - 0.15, 0.1)
 
     def pairs(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-        """Positions of texts with the benchmark statements to compare each with, both in order."""
+        """The position of each text with candidates, and those of the statements to compare it with, in order."""
         rows, B = Skeleton(texts), len(self.size_B)
-        found = [self._equal(rows), self._by_telling_words(rows), self._by_anchors(rows), self._by_middle(rows)]
-        pairs = np.unique(np.concatenate([row * B + other for row, other in (*found, *self._by_sketches(rows))]))
+        by_rule = [self._equal(rows), self._by_telling_words(rows), self._by_anchors(rows), self._by_middle(rows)]
+        pairs = np.unique(np.concatenate([row * B + other for row, other in (*by_rule, *self._by_sketches(rows))]))
         for row, same in groupby(pairs.tolist(), key=lambda pair: pair // B):
             yield row, [pair % B for pair in same]
 
@@ -72,7 +73,7 @@ class Proposals:
         return self.whole.find(rows.hash(rows.first_T[:-1], rows.first_T[1:]))
 
     def _by_telling_words(self, rows: Skeleton) -> Pairs:
-        """A run with three telling words holds the units from one of them to the next but one."""
+        """Pairs that share the units from a telling word to the next but one, as runs with three telling words do."""
         start, end = rows.stretches()
         at, there = self.telling.find(rows.hash(start, end))
         row, other, start, end = self._extended(rows, start[at], end[at], there, self.words)
@@ -80,18 +81,21 @@ class Proposals:
         return row[ok], other[ok]
 
     def _by_anchors(self, rows: Skeleton) -> Pairs:
-        """A run that is a whole benchmark statement, covers one or is long in formulas holds one of its anchors."""
-        found = []
+        """Pairs that share an anchor, as runs do that are or cover a benchmark statement, or are long in formulas."""
+        parts = []
         for length, anchors in self.anchors.items():
             start, there = anchors.find(rows.grams(length))
             ok = (self.own.digits_T[self.own.text_U[there]] <= rows.digits_T[rows.text_U[start]]).all(axis=1)
             row, other, start, end = self._extended(rows, start[ok], start[ok] + length, there[ok])
             needed = np.minimum(COVERAGE * self.size_B[other], FORMULA_RUN * self.words)
-            found.append((row, other, rows.most_tokens(start, end) >= needed))
-        return tuple(np.concatenate([pairs[n][pairs[2]] for pairs in found]) for n in (0, 1))
+            parts.append((row, other, rows.most_tokens(start, end) >= needed))
+        return tuple(np.concatenate([part[n][part[2]] for part in parts]) for n in (0, 1))
 
     def _by_middle(self, rows: Skeleton) -> Pairs:
-        """A run that covers a shorter row holds its middle: all of it stands in the benchmark, and its rarest piece."""
+        """Pairs that share the rarest piece of the row's middle, as runs do that cover a shorter row.
+
+        All pieces of the middle must stand in the benchmark.
+        """
         size_T = np.diff(rows.first_T)
         low, high = rows.middle(_MIDDLE)
         grams = rows.grams(_MIDDLE)
@@ -110,7 +114,7 @@ class Proposals:
     def _extended(
         self, rows: Skeleton, start: np.ndarray, end: np.ndarray, there: np.ndarray, reach: int = 1 << 30
     ) -> tuple:
-        """Row, benchmark statement, start and end of pieces in both, made longer by up to `reach` units a side."""
+        """Row, statement, start and end (in the row) of shared pieces, extended by at most `reach` units a side."""
         row, other = rows.text_U[start], self.own.text_U[there]
         before = np.minimum(np.minimum(start - rows.first_T[row], there - self.own.first_T[other]), reach)
         after = np.minimum(rows.first_T[row + 1] - end, self.own.first_T[other + 1] - there - (end - start))
@@ -121,65 +125,66 @@ class Proposals:
     def _equal_units(
         self, rows: Skeleton, here: np.ndarray, there: np.ndarray, most: np.ndarray, step: int
     ) -> np.ndarray:
-        """How many units are equal from here and there on, in steps of 1 or -1, at most `most`."""
+        """Number of equal units from `here` and `there` on, in steps of 1 or -1, at most `most`."""
         count = np.zeros(len(here), np.int64)
-        going = np.flatnonzero(most > 0)
-        while len(going):
-            moved = step * count[going]
-            equal = rows.hashes_U.take(here[going] + moved) == self.own.hashes_U.take(there[going] + moved)
-            going = going[equal]
-            count[going] += 1
-            going = going[count[going] < most[going]]
+        active = np.flatnonzero(most > 0)
+        while len(active):
+            offset = step * count[active]
+            equal = rows.hashes_U.take(here[active] + offset) == self.own.hashes_U.take(there[active] + offset)
+            active = active[equal]
+            count[active] += 1
+            active = active[count[active] < most[active]]
         return count
 
     def _by_sketches(self, rows: Skeleton) -> Iterator[Pairs]:
         signature_T = _signatures(rows)
         same = np.isin(signature_T, self.signature_B) & (np.diff(rows.first_T) > 0)
-        for place, (mine, bands) in enumerate(zip(self.sketches, self.bands, strict=True)):
-            asked = Sketches(rows, np.flatnonzero(same), formulas=place == 1)
-            at, there = bands.find(asked.bands(signature_T).ravel())
-            pairs = np.unique(at % max(len(asked.texts), 1) * len(mine.texts) + there)
-            row, other = np.divmod(pairs, max(len(mine.texts), 1))
-            close = (asked.least_HT[:, row] == mine.least_HT[:, other]).mean(axis=0) >= self.least
-            yield asked.texts[row[close]], mine.texts[other[close]]
+        for number, (known, bands) in enumerate(zip(self.sketches, self.bands, strict=True)):
+            new = Sketches(rows, np.flatnonzero(same), formulas=number == 1)
+            at, there = bands.find(new.bands(signature_T).ravel())
+            pairs = np.unique(at % max(len(new.texts), 1) * len(known.texts) + there)
+            row, other = np.divmod(pairs, max(len(known.texts), 1))
+            close = (new.least_HT[:, row] == known.least_HT[:, other]).mean(axis=0) >= self.least
+            yield new.texts[row[close]], known.texts[other[close]]
 
 
 class Sketches:
-    """MinHash sketches of the pairs of neighbouring units of some texts, or of those of their formulas alone."""
+    """MinHash sketches of the pairs of neighbouring units of some texts, or of the pairs in their formulas alone."""
 
-    def __init__(self, of: Skeleton, texts: np.ndarray, formulas: bool = False):
-        units = ranges(of.first_T[texts], of.first_T[texts + 1])
+    def __init__(self, skeleton: Skeleton, texts: np.ndarray, formulas: bool = False):
+        units = ranges(skeleton.first_T[texts], skeleton.first_T[texts + 1])
         if formulas:
-            units = units[of.in_formula_U[units]]
-        sizes = np.bincount(of.text_U[units], minlength=len(of.first_T) - 1)[texts]
+            units = units[skeleton.in_formula_U[units]]
+        text_U = skeleton.text_U[units]
+        sizes = np.bincount(text_U, minlength=len(skeleton.first_T) - 1)[texts]
         self.texts = texts[sizes > 0]
         starts = (np.cumsum(sizes) - sizes)[sizes > 0]
-        pair = np.append(of.text_U[units[1:]] == of.text_U[units[:-1]], False) & np.append(np.diff(units) == 1, False)
-        shingles = (of.hash(units, units + 1 + pair) >> np.uint64(32)).astype(np.uint32)
+        pair = np.append(text_U[1:] == text_U[:-1], False) & np.append(np.diff(units) == 1, False)
+        shingles = (skeleton.hash(units, units + 1 + pair) >> np.uint64(32)).astype(np.uint32)
         self.least_HT = np.zeros((2 * _BANDS, len(starts)), np.uint32)
         if len(starts):
             for least_T, multiplier, mask in zip(self.least_HT, _MULTIPLIERS_H, _MASKS_H, strict=True):
                 least_T[:] = np.minimum.reduceat((shingles ^ mask) * multiplier, starts)
 
     def bands(self, signature_T: np.ndarray) -> np.ndarray:
-        """A key for each band and text: equal for texts with the same digits and the same two hashes of the band."""
+        """A key for each band and text, equal for texts with the same digits and the same two hashes of the band."""
         both = (self.least_HT[::2].astype(np.uint64) << np.uint64(32)) | self.least_HT[1::2]
         return (both + signature_T[self.texts] + _FOR_BANDS[:, None]) * np.uint64(BASE)
 
 
-def _signatures(of: Skeleton) -> np.ndarray:
-    """Equal for texts with the same digits, which those with the same numbers have."""
-    return (of.digits_T.astype(np.uint64) * _FOR_DIGITS).sum(axis=1)
+def _signatures(skeleton: Skeleton) -> np.ndarray:
+    """A hash of each text's digits, equal for texts with the same numbers."""
+    return (skeleton.digits_T.astype(np.uint64) * _FOR_DIGITS).sum(axis=1)
 
 
-def _regions(made: Sequence[Token], words: int) -> Iterator[tuple[int, int]]:
-    """Parts of a statement, by characters: a run that counts without three telling words holds one of them."""
-    size, block = len(made), FORMULA_RUN * words // 2
+def _regions(all_tokens: Sequence[Token], words: int) -> Iterator[tuple[int, int]]:
+    """Parts of a statement, from character to character. Each run that counts without three telling words holds one."""
+    size, block = len(all_tokens), FORMULA_RUN * words // 2
     if size < min(LEAST, words):
         return
     spare = int((1 - COVERAGE) * size) if size >= words else 0  # tokens that such a run may lack on one side
-    yield made[spare].start, made[size - spare - 1].end
-    formula = [token for token in made if token.kind != "word"]
+    yield all_tokens[spare].start, all_tokens[size - spare - 1].end
+    formula = [token for token in all_tokens if token.kind != "word"]
     for first in range(0, len(formula) - block + 1, block):
         if len(formula) >= 2 * block:
             yield formula[first].start, formula[first + block - 1].end
@@ -188,7 +193,7 @@ def _regions(made: Sequence[Token], words: int) -> Iterator[tuple[int, int]]:
 def _anchors(
     texts: Sequence[str], own: Skeleton, regions: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[int, Places]]:
-    """By length: the piece of each region that fewest benchmark statements have, and that has fewest stock words."""
+    """The rarest piece of each region, which also has few stock words: (length of the pieces, where they stand)."""
     number = np.array([region[0] for region in regions], np.int64)
     low = own.first_T[number] + np.diff(Skeleton(texts[n][:start] for n, start, _ in regions).first_T)
     high = own.first_T[number] + np.diff(Skeleton(texts[n][:end] for n, _, end in regions).first_T)
@@ -196,11 +201,11 @@ def _anchors(
     low = np.where(narrow, own.first_T[number], low)
     high = np.where(narrow, own.first_T[number + 1], high)
     stock = np.append(0, np.cumsum(own.stock_U))
-    left = np.ones(len(low), bool)
+    remaining = np.ones(len(low), bool)
     for length in _LENGTHS:
-        chosen = left & (high - low >= length)
-        left &= ~chosen
-        from_, to = low[chosen], high[chosen] - length + 1
+        fitting = remaining & (high - low >= length)
+        remaining &= ~fitting
+        from_, to = low[fitting], high[fitting] - length + 1
         places = ranges(from_, to)
         grams = own.grams(length)
         frequency = np.unique(grams, return_inverse=True, return_counts=True)
@@ -210,7 +215,7 @@ def _anchors(
 
 
 def _least(places: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """For groups of these sizes, none empty, the first place with the least value."""
+    """The first place with the least value in each of the groups, which have these sizes and are not empty."""
     if not len(places):
         return places
     numbered = values * len(places) + np.arange(len(places))

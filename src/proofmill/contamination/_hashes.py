@@ -1,6 +1,6 @@
-"""One skeleton is what is left of many statements when all but letters and digits is gone: arrays of hashed units, and places.
+"""Skeletons of statements: their letters and digits alone, as arrays of hashed units, and an index of hashes.
 
-Reading tokens (statements.py) costs several times a plain lookup; here rows are looked at together, as bytes in arrays.
+Reading tokens (statements.py) costs several times a plain lookup; skeletons of many rows are made at once, as arrays.
 From: rolling hashes (Karp and Rabin 1987).
 """
 
@@ -33,12 +33,12 @@ def _powers_to(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def powers_of(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """At least `count` of each."""
+    """At least `count` powers of BASE and of its inverse, from the power 0."""
     return _powers_to(1 << count.bit_length())
 
 
 def sums(values: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """Running sums of values times powers, from 0."""
+    """Running sums of values times powers, beginning with 0: one more than there are values."""
     sums = np.zeros(len(values) + 1, np.uint64)
     np.multiply(values, powers, out=sums[1:])
     return np.cumsum(sums, out=sums)
@@ -49,19 +49,19 @@ def _slots(hashes: np.ndarray) -> np.ndarray:
 
 
 def spans_of(data_C: np.ndarray, start_U: np.ndarray, end_U: np.ndarray) -> np.ndarray:
-    """Hashes of the bytes from each start to before each end."""
+    """Hashes of the bytes from each start to before each end: one for each unit."""
     powers, inverses = powers_of(len(data_C) + 1)
     sums_C = sums(data_C, powers[1 : len(data_C) + 1])
     return (sums_C.take(end_U) - sums_C.take(start_U)) * inverses.take(start_U)
 
 
 def _hash(word: str) -> int:
-    """Of one span, as `spans_of` computes it."""
+    """The hash of one word, as `spans_of` computes it."""
     return sum(byte * pow(BASE, place, 1 << 64) for place, byte in enumerate(word.encode(), 1)) % (1 << 64)
 
 
 def joined(spans: Iterable[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """All texts in one array, a line end around each, and where each begins (one more than there are)."""
+    """All texts in one array of bytes, with line ends around each, and where each begins (and one more would)."""
     lines = list(spans)
     starts_T = np.ones(len(lines) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1, out=starts_T[1:])
@@ -76,7 +76,7 @@ def ranges(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 class Places:
-    """Where keys stand: a sorted array behind a bitmap that most of the keys asked for never pass."""
+    """An index from keys to places: a sorted array behind a bitmap, which rejects most keys that it lacks."""
 
     def __init__(self, keys: np.ndarray, places: np.ndarray):
         order = np.lexsort((places, keys))
@@ -85,15 +85,17 @@ class Places:
         self.bitmap[_slots(self.keys)] = True
 
     def may_have(self, keys: np.ndarray) -> np.ndarray:
+        """False for keys that are certainly not in the index."""
         return self.bitmap.take(_slots(keys))
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in `keys` and the places of the key there, for each pair of the two."""
-        asked = np.flatnonzero(self.may_have(keys))
-        low, high = (np.searchsorted(self.keys, keys[asked], side) for side in ("left", "right"))
-        return np.repeat(asked, high - low), self.places[ranges(low, high)]
+        """All matches, in two arrays: a position in `keys`, and a place of the key there."""
+        possible = np.flatnonzero(self.may_have(keys))
+        low, high = (np.searchsorted(self.keys, keys[possible], side) for side in ("left", "right"))
+        return np.repeat(possible, high - low), self.places[ranges(low, high)]
 
     def count(self, keys: np.ndarray) -> np.ndarray:
+        """Number of places of each key."""
         return np.searchsorted(self.keys, keys, "right") - np.searchsorted(self.keys, keys, "left")
 
 
@@ -103,7 +105,7 @@ _LETTER, _DIGIT = 1, 2
 _KINDS = np.zeros(256, np.uint8)
 _KINDS[[*range(ord("a"), ord("z") + 1), *range(128, 256)]] = _LETTER
 _KINDS[list(b"0123456789")] = _DIGIT
-_SIGNS = (_KINDS == 0).astype(np.int32)  # how many tokens a byte may add to those of letters and digits
+_SIGNS = (_KINDS == 0).astype(np.int32)  # tokens that a byte may add to those of letters and digits
 _SIGNS[list(b' \t\n\v\f\r.,;:?"`~&#@$')] = 0
 _SIGNS[list(b"\\_^")] = 2  # `\frac ab` is a, / and b, and `x_ab` is x, _, a and b, though `ab` is one unit
 
@@ -120,7 +122,7 @@ _LEFT_OUT = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]|\\(?:begin|end)\s*\{[
 
 
 class _Ascii(dict):
-    """What str.translate writes for a character: letters stay, signs are written as their tokens or as `*`."""
+    """A table for str.translate: letters stay, other signs become their tokens or `*`. It fills itself on demand."""
 
     def __missing__(self, code: int) -> str:
         sign = chr(code)
@@ -147,7 +149,7 @@ class Skeleton:
     """Letters and digits of texts, without macros that are mere spelling: equal where tokens are equal.
 
     A unit is a word, a lone letter or one digit. The hash of several units is that of their characters in a row: it
-    does not depend on where one unit ends.
+    does not depend on the boundaries between them.
     """
 
     def __init__(self, texts: Iterable[str]):
@@ -167,13 +169,13 @@ class Skeleton:
         self.hashes_U, stock_U = hashes_U.take(kept), classes_U.take(kept) & _STOCK != 0
         width_U, first_byte_U = end_U - start_U, data_C.take(start_U)
 
-        self.first_T = np.searchsorted(start_U, starts_T)  # units before each text, and of all
+        self.first_T = np.searchsorted(start_U, starts_T)  # units before each text, and in all texts
         self.text_U = np.repeat(np.arange(len(starts_T) - 1), np.diff(self.first_T))
         self.offset_U = np.zeros(len(width_U) + 1, np.int64)
         np.cumsum(width_U, out=self.offset_U[1:])
         powers, self._inverses = powers_of(int(self.offset_U[-1]) + 1)
         self.sums_U = sums(self.hashes_U, powers.take(self.offset_U[:-1]))
-        # [i + 1] is the number of signs before unit i, or before the end; [0] is 0.
+        # Element i + 1 is the number of signs before unit i, or before the end; element 0 is 0.
         bytes_U = np.concatenate(([0], start_U, [len(data_C) - 1]))
         self.signs_U = np.cumsum(_SIGNS.take(data_C)).take(bytes_U)
 
@@ -187,21 +189,21 @@ class Skeleton:
         self.digits_T = np.bincount(numbered, minlength=10 * (len(starts_T) - 1)).reshape(-1, 10)
 
     def hash(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Of the units from `start` to before `end`."""
+        """Hashes of the units from each `start` to before each `end`."""
         return (self.sums_U.take(end) - self.sums_U.take(start)) * self._inverses.take(self.offset_U.take(start))
 
     def grams(self, length: int) -> np.ndarray:
-        """Of `length` units from each unit on; some run over the end of their text."""
+        """Hashes of `length` units from each unit on; some run over the end of their text."""
         return (self.sums_U[length:] - self.sums_U[:-length]) * self._inverses.take(self.offset_U[:-length])
 
     def most_tokens(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """No run of tokens that has these units and no others is longer."""
+        """Upper bound of the tokens in a run with exactly the units from `start` to before `end`."""
         return end - start + self.signs_U.take(end + 1) - self.signs_U.take(start)
 
     def middle(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """First place of a piece of `length` units in the middle fifth of each text, and one after the last such place.
 
-        The middle by tokens, which are about as many as units and signs.
+        The middle is measured in tokens, of which there are about as many as units and signs.
         """
         size_U = np.arange(len(self.signs_U) - 1) + self.signs_U[1:]
         start_T, size_T = size_U[self.first_T[:-1]], np.diff(size_U[self.first_T])
@@ -210,7 +212,7 @@ class Skeleton:
         return low, np.maximum(np.minimum(high, self.first_T[1:]) - length + 1, low + 1)
 
     def stretches(self) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end of the units from each telling word to the next but one."""
+        """Start and end of the units from each telling word to the next but one in the same text."""
         telling = np.flatnonzero(self.telling_U)
         start, last = telling[:-2], telling[2:]
         one_text = self.text_U.take(start) == self.text_U.take(last)

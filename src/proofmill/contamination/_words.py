@@ -1,4 +1,4 @@
-"""Shared runs of words by open-r1's rule, to compare with: lower case, split at spaces, punctuation kept."""
+"""Shared runs of words by open-r1's rule, for comparison: lower case, split at spaces, punctuation kept."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -7,13 +7,12 @@ import numpy as np
 
 from proofmill.contamination._hashes import Places, joined, powers_of, spans_of, sums
 
-# ---------------------------------------------------------------------------------------------------------- plain words
-
-IN_WORD = np.ones(256, bool)
+_IN_WORD = np.ones(256, bool)  # by byte
+_IN_WORD[list(b" \t\n\v\f\r\x1c\x1d\x1e\x1f")] = False  # where str.split splits ASCII
 
 
 class PlainWords:
-    """Words in a row that stand in a benchmark, by open-r1's rule: lower case, split at spaces, punctuation kept."""
+    """An index of the runs of `words` words in benchmark statements, by open-r1's rule."""
 
     def __init__(self, texts: Sequence[str], words: int):
         self.words = words
@@ -22,11 +21,11 @@ class PlainWords:
         self.keys = Places(keys, np.arange(len(keys)))
 
     def _keys(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hash, text and first word of each run of `words` words."""
+        """Hash, text and first word of each run of `words` words, in three arrays over the runs."""
         data_C, starts_T = joined(
             (text.lower() if text.isascii() else " ".join(text.lower().split())).encode() for text in texts
         )
-        inside = IN_WORD.take(data_C)
+        inside = _IN_WORD.take(data_C)
         edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
         start_U, end_U = edges[::2], edges[1::2]
         hashes_U = spans_of(data_C, start_U, end_U)
@@ -43,10 +42,10 @@ class PlainWords:
         )
 
     def find(self, texts: Sequence[str]) -> Iterator[tuple[int, int, str, str, float]]:
-        """Row, benchmark statement, method, their longest run of words, and its share of the benchmark statement's."""
+        """Row, benchmark statement, method, their longest common run, and its share of the statement's words."""
         keys, text_K, place_K = self._keys(texts)
-        at, there = self.keys.find(keys)
-        hits = np.stack((text_K[at], self.text_K[there], place_K[at], self.place_K[there]), axis=1)
+        run, other_run = self.keys.find(keys)
+        hits = np.stack((text_K[run], self.text_K[other_run], place_K[run], self.place_K[other_run]), axis=1)
         offset_P = hits[:, 2] - hits[:, 3]
         hits = hits[np.lexsort((hits[:, 2], offset_P, hits[:, 1], hits[:, 0]))]
         ends = np.flatnonzero((np.diff(hits, axis=0, append=-1) != (0, 0, 1, 1)).any(axis=1)) + 1
@@ -56,7 +55,7 @@ class PlainWords:
             lower, written = texts[row].lower().split(), texts[row].split()
             for other, same in groupby(in_row, key=lambda run: run[1]):
                 theirs = self.words_B[other]
-                for _, _, here, there, size in sorted(same, key=lambda run: (-run[4], run[2])):
-                    if lower[here : here + size] == theirs[there : there + size]:
-                        yield row, other, "plain-ngram", " ".join(written[here : here + size]), size / len(theirs)
+                for _, _, start, there, size in sorted(same, key=lambda run: (-run[4], run[2])):
+                    if lower[start : start + size] == theirs[there : there + size]:
+                        yield row, other, "plain-ngram", " ".join(written[start : start + size]), size / len(theirs)
                         break

@@ -1,17 +1,18 @@
-"""One finding is a statement that also stands in a benchmark: where, by which method, the text they share, how similar.
+"""Contamination: statements that also stand in a benchmark, with the method, the shared text and the similarity.
 
     exact        the same tokens (statements.py)
-    ngram        a run of tokens that counts (likeness.Overlap says what counts)
-    minhash      nearly the same shingles and the same numbers (likeness.Alike), looked up by MinHash sketches
+    ngram        a run of tokens that counts (similarity.Overlap says which do)
+    minhash      nearly the same shingles and the same numbers (similarity.Alike), looked up by MinHash sketches
     plain-ngram  `words` words in a row, in lower case, split at spaces: the rule of open-r1 as it stands
 
 From: open-r1 (`scripts/decontaminate.py`); rolling hashes (Karp and Rabin 1987); MinHash with banding (Broder 1997;
 Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
 
-How it differs:
-1. Nothing is a finding before the tokens of both statements were compared. Reading tokens costs several times a plain
-   lookup, so array arithmetic on the letters and digits of many rows at once proposes the pairs worth comparing.
-2. A pair is proposed for what likeness.py demands, not for an n chosen to be fast: a run that counts holds three
+How we differ:
+1. Every finding is verified on the tokens of both statements (plain-ngram: on their words). Reading tokens costs
+   several times a plain lookup, so array arithmetic on the letters and digits of many rows at once proposes the pairs
+   worth comparing (_candidates.py).
+2. The proposals follow from what similarity.py demands, not from an n chosen for speed: a run that counts holds three
    telling words, the middle of one of the two statements, or a stretch of formulas; a near duplicate has equal digits.
 3. Each benchmark statement that matches is a finding of its own, up to MOST for a row and a method.
 """
@@ -23,14 +24,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from proofmill.contamination._candidates import Proposals
-from proofmill.contamination._words import IN_WORD, PlainWords
+from proofmill.contamination._words import PlainWords
 from proofmill.contamination.similarity import LEAST, counts, jaccard, shingles
 from proofmill.schema.entries import METHODS
 from proofmill.text.statements import Token, cached
 
 MOST = 10  # findings for a row and a method
 SPAN = 300  # characters
-_CHUNK = 1 << 19  # characters looked at in one step: the arrays of a step stay near the processor
+_CHUNK = 1 << 19  # characters of a step, so that its arrays fit the processor's cache
 
 
 class Finding(NamedTuple):
@@ -38,11 +39,11 @@ class Finding(NamedTuple):
     id: str
     method: str
     span: str  # as the row writes it
-    similarity: float  # 1 for exact; Jaccard for minhash; share of the benchmark statement in the run for ngram
+    similarity: float  # exact: 1; minhash: Jaccard; ngrams: share of the benchmark statement in the run
 
 
 class Index:
-    """Benchmark statements, and what of them stands in other rows. Holds nothing of the rows it has looked at."""
+    """An index that finds benchmark statements in other rows; it keeps no rows. ValueError for an unknown method."""
 
     def __init__(self, methods: Iterable[str] = METHODS[:3], words: int = 13, similarity: float = 0.9):
         self.methods, self.words, self.similarity = tuple(methods), words, similarity
@@ -69,17 +70,17 @@ class Index:
         if self._proposals is None and set(self.methods) != {"plain-ngram"}:
             self._proposals = Proposals(self.statements, self.words, self.similarity)
         for first, texts in _chunks(statements):
-            found = list(self._plain.find(texts)) if self._plain else []
+            matches = list(self._plain.find(texts)) if self._plain else []
             if self._proposals:
                 for row, others in self._proposals.pairs(texts):
-                    found += self._verified(row, texts[row], others)
-            found.sort(key=lambda one: (one[0], self.methods.index(one[2]), -one[4]))
-            for _, same in groupby(found, key=lambda one: (one[0], one[2])):
+                    matches += self._verified(row, texts[row], others)
+            matches.sort(key=lambda match: (match[0], self.methods.index(match[2]), -match[4]))
+            for _, same in groupby(matches, key=lambda match: (match[0], match[2])):
                 for row, other, method, span, similarity in list(same)[:MOST]:
                     yield Finding(first + row, self.ids[other], method, _short(span), similarity)
 
     def _verified(self, row: int, text: str, others: Iterable[int]) -> Iterator[tuple[int, int, str, str, float]]:
-        """Row, benchmark statement, method, span and similarity of what is true of a row and some statements."""
+        """Row, benchmark statement, method, span and similarity of each proposal that holds for a row."""
         own = cached(text)
         texts = [token.text for token in own]
         windows = lru_cache(maxsize=None)(lambda length: _windows(texts, length))
@@ -92,13 +93,13 @@ class Index:
                 start, end = run
                 yield row, other, "ngram", text[own[start].start : own[end - 1].end], (end - start) / len(theirs)
             if "minhash" in self.methods:
-                # Equal tokens are 1, also where a price in one of the two was read as a formula.
+                # Equal tokens are 1, even if a price in one of the two was read as a formula.
                 similarity = 1.0 if equal else self._similarity(text, other)
                 if similarity >= self.similarity:
                     yield row, other, "minhash", text, similarity
 
     def _similarity(self, text: str, other: int) -> float:
-        """As in likeness.Alike: of all tokens or of the formulas, whichever is larger; 0 with other numbers."""
+        """As in similarity.Alike: Jaccard of all tokens or of the formulas, the larger; 0 if the numbers differ."""
         theirs = self._shingles(other)
         if theirs.numbers != tuple(sorted(token.text for token in cached(text) if token.kind == "number")):
             return 0.0
@@ -133,9 +134,9 @@ def longest_run(
     other: list[str],
     words: int,
 ) -> tuple[int, int] | None:
-    """Start and end, in the tokens of a row, of the longest run it shares with one benchmark statement that counts.
+    """Start and end, in the tokens of a row, of the longest run that counts and that a benchmark statement shares.
 
-    The same as likeness.Overlap finds with this statement alone; `windows` tells where each window of a length stands.
+    similarity.Overlap finds the same with this statement alone. `windows(length)` has the places of each window.
     """
     length = min(words, len(other))
     if length < min(LEAST, words):
@@ -159,6 +160,3 @@ def _windows(texts: Sequence[str], length: int) -> dict[tuple[str, ...], list[in
     for start in range(len(texts) - length + 1):
         places[tuple(texts[start : start + length])].append(start)
     return places
-
-
-IN_WORD[list(b" \t\n\v\f\r\x1c\x1d\x1e\x1f")] = False  # where str.split splits ASCII

@@ -1,4 +1,4 @@
-"""One index holds statements and finds, for another one, those that state the same problem.
+"""Similarity of statements: indexes that find, for a new statement, those that state the same problem.
 
     Alike        an earlier statement that is nearly the same
     Overlap      a run of text that a statement shares with a benchmark
@@ -6,10 +6,10 @@
 From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
 decontamination of open-r1 (`scripts/decontaminate.py`).
 
-How it differs:
-1. Two statements with other numbers are other problems: forums are full of templates, and so is mathematics.
-2. The same formulas in other words are the same problem, once the formulas say enough.
-3. Similarity is exact: no random projections, nothing missed.
+How we differ:
+1. Two statements with different numbers are different problems: forums are full of templates, and so is mathematics.
+2. The same formulas in other words are the same problem, if the formulas say enough.
+3. Similarity is exact: without random projections, no pair is missed.
 4. A shared run counts only if it tells something: "is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive
    integers. Find $m+n$" is 17 tokens long and stands in hundreds of different problems.
 """
@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 from proofmill.text.statements import Token, cached, tokens
 
-# Words that stand in at least one of a hundred of the 2,145 statements of HARP, MATH, AIME 2024, IMO-ProofBench and
-# IMO-AnswerBench, a few of their kind, and the words in which theorems that all mathematics shares are told: they tell nothing
-# about which problem a text states.
+# Words that do not tell which problem a text states: those in at least 1 % of the 2,145 statements of HARP, MATH, AIME
+# 2024, IMO-ProofBench and IMO-AnswerBench, a few of their kind, and the words in which well-known theorems are stated.
 STOCK = frozenset(
     """
     a acute adjacent after all also an and angle answer any are area as assume at base be below between blue board
@@ -52,12 +51,12 @@ STOCK = frozenset(
 )
 SHINGLE = 3  # tokens
 _CLASS = 1 << 60
-# Formulas say enough to be compared alone if they have so many tokens, or fewer with so many numbers among them.
+# Formulas say enough to be compared alone if they have 20 tokens, or 10 tokens with five numbers among them.
 _TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 20, 10, 5
 
 
 class Shingles(NamedTuple):
-    """What two statements are compared by: `words` are shingles of all tokens, `formulas` of the formulas alone."""
+    """The sets by which statements are compared: `words` are shingles of all tokens, `formulas` of formulas alone."""
 
     numbers: tuple[str, ...]  # sorted, with repetitions
     words: frozenset[int]
@@ -70,6 +69,7 @@ def telling(token: Token) -> bool:
 
 
 def shingles(text: str) -> Shingles:
+    """The numbers and shingles of a statement."""
     all_tokens = cached(text)
     formulas = _formulas(all_tokens)
     size = sum(len(formula) for formula in formulas)
@@ -83,14 +83,14 @@ def shingles(text: str) -> Shingles:
 
 
 def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
-    """The maximal stretches of tokens without a word; brackets and dashes around words are none."""
-    found: list[list[Token]] = [[]]
+    """The maximal stretches of tokens without a word; those of brackets and dashes alone are left out."""
+    stretches: list[list[Token]] = [[]]
     for token in all_tokens:
         if token.kind != "word":
-            found[-1].append(token)
-        elif found[-1]:
-            found.append([])
-    return [formula for formula in found if any(token.text.isalnum() for token in formula)]
+            stretches[-1].append(token)
+        elif stretches[-1]:
+            stretches.append([])
+    return [formula for formula in stretches if any(token.text.isalnum() for token in formula)]
 
 
 def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
@@ -104,6 +104,7 @@ def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
 
 
 def jaccard(a: Iterable[int], b: Iterable[int]) -> float:
+    """Share of common members in the union of two sets; 0 if both are empty."""
     a, b = set(a), set(b)
     return len(a & b) / len(a | b) if a or b else 0.0
 
@@ -127,33 +128,33 @@ class Alike:
         self.sets: dict[str, list[array]] = {"words": [], "formulas": []}
         self.holders: dict[tuple, list[int]] = defaultdict(list)  # (numbers, which set, shingle) -> rows
 
-    def add(self, id: str, made: Shingles) -> None:
+    def add(self, id: str, new: Shingles) -> None:
         row = len(self.ids)
         self.ids.append(id)
         for by, store in self.sets.items():
-            members = sorted(getattr(made, by))
+            members = sorted(getattr(new, by))
             store.append(array("Q", members))
             for shingle in self._prefix(members):
-                self.holders[made.numbers, by, shingle].append(row)
+                self.holders[new.numbers, by, shingle].append(row)
 
-    def find(self, made: Shingles) -> Match | None:
+    def find(self, new: Shingles) -> Match | None:
         best: Match | None = None
         for by, store in self.sets.items():
-            members = getattr(made, by)
-            for row in self._candidates(made.numbers, by, members):
+            members = getattr(new, by)
+            for row in self._candidates(new.numbers, by, members):
                 similarity = jaccard(members, store[row])
                 if similarity >= self.threshold and (best is None or similarity > best.similarity):
                     best = Match(self.ids[row], similarity, by)
         return best
 
     def _candidates(self, numbers: tuple[str, ...], by: str, members: frozenset[int]) -> list[int]:
-        found = {
+        candidates = {
             row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())
         }
         sizes = self.sets[by]
         share = self.threshold - 1e-9
         return sorted(
-            row for row in found if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9)
+            row for row in candidates if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9)
         )
 
     def _prefix(self, members: list[int]) -> list[int]:
@@ -163,10 +164,10 @@ class Alike:
 
 # ---------------------------------------------------------------------------------------------------------- shared runs
 
-LEAST = 5  # tokens: a benchmark statement shorter than that is no evidence as a run
-_TELLING_WORDS = 3  # of a run, without which it is a template
-FORMULA_RUN = 3  # times `words`: a run of formulas alone that is no common identity
-COVERAGE, _PRESENT = 0.75, 0.9  # of the shorter of two statements: in one run, and anywhere in the other
+LEAST = 5  # tokens; a shorter benchmark statement is no evidence as a run
+_TELLING_WORDS = 3  # in a run; with fewer it may be a template
+FORMULA_RUN = 3  # times `words`: tokens of formulas in a run that is no common identity
+COVERAGE, _PRESENT = 0.75, 0.9  # shares of one of the statements: in the run, and anywhere in the other
 
 
 class Run(NamedTuple):
@@ -182,7 +183,7 @@ class Overlap:
 
     - it is a whole benchmark statement (one shorter than `words` is a run as a whole), or
     - it holds three telling words, or
-    - it is three quarters of the shorter of the two statements, of which nine tenths and all numbers stand in the other, or
+    - it is three quarters of one of the two statements, of which nine tenths and all numbers stand in the other, or
     - it has three times `words` tokens of formulas, and all numbers of the benchmark statement stand in the new one.
     """
 
@@ -205,13 +206,12 @@ class Overlap:
                 self.places[tuple(texts[start : start + length])].append((row, start))
 
     def find(self, statement: str) -> Run | None:
-        """The longest run that counts."""
+        """The longest run that counts, if any does."""
         own = cached(statement)
         texts = [token.text for token in own]
         best, best_span = None, (0, 0)
-        ends: dict[
-            tuple[int, int], int
-        ] = {}  # (row, offset) -> where the run found last ends: found once, not at each place
+        # (row, offset) -> end of the last run there: a run is looked at once, not at each of its places.
+        ends: dict[tuple[int, int], int] = {}
         for length in sorted(self.lengths, reverse=True):
             for start in range(len(texts) - length + 1):
                 for row, there in self.places.get(tuple(texts[start : start + length]), ()):
@@ -236,7 +236,7 @@ class Overlap:
 
 
 def counts(own: Sequence[Token], start: int, end: int, other: Sequence[str], words: int) -> bool:
-    """Whether the run own[start:end], which stands in the benchmark statement of the tokens `other`, counts (Overlap)."""
+    """Whether the run own[start:end], which the benchmark statement with the tokens `other` holds, counts (Overlap)."""
     run = own[start:end]
     if len(run) == len(other):
         return True

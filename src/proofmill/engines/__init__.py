@@ -1,1 +1,1 @@
-"""Whatever answers questions: servers over the OpenAI protocol, and weights in this process."""
+"""Engines that answer questions: servers over the OpenAI protocol, and weights in this process."""

@@ -1,11 +1,11 @@
 """Weights in this process: an artifact model served by transformers or by vLLM, without a server in between.
 
 How we differ from calling the libraries directly:
-1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a run
-   that was killed and resumed samples what an unbroken run samples. On a CPU vLLM draws the same noise from the same
-   seed, so that sampled texts agree between the two engines.
-2. With transformers, questions are batched the same way whether or not some of them are answered already; vLLM is fed
-   step by step, and each answer is journaled when it is finished, not when its batch is.
+1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a
+   resumed run samples the same texts as an unbroken one. On a CPU vLLM draws the same noise from the same seed, so that
+   sampled texts agree between the two engines.
+2. With transformers, the batches do not depend on which questions are answered already. vLLM is fed step by step, and
+   an answer is journaled as soon as it is finished, before the rest of its batch.
 """
 
 import time
@@ -22,7 +22,7 @@ BATCH = 256
 
 
 class LocalEngine:
-    """What the two ways of serving weights in this process share."""
+    """The common part of the engines with weights in this process."""
 
     price: ClassVar[dict[str, float]] = {"input": 0.0, "output": 0.0}
     max_parked = 0.0
@@ -35,7 +35,7 @@ class LocalEngine:
         return answer
 
     def _named(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[dict[str, Any]] | None:
-        """Tokens as text with their log-probabilities, where they were asked for."""
+        """Tokens as text with their log-probabilities; None without log-probabilities."""
         if logprobs is None:
             return None
         return [{"token": self.tokenizer.decode([i]), "logprob": p} for i, p in zip(ids, logprobs, strict=False)]
@@ -58,7 +58,7 @@ class TransformersEngine(LocalEngine):
         self.context = self.network.config.max_position_embeddings
 
     def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
-        """Questions of one length together: less padding, and a batch ends when its longest answer does."""
+        """Batches of questions of similar length: less padding, and a batch lasts as long as its longest answer."""
         ordered = sorted(
             questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
         )
@@ -87,9 +87,9 @@ class TransformersEngine(LocalEngine):
             yield questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
         if not fitting:
             return
-        asked = [questions[i] for i in fitting]
+        batched = [questions[i] for i in fitting]
         batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
-        noise = [SeededNoise([q.row_seed for q in asked], temperature, top_p)] if temperature else []
+        noise = [SeededNoise([q.row_seed for q in batched], temperature, top_p)] if temperature else []
         with torch.inference_mode():
             out = self.network.generate(
                 **batch,
@@ -104,9 +104,9 @@ class TransformersEngine(LocalEngine):
         chosen = _logprobs(out.logits, rows) if logprobs else [None] * len(rows)
         ends = self.network.generation_config.eos_token_id
         ends = set(ends if isinstance(ends, list) else [ends])
-        seconds = (time.monotonic() - start) / len(asked)
-        for question, row, i, probabilities in zip(asked, rows.tolist(), fitting, chosen, strict=True):
-            end = next((place for place, token in enumerate(row) if token in ends), None)
+        seconds = (time.monotonic() - start) / len(batched)
+        for question, row, i, probabilities in zip(batched, rows.tolist(), fitting, chosen, strict=True):
+            end = next((index for index, token in enumerate(row) if token in ends), None)
             tokens = len(row) if end is None else end + 1
             text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
             yield (
@@ -137,7 +137,7 @@ class SeededNoise:
     """Sampling as an arg-max: Gumbel noise on the logits of each row, from that row's own generator.
 
     The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
-    2014, "A* Sampling"). Greedy decoding with this processor is therefore sampling, one seed a row.
+    2014, "A* Sampling"). Greedy decoding with this processor is therefore sampling, with one seed per row.
     """
 
     def __init__(self, seeds: Sequence[int], temperature: float, top_p: float = 1.0):
@@ -159,10 +159,10 @@ class SeededNoise:
 
 
 def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
-    """Token ids of each conversation in the chat template that is kept with the weights; once for the samples of one prompt."""
+    """Token ids of each conversation in the weights' own chat template, rendered once for the samples of one prompt."""
     rendered: list[list[int]] = []
-    for place, question in enumerate(questions):
-        if place and question.messages == questions[place - 1].messages:
+    for index, question in enumerate(questions):
+        if index and question.messages == questions[index - 1].messages:
             rendered.append(rendered[-1])
             continue
         conversation = [{"role": role, "content": content} for role, content in question.messages]

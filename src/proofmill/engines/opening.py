@@ -1,9 +1,9 @@
-"""One engine answers questions with one model: a server reached over the OpenAI protocol, or weights in this process.
+"""Opening the engine of a model: a server reached over the OpenAI protocol, or weights in this process.
 
-Every engine gives the same table, apart from sampling noise. What a model is stands in the entry; which engine serves
-it, and where a server is, stand in the profile and the environment:
+All engines give the same table, apart from sampling noise. The entry says what the model is; the profile and the
+environment say which engine serves it and where a server is:
 
-    PROOFMILL_<NAME>_URL, PROOFMILL_<NAME>_KEY    where api/<name> is reached, and its key
+    PROOFMILL_<NAME>_URL, PROOFMILL_<NAME>_KEY    address of the server of api/<name>, and its key
     PROOFMILL_<NAME>_RPM, PROOFMILL_<NAME>_TPM    requests and tokens a minute that its server allows this job
     PROOFMILL_CONCURRENCY                         most calls in flight to one server, from the start on; without it we
                                                   begin with 32 and find out
@@ -33,31 +33,31 @@ from proofmill.schema.errors import SettingError
 from proofmill.schema.names import kind_of
 
 REFEREE_SECONDS = 60.0
-VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes takes its time to load
-SERVED_AT_ONCE = 256  # calls in flight to a vLLM server of our own: as many as it runs at once
+VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes loads slowly
+SERVED_AT_ONCE = 256  # calls in flight to a vLLM server of our own, which runs as many at once
 
 
 @contextmanager
 def asking(job: Job, model: str) -> Iterator[Asker]:
-    """Ask a model for the rows of a job: its engine, the job's journal and the budget are open inside."""
+    """Open a model for the rows of a job: its engine, the job's journal and the budget are open inside."""
     with asking_all(job, [model]) as askers:
         yield askers[model]
 
 
 @contextmanager
 def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
-    """Ask several models, whose answers share the job's journal and the budget."""
+    """Open several models, which share the job's journal and the budget."""
     with ExitStack() as stack:
-        opened = {model: stack.enter_context(open_engine(job, model)) for model in models}
+        engines = {model: stack.enter_context(open_engine(job, model)) for model in models}
         journal = stack.enter_context(Journal(job.table.calls))
         budget = Budget(job.budget, job.table.results / "calls", journal)
         stack.callback(budget.close)
-        yield {model: Asker(job.name, engine, journal, budget) for model, engine in opened.items()}
+        yield {model: Asker(job.name, engine, journal, budget) for model, engine in engines.items()}
 
 
 @contextmanager
 def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Iterator[dict[str, Asker]]:
-    """Inside, markers can mark: their programs are open, and the engines of all their models; `further` models besides."""
+    """Open markers, so that they can mark: their programs, and the engines of their models and of `further` ones."""
     models = dict.fromkeys([*(model for marker in markers for model in marker.models), *further])
     with ExitStack() as stack:
         askers = stack.enter_context(asking_all(job, models)) if models else {}
@@ -69,7 +69,7 @@ def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Itera
 
 @contextmanager
 def open_engine(job: Job, model: str) -> Iterator[Engine]:
-    """The engine for a model reference: `api/...` is reached, an artifact is served from its table's weights."""
+    """The engine of a model reference: the server of `api/...`, or the weights of an artifact's table."""
     with ExitStack() as stack:
         if kind_of(model) == "api":
             yield stack.enter_context(open_api(model, job.declared[model]))
@@ -87,7 +87,7 @@ def open_engine(job: Job, model: str) -> Iterator[Engine]:
 
 @contextmanager
 def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
-    """A remote model; one that is a program of this project is started on a loopback port and stopped again."""
+    """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL."""
     url, key = os.environ.get(f"{variable(name)}_URL"), os.environ.get(f"{variable(name)}_KEY", "none")
     with ExitStack() as stack:
         server = None
@@ -117,20 +117,20 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
 
 @contextmanager
 def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
-    """An artifact's weights behind vLLM's OpenAI server, started for this job; `arguments` are further flags of vLLM."""
+    """An artifact's weights behind vLLM's OpenAI server, started for this job; `arguments` are further vLLM flags."""
     from transformers import AutoTokenizer
 
     from proofmill.engines.vllm import vllm_flags
     from proofmill.text.reasoning import opens_thought
 
     def command(port: int) -> list[str]:
-        served = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
+        model = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
         flags = ["--host", "127.0.0.1", *vllm_flags(), *shlex.split(arguments)]
-        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *served, *flags]
+        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
-    opened = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
-    api = Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opened else [])
+    opens = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
+    api = Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opens else [])
     pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
         engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63)
@@ -141,7 +141,7 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
 
 
 def _number(name: str, kind: type) -> Any:
-    """A positive number of the environment, None where there is none."""
+    """A positive number from the environment, None if unset; SettingError for anything else."""
     value = os.environ.get(name)
     if value is None:
         return None

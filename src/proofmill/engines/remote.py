@@ -1,12 +1,12 @@
-"""One remote engine asks a server over the OpenAI protocol: Chat Completions or Responses, through the `openai` package.
+"""Models behind the OpenAI protocol: Chat Completions or Responses of a server, through the `openai` package.
 
 How we differ from the client's own retries:
 1. The time limit of a call (PROOFMILL_TIMEOUT, 600 s) runs from its start to its last byte: a trickle ends too.
-2. A retry gives its place in flight to another row while it waits; what is waited for depends on the class of error.
-3. The same failure again and again parks the row. What no waiting can mend (a refused key, no such model, no credit)
+2. A row that waits for a retry gives its place in flight to another row. The class of error decides on retries.
+3. A repeated failure parks the row. A failure that waiting cannot mend (a refused key, an unknown model, no credit)
    stops the stage at once, before it has cost a million calls.
-4. A server that answers nobody for PROOFMILL_PATIENCE (600 s) stops the stage, and parks nothing more.
-5. The key is taken out of everything that a server says before it is shown or written.
+4. If a server answers no call for PROOFMILL_PATIENCE (600 s), the stage stops and parks no more rows.
+5. The key is removed from every message of the server before it is shown or written.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import Reason, Stop
 
 ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3}  # attempts of one row by class of failure; other classes have one
-SAME_FAILURES = 3  # a server that fails at a row this often in the same words will fail again
-AWAY = {429, 502, 503, 504, 529}  # overloaded, or nobody there: a reason to slow down
+SAME_FAILURES = 3  # failures of a row in the same words, after which it is parked
+AWAY = {429, 502, 503, 504, 529}  # overloaded or unreachable: a reason to slow down
 TOO_LONG = (
     "context_length_exceeded",
     "maximum context length",
@@ -39,27 +39,27 @@ TOO_LONG = (
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
-FAILED = {"error", "abort", "failed", "cancelled", "incomplete"}  # a server's words for an answer that is none
-# What reading a reply raises that is no JSON, or no completion.
+FAILED = {"error", "abort", "failed", "cancelled", "incomplete"}  # a server's words for a failed answer
+# Errors from reading a reply that is not JSON, or not a completion.
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 HEADERS = ("retry-after-ms", "retry-after")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt: the class it is retried by, the reason of a row parked with it, what the server said."""
+    """A failed attempt: its class, which decides on retries, the reason to park its row with, the server's message."""
 
     kind: str  # away, provider, timeout, refused, too-long, bad-request, no-use
     reason: str
     detail: str
     wait: float | None = None  # seconds that the server asked for
-    cost: float = 0.0  # dollars: what came was no answer, and was paid
-    answer: Answer | None = None  # what came, where it is believed when it comes again and again
+    cost: float = 0.0  # dollars: the reply was no answer, but was charged
+    answer: Answer | None = None  # the reply, if it counts as an answer when repeated
 
 
 @dataclass
 class Row:
-    """A question on its way: its failures so far, and what they cost."""
+    """A question under way, its failures so far, and their cost in dollars."""
 
     question: Question
     failures: list[Failure] = field(default_factory=list)
@@ -67,10 +67,10 @@ class Row:
 
 
 class ApiEngine:
-    """A model behind the OpenAI protocol. `server`, if we started it ourselves, is started again when it dies."""
+    """A model behind the OpenAI protocol. A `server` that the job started itself is started again when it dies."""
 
     def __init__(self, name: str, api: Any, url: str, key: str, pace: Pace, server: Any = None, seeds: int = 2**31):
-        """`server`: a servers.Server that we started; `seeds`: what the server takes for one is below it."""
+        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound."""
         import httpx2
         import openai
 
@@ -86,10 +86,10 @@ class ApiEngine:
             api_key=key,
             max_retries=0,
             timeout=self._limit,
-            # aiohttp: the default transport looks at every connection for each call, a second of work for 512 in flight.
+            # aiohttp: the default transport looks at every connection for each call, a second of work with 512.
             http_client=openai.DefaultAioHttpClient(
                 limits=httpx2.Limits(max_connections=pace.most, max_keepalive_connections=pace.most),
-                # A proxy of the environment does not know the loopback address of a program that was started here.
+                # A proxy of the environment cannot reach the loopback address of a program that was started here.
                 trust_env=server is None,
             ),
         )
@@ -110,7 +110,7 @@ class ApiEngine:
     # --------------------------------------------------------------------------------------------------- one attempt
 
     async def attempt(self, question: Question, attempts: int) -> Answer | Failure:
-        """Ask once. The answer, or what went wrong."""
+        """Ask once; returns the answer or the failure."""
         start = time.monotonic()
         try:
             async with asyncio.timeout(self._limit):
@@ -149,8 +149,8 @@ class ApiEngine:
         }
 
     def _request(self, question: Question) -> dict[str, Any]:
-        asked = self._responses_request(question) if self.api.protocol == "responses" else self._chat_request(question)
-        request = {"model": self.api.id, **asked}
+        fields = self._responses_request(question) if self.api.protocol == "responses" else self._chat_request(question)
+        request = {"model": self.api.id, **fields}
         if question.temperature is not None:
             request["temperature"] = question.temperature
         if question.top_p != 1:
@@ -190,15 +190,15 @@ class ApiEngine:
     def _failure(self, error: Any) -> Failure:
         status, cause = getattr(error, "status_code", None), error.__cause__
         text = self._hidden(f"{error} {getattr(error, 'body', None) or cause or ''}")[:500]
-        said = text.lower()
-        if status is None:  # no connection, which this transport calls a time-out too, or an answer that broke off
+        message = text.lower()
+        if status is None:  # no connection (this transport calls it a time-out, too), or a reply that broke off
             return Failure("away", Reason.PROVIDER, f"no connection, or a broken one: {text}")
-        wait = _asked_wait(error.response)
-        if status in (401, 402) or (status == 429 and NO_CREDIT in said and wait is None):
+        wait = _retry_after(error.response)
+        if status in (401, 402) or (status == 429 and NO_CREDIT in message and wait is None):
             return Failure("no-use", Reason.PROVIDER, text)
-        if status in (400, 403) and any(words in said for words in REFUSED):
+        if status in (400, 403) and any(words in message for words in REFUSED):
             return Failure("refused", Reason.REFUSED, text)
-        if status in (400, 413, 422) and any(words in said for words in TOO_LONG):
+        if status in (400, 413, 422) and any(words in message for words in TOO_LONG):
             return Failure("too-long", Reason.TOO_LONG, text)
         if status in (403, 404):
             return Failure("no-use", Reason.PROVIDER, text)
@@ -219,7 +219,7 @@ class ApiEngine:
 
 
 class _Conversation:
-    """All questions of one `answer`: who is asked next, what is in flight, what is waiting to be asked again."""
+    """The questions of one `answer`: those to ask next, those in flight, those that wait for a retry."""
 
     def __init__(self, engine: ApiEngine, questions: Iterator[Question], asking: Asking):
         self.engine, self.asking, self.pace = engine, asking, engine._pace
@@ -232,7 +232,7 @@ class _Conversation:
         self.news = asyncio.Event()
         self.last_answer, self.last_failure = time.monotonic(), ""
         self.broken: BaseException | None = None
-        self.lengths = [512.0, 1.0]  # mean tokens of an answer, and of how many; before the first a guess
+        self.lengths = [512.0, 1.0]  # mean tokens of an answer (a guess at first), and of how many answers
 
     async def hold(self) -> None:
         try:
@@ -244,7 +244,7 @@ class _Conversation:
                 if idle and (self.asking.stop.why or not (self.held or self.waiting)):
                     break
                 try:
-                    async with asyncio.timeout(min(wait, 0.5)):  # a signal is looked for twice a second
+                    async with asyncio.timeout(min(wait, 0.5)):  # look for a signal twice a second
                         await self.news.wait()
                 except TimeoutError:
                     pass
@@ -260,7 +260,7 @@ class _Conversation:
             self._write_down_costs()
 
     def _start(self) -> float:
-        """Start what may start; gives the seconds until more may."""
+        """Start all calls that may start; returns the seconds until the next may."""
         asking = self.asking
         while not asking.stop.why:
             row, wait = self._next()
@@ -285,10 +285,10 @@ class _Conversation:
         self.tasks.discard(task)
         if not task.cancelled() and task.exception():
             self.broken = task.exception()
-        self.news.set()  # its answer came a moment before its end: without this the last one is waited for half a second
+        self.news.set()  # the task ends just after its answer: without this, `hold` waits half a second after the last
 
     def _next(self) -> tuple[Row | None, float]:
-        """The row to ask next: one that was held back, a retry that is due, a new one; or the seconds until a retry is."""
+        """The row to ask next: one held back, a retry that is due, or a new one; and the seconds until a retry."""
         if self.held:
             row, self.held = self.held, None
             return row, 0.0
@@ -303,7 +303,7 @@ class _Conversation:
         self.news.set()
 
     def _take(self, row: Row, start: float, tokens: float, outcome: Answer | Failure) -> None:
-        """Journal an answer, and only then let go of its place in flight."""
+        """Journal an answer, and only then free its place in flight. A failure is retried, accepted or parked."""
         self.asking.release(row.question)
         if isinstance(outcome, Failure):
             overload = outcome.kind in ("away", "timeout")
@@ -330,7 +330,7 @@ class _Conversation:
         elif alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES):
             wait = backoff(len(failures)) / 2 if failure.wait is None else min(failure.wait, LONGEST_ASKED)
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
-        elif failure.answer:  # empty again and again: that is its answer, and it was paid
+        elif failure.answer:  # empty again and again: this counts as the answer, and was charged
             cost = None if failure.answer.cost is None else row.cost
             self.asking.take(row.question, replace(failure.answer, cost=cost))
         else:
@@ -343,7 +343,7 @@ class _Conversation:
         return Answer("", stop, failure.reason, cost=cost, attempts=len(row.failures), detail=failure.detail)
 
     def _write_down_costs(self) -> None:
-        """Rows that were waiting to be asked again when the asking stopped: what their attempts cost is not forgotten."""
+        """Journal the costs of rows that were still waiting for a retry when the asking stopped."""
         for row in [row for _, _, row in self.waiting] + [self.held] * (self.held is not None):
             if row.cost:
                 self.asking.journal.add(row.question, self._parked(row))
@@ -367,7 +367,7 @@ class _Conversation:
 
 
 def _chat_parts(reply: dict[str, Any]) -> dict[str, Any]:
-    """What a Chat Completion says, under our names."""
+    """The parts of a Chat Completion under our names."""
     choice, usage = reply["choices"][0], reply.get("usage")
     message = choice["message"]
     refusal, finish = message.get("refusal"), choice.get("finish_reason") or ""
@@ -384,7 +384,7 @@ def _chat_parts(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _response_parts(reply: dict[str, Any]) -> dict[str, Any]:
-    """What a Response says, under our names; reasoning is its whole text where the server sends it, else its summary."""
+    """The parts of a Response under our names; reasoning is the whole text if the server sends it, else a summary."""
     items, usage = reply["output"], reply.get("usage")
     parts = [part for item in items if item["type"] == "message" for part in item["content"]]
     thoughts = [item.get("content") or item.get("summary") or [] for item in items if item["type"] == "reasoning"]
@@ -403,12 +403,12 @@ def _response_parts(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def variable(name: str) -> str:
-    """The beginning of the environment variables of `api/<name>`: PROOFMILL_<NAME>."""
+    """The prefix of the environment variables of `api/<name>`: PROOFMILL_<NAME>."""
     return f"PROOFMILL_{name.partition('/')[2].upper().replace('-', '_').replace('.', '_')}"
 
 
-def _asked_wait(response: Any) -> float | None:
-    """Seconds that `Retry-After` asks for (RFC 9110, 10.2.3: seconds, or a date; some send milliseconds)."""
+def _retry_after(response: Any) -> float | None:
+    """Seconds of `Retry-After`, None without it (RFC 9110, 10.2.3: seconds, or a date; some send milliseconds)."""
     for header in HEADERS:
         value = response.headers.get(header)
         if value is None:

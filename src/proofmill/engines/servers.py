@@ -1,7 +1,7 @@
-"""A server that a job starts for itself on a free loopback port, waits for, starts again a bounded number of times, and stops.
+"""A server of a job's own: started on a free loopback port, restarted a bounded number of times, and stopped.
 
-It ends with its job however that ends: between the two stands a small process (`python -m proofmill.servers -- command`)
-whose standard input is a pipe from the job, and which kills the server's process group when that pipe is closed.
+However the job ends, its server ends too. Between the two runs a small process (`python -m proofmill.engines.servers --
+command`): its standard input is a pipe from the job, and when that pipe is closed it kills the server's process group.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class Server:
     def __init__(
         self, name: str, command: Callable[[int], Sequence[str]], seconds: float, environment: Mapping[str, str] = {}
     ):
-        """`command` of a port starts it; it must answer GET /v1/models within so many seconds."""
+        """`command(port)` starts the server, which must answer GET /v1/models within `seconds`."""
         self.name, self.command, self.seconds, self.environment = name, command, seconds, dict(environment)
         self.restarts_left = RESTARTS
         self._process: subprocess.Popen | None = None
@@ -47,14 +47,14 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def start_again(self) -> None:
-        """Start it once more, on a port of its own; TableError when it does not come up."""
+        """Start the server once more, on a new port; ServiceError when it does not come up."""
         self.restarts_left -= 1
         say(self.name, f"the server died ({self.last_words()}); starting it again, {self.restarts_left} times left")
         self._stop()
         self._start()
 
     def last_words(self) -> str:
-        """The end of what it wrote before it died."""
+        """The exit code of the server and the last line of its output."""
         code = self._process.poll() if self._process else None
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, self._log.tell() - 600))
@@ -72,10 +72,10 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
-            start_new_session=True,  # whatever is sent to the job's group, it lives long enough to end the server
+            start_new_session=True,  # signals to the job's group do not reach it: it has to end the server
             env={**os.environ, **self.environment},
         )
-        start = told = time.monotonic()
+        start = last_said = time.monotonic()
         while not self._healthy():
             waited = time.monotonic() - start
             if not self.alive() or waited > self.seconds:
@@ -85,13 +85,13 @@ class Server:
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
                     f"By hand: {' '.join(self.command(port))}"
                 )
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
+            if time.monotonic() - last_said > 10:
+                last_said = time.monotonic()
                 say(self.name, f"waiting for its server, {clock(waited)}")
             time.sleep(0.05)
 
     def _healthy(self) -> bool:
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy knows no loopback
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy cannot reach loopback
         try:
             with direct.open(f"{self.url}/models", timeout=5) as reply:
                 return reply.status == 200
@@ -111,15 +111,15 @@ class Server:
 
 
 def main() -> None:
-    """Run a command until standard input is closed, then end it and all it started."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the job, which goes on using the server for a while
+    """Run a command until standard input is closed, then end it and every process it started."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the job, which still uses the server for a while
         signal.signal(number, signal.SIG_IGN)
     command = sys.argv[sys.argv.index("--") + 1 :]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_hear_signals)
     threading.Thread(target=_end_with_job, args=(process,), daemon=True).start()
     code = process.wait()
     _kill_group(process, signal.SIGKILL)  # a server that was killed leaves its workers behind
-    os._exit(code & 0xFF)  # the thread may be reading: an orderly end would wait for it
+    os._exit(code & 0xFF)  # the thread may be reading: a normal exit would wait for it
 
 
 def _hear_signals() -> None:

@@ -1,4 +1,4 @@
-"""Weights in this process through vLLM, fed step by step: each answer is journaled when it is finished, not when its batch is."""
+"""Weights in this process through vLLM, fed step by step: an answer is journaled as soon as it is finished."""
 
 import os
 import time
@@ -13,9 +13,9 @@ from proofmill.engines.local import LocalEngine, render
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 
-FED = 1024  # requests that vLLM has at most at a time; filled up again at half of it, twice what runs at once
-# On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch; the default
-# share of memory is not to be had.
+FED = 1024  # most requests that vLLM holds; refilled at half of that, which is twice what runs at once
+# On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch; the
+# default share of memory is not available.
 VLLM_ON_CPU = {
     "enforce_eager": True,
     "dtype": "float32",
@@ -47,7 +47,7 @@ class VllmEngine(LocalEngine):
 
     def answer(self, questions: Iterator[Question], asking: Asking) -> None:
         """Keep the engine fed from the questions, step by step, and take each answer when it is finished."""
-        running: dict[str, tuple[Question, int, float]] = {}  # prompt tokens, and when it was added
+        running: dict[str, tuple[Question, int, float]] = {}  # by key: question, prompt tokens, start
         while True:
             if len(running) <= FED // 2 and not asking.stop.why:
                 more = list(islice(questions, FED - len(running)))
@@ -58,7 +58,7 @@ class VllmEngine(LocalEngine):
             if not running:
                 if asking.stop.why:
                     return
-                continue  # none of them fitted
+                continue  # no question fitted the context
             for output in self.engine.step():
                 if output.finished:
                     question, length, start = running.pop(output.request_id)
@@ -83,23 +83,23 @@ class VllmEngine(LocalEngine):
         self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), sampling)
         running[question.key] = (question, len(ids), time.monotonic())
 
-    def _read(self, made: Any, prompt_tokens: int, seconds: float) -> Answer:
-        chosen = made.logprobs and [p[t].logprob for t, p in zip(made.token_ids, made.logprobs, strict=True)]
+    def _read(self, output: Any, prompt_tokens: int, seconds: float) -> Answer:
+        chosen = output.logprobs and [p[t].logprob for t, p in zip(output.token_ids, output.logprobs, strict=True)]
         return Answer(
-            self.opening + made.text,
-            Stop.LENGTH if made.finish_reason == "length" else Stop.END,
+            self.opening + output.text,
+            Stop.LENGTH if output.finish_reason == "length" else Stop.END,
             prompt_tokens=prompt_tokens,
-            tokens=len(made.token_ids),
+            tokens=len(output.token_ids),
             cost=0.0,
             seconds=round(seconds, 4),
             model=self.model,
-            finish=made.finish_reason or "",
-            logprobs=self._named(made.token_ids, chosen),
+            finish=output.finish_reason or "",
+            logprobs=self._named(output.token_ids, chosen),
         )
 
 
 def vllm_flags() -> list[str]:
-    """The options of the engine in this process as flags of vLLM's server."""
+    """The options of the engine in this process, as flags of vLLM's server."""
     import torch
 
     options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU)}
@@ -108,7 +108,7 @@ def vllm_flags() -> list[str]:
 
 
 def vllm_options(arguments: str) -> dict[str, Any]:
-    """Flags of vLLM's server, as a profile has them, as options of the engine in this process: only those that are given."""
+    """Flags of vLLM's server, from a profile, as options of the engine in this process; unset flags are left out."""
     import argparse
     import shlex
 

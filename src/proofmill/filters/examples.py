@@ -1,7 +1,7 @@
-"""One selector refuses candidates for training; the first that refuses a row is written into its `dropped`.
+"""Selectors refuse candidates for training; the first that refuses a row is written into its `dropped`.
 
-A selector sees all rows that are left, in order, and says which of them stay. A row has the columns of `grades` (grade and
-out_of null where there was no grading) and `text`, `tokens`.
+A selector sees all rows that are left, in order, and says which of them stay. A row has the columns of `grades` (grade
+and out_of are null where there was no grading) and `text`, `tokens`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,8 @@ def each(test: Callable[..., bool]) -> Callable[..., list[bool]]:
 
 
 def _first(key: Callable[[Mapping], Any], most: int = 1) -> Callable[[Rows], list[bool]]:
+    """A selector that keeps the first `most` rows of each key."""
+
     def select(rows: Rows) -> list[bool]:
         seen: dict[Any, int] = {}
         keep = []
@@ -33,15 +35,16 @@ def _first(key: Callable[[Mapping], Any], most: int = 1) -> Callable[[Rows], lis
 
 
 def shortest_per_problem(rows: Rows) -> list[bool]:
+    """Keep the row with the fewest tokens of each problem, the first of several."""
     best: dict[str, int] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row["problem"] not in best or row["tokens"] < rows[best[row["problem"]]]["tokens"]:
-            best[row["problem"]] = place
-    return [best[row["problem"]] == place for place, row in enumerate(rows)]
+            best[row["problem"]] = index
+    return [best[row["problem"]] == index for index, row in enumerate(rows)]
 
 
-def _one_language(row: Mapping, languages_: list) -> bool:
-    return any(not languages.mixes_languages(thought_or_all(row["text"]), language) for language in languages_)
+def _one_language(row: Mapping, accepted: list) -> bool:
+    return any(not languages.mixes_languages(thought_or_all(row["text"]), language) for language in accepted)
 
 
 SELECTORS: dict[str, Named] = {
@@ -51,16 +54,18 @@ SELECTORS: dict[str, Named] = {
     "scored": Named(each(lambda row: row["grade"] is not None), "there is a verdict"),
     "full-marks": Named(
         each(lambda row: row["grade"] is not None and row["grade"] == row["out_of"]),
-        "full marks; no verdict is no marks to go by",
+        "the attempt got full marks; one without a verdict did not",
     ),
     "at-least": Named(
-        each(lambda row, least: row["grade"] is not None and row["grade"] >= least), "so many marks", "number"
+        each(lambda row, least: row["grade"] is not None and row["grade"] >= least),
+        "the attempt got at least this many marks",
+        "number",
     ),
     "distinct": Named(_first(lambda row: (row["problem"], row["text"])), "the same text once for each problem"),
-    "one-per-problem": Named(_first(lambda row: row["problem"]), "the first that is left of each problem"),
+    "one-per-problem": Named(_first(lambda row: row["problem"]), "the first remaining row of each problem"),
     "at-most-per-problem": Named(
         lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),
-        "the first so many of each problem",
+        "the first rows of each problem, up to this number",
         "number",
     ),
     # What DeepSeek-R1's rejection sampling refuses in a chain of thought (section 2.3.3; thresholds are ours).
@@ -75,5 +80,5 @@ SELECTORS: dict[str, Named] = {
     "no-code": Named(
         each(lambda row: not formats.code_blocks(thought_or_all(row["text"]))), "no block of code in the reasoning"
     ),
-    "shortest-per-problem": Named(shortest_per_problem, "the shortest that is left of each problem"),
+    "shortest-per-problem": Named(shortest_per_problem, "the shortest remaining row of each problem"),
 }

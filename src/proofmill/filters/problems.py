@@ -1,16 +1,16 @@
-"""One filter refuses a row of `problems` with its evidence, or lets it pass: `keep: [is-proof, no-image]`.
+"""Filters refuse a row of `problems` with their evidence, or let it pass: `keep: [is-proof, no-image]`.
 
-A filter is a function of the row and, if it has one, its argument; it returns what it saw, or None to let the row
-pass. A row has the columns of `problems`, and besides them `label` and `scheme` (its rows of those tables) and `rate` (the mean
-of its grades as a share of full marks), each None where there is none. Two filters are classes, because they remember
-the rows that were kept.
+A filter is a function of the row and, if it has one, its argument. It returns its evidence, or None to let the row
+pass. A row has the columns of `problems`, and besides them `label` and `scheme` (its rows of those tables) and `rate`
+(the mean of its grades as a share of full marks), each None where there is none. Filters that remember the rows that
+were kept are classes.
 
 From: the data filter of QED-Nano, and the pass-rate filter of open-r1.
 
-How it differs:
+How we differ:
 1. QED-Nano writes labels and drops nothing; here each label is a filter, and a row without a label never passes one.
 2. A dropped row stays in the table with the filter's name and evidence.
-3. Duplicates are compared with kept rows only: a row refused for another reason takes no other with it.
+3. Duplicates are compared with kept rows only, so a row refused for another reason does not drop its duplicates.
 """
 
 import re
@@ -24,7 +24,7 @@ from proofmill.text import formats, statements
 from proofmill.text.asks import ASKS_PROOF
 
 Row = Mapping[str, Any]
-Refusal = tuple[str, str | None]  # the evidence, and the id of the row that it was compared with
+Refusal = tuple[str, str | None]  # the evidence, and the id of the row that the refused row matches
 _INSTRUCTION = re.compile(
     r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|"
     r"how (?:many|much|long|far|old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|"
@@ -46,7 +46,7 @@ def _has_problem(row: Row) -> str | None:
     return None if (row["statement"] or "").strip() else "the statement is empty"
 
 
-_REST = re.compile(
+_POINTER = re.compile(
     r"^\W*(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
     r"(?:solution|proof|answer|problem|part|question)\s*[0-9a-z]?|see (?:above|below)|same as (?:above|below))\W*$",
     re.IGNORECASE,
@@ -54,12 +54,12 @@ _REST = re.compile(
 
 
 def _is_problem(row: Row) -> str | None:
-    """A heading or a pointer is no problem, and neither is a line that has no formula and poses nothing."""
+    """Refuses headings, pointers, and lines that have no formula and pose nothing."""
     statement = (row["statement"] or "").strip()
     poses = (
         _FORMULA.search(statement) or _INSTRUCTION.search(statement) or ASKS_PROOF.search(statement) or "?" in statement
     )
-    return None if poses and not _REST.match(statement) else f"states no problem: {_short(statement)}"
+    return None if poses and not _POINTER.match(statement) else f"states no problem: {_short(statement)}"
 
 
 def _has_scheme(row: Row) -> str | None:
@@ -90,10 +90,10 @@ _DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNOR
 
 
 def _no_image(row: Row) -> str | None:
-    """An Asymptote drawing counts in the statement, which may need it, not beside a solution."""
+    """An Asymptote drawing counts in the statement, which may need it, but not in the solution."""
     for column, text in (("statement", row["statement"] or ""), ("solution", _DRAWING.sub("", row["solution"] or ""))):
-        if found := _IMAGE.search(text):
-            return f"the {column} has an image: {_short(text[found.start() : found.start() + 80])}"
+        if match := _IMAGE.search(text):
+            return f"the {column} has an image: {_short(text[match.start() : match.start() + 80])}"
     return None
 
 
@@ -121,16 +121,16 @@ _HOW_TO = re.compile(
 
 
 def _not_spam(row: Row) -> str | None:
-    """Adverts, and questions about software or the forum: such words, no formula, and nothing to find or prove."""
+    """Refuses adverts, and questions about software or the forum: such words, no formula, nothing to find or prove."""
     statement = row["statement"] or ""
     advert, link = _ADVERT.search(statement), _LINK.search(statement)
-    found = advert or link or _SOFTWARE.search(statement)
-    if not found or _FORMULA.search(statement):
+    match = advert or link or _SOFTWARE.search(statement)
+    if not match or _FORMULA.search(statement):
         return None
     poses = _INSTRUCTION.search(_LINK.sub("", statement)) or ASKS_PROOF.search(statement)
     if poses and not _HOW_TO.search(statement) and not (advert and link):
         return None
-    return f"no mathematics, but `{found[0]}`: {_short(statement)}"
+    return f"no mathematics, but `{match[0]}`: {_short(statement)}"
 
 
 def _statement_length(row: Row, bounds: list) -> str | None:
@@ -183,7 +183,7 @@ class NotDuplicate:
 
 
 class First:
-    """Lets so many rows pass."""
+    """Lets the first `most` rows pass."""
 
     def __init__(self, most: int) -> None:
         self.most, self.kept = most, 0
@@ -196,7 +196,7 @@ class First:
 
 
 class NotNearDuplicate:
-    """Refuses a statement with the numbers of an earlier kept row and nearly its words, or nearly its formulas."""
+    """Refuses a statement that has an earlier kept row's numbers, and nearly its words or nearly its formulas."""
 
     def __init__(self, threshold: float) -> None:
         self.index = Alike(threshold)
@@ -210,7 +210,7 @@ class NotNearDuplicate:
 
 
 class ApartFrom:
-    """Refuses a statement that stands in a benchmark: a shared run of text (likeness.Overlap), or a near duplicate."""
+    """Refuses a statement of a benchmark: a shared run of text (similarity.Overlap), or a near duplicate."""
 
     def __init__(self, words: int, similarity: float) -> None:
         self.overlap = Overlap(words)
@@ -240,7 +240,7 @@ def _labelled(row: Row) -> str | None:
 
 
 def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
-    """A filter that passes a row only if the judge said that `label` is false."""
+    """A filter that passes a row only if the judge labelled it with `label` false."""
 
     def apply(row: Row) -> str | None:
         if refusal := _labelled(row):
@@ -261,7 +261,7 @@ def _difficulty(row: Row, bounds: list) -> str | None:
 
 
 def _pass_rate(row: Row, bounds: list) -> str | None:
-    """Both bounds strict, as in open-r1: [0, 1] drops what is never and what is always solved."""
+    """Both bounds are strict, as in open-r1: [0, 1] drops problems that are never or always solved."""
     rate, (low, high) = row["rate"], bounds
     if rate is None or rate != rate:
         return "no graded attempt"
@@ -307,28 +307,28 @@ FILTERS: dict[str, Named] = {
         needs="labels",
     ),
     "difficulty": Named(_difficulty, "label: difficulty from 1 to 10", "bounds", needs="labels"),
-    "first": Named(First, "so many rows are kept, the first", "count"),
+    "first": Named(First, "the first rows that no other filter refuses, up to this number", "count"),
     "pass-rate": Named(_pass_rate, "mean grade as a share of full marks, both bounds strict", "bounds", needs="grades"),
 }
 
 
 def ready(keep: list) -> Iterator[tuple[str, Callable[[Row], str | Refusal | None]]]:
-    """Name and function of the row for each filter of a list, those that remember with an empty memory."""
+    """Name and function of each filter of a list; filters that remember begin with an empty memory."""
     for item in keep:
         name, argument = split(item)
-        given = () if argument is None else (argument,)
+        arguments = () if argument is None else (argument,)
         apply = FILTERS[name].apply
         if isinstance(apply, type):
-            yield name, apply(*given)
+            yield name, apply(*arguments)
         else:
-            yield name, lambda row, apply=apply, given=given: apply(row, *given)
+            yield name, lambda row, apply=apply, arguments=arguments: apply(row, *arguments)
 
 
-def refusal(row: Row, asked: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
-    """Name, evidence and compared row of the first filter that refuses, or None when all let the row pass."""
-    for name, apply in asked:
-        found = apply(row)
-        if found is not None:
-            evidence, matched = (found, None) if isinstance(found, str) else found
+def refusal(row: Row, filters: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
+    """Name, evidence and matching row of the first filter that refuses, or None when all let the row pass."""
+    for name, apply in filters:
+        outcome = apply(row)
+        if outcome is not None:
+            evidence, matched = (outcome, None) if isinstance(outcome, str) else outcome
             return name, evidence, matched
     return None

@@ -1,4 +1,4 @@
-"""Demands that `keep` of a `schemes` entry can make of a marking scheme, and what the linter finds in one."""
+"""Demands that `keep` of a `schemes` entry can make of a marking scheme, and the faults that a linter finds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from proofmill.schema.named import Named, split
 FULL_MARKS = 7
 
 
-# ------------------------------------------------------------------------------------------------------------ the linter
+# ----------------------------------------------------------------------------------------------------------- the linter
 
 FAULTS = {
     "no-sections": "the three sections are not there, once each and in order",
@@ -27,16 +27,17 @@ FAULTS = {
 }
 
 
-# What a scheme that came with its problem is not held to: it was written for another form.
+# Faults that a scheme which came with its problem may have: it was written for another form.
 OF_OUR_FORM = {"no-sections", "no-total-line", "unpriced-deduction"}
 
 
-# ------------------------------------------------------------------------------------------------- what `keep` may demand
+# ----------------------------------------------------------------------------------------------- what `keep` may demand
 
 Row = Mapping[str, Any]
 
 
 def _usable(row: Row) -> bool:
+    """Whether a scheme adds up; one that came with its problem needs only text."""
     if row["given"]:
         return bool((row["scheme"] or "").strip())
     return row["scheme"] is not None and not {"no-sections", "off-total"} & set(row["faults"])
@@ -61,7 +62,7 @@ DEMANDS: dict[str, Named] = {
     ),
     "clean": Named(lambda row: not row["faults"], "the linter finds nothing"),
     "reference-passes": Named(
-        _reference_passes, "self-test: the reference solution has so many marks or more", "number", needs="tester"
+        _reference_passes, "self-test: the reference solution gets at least this many marks", "number", needs="tester"
     ),
     "nothing-for-nothing": Named(
         _nothing_for_nothing,
@@ -75,7 +76,7 @@ DEMANDS: dict[str, Named] = {
 
 
 def refused(row: Row, keep: list) -> str | None:
-    """The first demand that a scheme does not fulfil."""
+    """The first demand that a scheme does not meet; None when it meets all."""
     for item in keep:
         name, argument = split(item)
         if not DEMANDS[name].apply(row, *([] if argument is None else [argument])):

@@ -1,4 +1,4 @@
-"""Processes that compare final answers, each of which may be killed: see final_answers.py for what they decide."""
+"""Worker processes that compare final answers, each of which may be killed; final_answers.py decides the verdicts."""
 
 import contextlib
 import ctypes
@@ -31,30 +31,31 @@ from proofmill.graders.final_answers import (
 )
 from proofmill.schema.errors import VerifierError
 
-# --------------------------------------------------------------------------------------------------------------- workers
+# -------------------------------------------------------------------------------------------------------------- workers
 
-MEMORY = 2 << 30  # bytes of address space of a worker; SymPy and all that it keeps take 100 MB
-_PATIENCE = 12  # times a pair's seconds, by the wall clock: for a pair that waits and does not compute
+MEMORY = 2 << 30  # bytes of address space of a worker; SymPy with its caches takes 100 MB
+_PATIENCE = 12  # wall-clock limit as a multiple of a pair's seconds: for a pair that waits instead of computing
 _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _REPLY = struct.Struct("i")
 
 
 def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[tuple[str, str]]) -> None:
-    """A process that imports math-verify once, judges the known answers, and forks workers that know what it knows.
+    """Run the server process: import math-verify once, judge the known answers, and fork workers that share its memory.
 
-    It is asked through `line`: a message with a pipe starts a worker at it and is answered by the worker's id; an id
-    ends that worker and is answered by its exit code. It has no threads, and ends within a second of its parent.
+    Requests come through `line`. A message with a pipe starts a worker at that pipe, and the reply is the worker's
+    process id. A message with a process id kills that worker, and the reply is its exit code. The server has no
+    threads, and ends within a second of its parent.
     """
     _parse_in_two_stages()
     line.sendall(",".join(judge(gold, text).status for gold, text in canaries).encode() + b"\n")
-    while os.getppid() == parent:  # another process may hold a copy of the line's other end and keep it open
+    while os.getppid() == parent:  # a copy of the line's other end in another process may keep it open
         if not select.select([line], [], [], 1.0)[0]:
             continue
-        asked, pipes, _, _ = socket.recv_fds(line, _REPLY.size, 1)
-        if not asked:
+        message, pipes, _, _ = socket.recv_fds(line, _REPLY.size, 1)
+        if not message:
             return
         if not pipes:
-            (worker,) = _REPLY.unpack(asked)
+            (worker,) = _REPLY.unpack(message)
             os.kill(worker, signal.SIGKILL)
             line.sendall(_REPLY.pack(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])))
         elif worker := os.fork():
@@ -69,9 +70,9 @@ def serve(line: socket.socket, parent: int, seconds: float, canaries: Sequence[t
 
 
 def _work(pipe: Connection, seconds: float) -> None:
-    """A worker: chunk after chunk of pairs, each pair against the clock.
+    """Run a worker: it judges chunk after chunk of pairs, each pair against the clock.
 
-    When time is up no handler is called: the signal's default is the end of the process, whatever it is doing.
+    When time is up no handler is called: the signal's default action ends the process, whatever the process is doing.
     """
     ctypes.CDLL(None).prctl(_DEATH_OF_PARENT, signal.SIGKILL)
     for number in (signal.SIGPROF, signal.SIGALRM):
@@ -79,7 +80,7 @@ def _work(pipe: Connection, seconds: float) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGALRM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    with contextlib.suppress(EOFError, ConnectionError):  # the verifier is gone
+    with contextlib.suppress(EOFError, ConnectionError):  # the verifier has ended
         while True:
             for gold, answer in pipe.recv():
                 _set_clock(seconds)
@@ -94,9 +95,9 @@ def _set_clock(seconds: float) -> None:
 
 
 def _parse_in_two_stages() -> None:
-    """Let the parser predict as ANTLR advises: by SLL, and by LL, its default, where SLL finds no tree.
+    """Make the parser predict as ANTLR advises: by SLL, and by LL, its default, where SLL finds no tree.
 
-    A tree found by SLL is the one that LL finds (antlr4, PredictionMode), several times faster.
+    A tree that SLL finds is the tree that LL would find (antlr4, PredictionMode), and SLL is several times faster.
     """
     from antlr4.atn.PredictionMode import PredictionMode
     from antlr4.error.Errors import ParseCancellationException
@@ -118,7 +119,7 @@ def _parse_in_two_stages() -> None:
 
 
 class _Server:
-    """`serve` in a process of its own, as its parent sees it."""
+    """The parent's view of a process that runs `serve`."""
 
     def __init__(self, seconds: float):
         self.line, theirs = socket.socketpair()
@@ -131,7 +132,7 @@ class _Server:
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            start_new_session=True,  # an interrupt is meant for the job, which ends it
+            start_new_session=True,  # Ctrl-C goes to the job alone, which then ends the server
         )
         theirs.close()
         with self.line.makefile() as lines:
@@ -148,14 +149,14 @@ class _Server:
             raise
 
     def start(self) -> tuple[Connection, int]:
-        """A new worker: its pipe and its id. OSError when the server is dead."""
+        """Start a worker and return its pipe and process id. Raises OSError when the server is dead."""
         pipe, theirs = Pipe()
         with theirs:
             socket.send_fds(self.line, [_REPLY.pack(0)], [theirs.fileno()])
         return pipe, self._reply()
 
     def end_worker(self, worker: int) -> int:
-        """Its exit code; a worker that is alive is killed."""
+        """Kill a worker unless it is dead, and return its exit code. Raises OSError when the server is dead."""
         self.line.sendall(_REPLY.pack(worker))
         return self._reply()
 
@@ -170,28 +171,28 @@ class _Server:
         return self.process.wait()
 
 
-class _Asked:
-    """A pair that was asked, and its verdict once there is one."""
+class _Entry:
+    """A pair to be judged, and its verdict once there is one."""
 
     def __init__(self, pair: Pair | None, verdict: Decision | None = None):
         self.pair, self.verdict = pair, verdict
 
 
 class _Worker:
-    """A worker as its parent sees it: a pipe, and the pairs that it was given and has not answered."""
+    """The parent's view of a worker: a pipe, and the pairs that were sent and not yet answered."""
 
     def __init__(self, server: _Server):
         self.server = server
         self.pipe, self.id = server.start()
-        self.chunk: deque[_Asked] = deque()
+        self.chunk: deque[_Entry] = deque()
 
-    def give(self, chunk: Iterable[_Asked]) -> None:
+    def give(self, chunk: Iterable[_Entry]) -> None:
         self.chunk.extend(chunk)
-        with contextlib.suppress(ConnectionError):  # it has died: that is seen when its answers are read
-            self.pipe.send([tuple(asked.pair) for asked in self.chunk])
+        with contextlib.suppress(ConnectionError):  # the worker has died: `take` reports it
+            self.pipe.send([tuple(entry.pair) for entry in self.chunk])
 
     def take(self) -> bool:
-        """Read what it has answered; False when it is dead."""
+        """Read the answers that have come; False when the worker is dead."""
         try:
             while self.pipe.poll():
                 self.chunk[0].verdict = Decision(*self.pipe.recv())
@@ -201,7 +202,7 @@ class _Worker:
         return True
 
     def end(self) -> int | None:
-        """Its exit code, None when its server is dead; a worker that is alive is killed."""
+        """Kill the worker unless it is dead, and return its exit code; None when its server is dead."""
         self.pipe.close()
         try:
             return self.server.end_worker(self.id)
@@ -209,19 +210,19 @@ class _Worker:
             return None
 
 
-# -------------------------------------------------------------------------------------------------------------- the pool
+# ------------------------------------------------------------------------------------------------------------- the pool
 
-CHUNK = 32  # pairs that a worker is given at once
-WINDOW = 8192  # pairs that are read from the input and not given back: each may wait for an earlier one
-REMEMBERED = 65_536  # pairs
+CHUNK = 32  # pairs sent to a worker at once
+WINDOW = 8192  # pairs read from the input and not yet returned: each may wait for an earlier one
+REMEMBERED = 65_536  # pairs whose verdicts are kept
 
 
 class Verifier:
     """A context manager: inside it, `check` judges pairs in worker processes.
 
-    `workers`: None is one for each processor that this process may use. `seconds`: processor time of one pair. A
-    worker that dies makes the pair that it was at unparsable; a new one does the rest. VerifierError when the known
-    answers are not found.
+    `workers`: by default one for each processor that this process may use. `seconds`: processor time of one pair. When
+    a worker dies, the pair that it was judging becomes unparsable, and a new worker does the rest. Raises VerifierError
+    when a known answer gets another verdict.
     """
 
     def __init__(self, workers: int | None = None, seconds: float = SECONDS):
@@ -232,13 +233,13 @@ class Verifier:
             )
         self._server: _Server | None = None
         self._crew: list[_Worker] = []
-        self._memory: OrderedDict[Pair, _Asked] = OrderedDict()
+        self._memory: OrderedDict[Pair, _Entry] = OrderedDict()
         self._busy = False
 
     def __enter__(self) -> "Verifier":
-        asked = [read_pair(gold, text)[1] for gold, text, _ in CANARIES]
-        quick = [one if isinstance(one, Decision) else by_integers(one) for one in asked]
-        check_canaries([one and one.status for one in quick])
+        pairs = [read_pair(gold, text)[1] for gold, text, _ in CANARIES]
+        decisions = [pair if isinstance(pair, Decision) else by_integers(pair) for pair in pairs]
+        check_canaries([decision and decision.status for decision in decisions])
         self._server = _Server(self.seconds)
         self._crew = [self._hire() for _ in range(self.workers)]
         return self
@@ -250,7 +251,7 @@ class Verifier:
         self._server.end()
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Check]:
-        """A check of each (gold, text), in order, as soon as there is one; a few thousand pairs are read ahead."""
+        """Yield a check for each (gold, text), in order, as soon as it is known; reads a few thousand pairs ahead."""
         self._must_be_open()
         return self._checks(iter(pairs))
 
@@ -264,15 +265,15 @@ class Verifier:
         if self._busy:
             raise VerifierError("verifier: a check is not finished; expected one at a time. Open a second Verifier.")
         self._busy = True
-        window: deque[tuple[str | None, _Asked]] = deque()  # what is read and not given back
-        todo: deque[_Asked] = deque()  # of this, what no worker has yet
+        window: deque[tuple[str | None, _Entry]] = deque()  # read, and not yet returned
+        todo: deque[_Entry] = deque()  # entries of the window that no worker has yet
         more = True
         try:
             while more or window:
                 self._must_be_open()
                 room = more and len(window) < WINDOW and len(todo) < CHUNK * self.workers
                 if room:
-                    more = self._ask(islice(pairs, CHUNK), window, todo)
+                    more = self._read_ahead(islice(pairs, CHUNK), window, todo)
                 self._hand_out(todo)
                 while window and (verdict := window[0][1].verdict):
                     answer, _ = window.popleft()
@@ -280,56 +281,56 @@ class Verifier:
                 self._collect(todo, 0 if room else None)
         finally:
             self._busy = False
-            for _, asked in window:  # nobody waits for these any more
-                if not asked.verdict:
-                    self._memory.pop(asked.pair, None)
-            for place, worker in enumerate(self._crew):
+            for _, entry in window:  # the caller has stopped reading
+                if not entry.verdict:
+                    self._memory.pop(entry.pair, None)
+            for index, worker in enumerate(self._crew):
                 if worker.chunk:
                     worker.end()
-                    self._crew[place] = self._hire()
+                    self._crew[index] = self._hire()
 
-    def _ask(self, pairs: Iterator[tuple[str, str]], window: deque, todo: deque[_Asked]) -> bool:
-        """Read a few pairs, and settle those that need no worker; False at the end of the input."""
+    def _read_ahead(self, pairs: Iterator[tuple[str, str]], window: deque, todo: deque[_Entry]) -> bool:
+        """Read a few pairs and decide those that need no worker; False at the end of the input."""
         before = len(window)
         for gold, text in pairs:
             answer, pair = read_pair(gold, text)
             if verdict := pair if isinstance(pair, Decision) else by_integers(pair):
-                asked = _Asked(None, verdict)
-            elif asked := self._memory.get(pair):
+                entry = _Entry(None, verdict)
+            elif entry := self._memory.get(pair):
                 self._memory.move_to_end(pair)
             else:
-                asked = self._memory[pair] = _Asked(pair)
-                todo.append(asked)
+                entry = self._memory[pair] = _Entry(pair)
+                todo.append(entry)
                 if len(self._memory) > REMEMBERED:
                     self._memory.popitem(last=False)
-            window.append((answer, asked))
+            window.append((answer, entry))
         return len(window) > before
 
-    def _hand_out(self, todo: deque[_Asked]) -> None:
-        for place, worker in enumerate(self._crew):
+    def _hand_out(self, todo: deque[_Entry]) -> None:
+        for index, worker in enumerate(self._crew):
             if todo and not worker.chunk:
-                if not worker.take():  # it died while it had nothing to do
+                if not worker.take():  # the worker died while idle
                     worker.end()
-                    worker = self._crew[place] = self._hire()
+                    worker = self._crew[index] = self._hire()
                 worker.give([todo.popleft() for _ in range(min(CHUNK, -(-len(todo) // self.workers)))])
 
-    def _collect(self, todo: deque[_Asked], seconds: float | None) -> None:
-        """Wait until a busy worker has something to say, and replace those that died."""
+    def _collect(self, todo: deque[_Entry], seconds: float | None) -> None:
+        """Wait until a busy worker answers or dies, read the answers, and replace dead workers."""
         busy = {worker.pipe: worker for worker in self._crew if worker.chunk}
         for pipe in wait(busy, seconds) if busy else ():
             if not busy[pipe].take():
-                self._crew[self._crew.index(busy[pipe])] = self._after(busy[pipe], todo)
+                self._crew[self._crew.index(busy[pipe])] = self._replace(busy[pipe], todo)
 
-    def _after(self, dead: _Worker, todo: deque[_Asked]) -> _Worker:
-        """The worker that follows a dead one: the pair that one was at is unparsable, the rest is to be done."""
+    def _replace(self, dead: _Worker, todo: deque[_Entry]) -> _Worker:
+        """Hire a successor of a dead worker. Its current pair is unparsable; its other pairs go back to `todo`."""
         code = dead.end()
         if dead.chunk:
-            asked = dead.chunk.popleft()
+            entry = dead.chunk.popleft()
             if code in (-signal.SIGPROF, -signal.SIGALRM):
-                asked.verdict = Decision("unparsable", f"took longer than {self.seconds:g} s")
+                entry.verdict = Decision("unparsable", f"took longer than {self.seconds:g} s")
             else:
-                asked.verdict = Decision("unparsable", f"its worker died (exit code {code})")
-                self._memory.pop(asked.pair, None)  # perhaps it was killed from outside: asked again, it is tried again
+                entry.verdict = Decision("unparsable", f"its worker died (exit code {code})")
+                self._memory.pop(entry.pair, None)  # perhaps killed from outside: the next time it is tried again
         todo.extendleft(reversed(dead.chunk))
         return self._hire()
 

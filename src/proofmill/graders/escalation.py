@@ -1,4 +1,4 @@
-"""A grader by its name: the declared one, whom it escalates to, and what its marks are out of."""
+"""Which grader a name means, which graders it escalates to, and its full marks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,15 @@ from proofmill.schema.names import kind_of
 
 
 def grader_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Grader:
-    """The declared grader of that name; a judge or a program alone is one too."""
+    """The declared grader of that name; the name of a judge or a program makes a grader with this one judge."""
     return declared[name] if kind_of(name) == "grader" else Grader(judges=[name], prompt=prompt)
 
 
 def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> list[Grader]:
-    """The grader, whom it escalates to, and so on; a judge without a grader of its own marks as the one before it does."""
+    """The grader, the one it escalates to, and so on.
+
+    A judge that has no grader of its own marks in the way of the grader before it.
+    """
     chain = [grader_of(name, prompt, declared)]
     while chain[-1].escalate_to is not None:
         chain.append(then_of(chain[-1], declared))
@@ -24,14 +27,14 @@ def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> li
 
 
 def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
-    """Whom a grader escalates to."""
+    """The grader that a grader escalates to."""
     if kind_of(grader.escalate_to) == "grader":
         return declared[grader.escalate_to]
     return Grader([grader.escalate_to], grader.prompt, grader.reference, requeries=grader.requeries)
 
 
 def full_marks(grader: Grader) -> int:
-    """What the marks of a grader are out of."""
+    """The highest mark that a grader can give."""
     return (
         PROGRAMS[grader.judges[0]].full_marks
         if grader.judges[0] in PROGRAMS

@@ -1,26 +1,26 @@
-r"""One check says whether the final answer of a text is the gold answer, by mathematics and without a language model.
+r"""Whether the final answer of a text is the gold answer, decided by mathematics and without a language model.
 
     with Verifier() as verifier:
-        for check in verifier.check(pairs):  # of (gold, text), as many as you like
+        for check in verifier.check(pairs):  # of (gold, text), any number of them
             ...
 
-From: math-verify 0.9 in strict mode, as the training environment of QED-Nano calls it. Its verdicts are taken over;
-what is ours is that a verdict always comes, within seconds, and that the machine outlives it.
+From: math-verify 0.9 in strict mode, as the training environment of QED-Nano calls it. We take over its verdicts. What
+we add is that a verdict always comes, within seconds, and that the machine survives it.
 
-How it differs:
+How we differ:
 1. A pair is judged in a process that dies when the pair takes too much time or memory. A time-out by a signal handler
    works in a main thread only; elsewhere it failed silently and made every reward 0 (verl, pull request 5635).
-2. The clock is the kernel's and counts the processor time of one pair from its first instruction: not its wait in a
-   queue (which made false zeros: PrimeIntellect's verifiers, pull request 831), nor other work on the machine.
-3. A pair that cannot be judged is `unparsable` and says why. math-verify by itself calls it wrong: a time-out, an
+2. The kernel keeps the clock and counts the processor time of one pair from its first instruction. Neither the pair's
+   wait in a queue (which made false zeros: PrimeIntellect's verifiers, pull request 831) nor other work counts.
+3. A pair that cannot be judged is `unparsable`, with the cause. math-verify by itself calls it wrong: a time-out, an
    exception, and a gold answer that it could not read, so that every answer to that problem is wrong.
 4. Only LaTeX is parsed. math-verify goes on to look for any number, so that `k \equiv 1 \pmod 4` and
    `k \equiv 3 \pmod 4` both are 4.
-5. Answers of one normal form are equal before anything is parsed (`answers.normal`).
+5. Answers with the same normal form are equal before anything is parsed (`answers.normal`).
 
-Known to be wrong in math-verify and left as it is: words at the end are a unit and go, so that `n \text{ odd}` equals
-`n \text{ even}`; so does the base of `43_5`; `60,120` is one number; `1,3` equals `(1,3)`; letters are factors in any
-order, so that a word equals another one of the same letters.
+Known errors of math-verify, left as they are: words at the end count as a unit and are dropped, so that `n \text{ odd}`
+equals `n \text{ even}`; the base of `43_5` is dropped too; `60,120` is one number; `1,3` equals `(1,3)`; letters are
+factors in any order, so that a word equals another one of the same letters.
 """
 
 import logging
@@ -40,35 +40,39 @@ SECONDS = 2.0  # of processor time for one pair (QED-Nano: 1 s by the wall); MAT
 
 @dataclass(frozen=True)
 class Check:
+    """The verdict on one text."""
+
     status: Status
-    answer: str | None  # what the text gives as its final answer
+    answer: str | None  # the final answer of the text
     detail: str = ""  # why it is unparsable
 
 
 class Decision(NamedTuple):
+    """A verdict without the answer that it is about."""
+
     status: Status
     detail: str = ""
 
 
 class Pair(NamedTuple):
-    """A gold answer and an answer in normal form: what a verdict depends on, and what a worker is sent."""
+    """A gold answer and an answer in normal form: all that a verdict depends on and that a worker receives."""
 
     gold: str
     answer: str
 
 
-# -------------------------------------------------------------------------------------------------------------- one pair
+# ------------------------------------------------------------------------------------------------------------- one pair
 
 
 def judge(gold: str, text: str) -> Check:
-    """One pair, in this process and however long it takes. `gold` is bare, in dollars, boxed, or a whole solution."""
-    answer, asked = read_pair(gold, text)
-    verdict = asked if isinstance(asked, Decision) else by_mathematics(asked)
+    """Judge one pair in this process, however long it takes. `gold` is bare, in dollars, boxed, or a whole solution."""
+    answer, pair = read_pair(gold, text)
+    verdict = pair if isinstance(pair, Decision) else by_mathematics(pair)
     return Check(verdict.status, answer, verdict.detail)
 
 
 def read_pair(gold: str, text: str) -> tuple[str | None, Pair | Decision]:
-    """The final answer of a text; and the verdict, if it follows from the texts alone, else what is to be compared."""
+    """The final answer of a text, and the decision if the two texts alone settle it, else the pair to be compared."""
     answer = extract(text)
     if answer is None:
         return None, Decision("no-answer")
@@ -87,25 +91,25 @@ def _gold_form(gold: str) -> str:
 
 
 def by_mathematics(pair: Pair) -> Decision:
-    """math-verify's verdict, strict; unparsable where it has an exception or could not read one of the two."""
+    """math-verify's verdict in strict mode; unparsable where it raises an exception or cannot read one of the two."""
     from math_verify import verify
 
     try:
         gold, answer = (_parsed(form) for form in pair)
-        # Of each, the text comes last and is compared first: that cannot fail.
+        # Each list ends with the text. Reversed, the texts are compared first, which cannot fail.
         if verify(gold[::-1], answer[::-1], strict=True, timeout_seconds=None, raise_on_error=True):
             return Decision("correct")
     except _failures() as error:
         return Decision("unparsable", type(error).__name__)
     for parsed, whose in ((gold, "gold answer"), (answer, "answer")):
-        if all(isinstance(one, str) for one in parsed):
+        if all(isinstance(item, str) for item in parsed):
             return Decision("unparsable", f"{whose} cannot be parsed")
     return Decision("wrong")
 
 
 @lru_cache(maxsize=4096)
 def _parsed(form: str) -> list[Any]:
-    """What math-verify reads: SymPy's expression, unless it finds none, and the text that it took it from."""
+    """What math-verify reads: SymPy's expression, unless there is none, and the text that it was taken from."""
     from math_verify import LatexExtractionConfig, parse
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
@@ -114,7 +118,7 @@ def _parsed(form: str) -> list[Any]:
 
 @lru_cache(maxsize=1)
 def _failures() -> tuple[type[BaseException], ...]:
-    """What SymPy raises at an expression that it cannot deal with; anything else ends the worker."""
+    """Exceptions that SymPy raises at an expression that it cannot handle; any other exception ends the worker."""
     from mpmath.libmp.libhyper import NoConvergence
     from sympy import PoleError
     from sympy.polys.polyerrors import BasePolynomialError
@@ -129,76 +133,77 @@ _INTEGER = re.compile(r"-?[0-9]{1,300}")
 
 
 def by_integers(pair: Pair) -> Decision | None:
-    r"""The verdict of `by_mathematics` on two plain integers, without a parser; None for all else.
+    r"""The verdict of `by_mathematics` on two plain integers, without a parser; None for any other pair.
 
-    In `\boxed{-007}` math-verify's normalisation changes nothing (no unit, dollar, fraction or decimal is there), its
-    grammar finds one NUMBER, leading zeros dropped, under at most one unary minus, and SymPy makes an Integer of that
-    value. Two Integers are compared by a == b, then by a - b = 0; and texts of different values differ. 300 digits:
-    Python refuses to read more than 4,300.
+    In `\boxed{-007}` math-verify's normalisation changes nothing (there is no unit, dollar, fraction or decimal). Its
+    grammar finds one NUMBER, without leading zeros, under at most one unary minus, and SymPy makes an Integer of that
+    value. Two Integers are compared by a == b, then by a - b = 0; and texts of different values differ. The limit of
+    300 digits is there because Python refuses to read more than 4,300.
     """
     if _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(pair.answer):
         return Decision("correct" if int(pair.gold) == int(pair.answer) else "wrong")
     return None
 
 
-_POINT = (1.2345, 0.377)  # of the first symbol, and from each to the next
+_POINT = (1.2345, 0.377)  # value of the first symbol, and the step from each symbol to the next
 
 
 def by_values(pair: Pair) -> Decision | None:
-    """Wrong, where two answers clearly differ at a point; None where that says nothing.
+    """Wrong, where two answers clearly differ at a point; None where their values settle nothing.
 
-    It is what `by_mathematics` finds, many times later, or would find if it ever ended (5 against 9^{9^9}). That calls two expressions equal (neither a symbol alone, which
-    may stand for a word, nor a percentage, which may stand for a number) if they are the same, if the numbers round to
-    the same six decimals, if their difference is 0 in 15 digits, or if it simplifies to 0; and none of these is so where
-    their values differ. An expression equals no set, tuple or interval with two members that differ.
+    `by_mathematics` would give the same verdict, many times later or never (5 against 9^{9^9}). It calls
+    two expressions equal if they are the same, if the numbers round to the same six decimals, if their difference is 0
+    in 15 digits, or if it simplifies to 0; where the values differ, none of these holds. Left out are a symbol alone,
+    which may stand for a word, and a percentage, which may stand for a number. An expression equals no set, tuple or
+    interval with two members that differ.
     """
     try:
-        one, other = sorted((_members(_expression(form)) for form in pair), key=len)
-        if len(one) != 1:
+        fewer, more = sorted((_members(_expression(form)) for form in pair), key=len)
+        if len(fewer) != 1:
             return None
-        some = one + other if len(other) == 1 else other
-        symbols = sorted(set().union(*(member.free_symbols for member in some)), key=str)
+        members = fewer + more if len(more) == 1 else more
+        symbols = sorted(set().union(*(member.free_symbols for member in members)), key=str)
         point = {symbol: _POINT[0] + n * _POINT[1] for n, symbol in enumerate(symbols)}
-        values = [member.evalf(15, subs=point, strict=True) for member in some]
-        enough = max(1e-3, 1e-9 * max(map(abs, values)))
-        apart = (abs(value - values[0]) for value in values)
-        return Decision("wrong") if any(gap.is_finite and gap > enough for gap in apart) else None
+        values = [member.evalf(15, subs=point, strict=True) for member in members]
+        clear_gap = max(1e-3, 1e-9 * max(map(abs, values)))
+        gaps = (abs(value - values[0]) for value in values)
+        return Decision("wrong") if any(gap.is_finite and gap > clear_gap for gap in gaps) else None
     except _failures():
         return None
 
 
 def _expression(form: str) -> Any:
-    """The expression of an answer, of a plain integer as `by_integers` says; None where there is none."""
+    """The expression of an answer, read as in `by_integers` where it is a plain integer; None where there is none."""
     import sympy
 
     if _INTEGER.fullmatch(form):
         return sympy.Integer(form)
-    return next((one for one in _parsed(form) if not isinstance(one, str)), None)
+    return next((item for item in _parsed(form) if not isinstance(item, str)), None)
 
 
-def _members(one: Any) -> list[Any]:
-    """Members of a set or tuple, ends of an interval, an expression itself: sums, products and powers; [] for all else.
+def _members(expression: Any) -> list[Any]:
+    """Members of a set or tuple, ends of an interval, or an expression itself; [] where a part is of another kind.
 
-    Of these SymPy knows how many digits of a value are right.
+    Parts may be sums, products, powers, numbers and symbols: SymPy knows how many digits of their values are right.
     """
     import sympy
 
-    if isinstance(one, sympy.Union):
-        parts = [_members(part) for part in one.args]
+    if isinstance(expression, sympy.Union):
+        parts = [_members(part) for part in expression.args]
         return [member for part in parts for member in part] if all(parts) else []
-    if isinstance(one, sympy.Interval):
-        some = [one.start, one.end]
-    elif isinstance(one, (sympy.FiniteSet, sympy.Tuple)):
-        some = list(one.args)
+    if isinstance(expression, sympy.Interval):
+        members = [expression.start, expression.end]
+    elif isinstance(expression, (sympy.FiniteSet, sympy.Tuple)):
+        members = list(expression.args)
     else:
-        some = [one]
+        members = [expression]
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Number, sympy.NumberSymbol, sympy.Symbol)
-    word = len(some) == 1 and isinstance(some[0], sympy.Symbol)
-    parts = (part for member in some for part in sympy.preorder_traversal(member))
-    return some if not word and all(isinstance(part, plain) for part in parts) else []
+    word = len(members) == 1 and isinstance(members[0], sympy.Symbol)
+    parts = (part for member in members for part in sympy.preorder_traversal(member))
+    return members if not word and all(isinstance(part, plain) for part in parts) else []
 
 
-# --------------------------------------------------------------------------------------------------------- known answers
+# -------------------------------------------------------------------------------------------------------- known answers
 
 CANARIES: tuple[tuple[str, str, Status], ...] = (
     ("18", "#### 18", "correct"),
@@ -217,10 +222,10 @@ CANARIES: tuple[tuple[str, str, Status], ...] = (
 
 
 def check_canaries(statuses: Sequence[str | None]) -> None:
-    """VerifierError unless these are the known answers (None: not asked)."""
-    for (gold, text, expected), found in zip(CANARIES, statuses, strict=True):
-        if found not in (None, expected):
+    """Raises VerifierError unless the statuses of the known answers are right (None: not decided, and not compared)."""
+    for (gold, text, expected), status in zip(CANARIES, statuses, strict=True):
+        if status not in (None, expected):
             raise VerifierError(
-                f"verifier: `{text}` against the gold answer `{gold}` is found {found}; expected {expected}. "
+                f"verifier: `{text}` against the gold answer `{gold}` is found {status}; expected {expected}. "
                 "Install math-verify, latex2sympy2_extended and sympy as envs/cpu.txt has them."
             )

@@ -1,13 +1,13 @@
-"""Graders mark submissions: by one judge, a jury, a program, or a cascade of these. Grading one submission is a dialogue.
+"""Graders mark submissions: by a judge, a jury, a program, or a cascade of these. Grading a submission is a dialogue.
 
     judge     what one judge answers in a round, asked again while it cannot be read      judges.Sitting.judge
     jury      rounds of one or several judges, and their merged verdict                   judges.jury
-    program   a verdict without asking anybody                                            programs.PROGRAMS
+    program   a verdict without asking a model                                            programs.PROGRAMS
     cascade   the first grader's verdict, or the next one's where that stays open         here
 
 How we differ:
 1. A response that is empty, or was cut off while thinking, is 0 with the reason `empty`, and costs no call.
-2. The same graders mark benchmarks, marking schemes' self-tests and rewards, so all mean the same by a mark.
+2. The same graders mark benchmarks, marking schemes' self-tests and rewards, so a mark means the same everywhere.
 3. A cheap grader may hand on what it cannot settle: what it left unscored, disagreed on, or put within a declared band.
 """
 
@@ -29,7 +29,7 @@ from proofmill.schema.declared import Grader
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING, Reason
 
-Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read anew each time
+Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read anew at each call
 
 
 def cascade(
@@ -39,10 +39,10 @@ def cascade(
     schemes: bool = False,
     stage: str = "",
 ) -> Dialogue:
-    """The verdict of the first grader, or of those after it where it stays open."""
+    """Return the verdict of the first grader, or of those after it where it stays open."""
     first, *further = graders
     full = full_marks(first)
-    if submission.reason != Reason.OK:  # there is no response to grade: it failed, was refused, or did not fit
+    if submission.reason != Reason.OK:  # no response to grade: the call failed, was refused, or did not fit
         return Verdict(None, full, Reason(submission.reason))
     if not submission.final:
         return Verdict(0.0, full, Reason.EMPTY)
@@ -57,15 +57,15 @@ def cascade(
 
 
 def program(name: str, submission: Submission, stage: str = "") -> Dialogue:
-    """What a program rules; it disagrees with nobody."""
+    """Return the ruling of a program, which is never split."""
     (verdict,) = yield [Ask(name, submission)]
     return Ruling(replace(verdict, opinions=(Opinion(name, f"{stage}1", verdict.grade, verdict.reason),)))
 
 
 def stays_open(grader: Grader, ruling: Ruling) -> bool:
-    """Whether the verdict is to be had from whom the grader escalates to."""
+    """Whether the grader that this one escalates to must give the verdict."""
     verdict = ruling.verdict
-    if verdict.grade is None:  # what failed and may pass is asked again first
+    if verdict.grade is None:  # a failure that may pass is asked again before it escalates
         return "unscored" in grader.escalate_on and verdict.reason not in PASSING
     low, high = grader.escalate_band or (1, 0)
     return ("disagreement" in grader.escalate_on and ruling.split) or low <= verdict.grade <= high
@@ -74,8 +74,8 @@ def stays_open(grader: Grader, ruling: Ruling) -> bool:
 class Marker:
     """A grader that marks submissions. A context manager: its programs are open inside it.
 
-    `name` and `prompt` are those of an entry, `declared` the models and graders it may rely on; with `schemes` a submission
-    without a scheme is not marked. `askers` are the open engines of its `models`; `of` as in `Dialogues`.
+    `name` and `prompt` are those of an entry; `declared` holds the models and graders that it may use. With `schemes` a
+    submission without a scheme is not marked. `askers` are the open engines of its `models`; `of` is as in `Dialogues`.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Marker:
 
     @cached_property
     def graders(self) -> list[Grader]:
-        """The grader, whom it escalates to, and so on."""
+        """The grader, the one it escalates to, and so on."""
         return graders_of(self.name, self.prompt, self.declared)
 
     @property
     def models(self) -> list[str]:
-        """The remote models that may be asked."""
+        """Names of the remote models that may be asked."""
         named = [name for g in self.graders for name in (*g.judges, g.normalizer) if name]
         return [name for name in dict.fromkeys(named) if kind_of(name) == "api"]
 
@@ -118,11 +118,11 @@ class Marker:
         return list(self.verdicts(lambda: ((f"submission {n}", s) for n, s in enumerate(submissions, 1)), quiet))
 
     def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
-        """A verdict for each submission, in order; judges are asked for all of them before the first is given."""
+        """A verdict for each submission, in order; judges are asked about all of them before the first is yielded."""
         return Dialogues(self.askers, self._checks, self.of).results(self._begin(submissions), quiet)
 
     def questions(self, submissions: Submissions) -> dict[str, Questions]:
-        """What each judge is asked to begin with."""
+        """The first questions to each judge."""
         return Dialogues.first_questions(self._begin(submissions))
 
     def _begin(self, submissions: Submissions) -> Begin:
@@ -132,7 +132,7 @@ class Marker:
 
 
 def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]], Iterator[Verdict]]:
-    """A program's verdicts out of its full marks; a mark off that scale is a mistake of the program."""
+    """A program's verdicts out of its full marks. Raises ValueError for a mark off that scale."""
     full = PROGRAMS[name].full_marks
 
     def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:

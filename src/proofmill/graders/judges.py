@@ -1,12 +1,12 @@
 """Judges mark a submission by a rubric: one alone, or a jury whose members reconsider while they disagree.
 
-From: QED-Nano's evaluation and its verifier in reinforcement learning (`verifier_api.py`); MathArena's jury (normaliser, further
-rounds, minimum).
+From: QED-Nano's evaluation and its verifier in reinforcement learning (`verifier_api.py`); MathArena's jury
+(normaliser, further rounds, minimum).
 
 How we differ:
-1. A verdict that cannot be read is asked for again, and if it stays unreadable it is no grade, with the reason. Never 0.
-2. A judge whose call failed for a passing reason leaves the submission unscored for now: nothing rests on its absence, and the
-   next run repeats that call and goes on from there.
+1. A verdict that cannot be read is asked for again. If it stays unreadable there is no grade, with the reason. Never 0.
+2. If a judge's call fails for a reason that may pass, the submission stays unscored for now. No verdict is formed
+   without that judge; the next run repeats the call and continues from there.
 """
 
 import json
@@ -27,35 +27,35 @@ from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.reasons import ABSENT, PASSING, UNREAD, Reason, Stop
 from proofmill.text import answers
 
-STAGE = 1_000  # samples of a judge that each stage of a cascade has to itself
+STAGE = 1_000  # numbers of samples that each stage of a cascade reserves for a judge
 
 Talk = tuple[tuple[str, str], ...]  # (role, content)
 
 
 class Ruling(NamedTuple):
-    """What one stage of a cascade decides."""
+    """The decision of one stage of a cascade."""
 
     verdict: Verdict
     split: bool = False  # the judges disagree at the end
 
 
-# --------------------------------------------------------------------------------------------------------- asking a judge
+# ------------------------------------------------------------------------------------------------------- asking a judge
 
 
 def options_of(api: Any) -> str:
-    """Further fields of a request, as a question holds them."""
+    """The extra fields of a model's requests as a question holds them: JSON, or an empty string."""
     return json.dumps(api.options, sort_keys=True) if api.options else ""
 
 
 def question(api: Any, talk: Talk, sample: int = 0) -> Question:
-    """What a judge is asked, at its own temperature; `sample` counts how often it is asked the same."""
+    """A question to a judge, at the judge's own temperature; `sample` counts repetitions of the same question."""
     return Question(
         api.id, talk, temperature=api.temperature, max_tokens=api.max_tokens, options=options_of(api), sample=sample
     )
 
 
 def filled(api: Any, prompt: str, fields: Mapping[str, Any]) -> Question:
-    """A prompt with its fields, as a question to a judge."""
+    """A prompt filled with its fields, as a question to a judge."""
     return question(api, (("user", templates.fill(prompt, fields)),))
 
 
@@ -64,20 +64,20 @@ def comments(candidates: Iterable[str]) -> str:
     return "Comment:\n" + "\n\nComment:\n".join(candidates)
 
 
-# ------------------------------------------------------------------------------------------------------------------ a jury
+# --------------------------------------------------------------------------------------------------------------- a jury
 
 
 @dataclass(frozen=True)
 class Sitting:
     """The judges of one grader, sitting over one submission.
 
-    `stage` is the prefix of the rounds' names: empty at first, `escalated ` after a cascade went on. With `schemes` a submission
-    without a scheme is not marked by a prompt that can show one.
+    `stage` is the prefix of the rounds' names: empty at first, `escalated ` after a cascade went on. With `schemes` a
+    prompt that can show a scheme does not mark a submission without one.
     """
 
     grader: Grader
     submission: Submission
-    declared: Mapping[str, Any]  # api/... by name
+    declared: Mapping[str, Any]  # models `api/...` by name
     schemes: bool = False
     stage: str = ""
 
@@ -99,7 +99,7 @@ class Sitting:
 
     @property
     def absent(self) -> str | None:
-        """The first field without which nothing can be marked, and that has no value."""
+        """The first field that marking needs and that has no value."""
         if missing := self.prompt.absent(self.fields):
             return missing
         if self.schemes and "scheme" in self.prompt.takes and not self.submission.scheme:
@@ -111,32 +111,32 @@ class Sitting:
     def unscored(self, reason: Reason) -> Verdict:
         return Verdict(None, max(self.prompt.scale), reason)
 
-    def judge(self, place: int, talk: Talk) -> Dialogue:
-        """What the judge at a place of the jury answers in one round: more than once while it cannot be read."""
-        name = self.grader.judges[place]
-        seats = [self._alike(judge) for judge in self.grader.judges]
-        # Whoever is asked the same once more, at another seat, turn or stage, is asked for another sample.
-        first = STAGE * self.stage.count("escalated") + seats[:place].count(seats[place])
+    def judge(self, seat: int, talk: Talk) -> Dialogue:
+        """Return the answers of the judge at a seat of the jury in one round; an unreadable one is asked for again."""
+        name = self.grader.judges[seat]
+        keys = [self._alike(judge) for judge in self.grader.judges]
+        # The same question at another seat, turn or stage asks for another sample.
+        first = STAGE * self.stage.count("escalated") + keys[:seat].count(keys[seat])
 
         def ask(turn: int) -> Ask:
-            return Ask(name, question(self.declared[name], talk, first + turn * seats.count(seats[place])))
+            return Ask(name, question(self.declared[name], talk, first + turn * keys.count(keys[seat])))
 
         return until_read(ask, lambda answer: read(answer, self.prompt).reason in UNREAD, self.grader.requeries)
 
     def _alike(self, judge: str) -> tuple:
-        """What makes two names one judge: the same model, asked in the same way."""
+        """The key under which two names are one judge: the same model, asked in the same way."""
         api = self.declared[judge]
         return api.id, api.temperature, api.max_tokens, options_of(api)
 
     def normalize(self) -> Dialogue:
-        """The proof in a neutral style, as the normalizer answers."""
+        """Return the normalizer's answer: the proof in a neutral style."""
         name = self.grader.normalizer
         (answer,) = yield [Ask(name, filled(self.declared[name], "normalize", self.fields))]
         return answer
 
 
 def jury(sitting: Sitting) -> Dialogue:
-    """The ruling of one or several judges: what they say in rounds, until they agree or no round is left."""
+    """Return the ruling of one or several judges, asked in rounds until they agree or no round is left."""
     grader, paid, opinions = sitting.grader, [], []
     if absent := sitting.absent:
         return Ruling(sitting.unscored(ABSENT[absent]))
@@ -151,74 +151,74 @@ def jury(sitting: Sitting) -> Dialogue:
     talks: list[Talk | None] = [(("user", sitting.prompt.render(fields)),)] * len(grader.judges)
     verdicts = [sitting.unscored(Reason.NO_VERDICT)] * len(talks)
     for round in range(1, grader.rounds + 2):
-        said = yield from _one_round(sitting, talks)
-        paid += [answer for answers_ in said.values() for answer in answers_]
-        verdicts = [read(said[n][-1], sitting.prompt) if n in said else old for n, old in enumerate(verdicts)]
+        replies = yield from _one_round(sitting, talks)
+        paid += [answer for turns in replies.values() for answer in turns]
+        verdicts = [read(replies[n][-1], sitting.prompt) if n in replies else old for n, old in enumerate(verdicts)]
         opinions += [
             Opinion(grader.judges[n], f"{sitting.stage}{round}", v.grade, v.reason, v.text if len(talks) > 1 else "")
             for n, v in enumerate(verdicts)
-            if n in said
+            if n in replies
         ]
         if failed := next((v.reason for v in verdicts if v.reason in PASSING), None):
             return Ruling(sitting.unscored(failed).paid(paid, opinions))
         split = _disagree(verdicts, grader.spread)
         if len(talks) == 1 or (split is False):
             break
-        talks = _reconsidering(talks, {n: answers_[-1] for n, answers_ in said.items()})
+        talks = _reconsidering(talks, {n: turns[-1] for n, turns in replies.items()})
     return Ruling(_merged(grader, verdicts).paid(paid, opinions), bool(split))
 
 
 def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
-    """All answers of each judge who has a talk, by its place."""
-    places = [place for place, talk in enumerate(talks) if talk is not None]
-    said = yield from together([sitting.judge(place, talks[place]) for place in places])
-    return dict(zip(places, said, strict=True))
+    """All answers of each judge that has a talk, by its seat."""
+    seats = [seat for seat, talk in enumerate(talks) if talk is not None]
+    replies = yield from together([sitting.judge(seat, talks[seat]) for seat in seats])
+    return dict(zip(seats, replies, strict=True))
 
 
 def _not_normalized(answer: Answer) -> Reason | None:
-    """Why the normalizer's answer is no proof; None when it is one."""
+    """Why the normalizer's answer holds no proof; None when it holds one."""
     if answer.reason != Reason.OK:
         return Reason(answer.reason)
     return None if answer.stop == Stop.END and answer.text.strip() else Reason.NOT_NORMALIZED
 
 
 def _disagree(verdicts: Sequence[Verdict], spread: float) -> bool | None:
-    """Whether marks are further apart than `spread`; None where there is none."""
+    """Whether marks are further apart than `spread`; None where there are no marks."""
     grades = [verdict.grade for verdict in verdicts if verdict.grade is not None]
     return max(grades) - min(grades) > spread if grades else None
 
 
 def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, Answer]) -> list[Talk | None]:
-    """The conversations of the next round: each judge who answered is shown what the others said."""
-    said = {place: answer.text for place, answer in last.items() if answer.reason == Reason.OK}
-    longer: list[Talk | None] = []
-    for place, talk in enumerate(talks):
-        if place not in said:
-            longer.append(None)
+    """The conversations of the next round: each judge that answered is shown the answers of the others."""
+    texts = {seat: answer.text for seat, answer in last.items() if answer.reason == Reason.OK}
+    next_talks: list[Talk | None] = []
+    for seat, talk in enumerate(talks):
+        if seat not in texts:
+            next_talks.append(None)
             continue
-        others = [text for n, text in said.items() if n != place]
+        others = [text for n, text in texts.items() if n != seat]
         shown = "\n\n".join(f"Judgement {n}:\n{text}" for n, text in enumerate(others, 1))
-        own = templates.without_control_tokens(said[place])
-        longer.append((*talk, ("assistant", own), ("user", templates.fill("reconsider", {"others": shown}))))
-    return longer
+        own = templates.without_control_tokens(texts[seat])
+        next_talks.append((*talk, ("assistant", own), ("user", templates.fill("reconsider", {"others": shown}))))
+    return next_talks
 
 
 def _merged(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict from those of the last round; below the quorum there is none."""
+    """One verdict from those of the last round; fewer marks than the quorum give no grade."""
     if len(verdicts) == 1:
         return verdicts[0]
-    given = [verdict for verdict in verdicts if verdict.grade is not None]
-    if len(given) < grader.quorum:
-        reason = Reason.NO_QUORUM if given else next(v.reason for v in verdicts if v.grade is None)
+    graded = [verdict for verdict in verdicts if verdict.grade is not None]
+    if len(graded) < grader.quorum:
+        reason = Reason.NO_QUORUM if graded else next(v.reason for v in verdicts if v.grade is None)
         return Verdict(None, verdicts[0].out_of, reason)
     merge = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}[grader.merge]
-    grade = float(merge(verdict.grade for verdict in given))
-    text = next((verdict.text for verdict in given if verdict.grade == grade), "")
+    grade = float(merge(verdict.grade for verdict in graded))
+    text = next((verdict.text for verdict in graded if verdict.grade == grade), "")
     return Verdict(grade, verdicts[0].out_of, Reason.OK, text)
 
 
 def together_with(first: Verdict, last: Verdict) -> Verdict:
-    """The later verdict of a cascade, with what both cost and all that was said."""
+    """The later verdict of a cascade, with the cost and the opinions of both."""
     cost = None if None in (first.cost, last.cost) else first.cost + last.cost
     return replace(
         last,

@@ -1,4 +1,4 @@
-"""Program graders: each marks without asking a model. One record in PROGRAMS is all that a new one needs.
+"""Program graders, which mark without asking a model; one record in PROGRAMS is all that a new one needs.
 
     def counts_lines(submission):
         return min(7.0, submission.final.count("\\n"))
@@ -6,8 +6,8 @@
     PROGRAMS["lines"] = Program(7, "a mark for each line", marks(counts_lines))
 
 How we differ from graders that fall back to 0:
-1. A response without an answer has earned nothing. One that our program cannot read, or a problem without what is compared
-   with, is unscored and says why.
+1. A response without an answer gets 0. A response that our program cannot read, or a problem without a right answer to
+   compare with, is unscored, with the reason.
 """
 
 import re
@@ -27,7 +27,11 @@ Check = Callable[[Sequence[Submission]], Iterable[Verdict]]  # a verdict for eac
 
 @dataclass(frozen=True)
 class Program:
-    """`open` is a context manager inside which submissions are checked; `needs` are fields that a problem must have to be marked."""
+    """A program grader.
+
+    `open` is a context manager inside which submissions are checked; `needs` are the fields that a problem must have to
+    be marked.
+    """
 
     full_marks: int
     doc: str
@@ -36,16 +40,16 @@ class Program:
 
 
 def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextManager[Check]]:
-    """`open` of a program that is a function of one submission: it gives marks, or None when it cannot tell.
+    """`open` of a program that is a function of one submission and returns marks, or None when it cannot tell.
 
-    It may give `(marks, text)` too, and the text stands beside the mark. Marks above the program's full marks are a mistake of
-    the program and end the stage.
+    The function may also return `(marks, text)`; the text stands beside the mark. Marks outside 0 to the program's full
+    marks are a mistake of the program and end the stage.
     """
 
     def verdicts(submissions: Sequence[Submission]) -> Iterator[Verdict]:
         for submission in submissions:
-            said = mark(submission)
-            grade, text = said if isinstance(said, tuple) else (said, "")
+            result = mark(submission)
+            grade, text = result if isinstance(result, tuple) else (result, "")
             reason = Reason.NO_VERDICT if grade is None else Reason.OK
             yield Verdict(None if grade is None else float(grade), 0, reason, str(text))
 
@@ -56,7 +60,7 @@ def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextMana
     return opened
 
 
-# ------------------------------------------------------------------------------------------------------------ final answers
+# -------------------------------------------------------------------------------------------------------- final answers
 
 
 @contextmanager
@@ -65,15 +69,15 @@ def _final_answers() -> Iterator[Check]:
 
     with Verifier() as verifier:
 
-        def compared(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+        def compare(submissions: Sequence[Submission]) -> Iterator[Verdict]:
             checks = verifier.check([(s.answer, s.final) for s in submissions if s.answer])
             for submission in submissions:
-                yield _compared(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
+                yield _of_check(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
 
-        yield compared
+        yield compare
 
 
-def _compared(check: Any, submission: Submission) -> Verdict:
+def _of_check(check: Any, submission: Submission) -> Verdict:
     """The verdict of one comparison (final_answers.Check): 1 or 0 of 1."""
     grade = {"correct": 1.0, "wrong": 0.0, "no-answer": 0.0}.get(check.status)
     text = check.detail if grade is None else ", ".join(_doubts(submission)) if grade == 0 else ""
@@ -81,7 +85,7 @@ def _compared(check: Any, submission: Submission) -> Verdict:
 
 
 def _doubts(submission: Submission) -> Iterator[str]:
-    """What makes a 0 worth a look (after the warnings of MathArena's parser): it may be ours, and not the writer's."""
+    """What makes a 0 worth a look (after the warnings of MathArena's parser): the mistake may be ours."""
     if submission.stop == Stop.LENGTH:
         yield "doubtful: it was cut off"
     answer = (submission.answer or "").strip()
@@ -89,7 +93,7 @@ def _doubts(submission: Submission) -> Iterator[str]:
         yield "doubtful: the right answer stands elsewhere in the text"
 
 
-# -------------------------------------------------------------------------------------------------------------------- tests
+# ---------------------------------------------------------------------------------------------------------------- tests
 
 
 @contextmanager
@@ -98,25 +102,25 @@ def _tests() -> Iterator[Check]:
 
     with Sandbox() as sandbox:
 
-        def ran(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+        def run(submissions: Sequence[Submission]) -> Iterator[Verdict]:
             faults = [_fault_of_tests(submission.answer) for submission in submissions]
             runs = sandbox.check(
                 [(s.final, s.answer) for s, fault in zip(submissions, faults, strict=True) if not fault]
             )
             for fault in faults:
-                yield Verdict(None, 1, Reason.NO_GOLD, fault) if fault else _ran(next(runs))
+                yield Verdict(None, 1, Reason.NO_GOLD, fault) if fault else _of_run(next(runs))
 
-        yield ran
+        yield run
 
 
-def _ran(run: Any) -> Verdict:
+def _of_run(run: Any) -> Verdict:
     """The verdict of one run (sandbox.Ran): the share of the tests that the program passes."""
     reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
     return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
 
 
 def _fault_of_tests(answer: str | None) -> str | None:
-    """What is wrong with a problem's tests; no submission is to blame for it."""
+    """What is wrong with a problem's tests, for which no submission is to blame; None where they are sound."""
     from proofmill.sandbox.cases import cases_of
 
     if not answer:
@@ -132,16 +136,16 @@ def _fault_of_tests(answer: str | None) -> str | None:
 def _rules() -> Iterator[Check]:
     with _final_answers() as compare, _tests() as run:
 
-        def ruled(submissions: Sequence[Submission]) -> Iterator[Verdict]:
-            code = [submission.asks == "code" for submission in submissions]
-            ran = iter(run([s for s, runs in zip(submissions, code, strict=True) if runs]))
-            compared = iter(compare([s for s, runs in zip(submissions, code, strict=True) if not runs]))
-            return (next(ran if runs else compared) for runs in code)
+        def mark(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+            is_code = [submission.asks == "code" for submission in submissions]
+            of_code = iter(run([s for s, code in zip(submissions, is_code, strict=True) if code]))
+            of_answers = iter(compare([s for s, code in zip(submissions, is_code, strict=True) if not code]))
+            return (next(of_code if code else of_answers) for code in is_code)
 
-        yield ruled
+        yield mark
 
 
-# --------------------------------------------------------------------------------------------------------------- arithmetic
+# ----------------------------------------------------------------------------------------------------------- arithmetic
 
 
 @contextmanager

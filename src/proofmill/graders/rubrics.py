@@ -1,16 +1,15 @@
-"""One rubric is a marking scheme read into its parts: checkpoints in chains, items worth nothing, deductions with their price.
+"""Marking schemes read into their parts: checkpoints in chains, items worth nothing, deductions with their price.
 
+    clean   a model's text -> the scheme in it
     parse   text -> Rubric
-    faults  what the linter finds in a scheme, as names
-    DEMANDS what `keep` of a `schemes` entry can demand
+    faults  what the linter finds in a scheme, as names (filters/schemes.py)
 
-From: the structure and constraints of QED-Nano's grading-scheme generation (its evaluation, scheme generation), and
-MathArena's structured schemes.
+From: the structure and constraints of QED-Nano's generation of grading schemes, and MathArena's structured schemes.
 
 How we differ:
-1. There a scheme is used as it was written. Here it is read, checked by rules before anything is marked by it, and tried out
+1. There a scheme is used as it was written. Here it is read, checked by rules before it marks anything, and tried out
    on answers whose marks are known (schemes.py).
-2. Every chain must be worth exactly 7: there one of them sufficed, and a cheaper way could never earn full marks.
+2. Every chain must be worth exactly 7. There one such chain sufficed, and a cheaper chain could never earn full marks.
 """
 
 import re
@@ -32,7 +31,7 @@ _PRICE = re.compile(
     r"[(\[]\s*(?P<points>-?\d+(?:\.\d+)?)\s*(?:pts?|points?)\.?\s*(?:[,;:]\s*(?P<weight>[a-z ]+?))?\s*[)\]]",
     re.IGNORECASE,
 )
-# A price said in words counts before a sign, which may belong to a formula such as `n-1`.
+# A price in words is looked for before a sign, which may belong to a formula such as `n-1`.
 _PENALTY = re.compile(
     r"\b(?:cap(?:ped)?\s*(?:at|of|to)?\s*:?\s*(?P<cap>\d+)\s*/\s*7"
     r"|(?:minus|deduct|subtract|penalty\s*:?)\s*(?P<minus>\d+)\b)",
@@ -43,7 +42,7 @@ _SIGNED = re.compile(
 )
 _STRUCTURED = re.compile(r"^# (?P<title>.*) \((?P<points>-?\d+(?:\.\d+)?) points?\)\nDescription: ", re.MULTILINE)
 _NOTHING = re.compile(r"^\W*(?:none|nothing|n/a)\b", re.IGNORECASE)
-# What a reader who has only the scheme cannot follow.
+# Pointers that a reader who has only the scheme cannot follow.
 _ELSEWHERE = re.compile(
     r"\b(?:as|like|see|shown|used|given|described|appears?|stated|defined) (?:above )?in (?:the )?(?:official |reference |model )?"
     r"(?:solution|proof)\b|\bthe (?:official|reference|model) (?:solution|proof)(?:'s|\s+(?:above|below|shows|uses|does))\b"
@@ -57,7 +56,7 @@ _ALTERNATIVES = re.compile(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    chain: str | None  # None: it counts in every chain
+    chain: str | None  # None: the checkpoint counts in every chain
     points: float
     weight: str | None  # `main` or `routine`, where the scheme says so
     text: str
@@ -72,15 +71,15 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Rubric:
-    """A marking scheme in its parts; `sections` are those that it has, in its order."""
+    """A marking scheme in its parts; `sections` are the headings that the text has, in its order."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     zero_credit: tuple[str, ...] = ()
     deductions: tuple[Deduction, ...] = ()
     sections: tuple[str, ...] = ()
-    unpriced: tuple[str, ...] = ()  # items of the checkpoints without points
+    unpriced: tuple[str, ...] = ()  # items among the checkpoints that have no points
     totalled: bool = False
-    introduced: bool = False  # chains are said to be alternatives
+    introduced: bool = False  # the text says that chains are alternatives
     text: str = field(default="", repr=False)
 
     @property
@@ -99,7 +98,7 @@ class Rubric:
 
 
 def clean(text: str) -> str:
-    """The scheme itself: without a thought before it and without a preamble."""
+    """The scheme itself, without the reasoning and the preamble before it."""
     text = after_thought(text.rpartition("</thought>")[2])
     heading = next((h for h in _HEADING.finditer(text) if h[1].lower() == "checkpoints"), None)
     start = heading.start() if heading else max(text.find("Checkpoints"), 0)
@@ -107,7 +106,7 @@ def clean(text: str) -> str:
 
 
 def parse(text: str) -> Rubric:
-    """The parts of a scheme, of whatever can be read of it: of three sections, or of structured items as MathArena has them."""
+    """The parts of a scheme, as far as they can be read: of three sections, or of structured items as in MathArena."""
     if _STRUCTURED.search(text):
         return _structured(text)
     headings = list(_HEADING.finditer(text))
@@ -133,16 +132,16 @@ def _section(heading: str) -> str:
 
 
 def _structured(text: str) -> Rubric:
-    found = list(_STRUCTURED.finditer(text))
+    matches = list(_STRUCTURED.finditer(text))
     checkpoints = [
         Checkpoint(None, float(m["points"]), None, f"{m['title']}: {text[m.end() : end].strip()}")
-        for m, end in _with_ends(found, text)
+        for m, end in _with_ends(matches, text)
     ]
     return Rubric(tuple(checkpoints), sections=("Checkpoints",), totalled=True, text=text)
 
 
 def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
-    """Priced items with the chain they stand in, and the numbered ones that have no price."""
+    """Priced items with the chain they stand in, and numbered items that have no price."""
     marks = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body)]
     pieces = [(None, body[: marks[0][0]] if marks else body)]
     pieces += [
@@ -166,16 +165,16 @@ def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
 
 
 def _items(body: str) -> list[tuple[bool, str]]:
-    """The items of a list, numbered or not, each with the lines below it that are indented further: its parts."""
+    """The items of a list: whether each is numbered, and its text with the lines below that are indented further."""
     starts = list(_ITEM.finditer(body))
     least = min((_indent(m[0]) for m in starts), default=0)
     starts = [m for m in starts if _indent(m[0]) == least]
     return [(any(s.isdigit() for s in m[0]), body[m.end() : end].strip()) for m, end in _with_ends(starts, body)]
 
 
-def _with_ends(found: list[re.Match], text: str) -> Iterator[tuple[re.Match, int]]:
-    """Each match with the place where the next one begins, or the text ends."""
-    return zip(found, [*(match.start() for match in found[1:]), len(text)], strict=False)
+def _with_ends(matches: list[re.Match], text: str) -> Iterator[tuple[re.Match, int]]:
+    """Each match with the index where the next one begins, or where the text ends."""
+    return zip(matches, [*(match.start() for match in matches[1:]), len(text)], strict=False)
 
 
 def _indent(marker: str) -> int:
@@ -183,16 +182,19 @@ def _indent(marker: str) -> int:
 
 
 def _deduction(item: str) -> Deduction:
-    found = _PENALTY.search(item) or _SIGNED.search(item)
-    if found is None:
+    price = _PENALTY.search(item) or _SIGNED.search(item)
+    if price is None:
         return Deduction(None, None, item)
-    cap = found.groupdict().get("cap")
-    return Deduction(None, int(cap), item) if cap is not None else Deduction(int(found["minus"]), None, item)
+    cap = price.groupdict().get("cap")
+    return Deduction(None, int(cap), item) if cap is not None else Deduction(int(price["minus"]), None, item)
 
 
 def faults(rubric: Rubric, given: bool = False) -> list[str]:
-    """What the linter finds, by name (FAULTS), the gravest first."""
-    found = {
+    """Names of the faults that the linter finds (FAULTS), the gravest first.
+
+    `given`: the scheme came with its problem, and is excused from the faults of another form (OF_OUR_FORM).
+    """
+    present = {
         "no-sections": rubric.sections != SECTIONS,
         "off-total": rubric.points != FULL_MARKS,
         "chain-off-total": any(sum(c.points for c in chain) != FULL_MARKS for chain in rubric.chains.values()),
@@ -209,11 +211,11 @@ def faults(rubric: Rubric, given: bool = False) -> list[str]:
         "said-twice": bool({_plain(item) for item in rubric.zero_credit} & {_plain(d.text) for d in rubric.deductions}),
         "not-self-contained": _ELSEWHERE.search(rubric.text) is not None,
     }
-    return [name for name in FAULTS if found[name] and not (given and name in OF_OUR_FORM)]
+    return [name for name in FAULTS if present[name] and not (given and name in OF_OUR_FORM)]
 
 
 def _weighty(chain: list[Checkpoint]) -> bool:
-    """Main ideas have their share: as the scheme labels them, or else what is worth more than a point."""
+    """Whether main ideas have their share; without labels, checkpoints worth more than a point are main."""
     labelled = any(c.weight for c in chain)
     main = sum(c.points for c in chain if (c.weight == "main" if labelled else c.points > 1))
     return main >= MAIN and sum(c.points for c in chain) - main <= ROUTINE

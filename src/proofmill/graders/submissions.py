@@ -1,4 +1,4 @@
-"""What a grader marks: the problem, what it is marked by, and what was written, of which the final part counts."""
+"""Submissions: what a grader marks, with the problem and what it is marked by. The final part of the text counts."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from proofmill.text.reasoning import final_part, is_closed
 class Submission:
     """One attempt at a problem, with what it is marked by.
 
-    `reason` is why there is nothing to mark (refused, provider, ...), `ok` where there is; `answer` the right final answer,
-    `reference` the official solution, `asks` what the problem wants, `mark` and `out_of` what a human gave.
+    `reason` is why there is nothing to mark (refused, provider, ...), or `ok`. `answer` is the right final answer,
+    `reference` the official solution, `asks` what the problem wants; `mark` and `out_of` are what a human gave.
     """
 
     statement: str
@@ -33,6 +33,6 @@ class Submission:
 
     @property
     def well_formed(self) -> bool:
-        """It ended by itself, its reasoning is closed, and its answer has exactly one box."""
+        """Whether the text ended by itself, its reasoning is closed, and its answer has exactly one box."""
         closed = self.reasoning is not None or is_closed(self.text)
         return self.stop == Stop.END and closed and self.final.count("\\boxed{") == 1

@@ -1,8 +1,8 @@
-"""One verdict is a mark out of full marks, or none with the reason.
+"""Verdicts: a mark out of full marks, or no mark with the reason, and how one is read from a judge's answer.
 
-How we differ from QED-Nano's parsers (its evaluation, sections on grading and final answers):
-1. What cannot be read, or is off the scale that was offered, is `grade = None` with the reason. It is never 0, and "10" is
-   not 1.
+How we differ from QED-Nano's parsers (its evaluation):
+1. An answer that cannot be read, or a mark off the offered scale, is `grade = None` with the reason. It is never 0, and
+   "10" is not 1.
 2. The last verdict counts, also where the judge quotes another one before it.
 3. A box that says neither Correct nor Incorrect is no verdict; there every other word counted as correct.
 """
@@ -46,7 +46,7 @@ class Verdict:
     opinions: tuple[Opinion, ...] = ()
 
     def paid(self, calls: Sequence[Answer], opinions: Sequence[Opinion] = ()) -> "Verdict":
-        """The same verdict with what the calls that led to it cost, and what was said in them."""
+        """The same verdict with the cost and tokens of the calls that led to it, and the opinions in them."""
         costs = [answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0 for answer in calls]
         return replace(
             self,
@@ -62,7 +62,7 @@ def read(answer: Answer, prompt: Prompt) -> Verdict:
     full = max(prompt.scale)
     if answer.reason != Reason.OK:
         return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
-    if answer.stop == Stop.LENGTH and not ENDED.search(answer.text):  # what stands last is not what was to stand last
+    if answer.stop == Stop.LENGTH and not ENDED.search(answer.text):  # cut off before its last verdict
         return Verdict(None, full, Reason.NO_VERDICT, answer.text)
     grade = _points(answer.text) if prompt.reads == "points" else _correct(answer.text)
     if grade is None:
@@ -73,12 +73,12 @@ def read(answer: Answer, prompt: Prompt) -> Verdict:
 
 
 def _points(text: str) -> int | None:
-    found = POINTS.findall(text)
-    number = NUMBER.match(found[-1]) if found else None
+    tags = POINTS.findall(text)
+    number = NUMBER.match(tags[-1]) if tags else None
     return int(number[1]) if number and number[2] in (None, "7") else None
 
 
 def _correct(text: str) -> int | None:
-    said = answers.boxed(text)
-    word = re.sub(r"\\(?:text|textbf|mathrm|mathbf)\s*|[{}\s.*]", "", said[-1]).lower() if said else ""
+    boxes = answers.boxed(text)
+    word = re.sub(r"\\(?:text|textbf|mathrm|mathbf)\s*|[{}\s.*]", "", boxes[-1]).lower() if boxes else ""
     return {"correct": 1, "incorrect": 0}.get(word)

@@ -1,1 +1,1 @@
-"""What reads tables and journals to show them: no kind imports anything from here."""
+"""Commands that read tables and journals to show them: no kind imports anything from here."""

@@ -1,7 +1,7 @@
-"""One comparison is a replay as text: what its rollouts earned before and after, in all steps and in each third of them.
+"""Renders a replay as text: what its rollouts earned before and after, in all steps and in each third of them.
 
-Intervals are of 95 %: exact for shares of groups (Clopper and Pearson 1934), and for what is counted by attempts a bootstrap
-over groups, whose attempts are not independent.
+Intervals are of 95 %: exact for shares of groups (Clopper and Pearson 1934); for numbers of attempts, a bootstrap over
+groups, because the attempts of a group are not independent.
 
 Axes: P groups, G attempts in each, R draws of a bootstrap, D sums of a group.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from proofmill.measures import estimates
 from proofmill.measures.estimates import ROUNDING
 
-Cell = Callable[[np.ndarray], str]  # what is shown of the groups P that a mask P chooses
+Cell = Callable[[np.ndarray], str]  # the text for the groups that a mask P selects
 
 
 def lines(replay: Any) -> Iterator[str]:
-    """An `inspect.replay.Replay` as text: what was replayed, whether it is the run, how many groups change, and a table."""
+    """An `inspect.replay.Replay` as text: its terms, whether it reproduces the run, the groups that change, a table."""
     groups, covered, rollouts = len(replay.covered_P), int(replay.covered_P.sum()), replay.before_PG.size
     rewards, learned = replay.as_recorded()
     yield f"{replay.run.name}: {rollouts:,} rollouts in {groups:,} groups of {replay.run.size}"
@@ -42,18 +42,18 @@ def lines(replay: Any) -> Iterator[str]:
 
 
 def spans(replay: Any) -> dict[str, np.ndarray]:
-    """Which groups P: all that are covered, and those of each third of the steps."""
+    """Masks P by name: all covered groups, and those in each third of the steps."""
     steps = np.unique(replay.run.step_P[replay.covered_P])
-    found = {"all steps": replay.covered_P}
+    masks = {"all steps": replay.covered_P}
     for part in np.array_split(steps, 3) if len(steps) > 1 else ():
         if len(part):
             name = f"step {part[0]}" if len(part) == 1 else f"{part[0]} to {part[-1]}"
-            found[name] = replay.covered_P & np.isin(replay.run.step_P, part)
-    return found
+            masks[name] = replay.covered_P & np.isin(replay.run.step_P, part)
+    return masks
 
 
 def _cells(replay: Any) -> Iterator[tuple[str, Cell]]:
-    """Each line's label, and what it shows of some groups."""
+    """The label of each line, and the function that fills its cells."""
     yield "rollouts", lambda span_P: f"{span_P.sum() * replay.run.size:,}"
     yield "groups", lambda span_P: f"{span_P.sum():,}"
     yield "unscored before", _of(replay.again.unscored_PG, _share)
@@ -86,7 +86,7 @@ def _share_of_groups(hits_P: np.ndarray) -> str:
 
 
 def _share(hits_PG: np.ndarray) -> str:
-    """Of attempts. Where all groups are all or nothing alike, a bootstrap has no spread: then as if a group were one attempt."""
+    """Share of attempts. If it is 0 or 1, a bootstrap has no spread; then each group counts as one attempt."""
     if hits_PG.all() or not hits_PG.any():
         return _share_of_groups(hits_PG.all(axis=1))
     low, high = _bootstrapped(np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio)
@@ -99,26 +99,26 @@ def _mean(values_PG: np.ndarray) -> str:
 
 
 def _correlation(pairs_P2G: np.ndarray) -> str:
-    """Of advantages, whose mean is 0 in every group."""
+    """Correlation of advantages, whose mean is 0 in every group."""
     x_PG, y_PG = pairs_P2G[:, 0], pairs_P2G[:, 1]
     sums_PD = np.column_stack([(x_PG * y_PG).sum(axis=1), (x_PG**2).sum(axis=1), (y_PG**2).sum(axis=1)])
     return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _cosine))
 
 
 def _ratio(totals_RD: np.ndarray) -> np.ndarray:
-    """The first total by the second; NaN for 0 / 0."""
+    """The first total divided by the second; NaN for 0 / 0."""
     sums_R, counts_R = totals_RD.T
     return np.divide(sums_R, counts_R, out=np.full(len(sums_R), np.nan), where=counts_R > 0)
 
 
 def _cosine(totals_RD: np.ndarray) -> np.ndarray:
-    """From sums of products and of both squares; NaN where one side is all 0."""
+    """The cosine from sums of products and of both squares; NaN if one side is all 0."""
     products_R, lengths_R = totals_RD[:, 0], np.sqrt(totals_RD[:, 1] * totals_RD[:, 2])
     return _ratio(np.column_stack([products_R, lengths_R]))
 
 
 def _bootstrapped(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
-    """The interval over groups; none where it has no spread."""
+    """The bootstrap interval over groups; (None, None) without spread."""
     low, high = estimates.bootstrap(sums_PD, value)
     return (None, None) if low is None or high - low < ROUNDING else (low, high)
 

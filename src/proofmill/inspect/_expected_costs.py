@@ -1,4 +1,4 @@
-"""What calls are expected to cost: sums predicted from the answers that are there, each with its interval."""
+"""Expected costs of calls: sums predicted from the answers in journals, each with its interval."""
 
 import math
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from proofmill.calls import budget
 from proofmill.calls import journal as journals
 from proofmill.schema.reasons import Stop
 
-Z = 1.96
+Z = 1.96  # deviations to either side of a 95 % interval
 LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop")
 
 
 @dataclass
 class Range:
-    """A number with its interval; `value` None is unknown."""
+    """A number with its interval; a `value` of None is unknown."""
 
     value: float | None = 0.0
     low: float = 0.0
     high: float = 0.0
 
     def __add__(self, other: "Range") -> "Range":
-        """Independent sums: deviations add up by their squares."""
+        """The sum of independent numbers: deviations add up by their squares."""
         if self.value is None or other.value is None:
             return Range(None)
         value = self.value + other.value
@@ -41,21 +41,23 @@ class Range:
 
 
 def answered(folder: Path) -> pl.DataFrame:
+    """The answers in a journal, without failed calls."""
     return journals.frame(folder, *LEARNED).filter(pl.col("stop") != Stop.ERROR)
 
 
 def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
-    """Dollars of each answer by the price as it is declared now."""
+    """Dollars of each answer by the price that is declared now."""
     counts = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens")
     return pl.Series([budget.price(declared, *row) for row in answers.select(counts).iter_rows()], dtype=pl.Float64)
 
 
 def predicted(values: pl.Series, calls: int) -> Range:
-    """The sum over so many calls, predicted from the values of some."""
-    mean, known = values.mean(), values.len()
-    error = Z * (values.std() or 0.0) * math.sqrt(calls + calls**2 / known)
+    """The sum over `calls` calls, predicted from the `values` of earlier ones."""
+    mean, count = values.mean(), values.len()
+    error = Z * (values.std() or 0.0) * math.sqrt(calls + calls**2 / count)
     return Range(mean * calls, max(0.0, mean * calls - error), mean * calls + error)
 
 
 def certain(value: float) -> Range:
+    """A number without uncertainty."""
     return Range(value, value, value)

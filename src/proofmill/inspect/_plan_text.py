@@ -25,9 +25,9 @@ def lines(plan: Any) -> Iterator[str]:
 def _details(stage: Any) -> Iterator[str]:
     about = "" if stage.exact else "about "
     if stage.rows:
-        known = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
-        counted = known if stage.exact else "how many are cached is known when they are there"
-        yield f"{about}{stage.rows:,} rows: {counted}"
+        counts = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
+        detail = counts if stage.exact else "how many are cached is known when they are there"
+        yield f"{about}{stage.rows:,} rows: {detail}"
     if stage.calls is None or stage.calls:
         calls = "?" if stage.calls is None else f"{stage.calls:,}"
         tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
@@ -46,9 +46,9 @@ def _sums(plan: Any) -> Iterator[str]:
     if total.calls is None or total.calls:
         calls = "an unknown number of" if total.calls is None else f"about {total.calls:,}"
         yield f"{calls} calls, {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
-    made = [stage for stage in plan.stages.values() if stage.state == "make"]
-    hours = sum(stage.seconds * stage.gpus for stage in made if stage.gpus) / 3600
-    unknown = sum(stage.gpus is None for stage in made if kind_of(stage.name) in (*learned(), "responses"))
+    stages = [stage for stage in plan.stages.values() if stage.state == "make"]
+    hours = sum(stage.seconds * stage.gpus for stage in stages if stage.gpus) / 3600
+    unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*learned(), "responses"))
     if hours:
         yield f"{hours:,.2f} GPU-hours as the last time"
     if unknown:

@@ -1,7 +1,7 @@
-"""One forecast says which difference of two models a benchmark can show, before a run is paid for.
+"""Forecasts which difference of two models a benchmark can show, before a run is paid for.
 
-Marks are spread as in tables of the same problems that are there already, whoever wrote the attempts; without any, as badly as
-marks can be spread. The problems' own spread is not assumed to cancel between two models: what is said is cautious.
+The spread of marks is that of an existing table of the same problems, for any writer; without one, the largest
+possible. The spread between problems is not assumed to cancel between two models, so forecasts are cautious.
 """
 
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from proofmill.schema.names import kind_of
 
 def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
     """One sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
-    said = set()
+    cases = set()
     for name in entry.grades:
         grades = plan.book.entries[name]
         responses = plan.book.entries[grades.responses]
         scale = 7 if grades.grader == "human" else _scale(grades, plan)
         case = (responses.problems, responses.attempts, scale)
-        if case in said or responses.model in TAKEN:
+        if case in cases or responses.model in TAKEN:
             continue
-        said.add(case)
+        cases.add(case)
         problems = plan.rows_of(responses.problems)
         if problems:
             variance, source = _variance(responses.problems, scale, plan)
@@ -45,12 +45,12 @@ def _scale(grades: Grades, plan: Any) -> int:
 
 
 def _variance(problems: str, scale: int, plan: Any) -> tuple[Variance, str]:
-    """How marks on these problems are spread, by the largest table there is; otherwise the most that they can be."""
-    best, of = None, ""
+    """The variance of marks on these problems in the largest table, and its source; without a table, the worst case."""
+    best, source = None, ""
     for name, grades in plan.book.entries.items():
         if kind_of(name) != "grades" or plan.book.entries[grades.responses].problems != problems:
             continue
-        if plan.book.entries[grades.responses].model == "solutions":  # all alike: no attempts
+        if plan.book.entries[grades.responses].model == "solutions":  # reference solutions, not a model's attempts
             continue
         try:
             rows = Table(name, plan.results).rows("problem", "attempt", "grade", "out_of", "opinions")
@@ -58,9 +58,9 @@ def _variance(problems: str, scale: int, plan: Any) -> tuple[Variance, str]:
             continue
         if {row["out_of"] for row in rows} != {scale}:
             continue
-        found = split_variance([{**row, "seed": 0, "writer": None} for row in rows])
-        if found.problem is not None and (best is None or found.n_verdicts > best.n_verdicts):
-            best, of = found, name
+        variance = split_variance([{**row, "seed": 0, "writer": None} for row in rows])
+        if variance.problem is not None and (best is None or variance.n_verdicts > best.n_verdicts):
+            best, source = variance, name
     if best is None:
         return Variance(estimates.worst_variance(scale), 0.0, 0.0), "at worst: nothing is measured yet"
-    return best, f"marks spread as in {of}"
+    return best, f"marks spread as in {source}"

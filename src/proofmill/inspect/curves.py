@@ -1,7 +1,7 @@
-"""One curve is a measure of a training by step, as it was logged and smoothed; several trainings share a picture.
+"""Training curves: measures by step, as logged and smoothed; several trainings share a picture.
 
-Smoothing is an exponential moving average that begins unbiased: each point is the weighted mean of those up to it, with
-weights that fall by `smooth` a point (0 shows the points themselves).
+Smoothing is an exponential moving average without initial bias: each point is the weighted mean of those up to it, with
+weights that fall by the factor `smooth` per point (0 shows the points themselves).
 """
 
 import math
@@ -31,24 +31,24 @@ Points = Sequence[tuple[int, float]]
 
 
 def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
-    """The points of each measure of each training; those of SHOWN that there are, where none are named."""
-    found: dict[str, dict[str, list]] = {}
+    """The points of each measure and training (default: those of SHOWN); SettingError for a measure never logged."""
+    points: dict[str, dict[str, list]] = {}
     for name in names:
         if kind_of(name) not in learned():
             raise SettingError(f"{name}: a {kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
         for row in Table(name, results).rows("step", "measure", "value"):
             if row["value"] is not None and not math.isnan(row["value"]):
-                found.setdefault(row["measure"], {}).setdefault(name, []).append((row["step"], row["value"]))
+                points.setdefault(row["measure"], {}).setdefault(name, []).append((row["step"], row["value"]))
     for measure in measures:
-        if measure not in found:
+        if measure not in points:
             raise SettingError(
-                f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, found, 40)}"
+                f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, points, 40)}"
             )
-    return {measure: found[measure] for measure in measures or SHOWN if measure in found}
+    return {measure: points[measure] for measure in measures or SHOWN if measure in points}
 
 
 def smoothed(values: Sequence[float], smooth: float) -> list[float]:
-    """The moving average of values, the same number of them."""
+    """The moving average at each of the values."""
     total = weight = 0.0
     means = []
     for value in values:
@@ -66,8 +66,8 @@ def draw(curves: Mapping[str, Mapping[str, Points]], path: Path, smooth: float =
     rows = math.ceil(len(curves) / columns)
     with matplotlib.rc_context({"svg.hashsalt": "proofmill", "font.size": 8}):
         figure = Figure(figsize=(3.6 * columns, 2.4 * rows), layout="constrained")
-        for place, (measure, by_name) in enumerate(curves.items(), 1):
-            _panel(figure.add_subplot(rows, columns, place), measure, by_name, smooth)
+        for number, (measure, by_name) in enumerate(curves.items(), 1):
+            _panel(figure.add_subplot(rows, columns, number), measure, by_name, smooth)
         names = list(dict.fromkeys(name for by_name in curves.values() for name in by_name))
         if len(names) > 1:
             handles = [matplotlib.lines.Line2D([], [], color=f"C{n}", label=name) for n, name in enumerate(names)]

@@ -1,10 +1,10 @@
-"""What a target would make, why, and what it would cost: read from config, tables and journals; nothing is run or asked.
+"""Plans a target from config, tables and journals: what it would make, why, and at what cost. Nothing is run or asked.
 
-A stage whose parents stand as they will be is counted exactly: its questions are made and looked up in its journal. Of a
-stage behind one that will be made again the rows are estimated (`about`), from the table as it is, or from the entries.
-Tokens and dollars of a call are learned from the answers in the stage's journal, or else in others with the same model;
-without any, from the `guess` of the model; or they are unknown, and it says so. The interval is the 95 % prediction
-interval of a sum: n calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
+A stage whose parents are final is counted exactly: its questions are built and looked up in its journal. If a parent
+will be made again, the rows are estimated (`about`), from the present table or from the entries. Tokens and dollars of
+a call are learned from the answers in the stage's journal, or else in others with the same model; without any, from the
+`guess` of the model; otherwise the plan calls them unknown. The interval is the 95 % prediction interval of a sum: n
+calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
 """
 
 import json
@@ -40,7 +40,7 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Stop
 
-PROBES = 4  # known answers by which a scheme is tested and that a judge is asked about; a part of them may be missing
+PROBES = 4  # test answers of a scheme that a judge marks, at most
 
 
 @dataclass
@@ -51,16 +51,16 @@ class Stage:
     state: str  # done, restore, make
     why: list[str] = field(default_factory=list)
     exact: bool = True  # the rows are counted, not estimated
-    further: bool = False  # answers decide what is asked after them: further rounds, another grader, once more
+    further: bool = False  # answers decide on further calls: more rounds, another grader, a second try
     rows: int | None = None
     cached: int = 0
     parked: int = 0
-    calls: int | None = 0  # to do
+    calls: int | None = 0  # that are still to be made
     tokens: Range = field(default_factory=Range)
     dollars: Range = field(default_factory=Range)
-    learned: str = ""  # from what tokens and dollars are known
-    shows: list[str] = field(default_factory=list)  # of scores: which differences it can show
-    seconds: float | None = None  # of the last time it was made
+    learned: str = ""  # where the estimates of tokens and dollars come from
+    shows: list[str] = field(default_factory=list)  # for scores: which differences it can show
+    seconds: float | None = None  # that the last making took
     gpus: int | None = None
 
 
@@ -70,16 +70,16 @@ class Plan:
     def __init__(self, book: Book, target: str, results: Path = Path("results")):
         self.book, self.results, self.target = book, results, target
         self.stages: dict[str, Stage] = {}
-        self._contents: dict[str, str] = {}  # of tables that stand as they will, or will be brought back
+        self._contents: dict[str, str] = {}  # by name, of tables that are final or will be restored
         for name in self._order(target):
             self.stages[name] = self._stage(name)
 
     @cached_property
     def totals(self) -> Stage:
-        """All stages that would run, added up."""
-        made = [stage for stage in self.stages.values() if stage.state == "make"]
-        total = Stage("all", "make" if made else "done")
-        for stage in made:
+        """The sum of all stages that would run."""
+        stages = [stage for stage in self.stages.values() if stage.state == "make"]
+        total = Stage("all", "make" if stages else "done")
+        for stage in stages:
             total.calls = None if None in (total.calls, stage.calls) else total.calls + stage.calls
             total.tokens, total.dollars = total.tokens + stage.tokens, total.dollars + stage.dollars
         return total
@@ -87,14 +87,14 @@ class Plan:
     def _order(self, target: str) -> list[str]:
         name = target.removeprefix(f"{self.results}/").removeprefix("results/").removesuffix(".parquet")
         if name in self.book.recipes:
-            wanted = self.book.targets(name)
+            targets = self.book.targets(name)
         elif name in self.book.entries:
-            wanted = [name]
+            targets = [name]
         else:
             raise SettingError(
                 f"{target}: no recipe and no artifact; expected one of {', '.join(self.book.recipes)}, or <kind>/<name>."
             )
-        needed = {n for w in wanted for n in (w, *references.ancestors(self.book.entries, w))}
+        needed = {n for w in targets for n in (w, *references.ancestors(self.book.entries, w))}
         order = TopologicalSorter(
             {n: references.parents(self.book.entries[n]) for n in self.book.entries}
         ).static_order()
@@ -133,47 +133,49 @@ class Plan:
         return stage
 
     def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
-        """Which field of which entry, which prompt, parent or file differs from what the table was made from."""
+        """The fields, prompts, parents and files that differ from those that the table was made from."""
         new = json.loads(identity_of(entry, self.book.declared))
-        found = [
+        changes = [
             f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
             for key, value in new["entry"].items()
             if old["entry"].get(key) != value
         ]
-        found += [f"`{key}` is gone" for key in old["entry"] if key not in new["entry"]]
-        found += [f"revision {old['revision']} -> {new['revision']}"] * (old["revision"] != new["revision"])
-        found += [
+        changes += [f"`{key}` is gone" for key in old["entry"] if key not in new["entry"]]
+        changes += [f"revision {old['revision']} -> {new['revision']}"] * (old["revision"] != new["revision"])
+        changes += [
             f"prompt `{name}` was edited"
             for name, text in new["prompts"].items()
             if old["prompts"].get(name, text) != text
         ]
-        found += [
+        changes += [
             f"{api}: `{key.replace('_', '-')}` {_shown(old['declared'][api].get(key))} -> {_shown(value)}"
             for api, values in new["declared"].items()
             if api in old["declared"]
             for key, value in values.items()
             if old["declared"][api].get(key) != value
         ]
-        found += [
+        changes += [
             f"{name} has other rows"
             for name, content in parents.items()
             if old["parents"].get(name, content) != content
         ]
-        found += [f"{path} was edited" for path, sha in sources.items() if old["sources"].get(path, sha) != sha]
-        return found or ["made by another version of the project"]
+        changes += [
+            f"{path} was edited" for path, digest in sources.items() if old["sources"].get(path, digest) != digest
+        ]
+        return changes or ["made by another version of the project"]
 
     # ------------------------------------------------------------------------------------------------------- calls
 
     def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
-        """Rows cached, to do and parked, and what those to do would cost."""
+        """Set the stage's rows, cached and parked calls, calls to make, and their cost."""
         models, beside = self._models(stage.name), list(self._beside(entry))
         if not models and not beside:
             return
         stage.exact = exact and not KINDS[kind_of(stage.name)].learns
         if stage.exact:
             stage.rows = stage.calls = 0
-            for model, asked in self._asked(stage, entry).items():
-                self._look_up(stage, model, asked)
+            for model, questions in self._questions(stage, entry).items():
+                self._look_up(stage, model, questions)
         else:
             stage.rows = self.rows_of(stage.name)
             stage.calls = None if stage.rows is None else stage.rows * len(models)
@@ -185,13 +187,13 @@ class Plan:
         grader = self._grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
             tests = PROBES * stage.rows * len(grader.judges)
-            stage.calls += tests  # their schemes are not written yet
+            stage.calls += tests  # the schemes that they test are not written yet
             self._price(stage, grader.judges[0], tests)
         if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
     def _beside(self, entry: Any) -> Iterator[tuple[str, int]]:
-        """Whom a training asks besides the grader that rewards, and how often."""
+        """The models that a training asks besides the grader that rewards, with the number of calls."""
         beside = entry.calls_beside() if hasattr(entry, "calls_beside") else {}
         for (name, prompt), calls in beside.items():
             if name not in PROGRAMS:
@@ -200,7 +202,7 @@ class Plan:
                         yield judge, calls
 
     def _models(self, name: str) -> list[str]:
-        """The models that a stage may ask, the first one first."""
+        """The models that a stage may ask, in the order of asking."""
         entry = self.book.entries[name]
         if getattr(entry, "taken", False):
             return []
@@ -210,29 +212,29 @@ class Plan:
         return [model for model in models if model and "/" in model]
 
     def _grader(self, entry: Any) -> Grader | None:
-        """The judges whose calls are counted: the first grader of an entry."""
+        """The grader whose calls are counted: the first one of an entry; None for a program."""
         name, prompt = next(iter(entry.graders()), (None, None))
         return grader_of(name, prompt, self.book.declared) if name and name not in PROGRAMS else None
 
-    def _asked(self, stage: Stage, entry: Any) -> dict[str, Questions]:
-        """What each model is asked, by the kind's own module, whose tables all stand."""
+    def _questions(self, stage: Stage, entry: Any) -> dict[str, Questions]:
+        """The questions to each model, from the kind's own module; all tables that it reads must exist."""
         read = references.reads(kind_of(stage.name), entry, self.book.entries.get)
         job = Job(Table(stage.name, self.results), self.book.declared, "", {"parents": dict.fromkeys(read)})
         return import_module(f"proofmill.{kind_of(stage.name)}").questions(entry, job)
 
-    def _look_up(self, stage: Stage, model: str, asked: Questions) -> None:
-        """Count a model's questions by what its journal says of them: equal ones are one call."""
+    def _look_up(self, stage: Stage, model: str, questions: Questions) -> None:
+        """Count a model's questions by their state in the journal; equal questions are one call."""
         folder = Table(stage.name, self.results).calls
-        known = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
-        keys = [question.key for question in asked]
-        missing = {key for key in keys if known.get(key, Stop.ERROR) == Stop.ERROR}
-        stage.rows, stage.calls = stage.rows + len(keys), stage.calls + len(missing)
-        stage.parked += len(missing & set(known))
-        stage.cached += sum(key not in missing for key in keys)
-        self._price(stage, model, len(missing))
+        stops = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
+        keys = [question.key for question in questions]
+        to_ask = {key for key in keys if stops.get(key, Stop.ERROR) == Stop.ERROR}
+        stage.rows, stage.calls = stage.rows + len(keys), stage.calls + len(to_ask)
+        stage.parked += len(to_ask & set(stops))
+        stage.cached += sum(key not in to_ask for key in keys)
+        self._price(stage, model, len(to_ask))
 
     def rows_of(self, name: str) -> int | None:
-        """About how many rows a table will have: as many as it has, or as its entry says."""
+        """The expected number of rows of a table: those it has, or else what its entry says; None if unknown."""
         entry, table = self.book.entries.get(name), Table(name, self.results)
         if KINDS[kind_of(name)].asks:
             return entry.expected_rows(self.rows_of)
@@ -241,7 +243,7 @@ class Plan:
         return entry.expected_rows(self.rows_of) if entry else None
 
     def _price(self, stage: Stage, model: str, calls: int | None) -> None:
-        """Add what so many calls of a model would take."""
+        """Add the tokens and dollars of `calls` calls of a model."""
         if calls is None:
             stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
             return
@@ -264,7 +266,7 @@ class Plan:
         stage.tokens, stage.dollars = stage.tokens + tokens, stage.dollars + dollars
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
-        """Answers to learn from: of the stage itself, or else of its kind with the same model, or of any with it."""
+        """Answers to learn from: the stage's own, else of its kind with the same model, else of any stage with it."""
         own = answered(Table(name, self.results).calls)
         if own.height > 1:
             return own, f"learned from its {own.height:,} answers"
@@ -274,9 +276,9 @@ class Plan:
         ]  # fmt: skip
         alike = [other for other in users if kind_of(other) == kind_of(name)]
         for others, what in ((alike, f"other {kind_of(name)} by {model}"), (users, f"other calls of {model}")):
-            found = pl.concat([own.clear(), *(answered(Table(other, self.results).calls) for other in others)])
-            if found.height > 1:
-                return found, f"learned from {found.height:,} answers to {what}"
+            answers = pl.concat([own.clear(), *(answered(Table(other, self.results).calls) for other in others)])
+            if answers.height > 1:
+                return answers, f"learned from {answers.height:,} answers to {what}"
         api = self.book.declared.get(model)
         return (
             own.clear(),
@@ -297,6 +299,6 @@ def _shown(value: Any, most: int = 60) -> str:
 
 
 def planned(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
-    """The plan of a target of config.yaml; without one, of its first recipe."""
+    """The plan of a target of config.yaml (default: its first recipe); raises SettingError for an unknown target."""
     book = expand(yaml_files.read("config.yaml", *configfiles))
     return Plan(book, target or next(iter(book.recipes)), results)

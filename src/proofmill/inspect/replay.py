@@ -1,16 +1,16 @@
-"""One replay is what a finished run's rollouts would have earned under other rewards, or by other marks, without training again.
+"""Replays the rollouts of a finished run under other rewards or other marks, without training again.
 
-    proofmill replay grpo/rl --rewards '{grade: 1, length-group: {weight: 0.5}}' --grades grades/again --out replayed.parquet
+    proofmill replay grpo/rl --rewards '{grade: 1, length-group: {weight: 0.5}}' --grades grades/again --out new.parquet
 
-The rollouts stay those that the run made: a replay says which way the first step under other terms would push, not where a run
-under them would end. Grades of rollouts are those of `responses: {model: grpo/rl, rollouts: true}`.
+The rollouts stay those of the run: a replay says in which direction the first step under other terms would push, not
+where such a run would end. Grades of rollouts are those of `responses: {model: grpo/rl, rollouts: true}`.
 
 How it works:
-1. What was before is what the table holds. The run's own rewards are made again beside it, and what differs is said: then the
-   code or the grades are no longer those of the run.
-2. A centred reward within float32's rounding of 0 is 0, before and after: else a group of equal attempts would have signs.
-3. A batch (`scale: batch`) is what was sampled for one step, or for the `batches` that share a round of rollouts.
-4. A preference's numbers are those of the table: nobody is asked again.
+1. `before` is what the table holds. The run's own rewards are computed again beside it, and differences are reported:
+   they mean that the code or the table is no longer that of the run.
+2. A centred reward within float32's rounding of 0 counts as 0, before and after; else equal attempts would have signs.
+3. A batch (`scale: batch`) has the rollouts of one step, or of the `batches` that share a round of rollouts.
+4. The scores of preferences are those of the table; no model is asked again.
 
 Axes: P groups, G attempts in each, N attempts, K rewards.
 """
@@ -45,18 +45,18 @@ from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 from proofmill.training import advantages
 
-# Of a group's largest sum of sizes: sixteen times what float32 may be off, in which rewards are added up.
+# Share of a group's largest sum of absolute rewards: sixteen times the rounding error of float32 sums.
 ROUNDING = 2e-6
 AT_ONCE = 1024  # rollouts in memory
 WRITTEN = ("text", "stop", "tokens", "reference_tokens", "grade", "out_of", "reason")
-NOT_ASKED = Reason.NOT_ASKED  # the reason of a rollout that wants no verdict
+NOT_ASKED = Reason.NOT_ASKED  # the reason of a rollout that needs no verdict
 
 Verdicts = Mapping[str, Verdict]  # by rollout
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What an attempt is rewarded by, as in an entry of `grpo`."""
+    """The terms of rewarding an attempt, as in an entry of `grpo`."""
 
     rewards: Mapping[str, Any]
     scale: str
@@ -68,7 +68,10 @@ class Terms:
 
 
 class Run:
-    """The rollouts of a finished run, group after group; TableError where they cannot be replayed."""
+    """The rollouts of a finished run, group after group.
+
+    Raises SettingError if `name` is no `grpo` artifact, TableError if its rollouts cannot be replayed.
+    """
 
     def __init__(self, name: str, results: Path):
         if kind_of(name) != "grpo":
@@ -98,7 +101,7 @@ class Run:
         self.step_P = self.frame["step"].to_numpy()[:: self.size]
 
     def groups(self, verdicts: Verdicts | None = None) -> Iterator[Group]:
-        """The rollouts with their texts, never all of them in memory; with their own verdicts or with those given."""
+        """The groups with their texts, read in batches; with the recorded verdicts or with `verdicts`."""
         with parquet.ParquetFile(self.path) as file:
             batches = file.iter_batches(batch_size=AT_ONCE, columns=["rollout", *WRITTEN])
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -106,11 +109,11 @@ class Run:
                 yield Group(group, self.entry.max_tokens)
 
     def column(self, name: str) -> np.ndarray:
-        """A column of numbers N; NaN is none."""
+        """A numeric column N; NaN for null."""
         return self.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
     def applies(self, name: str) -> np.ndarray:
-        """Which rollouts N should have a reward: as the run says of its own; a new one of marks, where marks are wanted."""
+        """Which rollouts N a reward applies to: as recorded; for a new one of verdicts, those that need a verdict."""
         if name in self.terms.rewards and "applies" in self.frame.columns:
             return self.frame["applies"].list.contains(name).fill_null(True).to_numpy()
         if name in REWARDS and REWARDS[name].of_verdict:
@@ -122,16 +125,16 @@ class Run:
         return Earned.weighted(self, self.terms, {name: self.column(f"reward_{name}") for name in self.terms.rewards})
 
     def earned(self, terms: Terms, verdicts: Verdicts | None = None) -> "Earned":
-        """The rewards under these terms, made again; those of preferences as they were."""
-        found: dict[str, list] = {name: [] for name in terms.rewards if name not in self.preferences}
+        """The rewards under these terms, computed again; preferences as recorded."""
+        values_by_name: dict[str, list] = {name: [] for name in terms.rewards if name not in self.preferences}
         progress = Progress(self.name, len(self.step_P), "groups")
-        for group in self.groups(verdicts) if found else ():
-            for name, values in found.items():
+        for group in self.groups(verdicts) if values_by_name else ():
+            for name, values in values_by_name.items():
                 values += REWARDS[name].values(group, terms.rewards[name])
             progress.add()
-        liked = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
-        made = {name: np.array(values, dtype=float) for name, values in found.items()}
-        return Earned.weighted(self, terms, {**made, **liked})
+        preferred = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
+        computed = {name: np.array(values, dtype=float) for name, values in values_by_name.items()}
+        return Earned.weighted(self, terms, {**computed, **preferred})
 
 
 def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
@@ -146,19 +149,19 @@ def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
 
 @dataclass(frozen=True)
 class Earned:
-    """What rollouts earn: rewards by name, NaN where none is counted; their sum, and its advantages. All PG."""
+    """Rewards of the rollouts by name (NaN where none counts), their totals, and their advantages. All PG."""
 
     terms: Terms
     values: Mapping[str, np.ndarray]
-    unscored_PG: np.ndarray  # lacks a reward that it should have
+    unscored_PG: np.ndarray  # lacks a reward that applies
     totals_PG: np.ndarray
     advantages_PG: np.ndarray
     divisors_P1: np.ndarray
-    rounding_P1: np.ndarray  # totals of a group that differ by no more are equal
+    rounding_P1: np.ndarray  # totals of a group that differ by no more count as equal
 
     @classmethod
     def weighted(cls, run: Run, terms: Terms, values: Mapping[str, np.ndarray]) -> "Earned":
-        weights = [weight(given) for given in terms.rewards.values()]
+        weights = [weight(settings) for settings in terms.rewards.values()]
         values_NK = np.column_stack([values[name] for name in terms.rewards])
         applies_NK = np.column_stack([run.applies(name) for name in terms.rewards])
         missing_NK = applies_NK & np.isnan(values_NK)
@@ -177,13 +180,13 @@ class Earned:
         )
 
     def pushes(self, advantages_PG: np.ndarray | None = None) -> np.ndarray:
-        """The advantages (or those recorded for the same rewards) with 0 for what is only rounding."""
+        """The advantages (or those recorded for the same rewards), 0 where the centred reward is only rounding."""
         advantages_PG = self.advantages_PG if advantages_PG is None else advantages_PG
         apart_PG = np.abs(np.nan_to_num(advantages.centred(self.totals_PG)))
         return np.where(apart_PG > self.rounding_P1, advantages_PG, 0.0)
 
     def best(self) -> np.ndarray:
-        """Which attempts of a group PG have its highest reward."""
+        """Which attempts PG have the highest total of their group."""
         totals_PG = np.where(np.isnan(self.totals_PG), -np.inf, self.totals_PG)
         highest_P1 = totals_PG.max(axis=1, keepdims=True)
         return np.isfinite(totals_PG) & (totals_PG >= highest_P1 - self.rounding_P1)
@@ -191,11 +194,11 @@ class Earned:
 
 @dataclass(frozen=True)
 class Replay:
-    """A run as it was, its own rewards made again, and its rollouts under other terms."""
+    """A run as recorded, its own rewards computed again, and its rollouts under other terms."""
 
     run: Run
     was: Earned  # as recorded
-    again: Earned  # the same, made again
+    again: Earned  # the same terms, computed again
     now: Earned
     covered_P: np.ndarray  # groups with marks to replay
     grades: str | None = None
@@ -230,24 +233,24 @@ class Replay:
 
     @cached_property
     def turned_PG(self) -> np.ndarray:
-        """Attempts that are pushed the other way."""
+        """Attempts PG whose advantage changes from one sign to the other."""
         return self.changes["+ to -"] | self.changes["- to +"]
 
     @cached_property
     def other_best_P(self) -> np.ndarray:
-        """Groups of which none of the best attempts still is; also where there is a best one only before, or only after."""
+        """Groups P where no best attempt stays one of the best; also those with a best one only before or after."""
         before_PG, after_PG = self.was.best(), self.now.best()
         return (before_PG | after_PG).any(axis=1) & ~(before_PG & after_PG).any(axis=1)
 
     @cached_property
     def reversed_P(self) -> np.ndarray:
-        """Groups whose advantages before and after correlate negatively (both have the mean 0)."""
+        """Groups P whose advantages before and after correlate negatively (both have the mean 0)."""
         product_P = (self.before_PG * self.after_PG).sum(axis=1)
         sizes_P = np.sqrt((self.before_PG**2).sum(axis=1) * (self.after_PG**2).sum(axis=1))
         return product_P < -ROUNDING * sizes_P
 
     def as_recorded(self) -> tuple[int, int]:
-        """How many rewards, made again, and how many advantages, from the recorded rewards, are those of the table."""
+        """How many rewards computed again, and how many advantages from recorded rewards, equal the table's."""
         was, again = self.was, self.again
         equal_PG = np.abs(was.totals_PG - again.totals_PG) <= np.maximum(was.rounding_P1, again.rounding_P1)
         neither_PG = np.isnan(was.totals_PG) & np.isnan(again.totals_PG)
@@ -255,14 +258,17 @@ class Replay:
         within_PG = apart_PG <= was.rounding_P1 * np.maximum(1.0, np.abs(was.advantages_PG))
         return int((equal_PG | neither_PG).sum()), int(within_PG.sum())
 
-    # ------------------------------------------------------------------------------------------------------ what is made
+    # ---------------------------------------------------------------------------------------------------------- output
 
     def lines(self) -> Iterator[str]:
         """The replay as text."""
         return _comparison.lines(self)
 
     def write(self, path: Path) -> None:
-        """The rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename; never over another file."""
+        """Write the rollouts with `advantage_replayed` and `reward_<name>_replayed`, in one rename.
+
+        Raises SettingError if the file exists, TableError if it cannot be written.
+        """
         require_absent(path)
         new = {"advantage_replayed": self.now.advantages_PG} | {
             f"reward_{name}_replayed": values_PG for name, values_PG in self.now.values.items()
@@ -289,7 +295,7 @@ class Replay:
                 temporary.unlink(missing_ok=True)
 
 
-# ------------------------------------------------------------------------------------------------------------- the asking
+# ------------------------------------------------------------------------------------------------------------ replaying
 
 
 def replayed(
@@ -300,7 +306,7 @@ def replayed(
     scale: str | None = None,
     unscored: str | None = None,
 ) -> Replay:
-    """The replay of a run; what is not given is as it was. `rewards` is YAML, as in the entry: these rewards and no others."""
+    """The replay of a run; terms that are None stay as they were. `rewards` is YAML, a mapping of all rewards."""
     run = Run(name, results)
     terms = Terms(
         run.terms.rewards if rewards is None else read_rewards(rewards, run),
@@ -320,44 +326,44 @@ def replayed(
 
 
 def read_rewards(text: str, run: Run) -> dict[str, Any]:
-    """The rewards of `--rewards`; RecipeError with what is wrong with them. The run's preferences have a weight alone."""
+    """The rewards of `--rewards`; raises SettingError for unreadable ones. The run's preferences have only a weight."""
     shape = "expected a mapping such as `{grade: 1, format: 0.1}`."
     try:
-        given = yaml.safe_load(text)
+        rewards = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingError(f"--rewards: cannot be read as YAML ({error}); {shape}") from error
-    if not isinstance(given, dict) or not given:
-        raise SettingError(f"--rewards: found {given!r}; {shape}")
-    for name, value in given.items():
+    if not isinstance(rewards, dict) or not rewards:
+        raise SettingError(f"--rewards: found {rewards!r}; {shape}")
+    for name, value in rewards.items():
         if name not in REWARDS and name not in run.preferences:
             raise SettingError(
                 f"--rewards: names `{name}`; expected one of {among(name, [*REWARDS, *run.preferences], 30)}"
             )
-        counts = value.get("weight", 1) if isinstance(value, dict) and name not in run.preferences else value
-        if not isinstance(counts, int | float) or isinstance(counts, bool) or not isfinite(counts):
-            raise SettingError(f"--rewards: `{name}` has the weight {counts!r}; expected a number.")
+        factor = value.get("weight", 1) if isinstance(value, dict) and name not in run.preferences else value
+        if not isinstance(factor, int | float) or isinstance(factor, bool) or not isfinite(factor):
+            raise SettingError(f"--rewards: `{name}` has the weight {factor!r}; expected a number.")
         if name not in run.preferences and (fault := REWARDS[name].fault(name, value)):
             raise SettingError(f"--rewards: {fault}")
-    return given
+    return rewards
 
 
 def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
-    """The verdicts of a grades table by rollout; TableError when it marks none of the run's."""
+    """The verdicts of a grades table by rollout; raises TableError if it marks none of the run's rollouts."""
     if kind_of(name) != "grades":
         raise SettingError(f"--grades: `{name}` is no table of grades; expected grades/<name>. Name one that is made.")
     table = Table(name, results)
     rows = table.rows("response", "grade", "out_of", "reason")
-    known = set(run.frame["rollout"])
-    found = {r["response"]: Verdict(r["grade"], r["out_of"], r["reason"]) for r in rows if r["response"] in known}
-    if not found:
+    rollouts = set(run.frame["rollout"])
+    verdicts = {r["response"]: Verdict(r["grade"], r["out_of"], r["reason"]) for r in rows if r["response"] in rollouts}
+    if not verdicts:
         raise TableError(
             f"{table.path}: marks no rollout of {run.name}, but {table.stamp['entry']['responses']}; expected grades of its "
             f"rollouts. Declare `responses: {{model: {run.name}, rollouts: true, ...}}` and grade these."
         )
-    return found
+    return verdicts
 
 
 def require_absent(path: Path) -> None:
-    """TableError when something stands there."""
+    """Raise SettingError if the path exists."""
     if path.exists():
         raise SettingError(f"{path}: exists; expected a new file. Name another one, or move it away.")

@@ -1,12 +1,12 @@
-"""One agreement says how the marks that a grader gave to proofs stand to the marks that people gave to the same proofs.
+"""Agreement of a grader's marks for proofs with human marks for the same proofs.
 
-From: the meta-evaluation of graders in QED-Nano (`stats --grader`, grading section 5.2); balanced accuracy (Brodersen
-et al. 2010) and kappa (Cohen 1960) for the decision whether a proof is right.
+From: the meta-evaluation of graders in QED-Nano (`stats --grader`); balanced accuracy (Brodersen et al. 2010) and kappa
+(Cohen 1960) for the decision whether a proof is right.
 
-How it differs:
-1. A proof without a verdict is left out before, and reported; the original counts it as 0 marks.
-2. Two measures of the original go wrong at half marks and at ties. They are kept as they are, to compare with what is
-   published, each beside a corrected one of another name.
+How we differ:
+1. The caller leaves out proofs without a verdict and reports them; the original counts them as 0 marks.
+2. Two measures of the original are wrong at half marks and at ties. They stay as they are, to compare with published
+   numbers, each beside a corrected measure of another name.
 3. Each measure is a function of sums by problem, so that its interval comes from resampling problems, not proofs.
 
 Marks of one problem's proofs are grader_N and human_N, in row order and out of 7.
@@ -25,7 +25,7 @@ Score = Callable[[np.ndarray, np.ndarray], np.ndarray]  # grader_N, human_N -> a
 
 @dataclass(frozen=True)
 class Agreement:
-    """`sums` of one problem's grader_N and human_N (None: it does not count); `value` of their totals_RD, R numbers.
+    """`sums`: a problem's grader_N and human_N to D sums (None: it does not count); `value`: totals_RD to R numbers.
 
     A value over problems is `value(sums_PD.sum(axis=0, keepdims=True))[0]`, its interval `estimates.bootstrap(sums_PD,
     value)`. The value is NaN where it is not defined.
@@ -37,7 +37,7 @@ class Agreement:
 
 
 def _quotient(above_R: np.ndarray, below_R: np.ndarray) -> np.ndarray:
-    """NaN for 0 / 0: here only 0 is ever divided by 0."""
+    """The quotient; NaN for 0 / 0, the only division by 0 here."""
     return np.divide(above_R, below_R, out=np.full(len(above_R), np.nan), where=below_R != 0)
 
 
@@ -46,7 +46,7 @@ def _mean(totals_RD: np.ndarray) -> np.ndarray:
 
 
 def _over_proofs(score: Score, doc: str) -> Agreement:
-    """Mean over all proofs, of whatever problem."""
+    """Mean over all proofs of all problems."""
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
         scores_N = score(grader_N, human_N)
@@ -56,7 +56,7 @@ def _over_proofs(score: Score, doc: str) -> Agreement:
 
 
 def _over_problems(score: Score, doc: str) -> Agreement:
-    """Mean over problems with at least two proofs of the mean in each."""
+    """Mean over problems with at least two proofs of each problem's mean."""
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
         return np.array([score(grader_N, human_N).mean(), 1.0]) if len(grader_N) > 1 else None
@@ -81,7 +81,7 @@ def _same_bucket(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray:
 
 
 def _bucket(marks_N: np.ndarray) -> np.ndarray:
-    """1 to 4 for {0}, [1, 3], [4, 6] and {7}, and 0 for marks that are in none."""
+    """Bucket 1 to 4 for {0}, [1, 3], [4, 6] and {7}; 0 for marks outside of these."""
     return np.select(
         [marks_N == 0, (marks_N >= 1) & (marks_N <= 3), (marks_N >= 4) & (marks_N <= 6), marks_N == 7], [1, 2, 3, 4]
     )
@@ -160,7 +160,7 @@ AGREEMENTS: dict[str, Agreement] = {
 
 
 def balanced_accuracy(threshold: float, human_threshold: float) -> Agreement:
-    """Of the decision that a proof is right; the human marks may be verdicts of 0 and 1, with a threshold of 1."""
+    """Balanced accuracy of the decision that a proof is right; human marks of 0 and 1 have the threshold 1."""
     return Agreement(
         _decisions(threshold, human_threshold),
         _balanced_accuracy,
@@ -170,7 +170,7 @@ def balanced_accuracy(threshold: float, human_threshold: float) -> Agreement:
 
 
 def cohen_kappa(threshold: float, human_threshold: float) -> Agreement:
-    """Of the decision that a proof is right: 1 for full agreement, 0 for what chance would give."""
+    """Cohen's kappa of the decision that a proof is right: 1 for full agreement, 0 for that of chance."""
     return Agreement(
         _decisions(threshold, human_threshold),
         _cohen_kappa,
@@ -186,7 +186,7 @@ DECISIONS: dict[str, Callable[[float, float], Agreement]] = {
 
 
 def _decisions(threshold: float, human_threshold: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray | None]:
-    """Sums: proofs that both accept, the grader alone, people alone, and neither."""
+    """The four sums of a problem: proofs accepted by both, by the grader alone, by people alone, and by neither."""
 
     def sums(grader_N: np.ndarray, human_N: np.ndarray) -> np.ndarray | None:
         grader, human = grader_N >= threshold - TIE, human_N >= human_threshold - TIE

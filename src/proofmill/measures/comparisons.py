@@ -11,16 +11,17 @@ from proofmill.measures.numbers import BLANK, Cell, Rows, ratio
 from proofmill.schema.entries import Scores
 from proofmill.schema.errors import TableError
 
-# ---------------------------------------------------------------------------------------------------------- comparisons
-
 
 def comparisons(groups: Mapping[Cell, Rows], measures: Sequence, entry: Scores) -> Iterator[dict]:
-    """Differences of two models by problem, for each pair of `compare`, benchmark, sampling and measure of problems."""
+    """Differences of two models by problem, for each pair of `compare`, benchmark, sampling and measure of problems.
+
+    Raises TableError if `compare` names a model without grades.
+    """
     for model, baseline in entry.compare:
-        measured_ = sorted({group.model for group in groups})
-        if missing := [name for name in (model, baseline) if name not in measured_]:
+        measured_models = sorted({group.model for group in groups})
+        if missing := [name for name in (model, baseline) if name not in measured_models]:
             raise TableError(
-                f"`compare` names {missing[0]}, which is not measured; expected some of {', '.join(measured_)}."
+                f"`compare` names {missing[0]}, which is not measured; expected some of {', '.join(measured_models)}."
             )
         pairs = [(g, g._replace(model=baseline)) for g in groups if g.model == model]
         for group, other in pairs:
@@ -41,8 +42,8 @@ def _difference(
     differences_P = np.array([ours[problem] - theirs[problem] for problem in shared])
     sums_PD = np.column_stack([differences_P, np.ones(len(shared))])
     both = groups[group] + groups[other]
-    counts = [row for row in both if row["problem"] in set(shared) and row["grade"] is not None]
-    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], both, len(counts), entry)
+    scored = [row for row in both if row["problem"] in set(shared) and row["grade"] is not None]
+    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], both, len(scored), entry)
     p = estimates.paired_permutation(differences_P, entry.seed) if len(shared) else 1.0
     attempts = max(row["attempt"] for row in groups[group]) + 1
     return {

@@ -1,15 +1,15 @@
-"""One estimate is what the attempts of a benchmark say about a model, or how sure one may be of it.
+"""Estimates of a model's quality from its attempts at a benchmark, with their intervals, tests and errors.
 
 From: pass@k (Chen et al. 2021, "Evaluating Large Language Models Trained on Code", section 2.1), exact binomial
 intervals (Clopper and Pearson 1934), the cluster bootstrap (Field and Welsh 2007; for benchmarks Miller 2024, "Adding
 Error Bars to Evals", section 3), sign-flip permutation (Fisher 1935; Phipson and Smyth 2010), variance components of
 nested data (Searle 1961; Searle, Casella and McCulloch 1992, "Variance Components").
 
-How it differs:
+How we differ:
 1. best@k and majority@k are exact expectations over all draws of k attempts (verl simulates them).
-2. A draw of more attempts than there are is an error, never a number (MultiPL-E issue 40: it was 1).
-3. What a design cannot tell is None: with one verdict a sample the judge's noise is unknown, and it is not 0.
-4. A value that is missing never reaches these functions: what it counts as is decided before, and reported.
+2. A draw of more attempts than there are raises ValueError; MultiPL-E returned 1 (its issue 40).
+3. A component that a design cannot identify is None: with one verdict a sample, the judge's noise is unknown, not 0.
+4. The caller decides what a missing value counts as and reports it; these functions get no missing values.
 """
 
 import math
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-CELLS = 2**20  # of a working array, 8 MB: resamples are drawn in batches of so many cells
-EXACT = 20  # differences: up to a million ways to flip their signs are counted one by one
-ROUNDING = 1e-9  # sums closer than this share of their terms are the same sum
+CELLS = 2**20  # of a working array (8 MB): resamples are drawn in batches of at most this size
+EXACT = 20  # differences whose sign flips, up to a million, are enumerated
+ROUNDING = 1e-9  # sums that differ by less than this share of their terms count as equal
 
 # ---------------------------------------------------------------------------------------------- k attempts of a problem
 
@@ -32,7 +32,7 @@ def pass_at_k(successes: int, attempts: int, k: int) -> float:
     """Chance of a success among k of the attempts, drawn without replacement: 1 - C(n-c, k) / C(n, k).
 
     Unbiased for a model's chance to succeed in k attempts (Chen et al. 2021, section 2.1). Whole numbers until the last
-    division, so exact to the last digit for any n. ValueError when k is more than the attempts.
+    division, so exact to the last digit for any n. Raises ValueError if k exceeds the attempts.
     """
     _check_draw("pass", attempts, k)
     if not 0 <= successes <= attempts:
@@ -47,7 +47,7 @@ def best_at_k(chosen_by: Sequence[float], values: Sequence[float], k: int) -> fl
     """Expected value of the attempt that `chosen_by` ranks highest among k, drawn without replacement; ties at random.
 
     Best-of-k by a grader; with chosen_by = values it is the expected maximum. The best of a draw has the score s if the
-    draw lies within the attempts up to s and not within those below s; every attempt with that score is then as likely.
+    draw lies within the attempts up to s and not within those below s; attempts with that score are equally likely.
     """
     _check_draw("best", len(values), k)
     tied_by_score: dict[float, list[float]] = defaultdict(list)
@@ -68,8 +68,8 @@ def majority_at_k(answers: Sequence[Hashable | None], values: Sequence[float], k
     None is no answer and never wins; a draw without any answer has the value 0. The value of an answer is the mean of
     `values` over all attempts that give it.
 
-    Exact, by generating functions. A draw without replacement is an independent binomial number of each answer, given
-    that they add up to k: probabilities stay in range for any n, where binomial coefficients would not.
+    Exact, by generating functions. A draw without replacement equals independent binomial counts of the answers, given
+    that they add up to k. Probabilities stay in range for any n; binomial coefficients would not.
     """
     _check_draw("majority", len(values), k)
     values_by_answer: dict[Hashable, list[float]] = defaultdict(list)
@@ -86,7 +86,7 @@ def majority_at_k(answers: Sequence[Hashable | None], values: Sequence[float], k
 
 
 def _won_with(votes: int, tallies: Sequence[tuple[float, np.ndarray]], silent_K: np.ndarray) -> float:
-    """Expected value over draws whose winner has so many votes, times the chance that the draw has k attempts.
+    """Expected value over draws whose winner has this many votes, times the chance that the draw has k attempts.
 
     State, after each answer in turn: [T, K] is the chance that T answers have `votes`, none has more, and K attempts
     are drawn; beside it the same, times the sum of the T answers' values.
@@ -109,7 +109,7 @@ def _won_with(votes: int, tallies: Sequence[tuple[float, np.ndarray]], silent_K:
 
 
 def _binomial(n: int, share: float) -> np.ndarray:
-    """Chances of 0 to n successes."""
+    """Probabilities of 0 to n successes."""
     yes, no = math.log(share), math.log1p(-share)
     return np.exp([math.log(math.comb(n, j)) + j * yes + (n - j) * no for j in range(n + 1)])
 
@@ -125,7 +125,7 @@ def _check_draw(name: str, attempts: int, k: int) -> None:
 
 
 def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a binomial share: what neither tail of (1 - confidence) / 2 refuses (Clopper and Pearson 1934)."""
+    """Clopper-Pearson interval of a binomial share: shares that neither tail of (1 - confidence) / 2 rejects."""
     if not 0 <= successes <= n:
         raise ValueError(f"Clopper-Pearson: {successes} successes of {n}; expected 0 to {n}. Count again.")
     tail = (1 - confidence) / 2
@@ -133,7 +133,7 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> tuple[f
 
 
 def _least_share(successes: int, n: int, tail: float) -> float:
-    """The share with which so many successes or more have the probability `tail`, by bisection; 0 for no success."""
+    """The share at which this many successes or more have the probability `tail`, by bisection; 0 for no success."""
     counts_J = np.arange(successes, n + 1)
     ways_J = math.lgamma(n + 1) - np.array(
         [math.lgamma(j + 1) + math.lgamma(n - j + 1) for j in range(successes, n + 1)]
@@ -153,22 +153,21 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float | None, float | None]:
-    """Percentile cluster bootstrap: problems are drawn with replacement, each with all that belongs to it.
+    """Percentile cluster bootstrap: problems are drawn with replacement, each with all its attempts.
 
-    A problem gives D sums (for a mean: its values' sum and number); `value` takes totals_RD, one row for each resample,
-    to R numbers. Resamples whose value is NaN are left out; without any other, or without problems, there is no
-    interval. The percentile interval needs spread: where all problems are alike it is a point, and another bound should
-    be used.
+    A problem gives D sums (for a mean: its values' sum and number); `value` maps totals_RD, one row for each resample,
+    to R numbers. Resamples with a NaN are left out; (None, None) if none is left or there are no problems. Where all
+    problems are alike, the percentile interval is a point, and another bound should be used.
     """
     if len(sums_PD) == 0:
         return None, None
     rng, problems = np.random.default_rng(seed), len(sums_PD)
-    found = []
+    values = []
     for rows in _batches(resamples, problems):
         chosen_RP = rng.integers(problems, size=(rows, problems)) + problems * np.arange(rows)[:, None]
         weights_RP = np.bincount(chosen_RP.ravel(), minlength=rows * problems).reshape(rows, problems)
-        found.append(value(weights_RP @ sums_PD))
-    values_R = np.concatenate(found)
+        values.append(value(weights_RP @ sums_PD))
+    values_R = np.concatenate(values)
     values_R = values_R[~np.isnan(values_R)]
     if len(values_R) == 0:
         return None, None
@@ -178,7 +177,7 @@ def bootstrap(
 
 
 def _batches(rows: int, width: int) -> Iterator[int]:
-    """Counts that add up to `rows`, so that an array of so many rows and `width` columns has at most CELLS cells."""
+    """Counts that add up to `rows`; an array of that many rows and `width` columns has at most CELLS cells."""
     at_once = max(1, CELLS // width)
     for start in range(0, rows, at_once):
         yield min(at_once, rows - start)
@@ -190,9 +189,9 @@ def _batches(rows: int, width: int) -> Iterator[int]:
 def paired_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 0, draws: int = 100_000) -> float:
     """Two-sided p-value of the mean difference by problem, if each difference were as likely with the other sign.
 
-    Exact up to 20 differences that are not 0 (the sign of 0 changes nothing); beyond, so many draws with the observed
-    one counted among them, so that p is never 0 (Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero").
-    Problems are all that is resampled: a difference between two trainings may still be luck of the trainings.
+    Exact up to 20 differences other than 0 (the sign of 0 changes nothing); beyond, from `draws` random flips and the
+    observed one, so that p is never 0 (Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero").
+    Only problems are resampled: a difference between two trainings may still be luck of the trainings.
     """
     d_P = np.asarray(differences_P, dtype=float)
     d_P = d_P[d_P != 0]
@@ -210,7 +209,7 @@ def paired_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values, in the order given: each can be held against alpha for all tests together (Holm 1979)."""
+    """Adjusted p-values, in the order given: each can be compared with alpha for all tests together (Holm 1979)."""
     adjusted, least = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
@@ -223,10 +222,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Variance:
-    """Variance of one verdict's value, split in three; the counts it was measured on are 0 when it was assumed.
+    """Variance of one verdict's value, split in three; the counts behind it are 0 if it was assumed.
 
     `problem`: between the problems' true means. `sample`: between the true values of a problem's samples (attempts).
-    `judge`: between verdicts on one sample. None: the design could not tell, and the component before it holds it too.
+    `judge`: between verdicts on one sample. None: the design cannot identify it, and the component before contains it.
     """
 
     problem: float | None
@@ -241,8 +240,8 @@ def split_variance(rows: Iterable[tuple[Hashable, Hashable, float]]) -> Variance
     """Variance components of verdicts (problem, sample, value), where numbers of samples and verdicts may differ.
 
     Nested random effects, by equating the mean squares of the analysis of variance to their expectations (Searle 1961;
-    Searle, Casella and McCulloch 1992). Without bias before negative estimates are reported as 0. A sample is known
-    within its problem: two problems may both have a sample 0.
+    Searle, Casella and McCulloch 1992). Unbiased before negative estimates are reported as 0. Samples are named
+    within their problem: two problems may both have a sample 0.
     """
     problems: dict[Hashable, int] = {}
     samples: dict[tuple[Hashable, Hashable], int] = {}
@@ -253,15 +252,15 @@ def split_variance(rows: Iterable[tuple[Hashable, Hashable, float]]) -> Variance
         value_N.append(value)
     if not value_N:
         return Variance(None, None, None)
-    found = _components(np.array(problem_N), np.array(sample_N), np.array(value_N, dtype=float))
-    known = (None if component is None else max(0.0, float(component)) for component in found)
-    return Variance(*known, len(problems), len(samples), len(value_N))
+    components = _components(np.array(problem_N), np.array(sample_N), np.array(value_N, dtype=float))
+    estimates = (None if component is None else max(0.0, float(component)) for component in components)
+    return Variance(*estimates, len(problems), len(samples), len(value_N))
 
 
 def _components(
     problem_N: np.ndarray, sample_N: np.ndarray, value_N: np.ndarray
 ) -> tuple[float | None, float | None, float | None]:
-    """Estimates for problem, sample and judge, negative ones as they are; N runs over verdicts, S samples, P problems.
+    """Estimates for problem, sample and judge, negative ones unchanged; N runs over verdicts, S samples, P problems.
 
     With n_s verdicts on sample s, n_p on problem p and n in all, the sums of squares are expected to be
         judge:    (n - S) judge
@@ -292,8 +291,9 @@ def worst_variance(scale: float) -> float:
     """The most variance that values in [0, scale] can have: scale^2 / 4 (Popoviciu 1935), half of them at each end.
 
     For a plan before anything is measured: the three components add up to no more than this, and the error of a mean is
-    largest if all of it is between problems, `Variance(worst_variance(7), 0.0, 0.0)`. So is that of a difference, unless
-    its models' correlation on shared problems is above 1 - 1 / samples: then `Variance(0.0, worst_variance(7), 0.0)`.
+    largest if all of it is between problems, `Variance(worst_variance(7), 0.0, 0.0)`. So is that of a difference,
+    unless its models' correlation on shared problems is above 1 - 1 / samples: then `Variance(0.0, worst_variance(7),
+    0.0)`.
     """
     return scale**2 / 4
 
@@ -302,11 +302,11 @@ def worst_variance(scale: float) -> float:
 
 
 def standard_error(variance: Variance, problems: int, samples: int, verdicts: int = 1) -> float:
-    """Of a benchmark's mean over so many problems, samples of each and verdicts on each sample.
+    """Standard error of a benchmark's mean over `problems`, `samples` of each and `verdicts` on each sample.
 
-    The problems are a random sample of those one speaks about. A component that is None counts where it is contained:
+    The problems are a random sample of all problems of interest. A component that is None counts where it is contained:
     the judge's noise as the sample's, which more verdicts do not reduce; the sample's as the problem's, which more
-    samples do not reduce. So the error is never too small.
+    samples do not reduce. So the error is never too small. Raises ValueError if `variance.problem` is None.
     """
     return math.sqrt(_between(variance) / problems + _within(variance, samples, verdicts) / problems)
 
@@ -314,10 +314,10 @@ def standard_error(variance: Variance, problems: int, samples: int, verdicts: in
 def difference_error(
     variance: Variance, problems: int, samples: int, verdicts: int = 1, shared: bool = True, correlation: float = 0.0
 ) -> float:
-    """Standard error of the difference of two models' means, each with this split and so many problems and samples.
+    """Standard error of the difference of two models' means, each with this variance and these counts.
 
-    On shared problems their variance cancels by the correlation of the two models' true means by problem (where
-    `sample` is None: of their observed means); 0 assumes no help. On two sets of problems it counts for nothing.
+    On shared problems, variance between problems cancels by the correlation of the two models' true means by problem
+    (if `sample` is None: of their observed means); 0 assumes no help. On two sets of problems it is ignored.
     """
     between = _between(variance) * (1 - correlation if shared else 1)
     return math.sqrt(2 * (between + _within(variance, samples, verdicts)) / problems)
@@ -333,12 +333,12 @@ def _between(variance: Variance) -> float:
 
 
 def _within(variance: Variance, samples: int, verdicts: int) -> float:
-    """Variance of a problem's measured mean around its true one."""
+    """Variance of a problem's measured mean around its true mean."""
     return (variance.sample or 0.0) / samples + (variance.judge or 0.0) / (samples * verdicts)
 
 
 def detectable(error: float, confidence: float = 0.95, power: float = 0.8) -> float:
-    """The least true difference that a two-sided normal test at this confidence finds with this power."""
+    """The smallest true difference that a two-sided normal test at this confidence detects with this power."""
     normal = NormalDist()
     return (normal.inv_cdf(1 - (1 - confidence) / 2) + normal.inv_cdf(power)) * error
 
@@ -353,7 +353,7 @@ def problems_needed(
     shared: bool = True,
     correlation: float = 0.0,
 ) -> int:
-    """The least number of problems with which a true difference of two models is `detectable`."""
+    """The smallest number of problems with which a true difference of two models is `detectable`."""
     if not difference > 0:
         raise ValueError(
             f"problems needed: a difference of {difference:g}; expected one above 0. Name the least difference that matters."
@@ -377,9 +377,8 @@ MERGE: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "max": ma
 def merged(values_by_run: Sequence[Sequence[float]], how: str = "mean") -> Merged:
     """Mean, largest or smallest of the runs' means, and their sample standard deviation (QED-Nano's `stats`).
 
-    Of runs, not of problems: `max` is the luckiest run, not the best answer to each problem (`best_at_k`). The original
-    counts a missing grade as 0 if there are several runs and leaves it out if there is one; here the caller leaves it
-    out.
+    `max` is the luckiest run, not the best answer to each problem (`best_at_k`). The original counts a missing grade as
+    0 if there are several runs and leaves it out if there is one; here the caller leaves it out.
     """
     if how not in MERGE:
         raise ValueError(f"merged: runs by `{how}`; expected {', '.join(MERGE)}. Name one of these.")

@@ -10,7 +10,10 @@ from proofmill.measures import estimates
 def interval(
     means_P: np.ndarray, scale: float | None, confidence: float, resamples: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """Of a mean over problems: exact where each is 0 or the scale, else the bootstrap; without spread a bound that needs none."""
+    """Interval of the mean over problems; (None, None) without problems, or without both spread and `scale`.
+
+    Exact if each problem is 0 or `scale` (Clopper-Pearson), Hoeffding's bound if all are equal, else the bootstrap.
+    """
     if len(means_P) == 0:
         return None, None
     if scale is not None and np.all((means_P == 0) | (means_P == scale)):
@@ -25,7 +28,7 @@ def interval(
 
 
 def _without_spread(mean: float, n: int, scale: float | None, alpha: float) -> tuple[float | None, float | None]:
-    """Hoeffding's inequality (1963, theorem 2); nothing without a scale."""
+    """Hoeffding's inequality (1963, theorem 2); (None, None) without a scale."""
     if scale is None:
         return None, None
     margin = scale * math.sqrt(math.log(2 / alpha) / (2 * n))

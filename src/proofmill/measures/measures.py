@@ -1,15 +1,16 @@
-"""One measure turns graded attempts into a number, problem by problem, so that its interval can be had by drawing problems again.
+"""Measures that turn graded attempts into a number, problem by problem, so that intervals can resample problems.
 
-A measure gives each problem a vector of sums, or None when the problem does not count, and a value of their totals: a mean
-over problems has the sums (mean of the problem, 1). A row is an attempt with the columns of `grades`, and besides them
-`seed`, `level`, `year`, `writer`, its `response_tokens` and `reasoning_tokens`, the `selecting` mark, and the `human` mark.
+A kernel (`OfAttempts`, `OfProblem`, ...) says what a measure is computed from. A row is an attempt with the columns of
+`grades`, and besides them `seed`, `level`, `year`, `writer`, its `response_tokens` and `reasoning_tokens`, the
+`selecting` mark, and the `human` mark.
 
 From: estimates.py (pass@k, majority@k, best-of-k, variance), agreement.py (grader against human), QED-Nano's `stats`.
 
 How we differ from QED-Nano's statistics:
-1. A missing grade is left out and its share reported; there it is 0 over several runs and left out of one.
-2. `cot-tokens` and `solution-tokens` are its definitions (what the judge read counts as the solution, and the rest of what
-   was written as thought); `reasoning-tokens` are those the server counted.
+1. A missing grade is left out and its share is reported; QED-Nano counts it as 0 over several runs and leaves it out of
+   one.
+2. `cot-tokens` and `solution-tokens` are QED-Nano's definitions (tokens that the judge read are the solution, the
+   others are thought); `reasoning-tokens` are those that the server counted.
 """
 
 from collections import defaultdict
@@ -33,7 +34,7 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class OfAttempts:
-    """`value` of one attempt, None when it does not count; the number is the mean over problems of a problem's mean.
+    """`value` of one attempt, None if it does not count; the measure is the mean of the problems' means.
 
     `scale` is the largest value: a number, `marks` for full marks, None for no bound.
     """
@@ -44,34 +45,34 @@ class OfAttempts:
 
 @dataclass(frozen=True)
 class OfProblem:
-    """`value` of a problem's attempts in one seed, with the measure's argument k; None when they are too few."""
+    """`value(rows, k, success)` of a problem's attempts in one seed; None if they are too few for k."""
 
     value: Callable[[Rows, int, float], float | None]
     scale: float | str | None
-    needs: str = ""  # a column without which it cannot be had
+    needs: str = ""  # a column that the measure requires
 
 
 @dataclass(frozen=True)
 class OfPooled:
-    """Sum and number over all attempts, of whatever problem: a mean in which a problem counts by its attempts."""
+    """Mean of `value` over all attempts, so that a problem weighs by the number of its attempts."""
 
     value: Callable[..., float | None]
 
 
 @dataclass(frozen=True)
 class OfRuns:
-    """A number of whole runs, a run being one attempt at every problem; it has no interval."""
+    """A number of whole runs; a run is one attempt at every problem. Only `variance-*` have an interval."""
 
     value: Callable[[Rows], float | None]
 
 
 @dataclass(frozen=True)
 class OfHuman:
-    """How a grader agrees with human marks; a decision is made from the measure's argument on."""
+    """Agreement of a grader with human marks; the measure's argument is the threshold of a decision."""
 
     agreement: Agreement | Callable[[float, float], Agreement]
-    marks: bool  # it compares marks on one scale; a decision needs none
-    scale: float | str | None  # as of attempts
+    marks: bool  # whether it compares marks, which must have one scale; decisions need none
+    scale: float | str | None  # as in OfAttempts
 
 
 @dataclass(frozen=True)
@@ -82,19 +83,19 @@ class OfCorpus:
 
 
 def per_problem(kernel: OfAttempts | OfProblem, argument: Any, success: float, rows: Rows) -> dict[str, float]:
-    """The value of each problem that counts: the mean over its seeds."""
+    """The value of each problem that counts: its mean over attempts (`OfAttempts`) or seeds (`OfProblem`)."""
     by_problem: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_problem[row["problem"]][row["seed"]].append(row)
-    found = {}
+    values_by_problem = {}
     for problem, seeds in by_problem.items():
         if isinstance(kernel, OfAttempts):  # attempts weigh alike, whatever their seed
-            values = [v for chosen in seeds.values() for row in chosen if (v := kernel.value(row)) is not None]
+            values = [v for attempts in seeds.values() for row in attempts if (v := kernel.value(row)) is not None]
         else:
-            values = [v for chosen in seeds.values() if (v := kernel.value(chosen, argument, success)) is not None]
+            values = [v for attempts in seeds.values() if (v := kernel.value(attempts, argument, success)) is not None]
         if values:
-            found[problem] = fmean(values)
-    return found
+            values_by_problem[problem] = fmean(values)
+    return values_by_problem
 
 
 # ------------------------------------------------------------------------------------------------------- of one attempt
@@ -120,11 +121,11 @@ def _empty(row: Row) -> float | None:
     return None if row["well_formed"] is None else float(row["reason"] == Reason.EMPTY)
 
 
-# -------------------------------------------------------------------------------------------------- of k of the attempts
+# ------------------------------------------------------------------------------------------------- of k of the attempts
 
 
 def _scored(rows: Rows, k: int) -> list[Row] | None:
-    """The attempts with a grade, None when they are fewer than k."""
+    """The attempts with a grade, or None if they are fewer than k."""
     scored = [row for row in rows if row["grade"] is not None]
     return scored if len(scored) >= k else None
 
@@ -137,7 +138,7 @@ def _passes(rows: Rows, k: int, success: float) -> float | None:
 
 
 def _majority(rows: Rows, k: int, success: float) -> float | None:
-    """All right answers are one answer, however they are written; wrong ones are told apart by their normal form."""
+    """All right answers count as one answer, however written; wrong ones are distinguished by their normal form."""
     from proofmill.text.answers import normal
 
     if (scored := _scored(rows, k)) is None:
@@ -150,10 +151,10 @@ def _majority(rows: Rows, k: int, success: float) -> float | None:
 
 
 def _best(rows: Rows, k: int, success: float) -> float | None:
-    chosen = [row for row in _scored(rows, k) or () if row["selecting"] is not None]
-    if len(chosen) < k:
+    candidates = [row for row in _scored(rows, k) or () if row["selecting"] is not None]
+    if len(candidates) < k:
         return None
-    return estimates.best_at_k([row["selecting"] for row in chosen], [row["grade"] for row in chosen], k)
+    return estimates.best_at_k([row["selecting"] for row in candidates], [row["grade"] for row in candidates], k)
 
 
 def _most(rows: Rows, k: int, success: float) -> float | None:
@@ -188,7 +189,7 @@ def _of_runs(how: str) -> Callable[[Rows], float | None]:
 
 
 def _solution_tokens(row: Row) -> int | None:
-    return row["prompt_tokens"] or None  # a verdict without a call read nothing
+    return row["prompt_tokens"] or None  # a verdict without a call has read nothing
 
 
 def _cot_tokens(row: Row) -> int | None:
@@ -230,7 +231,7 @@ def _per_run(rows: Rows) -> float | None:
 
 
 def _tokens_where(right: bool) -> Callable[[Row, float], float | None]:
-    """Tokens of the attempts with at least so many marks, or of the others; unscored ones are neither."""
+    """Tokens of attempts with at least `least` marks (`right`), or of those with fewer; never of unscored ones."""
 
     def value(row: Row, least: float) -> float | None:
         counts = row["grade"] is not None and (row["grade"] >= least) == right
@@ -247,7 +248,7 @@ def _share_of_marks(row: Row, marks: float) -> float | None:
 
 
 def split_variance(rows: Rows) -> Variance:
-    """Of marks between problems, between attempts at one, and between judges of one attempt in their first round."""
+    """Variance of marks between problems, attempts at a problem, and first-round judges of an attempt."""
 
     def verdicts():
         for row in rows:
@@ -264,10 +265,10 @@ def _component(name: str) -> Callable[[Rows], float | None]:
 
 
 def _detectable(rows: Rows) -> float | None:
-    """As the marks are spread here: on the same problems, with as many attempts, and no help from correlation."""
+    """Detectable difference for marks with this spread: same problems, as many attempts, no help from correlation."""
     variance = split_variance(rows)
     if variance.problem is None or not (variance.problem or variance.sample or variance.judge):
-        return None  # marks that are all alike say nothing about how others are spread
+        return None  # equal marks say nothing about the spread of others
     samples = max(1, round(variance.n_samples / variance.n_problems))
     verdicts = max(1, round(variance.n_verdicts / variance.n_samples))
     return estimates.detectable(estimates.difference_error(variance, variance.n_problems, samples, verdicts))
@@ -275,7 +276,7 @@ def _detectable(rows: Rows) -> float | None:
 
 # ------------------------------------------------------------------------------------------------------------- the list
 
-# Measures of agreement with a largest value other than 1; a bias and kappa may be negative and have no such end.
+# Measures of agreement whose largest value is not 1; bias and kappa may be negative and have no bound here.
 _SCALES: dict[str, float | str | None] = {
     "mae": "marks", "advantage-difference": "marks", "bias": None, "cohen-kappa": None
 }  # fmt: skip
@@ -312,11 +313,11 @@ MEASURES: dict[str, Named] = {
         "least difference of two models that such a run shows with 80 % chance at 95 % confidence",
     ),
     "share-of-marks": Named(
-        OfPooled(_share_of_marks), "share of the scored attempts with exactly so many marks", "number"
+        OfPooled(_share_of_marks), "share of the scored attempts with exactly this many marks", "number"
     ),
     "tokens-per-run": Named(OfRuns(_per_run), "tokens of a run, summed; the mean over runs"),
     "tokens-correct": Named(
-        OfPooled(_tokens_where(True)), "mean tokens of attempts with so many marks or more", "number"
+        OfPooled(_tokens_where(True)), "mean tokens of attempts with at least this many marks", "number"
     ),
     "tokens-incorrect": Named(OfPooled(_tokens_where(False)), "mean tokens of attempts with fewer marks", "number"),
     **{
@@ -333,8 +334,10 @@ MEASURES: dict[str, Named] = {
         for name, agreement in AGREEMENTS.items()
     },
     **{
-        name: Named(OfHuman(made, False, _SCALES.get(name, 1.0)), made(5, 5).doc.replace("5", "the argument"), "number")
-        for name, made in DECISIONS.items()
+        name: Named(
+            OfHuman(decision, False, _SCALES.get(name, 1.0)), decision(5, 5).doc.replace("5", "the argument"), "number"
+        )
+        for name, decision in DECISIONS.items()
     },
     **{name: Named(OfCorpus(value), f"{what}; of `problems`") for name, (value, what) in OF_CORPUS.items()},
     "shared-problems": Named(None, "problems that two tables have in common, by normalised statement; of `problems`"),
@@ -342,7 +345,7 @@ MEASURES: dict[str, Named] = {
 
 
 def label(measure: str, argument: Any, attempts: int) -> str:
-    """The name a measure has in a table: `avg@4` for `avg-at-k` with 4 attempts, `pass@8` for `{pass-at-k: 8}`."""
+    """The name of a measure in a table: `avg@4` for `avg-at-k` with 4 attempts, `pass@8` for `{pass-at-k: 8}`."""
     if measure == "avg-at-k":
         return f"avg@{attempts}"
     if measure.endswith("-at-k"):

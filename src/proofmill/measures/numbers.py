@@ -1,4 +1,4 @@
-"""The numbers of a `scores` table: each measure of each part of the attempts, with its interval, n and share unscored."""
+"""The numbers of a `scores` table: each measure of each split of attempts, with interval, n and share unscored."""
 
 import math
 import re
@@ -15,18 +15,16 @@ from proofmill.schema.entries import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import TAKEN
 
-LEVELS = range(2, 13)  # so many levels are worth a split of their own; one is no split, and many are hardly levels
+LEVELS = range(2, 13)  # numbers of distinct values that are split; one is no split, more are hardly levels
 RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
-COMPONENT_RESAMPLES = (
-    200  # of the variance components, whose every resample goes through all rows: fewer of a large table
-)
-COMPONENT_ROWS = 1_000_000  # gone through for one interval
+COMPONENT_RESAMPLES = 200  # at most, for a variance component: each resample passes over all rows
+COMPONENT_ROWS = 1_000_000  # rows passed over for one interval: large tables have fewer resamples
 
 Rows = list[dict[str, Any]]
 
 
 class Cell(NamedTuple):
-    """What is measured together: one model on one benchmark, sampled in one way, marked by one grader."""
+    """The attempts measured together: one model on one benchmark, sampled in one way, marked by one grader."""
 
     model: str
     problems: str
@@ -35,7 +33,7 @@ class Cell(NamedTuple):
 
 
 def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
-    """All attempts, and those of each seed, level, writer, and of IMO-ProofBench's and ProofBench's published splits."""
+    """Name and attempts of each split: all, by seed, level and writer, and the published ones of the ProofBenches."""
     yield "all", attempts
     keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * given
     for key, prefix in keys:
@@ -45,10 +43,10 @@ def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
                 yield f"{prefix}{part}", [row for row in attempts if row[key] == part]
     basic = [row for row in attempts if "Basic" in row["problem"]]
     recent = [row for row in attempts if RECENT.search(f"{row['problem']} {row['year']}")]
-    for chosen, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):
-        if chosen and len(chosen) < len(attempts):
-            inside = {row["problem"] for row in chosen}
-            yield name, chosen
+    for subset, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):
+        if subset and len(subset) < len(attempts):
+            inside = {row["problem"] for row in subset}
+            yield name, subset
             yield rest, [row for row in attempts if row["problem"] not in inside]
 
 
@@ -56,44 +54,45 @@ def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
 
 
 def measured_rows(group: Cell, name: str, argument: Any, attempts: Rows, entry: Scores) -> Iterator[dict]:
+    """Rows of one measure for one cell, by split. Most measures of runs have only the row of all attempts."""
     kernel = MEASURES[name].apply
-    given = group.model in TAKEN
-    shown = label(name, argument, max(row["attempt"] for row in attempts) + 1)
-    for part, chosen in _splits(attempts, given):
+    has_writers = group.model in TAKEN
+    measure = label(name, argument, max(row["attempt"] for row in attempts) + 1)
+    for part, subset in _splits(attempts, has_writers):
         if part != "all" and isinstance(kernel, OfRuns) and name not in ("run-mean", "tokens-per-run"):
             continue
         if isinstance(kernel, OfHuman):
-            numbers = _against_human(kernel, argument, chosen, entry)
+            numbers = _against_human(kernel, argument, subset, entry)
         elif isinstance(kernel, OfRuns):
-            numbers = _of_runs(kernel, name, chosen, entry)
+            numbers = _of_runs(kernel, name, subset, entry)
         else:
-            numbers = measured(kernel, chosen, entry, argument)
+            numbers = measured(kernel, subset, entry, argument)
         against = entry.human if isinstance(kernel, OfHuman) else None
-        yield {**BLANK, **group._asdict(), "against": against, "measure": shown, "split": part, **numbers}
+        yield {**BLANK, **group._asdict(), "against": against, "measure": measure, "split": part, **numbers}
 
 
 BLANK = dict.fromkeys(("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p"))
 
 
 def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:
-    """value, low, high, n, problems_n and unscored of one measure over attempts."""
+    """The columns value, low, high, n, problems_n and unscored of one measure over attempts."""
     if isinstance(kernel, OfPooled):
         return _pooled(kernel, attempts, entry, argument)
     by_problem = per_problem(kernel, argument, entry.success, attempts)
     means_P = np.array(list(by_problem.values()))
     if isinstance(kernel, OfAttempts):
-        counts = [row for row in attempts if kernel.value(row) is not None]
+        counted = [row for row in attempts if kernel.value(row) is not None]
     else:
-        counts = [row for row in attempts if row["grade"] is not None and row["problem"] in by_problem]
+        counted = [row for row in attempts if row["grade"] is not None and row["problem"] in by_problem]
     scale = max((row["out_of"] for row in attempts), default=None) if kernel.scale == "marks" else kernel.scale
     low, high = interval(means_P, scale, *interval_options(entry))
     return {
         "value": float(means_P.mean()) if len(means_P) else None,
         "low": low,
         "high": high,
-        "n": len(counts),
+        "n": len(counted),
         "problems_n": len(means_P),
-        "unscored": _unscored(kernel, attempts, counts),
+        "unscored": _unscored(kernel, attempts, counted),
     }
 
 
@@ -101,9 +100,9 @@ def interval_options(entry: Scores) -> tuple[float, int, int]:
     return entry.confidence, entry.resamples, entry.seed
 
 
-def _unscored(kernel: Any, attempts: Rows, counts: Rows) -> float:
+def _unscored(kernel: Any, attempts: Rows, counted: Rows) -> float:
     left_out = attempts if isinstance(kernel, OfAttempts) else [row for row in attempts if row["grade"] is None]
-    missing = len(attempts) - len(counts) if isinstance(kernel, OfAttempts) else len(left_out)
+    missing = len(attempts) - len(counted) if isinstance(kernel, OfAttempts) else len(left_out)
     return missing / len(attempts) if attempts else 0.0
 
 
@@ -122,7 +121,7 @@ def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> d
 def ratio(
     sums_PD: np.ndarray, value: Any, attempts: Rows, n: int, entry: Scores, scale: float | None = None
 ) -> dict[str, Any]:
-    """A value of totals over problems, with its bootstrap interval; where all are alike, the exact one at an end of the scale."""
+    """`value` of the totals over problems, with its bootstrap interval; without spread, that at an end of `scale`."""
     total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
     low = high = None
     if len(sums_PD) and total == total:
@@ -161,25 +160,25 @@ def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[s
 
 
 def _component_interval(kernel: OfRuns, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
-    """By drawing problems again: one drawn twice is two problems."""
+    """Percentile interval from resampled problems; a problem drawn twice counts as two."""
     by_problem: dict[str, Rows] = defaultdict(list)
     for row in attempts:
         by_problem[row["problem"]].append(row)
-    pieces, rng, found = list(by_problem.values()), np.random.default_rng(entry.seed), []
+    rows_by_index, rng, values = list(by_problem.values()), np.random.default_rng(entry.seed), []
     for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
-        drawn = [
-            {**row, "problem": place}
-            for place, piece in enumerate(rng.integers(len(pieces), size=len(pieces)))
-            for row in pieces[piece]
+        resample = [
+            {**row, "problem": index}
+            for index, choice in enumerate(rng.integers(len(rows_by_index), size=len(rows_by_index)))
+            for row in rows_by_index[choice]
         ]
-        if (value := kernel.value(drawn)) is not None:
-            found.append(value)
+        if (value := kernel.value(resample)) is not None:
+            values.append(value)
     tail = (1 - entry.confidence) / 2
-    return tuple(map(float, np.quantile(found, [tail, 1 - tail]))) if found else (None, None)
+    return tuple(map(float, np.quantile(values, [tail, 1 - tail]))) if values else (None, None)
 
 
 def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
-    """How a grader agrees with human marks of the same attempts, over those that both have marked."""
+    """Agreement of a grader with human marks, over attempts that both have marked; TableError if the scales differ."""
     marked = [row for row in attempts if row["human"] is not None]
     both = [row for row in marked if row["grade"] is not None]
     out_of = {row["human"][1] for row in both}

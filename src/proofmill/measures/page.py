@@ -1,4 +1,4 @@
-"""One page is the numbers of a `scores` table as Markdown, each with its interval, its n and its share unscored beside it."""
+"""Renders a `scores` table as Markdown: each number with its interval, its n and its share unscored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,28 +11,28 @@ SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # s
 
 
 def page(name: str, rows: Sequence[Row], entry: Scores) -> str:
-    """A sheet for each way of sampling over all problems, then for each split that has one; then the comparisons."""
-    measured = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
+    """The page: sheets of each sampling over all problems and each split in SHOWN, then comparisons and corpora."""
+    measured_rows = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
     lines = [f"# {name}", ""]
-    if measured:
+    if measured_rows:
         lines += [f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem.", ""]
-    parts = dict.fromkeys(row["split"] for row in measured)
+    parts = dict.fromkeys(row["split"] for row in measured_rows)
     for part in sorted(parts, key=lambda part: part != "all"):
-        for way in dict.fromkeys(row["sampling"] for row in measured):
-            chosen = [row for row in measured if (row["sampling"], row["split"]) == (way, part)]
-            if chosen:
-                lines += [*_sheet(way if part == "all" else f"{way}, {part}", chosen), ""]
-    compared = [row for row in rows if row["p"] is not None]
-    if compared:
+        for sampling in dict.fromkeys(row["sampling"] for row in measured_rows):
+            sheet_rows = [row for row in measured_rows if (row["sampling"], row["split"]) == (sampling, part)]
+            if sheet_rows:
+                lines += [*_sheet(sampling if part == "all" else f"{sampling}, {part}", sheet_rows), ""]
+    compared_rows = [row for row in rows if row["p"] is not None]
+    if compared_rows:
         lines += [
-            f"Differences, problem by problem (two-sided permutation test; p adjusted by Holm for {len(compared)} comparisons):",
+            f"Differences, problem by problem (two-sided permutation test; p adjusted by Holm for {len(compared_rows)} comparisons):",
             "",
-            *(f"- {_comparison(row, 1 - entry.confidence)}" for row in compared),
+            *(f"- {_comparison(row, 1 - entry.confidence)}" for row in compared_rows),
             "",
         ]
     lines += _corpora([row for row in rows if row["model"] is None and row["measure"] in OF_CORPUS])
-    shared = [row for row in rows if row["measure"] == "shared-problems"]
-    lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in shared]
+    overlaps = [row for row in rows if row["measure"] == "shared-problems"]
+    lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in overlaps]
     return "\n".join(lines) + "\n"
 
 
@@ -44,8 +44,8 @@ def _corpora(rows: Sequence[Row]) -> Iterator[str]:
         yield "|---" * (len(columns) + 3) + "|"
     for problems, part in dict.fromkeys((row["problems"], row["split"]) for row in rows):
         cells = {row["measure"]: row for row in rows if (row["problems"], row["split"]) == (problems, part)}
-        shown = [_number(cells[column]["value"]) for column in columns]
-        yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(shown)} |"
+        values = [_number(cells[column]["value"]) for column in columns]
+        yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(values)} |"
 
 
 def _number(value: float | None) -> str:
@@ -55,25 +55,25 @@ def _number(value: float | None) -> str:
 def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
     """A line for each model, benchmark and grader, a column for each measure."""
     columns = list(dict.fromkeys(row["measure"] for row in rows))
-    many = len({row["grader"] for row in rows}) > 1
-    head = [title, "problems", *["grader"] * many, *columns, "attempts", "unscored"]
-    yield f"| {' | '.join(head)} |"
-    yield "|---" * len(head) + "|"
+    several_graders = len({row["grader"] for row in rows}) > 1
+    titles = [title, "problems", *["grader"] * several_graders, *columns, "attempts", "unscored"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
     for key in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
         cells = {row["measure"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
-        most = max(cells.values(), key=lambda row: row["n"])
-        shown = [_cell(cells.get(column)) for column in columns]
-        attempts = f"{most['n']:,} at {most['problems_n']:,} problems"
+        largest = max(cells.values(), key=lambda row: row["n"])
+        values = [_cell(cells.get(column)) for column in columns]
+        attempts = f"{largest['n']:,} at {largest['problems_n']:,} problems"
         unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
-        yield f"| {' | '.join([*key[:2], *[key[2]] * many, *shown, attempts, unscored])} |"
+        yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
 
 
 def _cell(row: Row | None) -> str:
     if row is None or row["value"] is None:
         return "–"
     digits = 2 if abs(row["value"]) < 100 else 0
-    shown = f"{row['value']:.{digits}f}"
-    return shown if row["low"] is None else f"{shown} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    text = f"{row['value']:.{digits}f}"
+    return text if row["low"] is None else f"{text} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
 
 
 def _comparison(row: Row, alpha: float) -> str:
@@ -83,9 +83,9 @@ def _comparison(row: Row, alpha: float) -> str:
         return f"{where}: no problem in common"
     ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    told = "" if row["p"] < alpha else ": no difference shown"
+    note = "" if row["p"] < alpha else ": no difference shown"
     return (
-        f"{where}: {row['value']:+.2f}{ends}, {p}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored{told}"
+        f"{where}: {row['value']:+.2f}{ends}, {p}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored{note}"
     )
 
 

@@ -1,11 +1,11 @@
-"""One length is the tokens of a problem's statement or solution, without special tokens; what a corpus says before training.
+"""Lengths of problems' statements and solutions in tokens, without special tokens: a corpus before training.
 
-From: the GSM8K length study (its data analysis): lengths, logic steps, their correlations, and the longest answers that a limit
-would cut.
+From: the GSM8K length study (its data analysis): lengths, logic steps, their correlations, and the longest answers that
+a limit would cut.
 
 How we differ:
-1. A class of problems is what the text says: logic steps are the lines of the solution that do not begin with `####`, so
-   that no second configuration of the dataset is needed.
+1. Logic steps, which class the problems, are counted in the text: the lines of the solution that do not begin with
+   `####`. No second configuration of the dataset is needed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +15,8 @@ import numpy as np
 
 from proofmill.text.formats import logic_steps
 
-TRIMMED = 0.025  # of the longest solutions are left out of `trimmed-max`
-AT_ONCE = 1_000
+TRIMMED = 0.025  # share of the longest texts that `trimmed-max` leaves out
+AT_ONCE = 1_000  # texts in one call of the tokenizer
 
 
 class Lengths(NamedTuple):
@@ -27,11 +27,12 @@ class Lengths(NamedTuple):
     steps_N: np.ndarray
 
     def where(self, chosen_N: np.ndarray) -> "Lengths":
+        """The lengths of the problems that a mask or an index chooses."""
         return Lengths(*(values[chosen_N] for values in self))
 
 
 def measured(tokenizer: Any, rows: Sequence[dict]) -> Lengths:
-    """Lengths of `statement` and `solution` (none is empty) by a tokenizer of transformers."""
+    """Lengths of `statement` and `solution` (a missing text counts as empty) by a tokenizer of transformers."""
     problem_N, solution_N = (
         np.concatenate([_counts(tokenizer, texts) for texts in _batches([row[column] or "" for row in rows])])
         for column in ("statement", "solution")
@@ -45,18 +46,18 @@ def _batches(texts: list[str]) -> Iterator[list[str]]:
 
 
 def _counts(tokenizer: Any, texts: list[str]) -> np.ndarray:
-    found = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    return np.array([len(ids) for ids in found], dtype=int)
+    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    return np.array([len(ids) for ids in token_ids], dtype=int)
 
 
 def trimmed_max(lengths_N: np.ndarray) -> float:
-    """The longest after the floor(0.025 n) longest are left out."""
+    """The longest text after leaving out the floor(0.025 n) longest."""
     kept = len(lengths_N) - int(TRIMMED * len(lengths_N))
     return float(np.sort(lengths_N)[kept - 1])
 
 
 def correlation(one_N: np.ndarray, other_N: np.ndarray) -> float | None:
-    """Pearson's; None without spread."""
+    """Pearson's correlation; None without spread."""
     if len(one_N) < 2 or one_N.std() == 0 or other_N.std() == 0:
         return None
     return float(np.corrcoef(one_N, other_N)[0, 1])
@@ -79,16 +80,16 @@ TEXTS = {
 }
 OF_CORPUS: dict[str, tuple[Callable[[Lengths], float | None], str]] = {
     **{
-        f"{text}-{name}": (lambda found, field=field, of=of: of(getattr(found, field)), f"{how} {what}")
+        f"{text}-{name}": (lambda lengths, field=field, of=of: of(getattr(lengths, field)), f"{how} {what}")
         for text, (field, what) in TEXTS.items()
         for name, (of, how) in STATISTICS.items()
     },
     "length-correlation": (
-        lambda found: correlation(found.problem_N, found.solution_N),
+        lambda lengths: correlation(lengths.problem_N, lengths.solution_N),
         "correlation of the tokens of a statement and of its solution",
     ),
     "steps-correlation": (
-        lambda found: correlation(found.steps_N, found.solution_N),
+        lambda lengths: correlation(lengths.steps_N, lengths.solution_N),
         "correlation of the logic steps of a solution and its tokens",
     ),
 }

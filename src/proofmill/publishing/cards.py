@@ -1,7 +1,7 @@
-"""One card is the page of a repository on the hub: what the stamps of its tables know, and a sentence on what they do not.
+"""Cards, the pages of repositories on the hub: what the stamps of tables know, and sentences on what they do not.
 
-`dataset.md` and `model.md` are the templates (Jinja). The YAML at their head is for the hub: `configs` make each table a
-configuration of `datasets.load_dataset`.
+`dataset.md` and `model.md` are the templates (Jinja). The YAML at their head is for the hub: `configs` make each table
+a configuration of `datasets.load_dataset`.
 """
 
 import csv
@@ -21,7 +21,7 @@ from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-SOURCES = Path(proofmill.__file__).parents[2] / "data" / "sources.csv"  # of a checkout; elsewhere no licence is known
+SOURCES = Path(proofmill.__file__).parents[2] / "data" / "sources.csv"  # in a checkout; elsewhere no licence is known
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     undefined=StrictUndefined,
@@ -33,12 +33,12 @@ TEMPLATES = Environment(
 
 @dataclass(frozen=True)
 class Shown:
-    """A table as a card shows it. `stamp` is what its file says, without what must not leave the machine."""
+    """A table as a card shows it; `stamp` is that of its file, without private texts."""
 
     name: str
     stamp: Mapping[str, Any]
     rows: int
-    page: bool = False  # it has a page to read beside it
+    page: bool = False  # whether a page stands beside it
     rollouts: int | None = None  # rows of the rollouts beside the weights of a `grpo`
 
     @property
@@ -47,7 +47,7 @@ class Shown:
 
     @property
     def config(self) -> str:
-        """What `load_dataset` calls it."""
+        """Its name in `load_dataset`."""
         return self.name.replace("/", "--")
 
     @property
@@ -72,7 +72,7 @@ class Shown:
 
     @property
     def cost(self) -> str:
-        """Dollars; a dash where nobody was asked."""
+        """Dollars; a dash if no model was asked."""
         if "cost" not in self.stamp:
             return "–"
         return "unknown" if self.stamp["cost"] is None else f"${self.stamp['cost']:,.2f}"
@@ -90,7 +90,7 @@ class Shown:
 
     @cached_property
     def entry(self) -> str:
-        """The entry as config.yaml would have it, without fields that are none."""
+        """The entry as config.yaml would have it, without null fields."""
         values = {key.replace("_", "-"): value for key, value in self.stamp["entry"].items() if value is not None}
         return fenced(yaml.safe_dump({self.name: values}, sort_keys=False, allow_unicode=True, width=1000), "yaml")
 
@@ -124,7 +124,7 @@ def dataset(id: str, recipes: Sequence[str], tables: Sequence[Shown], models: Ma
 def model(
     id: str, recipes: Sequence[str], lineage: Sequence[Shown], scores: Sequence[Mapping[str, Any]], tables_id: str
 ) -> str:
-    """The card of a model, which is the first of its `lineage`; `scores` are rows of `scores` tables with their `table`."""
+    """The card of a model, the first of its `lineage`; `scores` are rows of `scores` tables with their `table`."""
     table, root = lineage[0], lineage[-1]
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation", "datasets": [tables_id]}
     if root.stamp["entry"].get("source") == "hub":
@@ -153,7 +153,7 @@ def _recipes(names: Sequence[str]) -> str:
 def _origins(tables: Iterable[Shown]) -> Iterator[str]:
     """A sentence for each source, and for each model that was asked."""
     licences = _licences()
-    asked: dict[str, str] = {}
+    models: dict[str, str] = {}
     for table in tables:
         entry = table.stamp["entry"]
         if table.kind in ("problems", "base") and "/" not in (entry["source"] or ""):
@@ -163,12 +163,12 @@ def _origins(tables: Iterable[Shown]) -> Iterator[str]:
         for name, api in table.stamp["declared"].items():
             if kind_of(name) == "api":
                 program = ", a program of this project and no language model" if api.get("program") else ""
-                asked[name] = f"`{name}` was asked: the model `{api['id']}`{program}"
-    yield from asked.values()
+                models[name] = f"`{name}` was asked: the model `{api['id']}`{program}"
+    yield from models.values()
 
 
 def _source(table: Shown) -> str:
-    """Where the rows of a table come from that is made from no other, or the weights of a model."""
+    """The origin of a table without parents, or of a model's weights."""
     entry = table.stamp["entry"]
     if entry["id"]:
         of = "model" if table.kind == "base" else "dataset"
@@ -194,7 +194,7 @@ def _ancestor(shown: Shown) -> str:
 
 
 def _unknown(tables: Sequence[Shown], what: str, of_weights: bool = False) -> Iterator[str]:
-    """A sentence for each thing that a reader may want and no stamp knows."""
+    """A sentence for each thing that a reader may want to know and no stamp says."""
     rests = "the model it started from and the rows it learned" if of_weights else "the sources and models above"
     yield f"Under which licence {what} may be used: no stamp says so. It rests on the licences and terms of {rests}."
     if costs := [table.name for table in tables if table.stamp.get("cost", 0) is None]:
@@ -232,7 +232,7 @@ def _score(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _kinds(tables: Sequence[Shown], rollouts: bool) -> Iterator[dict[str, Any]]:
-    """What a row of each kind is, and its columns."""
+    """The meaning of a row and the columns, for each kind."""
     for kind in dict.fromkeys(table.kind for table in tables):
         yield {"title": kind, "about": KINDS[kind].entry.__doc__.splitlines()[0], "columns": _columns(COLUMNS[kind])}
     if rollouts:
@@ -249,7 +249,7 @@ def _columns(columns: Mapping[str, tuple[Any, str]]) -> list[dict[str, str]]:
 
 
 def _licences() -> dict[str, str]:
-    """What data/sources.csv knows of a file, by its digest."""
+    """Name, address and licence of each file in data/sources.csv, by its SHA-256."""
     if not SOURCES.exists():
         return {}
     with open(SOURCES, encoding="utf-8", newline="") as file:
@@ -263,7 +263,7 @@ def _licences() -> dict[str, str]:
 
 def fenced(text: str, language: str) -> str:
     """A block of code whose fence is longer than any in the text."""
-    fence = "`" * max([3, *(len(found) + 1 for found in re.findall("`{3,}", text))])
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 

@@ -1,18 +1,20 @@
-"""One publication is what a recipe made, on the hub: a dataset repository with its tables, a model repository for each model.
+"""Publishes a recipe on the hub: a dataset repository with its tables, and a model repository for each model.
 
 `proofmill publish RECIPE --to NAMESPACE/PREFIX`, or PROOFMILL_PUBLISH=NAMESPACE/PREFIX at the end of a run:
 
     NAMESPACE/PREFIX-tables          results/<kind>/<name>.parquet, pages of `scores`, rollouts of `grpo`, the card
     NAMESPACE/PREFIX-<kind>-<name>   weights, tokenizer, chat template and configuration of an `sft` or `grpo`, the card
 
-    HubError   the hub did not take it: where: what was found; expected what. What to do
+    HubError   the hub did not take a repository: where: what was found; expected what. What to do
 
-How it differs from pushing while training (transformers' `push_to_hub`, huggingface_hub's `CommitScheduler`):
-1. One commit for each repository, when everything is finished and fresh: nothing half-made is ever seen.
-2. proofmill.json in a repository says what it was made from: the same is not sent again, files of an earlier push that are no
-   longer published are deleted in the same commit, and a repository without it is not ours and not touched.
-3. Cards say what stamps and tables know. A key stops a publication before anything is sent; paths of the machine are replaced.
-4. Where things go is in the command or the environment, never in an entry. The key is huggingface_hub's own (HF_TOKEN).
+How we differ from pushing while training (transformers' `push_to_hub`, huggingface_hub's `CommitScheduler`):
+1. Each repository gets one commit, when everything is finished and fresh, so readers never see a part of it.
+2. proofmill.json in a repository says what it was made from. An equal repository is not sent again, and files of an
+   earlier push that are no longer published are deleted in the same commit. A repository with files but without
+   proofmill.json is not ours and stays untouched.
+3. Cards say what stamps and tables know. A key stops a publication before anything is sent; paths of the machine are
+   replaced.
+4. The command or the environment says where to publish, never an entry. The key is huggingface_hub's own (HF_TOKEN).
 """
 
 import os
@@ -50,11 +52,12 @@ def publish(
     private: bool = False,
     folder: Path | None = None,
 ) -> dict[str, str]:
-    """Publish the tables and models of the recipes `wanted`; gives what became of each repository, by its id.
+    """Publish tables and models of the recipes `wanted`; returns `sent`, `same` or `written` for each repository id.
 
-    `to` is NAMESPACE/PREFIX, `only` names artifacts of the recipes, `private` is for repositories that do not exist yet;
-    with a `folder` the files are written there and nothing is sent. Everything is checked before anything is sent:
-    SettingError for what was asked, TableError for a table that is missing, stale or has a key in it, HubError for the rest.
+    `to` is NAMESPACE/PREFIX, `only` names artifacts of the recipes, `private` applies to repositories that do not exist
+    yet. With a `folder` the files are written there and nothing is sent. Everything is checked before anything is sent.
+    Raises SettingError for a wrong request, TableError for a table that is missing, stale or has a key in it, HubError
+    for the rest.
     """
     if not _TO.fullmatch(to):
         raise SettingError(f"--to: found {to!r}; expected NAMESPACE/PREFIX, such as my-group/nano.")
@@ -63,12 +66,12 @@ def publish(
     hub = None if folder else Hub(private)
     hidden = Private(book.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:
-        made = Publication(book, wanted, to, results, names, hidden, Path(scratch)).repositories()
-        return hub.take(made) if hub else {r.id: _write(r, folder / r.id.partition("/")[2]) for r in made}
+        planned = Publication(book, wanted, to, results, names, hidden, Path(scratch)).repositories()
+        return hub.take(planned) if hub else {r.id: _write(r, folder / r.id.partition("/")[2]) for r in planned}
 
 
 def at_end(targets: Sequence[str], results: Path, book: Book | None = None) -> None:
-    """Publish the recipes among the targets of a finished run, where the environment says PROOFMILL_PUBLISH=NAMESPACE/PREFIX.
+    """Publish the recipes among a finished run's targets, if the environment has PROOFMILL_PUBLISH=NAMESPACE/PREFIX.
 
     `book` is the configuration of the run; without it config.yaml is read. PROOFMILL_PUBLISH_PRIVATE=1 is `--private`.
     """
@@ -78,16 +81,16 @@ def at_end(targets: Sequence[str], results: Path, book: Book | None = None) -> N
     if wanted := [target for target in targets if target in book.recipes]:
         try:
             publish(book, wanted, to, results, private=os.environ.get("PROOFMILL_PUBLISH_PRIVATE") == "1")
-        except ProofmillError as error:  # a finished run is not run again, and would publish nothing
+        except ProofmillError as error:  # a finished run is not repeated, so it would never publish
             command = f"proofmill publish {' '.join(wanted)} --to {to}"
             raise type(error)(f"{error} The run itself is finished; publish it by hand: {command}") from error
 
 
-# ------------------------------------------------------------------------------------------------------ what is published
+# ------------------------------------------------------------------------------------------------------------ selection
 
 
 def _selected(book: Book, wanted: Sequence[str], only: Sequence[str]) -> list[str]:
-    """The artifacts of the recipes, each once, or those that are named of them."""
+    """The artifacts of the recipes, each once, or only those that `only` names; SettingError for unknown ones."""
     for recipe in wanted:
         if recipe not in book.recipes:
             raise SettingError(f"{recipe}: no such recipe; expected one of {among(recipe, book.recipes)}")
@@ -101,7 +104,7 @@ def _selected(book: Book, wanted: Sequence[str], only: Sequence[str]) -> list[st
 
 
 def _check_finished(book: Book, names: Sequence[str], results: Path) -> None:
-    """TableError that names the tables which are missing, or were not made from what there is now."""
+    """Raise TableError with the tables that are missing or stale (of another entry, prompt, parent or source)."""
 
     @cache
     def fault(name: str) -> str | None:
@@ -126,7 +129,7 @@ def _check_finished(book: Book, names: Sequence[str], results: Path) -> None:
 
 
 def _write(repository: Repository, folder: Path) -> str:
-    """Write what would be sent to a folder of its own."""
+    """Write the files of a repository to a new folder instead of sending them."""
     if folder.exists():
         raise SettingError(
             f"{folder}: is there already; expected a folder that is not. Remove it, or name another one."
@@ -141,11 +144,11 @@ def _write(repository: Repository, folder: Path) -> str:
     return "written"
 
 
-# ---------------------------------------------------------------------------------------------------------------- the hub
+# -------------------------------------------------------------------------------------------------------------- the hub
 
 
 class Hub:
-    """The hub that huggingface_hub is set to (HF_ENDPOINT, HF_TOKEN), asked before it is sent anything."""
+    """The hub of huggingface_hub's settings (HF_ENDPOINT, HF_TOKEN); it is read before anything is sent."""
 
     def __init__(self, private: bool):
         from huggingface_hub import HfApi, constants, get_token
@@ -163,23 +166,23 @@ class Hub:
         self.sent: list[str] = []
 
     def take(self, repositories: Sequence[Repository]) -> dict[str, str]:
-        """One commit for each repository that is not as it should be; all are looked at before anything is sent."""
+        """Send one commit for each repository that differs, after checking all; returns `sent` or `same` by id."""
         there = {repository.id: self.there(repository) for repository in repositories}
-        became = {}
+        outcomes = {}
         for repository in repositories:
             _, mark = there[repository.id]
             if mark == repository.mark:
-                became[repository.id] = "same"
+                outcomes[repository.id] = "same"
                 say(repository.id, "is as it should be, nothing to send")
                 continue
             self.send(repository, *there[repository.id])
-            became[repository.id] = "sent"
+            outcomes[repository.id] = "sent"
             self.sent.append(repository.id)
             say(repository.id, f"sent: {len(repository.contents):,} files in one commit")
-        return became
+        return outcomes
 
     def there(self, repository: Repository) -> tuple[Any, dict | None]:
-        """What the hub knows of a repository (None: it is not there), and its mark; HubError where it is not to be touched."""
+        """The hub's record of a repository (None if new) and its mark; raises HubError if it must not be touched."""
         from huggingface_hub import hf_hub_url
         from huggingface_hub.errors import RepositoryNotFoundError
         from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
@@ -192,10 +195,10 @@ class Hub:
             mark, files = None, {file.rfilename for file in info.siblings or ()}
             if MARK in files:
                 url = hf_hub_url(repository.id, MARK, repo_type=repository.type, revision=info.sha)
-                answer = get_session().get(url, headers=build_hf_headers())
-                hf_raise_for_status(answer)
-                found = answer.json()
-                mark = found if {"recipes", "files"} <= {*found} else None  # weights have a file of that name too
+                response = get_session().get(url, headers=build_hf_headers())
+                hf_raise_for_status(response)
+                content = response.json()
+                mark = content if {"recipes", "files"} <= {*content} else None  # weights have a file of that name too
         if self.private and not info.private:
             raise HubError(
                 f"{repository.id}: is there and public; expected a private one (--private). Nothing was sent. Make it private on "
@@ -214,38 +217,39 @@ class Hub:
         return info, mark
 
     def send(self, repository: Repository, info: Any, mark: dict | None) -> None:
+        """Commit all files of a repository, and the deletion of those that are no longer published."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        gone = {*mark["files"]} - {*repository.files} if mark else set()
+        old_files = {*mark["files"]} - {*repository.files} if mark else set()
         with self.answering(repository):
             if info is None:
                 self.api.create_repo(repository.id, repo_type=repository.type, private=self.private or None)
-            here = {file.rfilename for file in info.siblings} if info else set()
+            files_there = {file.rfilename for file in info.siblings} if info else set()
             self.api.create_commit(
                 repository.id,
                 [
                     *(CommitOperationAdd(path, content) for path, content in repository.contents.items()),
-                    *(CommitOperationDelete(path) for path in sorted(gone & here)),
+                    *(CommitOperationDelete(path) for path in sorted(old_files & files_there)),
                 ],
                 commit_message=f"{', '.join(repository.recipes)}: {', '.join(t.name for t in repository.made_from[:SHOWN])}",
                 repo_type=repository.type,
-                parent_commit=info.sha if info else None,  # somebody else's commit meanwhile is not overwritten
+                parent_commit=info.sha if info else None,  # do not overwrite somebody else's commit meanwhile
             )
 
     @contextmanager
     def answering(self, repository: Repository) -> Iterator[None]:
-        """What the hub, the way to it or its client says, as an error for people."""
+        """Turn errors of the hub, the connection or the client into HubError."""
         from httpx import HTTPError
 
         try:
             yield
-        except (HTTPError, OSError, RuntimeError, ValueError) as error:  # the last two are the client's, of an upload
+        except (HTTPError, OSError, RuntimeError, ValueError) as error:  # the client raises the last two in uploads
             cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-            said = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+            reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
             status = getattr(getattr(cause, "response", None), "status_code", None)
             namespace = repository.id.partition("/")[0]
             denied = f"Check that {namespace} is there and that HF_TOKEN may write to it. " if status in DENIED else ""
             raise HubError(
-                f"{repository.id}: publishing failed ({said}); expected the hub to take it in one commit. {denied}Publish once "
+                f"{repository.id}: publishing failed ({reason}); expected the hub to take it in one commit. {denied}Publish once "
                 f"more: what is there is not sent again. Sent before: {', '.join(self.sent) or 'nothing'}."
             ) from error

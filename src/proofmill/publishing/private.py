@@ -1,11 +1,11 @@
-"""One private text is a key or a path of this machine: a key stops a publication, a path is replaced by a name for it.
+"""Keeps private texts out of publications: a key stops a publication, a path of this machine is replaced by a name.
 
 Everything that is published passes here: texts, stamps, rows of tables, files beside weights.
 
-How it differs from scanners of secrets:
-1. Keys are known by their values, which stand in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, eight
-   characters or more); the forms of well-known keys are looked for besides.
-2. A path becomes what the configuration calls it (`${PROOFMILL_DATA}/gsm8k`), or `~`, `.`, `results`.
+How we differ from scanners of secrets:
+1. Keys are recognised by their values in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, eight
+   characters or more), and besides by the forms of well-known keys.
+2. A path becomes its name in the configuration (`${PROOFMILL_DATA}/gsm8k`), or `~`, `.`, `results`.
 """
 
 import json
@@ -26,12 +26,12 @@ from proofmill.schema.errors import TableError
 
 TELLING = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
 BINARY = (".safetensors", ".model")  # files beside weights that are no text
-SHORTEST = 8  # characters: servers that need no key are given words such as `none` or `EMPTY`
+SHORTEST = 8  # characters of a key: servers that need none get words such as `none` or `EMPTY`
 FORMS = rb"\b(?:hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[a-z]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
 
 
 class Private:
-    """The private texts of this process: its environment, its folders, and the paths of these entries."""
+    """The private texts of this process: keys in its environment, its folders, and the paths of `entries`."""
 
     def __init__(self, entries: Iterable[Any], results: Path, keys: Mapping[str, str] | None = None):
         named = {name: value for name, value in os.environ.items() if TELLING.search(name)} | dict(keys or {})
@@ -41,17 +41,17 @@ class Private:
         self.set_places(_folders(results, self.written))
 
     def set_places(self, places: Mapping[str, str]) -> None:
-        """Which folders are replaced, and by what."""
+        """Set the names that replace folders."""
         longest_first = sorted(places, key=len, reverse=True)
-        some = "|".join(re.escape(place) for place in longest_first)
+        pattern = "|".join(re.escape(folder) for folder in longest_first)
         self.places = dict(places)
-        self._place = re.compile(rf"(?<![\w./~-])(?:{some})(?![\w-])")
+        self._place = re.compile(rf"(?<![\w./~-])(?:{pattern})(?![\w-])")
         self._place_in_bytes = re.compile(self._place.pattern.encode())
 
     def check(self, where: str, content: bytes | memoryview) -> None:
-        """TableError where the content has a key: it says whose, and never shows it."""
-        if found := self._secret.search(content):
-            whose = self.keys.get(bytes(found[0]).decode())
+        """Raise TableError if the content has a key; the message names its variable and never shows the key."""
+        if match := self._secret.search(content):
+            whose = self.keys.get(bytes(match[0]).decode())
             what = f"the value of {whose}" if whose else "what looks like a key of a service"
             raise TableError(
                 f"{where}: has {what}; expected no key in what is published. Nothing was sent. Find out how it came there, make "
@@ -59,13 +59,13 @@ class Private:
             )
 
     def placed(self, content: bytes | memoryview) -> bool:
-        """Whether a path of this machine stands in the content."""
+        """Whether the content has a path of this machine."""
         return self._place_in_bytes.search(content) is not None
 
     def cleaned(self, value: Any) -> Any:
-        """The same value with a name for each path of this machine, in all texts inside."""
+        """The value with each path of this machine replaced by its name, in all nested texts."""
         if isinstance(value, str):
-            return self._place.sub(lambda found: self.places[found[0]], value)
+            return self._place.sub(lambda match: self.places[match[0]], value)
         if isinstance(value, list):
             return [self.cleaned(item) for item in value]
         if isinstance(value, dict):
@@ -73,20 +73,20 @@ class Private:
         return value
 
     def stamp(self, stamp: Mapping[str, Any]) -> dict[str, Any]:
-        """A stamp as it may be published: of a path that has no name, such as that of another machine, only the last part."""
+        """A stamp that may be published; paths without a name, such as those of another machine, keep the last part."""
         folders = [str(Path(path).parent) for path in stamp["sources"] if path.startswith("/")]
         shared = os.path.commonpath(folders) if folders else "/"
         sources = {self._source(path).removeprefix(f"{shared}/"): sha256 for path, sha256 in stamp["sources"].items()}
         return _without_folders(self.cleaned({**stamp, "sources": sources}))
 
     def text(self, text: str, where: str) -> bytes:
-        """A text as it may be published."""
+        """A text that may be published, encoded; raises TableError if it has a key."""
         content = self.cleaned(text).encode()
         self.check(where, content)
         return content
 
     def of_a_model(self, path: Path) -> Path | bytes:
-        """A file beside weights. A vocabulary may have words that look like paths: only configurations are cleaned."""
+        """A file beside weights. Only configurations are cleaned: words of a vocabulary may look like paths."""
         if path.suffix in BINARY:
             return path
         content = path.read_bytes()
@@ -95,9 +95,10 @@ class Private:
         return self.text(content.decode(), str(path)) if configures else path
 
     def rows(self, path: Path, where: str, kept: Path, stamp: Mapping[str, Any] | None = None) -> Path:
-        """A Parquet file as it may be published: itself, or where it has a path of this machine, one written to `kept`.
+        """A Parquet file that may be published: `path`, or a cleaned file at `kept`.
 
-        `stamp` is what its stamp is to be. TableError where it has a key or cannot be read.
+        The file is cleaned if it has a path of this machine or another stamp than `stamp`. Raises TableError if it has
+        a key or cannot be read.
         """
         try:
             same = stamp is None or json.loads(parquet.read_metadata(path).metadata[b"proofmill"]) == stamp
@@ -127,7 +128,7 @@ class Private:
                 writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
 
     def _source(self, path: str) -> str:
-        """A source file by the path of the entry that reads it."""
+        """A source file's path as the entry that reads it writes it."""
         for expanded, text in self.written.items():
             if path == expanded or path.startswith(f"{expanded}/"):
                 return text + path.removeprefix(expanded)
@@ -135,7 +136,7 @@ class Private:
 
 
 def _frames(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows a part at a time, after a part without any."""
+    """The rows in batches, after an empty one with the schema."""
     with parquet.ParquetFile(path) as file:
         yield pl.from_arrow(file.schema_arrow.empty_table())
         for batch in file.iter_batches(batch_size=ROW_GROUP):
@@ -147,10 +148,10 @@ def _arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _texts(array: pa.Array) -> Iterator[memoryview]:
-    """The texts of a column, those in lists and structures too, one after another as they lie in memory."""
+    """The buffers with the texts of a column, including those in lists and structures."""
     if pa.types.is_struct(array.type):
-        for place in range(array.type.num_fields):
-            yield from _texts(array.field(place))
+        for number in range(array.type.num_fields):
+            yield from _texts(array.field(number))
     elif pa.types.is_large_list(array.type):
         yield from _texts(array.values)
     elif pa.types.is_large_string(array.type) and array.buffers()[2] is not None:
@@ -158,30 +159,30 @@ def _texts(array: pa.Array) -> Iterator[memoryview]:
 
 
 def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
-    """What each path of the entries is on this machine, and as it is written there; of an absolute one the last part."""
+    """Each path of the entries on this machine, and its text in the entry (the last part of an absolute one)."""
     texts = {path for entry in entries if (path := getattr(entry, "path", None))}
     named = {text: Path(text).name if text.startswith("/") else text for text in sorted(texts)}
     return {str(Path(os.path.expandvars(text)).expanduser()): name for text, name in named.items()}
 
 
 def _folders(results: Path, written: Mapping[str, str]) -> dict[str, str]:
-    """Folders and files of this machine, and what they are called instead."""
+    """Folders and files of this machine, and the names that replace them."""
     variables = {name for text in written.values() for name in re.findall(r"\$\{?(\w+)\}?", text)}
-    found = {str(Path.home()): "~", str(Path(proofmill.__file__).parent): "proofmill"}
-    if sys.prefix != sys.base_prefix:  # an environment of its own, not /usr
-        found[sys.prefix] = "python"
-    found |= {str(Path.cwd()): ".", str(results.resolve()): "results"}
-    found |= {os.environ[name].rstrip("/"): f"${{{name}}}" for name in sorted(variables) if name in os.environ}
-    found = {place: name for place, name in found.items() if place.startswith("/") and place != "/"}
+    names = {str(Path.home()): "~", str(Path(proofmill.__file__).parent): "proofmill"}
+    if sys.prefix != sys.base_prefix:  # a virtual environment, not /usr
+        names[sys.prefix] = "python"
+    names |= {str(Path.cwd()): ".", str(results.resolve()): "results"}
+    names |= {os.environ[name].rstrip("/"): f"${{{name}}}" for name in sorted(variables) if name in os.environ}
+    names = {folder: name for folder, name in names.items() if folder.startswith("/") and folder != "/"}
     for expanded, text in written.items():
         if "$" in text:  # a variable may be any part of a path
-            found[expanded] = text
-            found |= {Path(expanded).name: Path(text).name} if "$" in Path(text).name else {}
-    return found
+            names[expanded] = text
+            names |= {Path(expanded).name: Path(text).name} if "$" in Path(text).name else {}
+    return names
 
 
 def _without_folders(value: Any) -> Any:
-    """Texts that are absolute paths, as their last part."""
+    """The value with each absolute path reduced to its last part."""
     if isinstance(value, str):
         return Path(value).name if value.startswith("/") else value
     if isinstance(value, list):

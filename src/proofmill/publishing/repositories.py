@@ -1,4 +1,4 @@
-"""The repositories of a publication, as they are to be: their files, and what they are made from."""
+"""Repositories of a publication: their files, their cards, and the tables that they are made from."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ SHOWN = 5  # names in a message
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository as it is to be: its files by path (a place on this machine or the content), and what they are made from."""
+    """A repository to publish: its files by path (a local file or the content), and the tables behind them."""
 
     id: str
     type: str  # `dataset` or `model`
@@ -35,7 +35,7 @@ class Repository:
 
     @property
     def mark(self) -> dict[str, Any]:
-        """What proofmill.json says: equal marks mean that there is nothing to send."""
+        """The content of proofmill.json; if the hub has an equal one, there is nothing to send."""
         made_from = {t.name: {key: t.stamp[key] for key in ("fingerprint", "content")} for t in self.made_from}
         return {"revision": REVISION, "recipes": [*self.recipes], "made_from": made_from, "files": sorted(self.files)}
 
@@ -47,7 +47,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Publication:
-    """Makes the repositories of some artifacts of some recipes; files that differ from those in `results` go to `scratch`."""
+    """Builds the repositories of the artifacts `names` of the recipes `wanted`; cleaned files go to `scratch`."""
 
     book: Book
     wanted: Sequence[str]
@@ -58,7 +58,7 @@ class Publication:
     scratch: Path
 
     def repositories(self) -> list[Repository]:
-        """The tables first: the cards of models point to them."""
+        """The repository of tables, then those of models. Raises SettingError for an id that the hub does not allow."""
         models = {name: self.model_id(name) for name in self.names if KINDS[kind_of(name)].learns}
         for id in (self.tables_id, *models.values()):
             _check_id(id)
@@ -69,10 +69,11 @@ class Publication:
         return f"{self.to}-tables"
 
     def model_id(self, name: str) -> str:
-        """`@` of derived names is no letter of a repository's name, and `_` is none of an artifact's."""
+        """The id of a model's repository; `@` of derived names is not allowed there, and artifacts have no `_`."""
         return f"{self.to}-{name.replace('/', '-').replace('@', '_')}"
 
     def tables(self, models: Mapping[str, str]) -> Repository:
+        """The dataset repository of all tables; `models` are the ids of the weights' repositories by artifact."""
         files: dict[str, Path | bytes] = {}
         tables = [Table(name, self.results) for name in self.names]
         for table in tables:
@@ -84,22 +85,23 @@ class Publication:
             if table.page.exists():
                 files[f"{path}.md"] = self.private.text(table.page.read_text(encoding="utf-8"), str(table.page))
             if KINDS[table.kind].learns and (rollouts := table.weights() / ROLLOUTS).exists():
-                kept = self.scratch / path / ROLLOUTS
-                files[f"{path}/{ROLLOUTS}"] = self.private.rows(rollouts, str(rollouts), kept)
+                cleaned = self.scratch / path / ROLLOUTS
+                files[f"{path}/{ROLLOUTS}"] = self.private.rows(rollouts, str(rollouts), cleaned)
         card = cards.dataset(self.tables_id, self.wanted, [self.shown(name) for name in self.names], models)
         return self.repository(self.tables_id, "dataset", card, files, tables)
 
     def model(self, name: str, id: str) -> Repository:
+        """The model repository of one artifact."""
         table = Table(name, self.results)
         folder, files = table.weights(), {}
         for path in sorted(folder.iterdir()):
             if path.suffix in OF_A_MODEL and path.name != MARK:
                 files[path.name] = self.private.of_a_model(path)
         measured = {score: self.measured(name, score) for score in self.names if kind_of(score) == "scores"}
-        rows = [{"table": score, **row} for score, found in measured.items() for row in found]
+        rows = [{"table": score, **row} for score, score_rows in measured.items() for row in score_rows]
         lineage = [self.shown(ancestor) for ancestor in self.lineage(name)]
         card = cards.model(id, self.wanted, lineage, rows, self.tables_id)
-        made_from = [table, *(table.other(score) for score, found in measured.items() if found)]
+        made_from = [table, *(table.other(score) for score, score_rows in measured.items() if score_rows)]
         return self.repository(id, "model", card, files, made_from)
 
     def repository(self, id: str, type: str, card: str, files: Mapping, made_from: Sequence[Table]) -> Repository:
@@ -108,6 +110,7 @@ class Publication:
         )
 
     def shown(self, name: str) -> Shown:
+        """An artifact's table as cards show it."""
         table = Table(name, self.results)
         rollouts = table.folder / ROLLOUTS
         return Shown(
@@ -120,22 +123,22 @@ class Publication:
 
     def lineage(self, name: str) -> list[str]:
         """The model, the one it started from, and so on, to a `base`."""
-        found = [name]
-        while KINDS[kind_of(found[-1])].learns:
-            found.append(self.book.entries[found[-1]].model)
-        return found
+        names = [name]
+        while KINDS[kind_of(names[-1])].learns:
+            names.append(self.book.entries[names[-1]].model)
+        return names
 
     def measured(self, name: str, score: str) -> list[dict[str, Any]]:
-        """The rows of a `scores` table that measure this model, and not others of its entry with other seeds besides."""
+        """The rows of a `scores` table that measure this model alone, without other seeds of its entry."""
         entries = self.book.entries
         models = {entries[entries[grades].responses].model for grades in entries[score].grades}
-        bare = without_seed(name)
-        trainings = {model for model in models if without_seed(model) == bare}
+        seedless = without_seed(name)
+        trainings = {model for model in models if without_seed(model) == seedless}
         if name not in trainings:
             return []
         split = None if len(trainings) == 1 else f"seed {seed_of(name)}"
         rows = Table(score, self.results).rows()
-        return [row for row in rows if row["model"] == bare and split in (None, row["split"])]
+        return [row for row in rows if row["model"] == seedless and split in (None, row["split"])]
 
 
 def _check_id(id: str) -> None:

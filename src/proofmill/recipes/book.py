@@ -99,7 +99,7 @@ def _expanded(config: Mapping) -> Book:
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
         mistakes.append(f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0.")
     mistakes += [m for name, entry in entries.items() for m in check(homes[name].where(name), entry, entries, homes)]
-    mistakes += [m for name, entry in entries.items() for m in _unseen(name, entry, homes, blocks)]
+    mistakes += [m for name, entry in entries.items() for m in _unseen(name, entry, written[name], homes, blocks)]
     if not mistakes:
         mistakes += cycles(entries)
     recipes = _recipes(blocks, entries) if not mistakes else {}
@@ -133,9 +133,8 @@ def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
             if not is_shared and name in shared:
                 mistakes.append(f"{name}: is a recipe and a shared block; expected two names. Rename one of the two.")
             leans_on = entries.get(WITH) or []
-            if not isinstance(leans_on, list) or (
-                unknown := [n for n in leans_on if n not in shared and n not in recipes]
-            ):
+            known_names = {*shared, *recipes}
+            if not isinstance(leans_on, list) or (unknown := [n for n in leans_on if str(n) not in known_names]):
                 found = leans_on if not isinstance(leans_on, list) else f"`{unknown[0]}`"
                 known = among(str(found), [n for n in (*shared, *recipes) if n != name])
                 mistakes.append(f"{name}: `{WITH}` names {found}; expected some of {known}")
@@ -167,10 +166,12 @@ def _like(name: str, written: Mapping[str, Any], where: str, mistakes: list[str]
     return {**base, **own} if isinstance(base, Mapping) else own
 
 
-def _unseen(name: str, entry: Any, homes: Mapping[str, _Block], blocks: Mapping[str, _Block]) -> Iterator[str]:
+def _unseen(
+    name: str, entry: Any, values: Mapping[str, Any], homes: Mapping[str, _Block], blocks: Mapping[str, _Block]
+) -> Iterator[str]:
     """Mistakes of references to a block or recipe that the `with` of the entry's own block does not reach."""
     home = homes[name]
-    for other in references(entry):
+    for other in dict.fromkeys([str(values.get(LIKE)), *references(entry)]):
         target = homes.get(other)
         if target is not None and target is not home and target.name not in _reached(home, blocks):
             yield (

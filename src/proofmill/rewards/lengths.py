@@ -1,22 +1,22 @@
-"""One length reward is what an attempt's number of tokens earns it, alone or beside the other attempts at its problem.
+"""Length rewards: what an attempt's number of tokens earns it, alone or beside the other attempts at its problem.
 
 From: a length study on GSM8K (methods 1 and 2 and its measures), GRPO-LEAD (length-dependent accuracy), Kimi k1.5
-(length reward), "Demystifying Long Chain-of-Thought Reasoning" (appendix C.1, cosine), DAPO (equation 13, soft over-long
-punishment), QED-Nano (discount), and open-r1's `rewards.py`.
+(length reward), "Demystifying Long Chain-of-Thought Reasoning" (appendix C.1, cosine), DAPO (equation 13, soft
+over-long punishment), QED-Nano (discount), and open-r1's `rewards.py`.
 
-How it differs:
-1. An attempt without a verdict has no reward (NaN), and the group's extremes, means and shares are those of the others.
-   open-r1 counts an answer whose gold cannot be read as right.
+How we differ:
+1. An attempt without a verdict has no reward (NaN), and the group's extremes, means and shares leave it out. open-r1
+   counts an answer whose gold cannot be read as right.
 2. Lengths are tokens (open-r1 counts characters in its cosine and Kimi rewards).
-3. A group is the attempts at one problem. open-r1 takes the shortest and longest of Kimi's reward over the whole call, in
-   which a long problem's attempts are all long.
+3. A group is the attempts at one problem. open-r1 takes the shortest and longest of Kimi's reward over the whole call,
+   where all attempts at a long problem are long.
 4. The cosine stays at its end beyond `max_tokens`; in open-r1 it turns back up. open-r1's command line gives
-   `min_value_wrong` as 0, which turns the wrong answers' reward round: here that is OPEN_R1_CLI_WRONG_RANGE, no default.
+   `min_value_wrong` as 0, which reverses the reward of wrong answers: here that is OPEN_R1_CLI_WRONG_RANGE, no default.
 5. 0 / 0 is 0: where lengths do not differ, length earns nothing.
 
-Axes: G attempts at one problem, S those of them that are scored, N attempts at any problems, P problems. right_G holds
-true, false, or None (NaN) for an unscored attempt. Every reward has the shape of its lengths; rewards are numbers to be
-added to others, with weights.
+Axes: G attempts at one problem, S those of them that are scored, R those that are right, N attempts at any problems.
+right_G holds true, false, or None (NaN) for an unscored attempt. Every reward has the shape of its lengths; rewards are
+numbers to be added to others, with weights.
 """
 
 import numpy as np
@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike
 BASES = {"shortest": np.min, "median": np.median, "mean": np.mean}
 RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for right answers: of the longest and of the shortest
 WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
-OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # what its command line makes of it: a short wrong answer costs nothing
-MARGIN = 3  # tokens short of the maximum that count as having reached it (GSM8K length study)
+OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # the range by its command line: a short wrong answer costs nothing
+MARGIN = 3  # an attempt within so many tokens of the maximum has reached it (GSM8K length study)
 
 
-# --------------------------------------------------------------------------------------------- beside the other attempts
+# -------------------------------------------------------------------------------------------- beside the other attempts
 
 
 def reference_penalty(tokens_G: ArrayLike, right_G: ArrayLike, reference: float | None, weight: float) -> np.ndarray:
@@ -49,8 +49,8 @@ def group_penalty(
     """-weight * c^power * e_i / max_j e_j with e_i = max(0, L_i - o), in [-weight, 0] (GSM8K length study, method 2).
 
     c is the share of right attempts, o the length of the shortest right one; or, by `base`, the `median`, the `mean` or
-    a quantile in [0, 1] of the right ones' lengths. Wrong attempts pay as well. Nobody is right, or nobody is longer than
-    o: 0 for all.
+    a quantile in [0, 1] of the right ones' lengths. Wrong attempts pay as well. If no attempt is right, or none is
+    longer than o, all get 0. Raises ValueError for another `base`.
     """
     tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
     if not right_S.any():
@@ -64,8 +64,9 @@ def lead_reward(
 ) -> np.ndarray:
     """exp(-alpha z) for a right attempt, `wrong` for a wrong one, with z = (L - mu) / (sigma + epsilon) (GRPO-LEAD).
 
-    mu and sigma are mean and standard deviation of the right attempts' tokens. Which deviation is meant is not said; it is
-    the population's (divided by n) here, so that one right attempt has z = 0. It holds the correctness reward within it.
+    mu and sigma are mean and standard deviation of the right attempts' tokens. The paper does not say which deviation
+    it means; here it is the population's (divided by n), so that a single right attempt has z = 0. This reward includes
+    the reward for correctness.
     """
     tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
     rewards_S = np.full(len(tokens_S), float(wrong))
@@ -88,7 +89,7 @@ def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
 
 
 def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """tokens_S and right_S of the scored attempts, and scored_G: which they are. ValueError for other arrays."""
+    """tokens_S and right_S of the scored attempts, and their mask scored_G. Raises ValueError for other arrays."""
     tokens_G, right_G = np.asarray(tokens_G, dtype=float), np.asarray(right_G, dtype=float)  # None becomes NaN
     if tokens_G.ndim != 1 or tokens_G.shape != right_G.shape:
         raise ValueError(
@@ -105,18 +106,20 @@ def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.nda
 
 
 def _placed(rewards_S: np.ndarray, scored_G: np.ndarray) -> np.ndarray:
-    """The rewards in their attempts' places, NaN elsewhere."""
+    """The rewards at the indices of their attempts, NaN elsewhere."""
     rewards_G = np.full(len(scored_G), np.nan)
     rewards_G[scored_G] = rewards_S + 0.0  # no -0.0
     return rewards_G
 
 
 def _share_of_largest(values_S: np.ndarray) -> np.ndarray:
+    """values_S divided by their maximum; all 0 where that is 0."""
     largest = values_S.max(initial=0.0)
     return values_S / largest if largest != 0 else values_S
 
 
 def _base(lengths_R: np.ndarray, base: str | float) -> float:
+    """The length that a right attempt may have without a penalty."""
     if isinstance(base, str) and base in BASES:
         return float(BASES[base](lengths_R))
     if isinstance(base, str) or not 0 <= base <= 1:
@@ -126,7 +129,7 @@ def _base(lengths_R: np.ndarray, base: str | float) -> float:
     return float(np.quantile(lengths_R, base))
 
 
-# -------------------------------------------------------------------------------------------------------- of one attempt
+# ------------------------------------------------------------------------------------------------------- of one attempt
 
 
 def cosine_reward(
@@ -139,8 +142,8 @@ def cosine_reward(
     """lo + (hi - lo) (1 + cos(pi progress)) / 2 with progress = min(1, L / max_tokens); open-r1's cosine reward.
 
     Both ranges are (minimum, maximum). A right attempt falls from the maximum when it is empty to the minimum at
-    `max_tokens`. A wrong one goes the other way, from the minimum to the maximum: what thought longer before it failed is
-    punished less. With `wrong_range=OPEN_R1_CLI_WRONG_RANGE` it is punished more, as with open-r1's command line.
+    `max_tokens`. A wrong attempt rises from the minimum to the maximum: the longer it thought before it failed, the
+    less it is punished. With `wrong_range=OPEN_R1_CLI_WRONG_RANGE` it is punished more, as with open-r1's command line.
     """
     tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
     if max_tokens <= 0:
@@ -152,16 +155,16 @@ def cosine_reward(
 
 
 def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4_096) -> np.ndarray:
-    """0 up to M - C tokens, then (M - C - L) / C down to -1 at M, and -1 beyond (DAPO, equation 13; open-r1's defaults).
+    """0 up to M - C tokens, then (M - C - L) / C down to -1 at M, and -1 beyond (DAPO, equation 13).
 
-    M is `max_tokens`, C is `buffer`; with C = 0 it is 0 up to M and -1 beyond.
+    M is `max_tokens`, C is `buffer`, with open-r1's defaults; with C = 0 the reward is 0 up to M and -1 beyond.
     """
     tokens_N = np.asarray(tokens_N, dtype=float)
     return np.where(tokens_N > max_tokens, -1.0, _into_buffer(tokens_N, max_tokens, buffer))
 
 
 def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarray:
-    """How far lengths up to the maximum reach into the buffer before it, as a share of it, negative."""
+    """How far lengths up to the maximum reach into the buffer before it: minus the share of the buffer."""
     if not 0 <= buffer <= max_tokens:
         raise ValueError(
             f"over-long: a buffer of {buffer} of {max_tokens} tokens; expected 0 to {max_tokens}. Make it smaller."
@@ -170,7 +173,7 @@ def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarr
 
 
 def discount(tokens_N: ArrayLike, rate: float) -> np.ndarray:
-    """rate^L, a factor for a reward (QED-Nano; its rate is 1, no discount). `rate` is in (0, 1]."""
+    """rate^L, a factor for a reward (QED-Nano; its rate is 1, no discount). `rate` is in (0, 1], else ValueError."""
     if not 0 < rate <= 1:
         raise ValueError(
             f"discount: a rate of {rate:g}; expected more than 0 and at most 1. Choose one such as 0.9999."
@@ -178,19 +181,19 @@ def discount(tokens_N: ArrayLike, rate: float) -> np.ndarray:
     return np.power(float(rate), np.asarray(tokens_N, dtype=float))
 
 
-# -------------------------------------------------------------------------------------------------------------- measures
+# ------------------------------------------------------------------------------------------------------------- measures
 
 
-def length_correlation(given_N: ArrayLike, response_N: ArrayLike) -> float:
-    """Pearson's r of two lengths: question or reference answer, and response (GSM8K length study).
+def length_correlation(input_N: ArrayLike, response_N: ArrayLike) -> float:
+    """Pearson's r of two lengths: of the question or reference answer, and of the response (GSM8K length study).
 
-    A pair with an unknown length (NaN) is left out. NaN for fewer than two pairs, and where either is constant.
+    Pairs with an unknown length (NaN) are left out. NaN for fewer than two pairs, and where either length is constant.
     """
-    given_N, response_N = np.asarray(given_N, dtype=float), np.asarray(response_N, dtype=float)
-    known_N = ~(np.isnan(given_N) | np.isnan(response_N))
-    if known_N.sum() < 2 or np.ptp(given_N[known_N]) == 0 or np.ptp(response_N[known_N]) == 0:
+    input_N, response_N = np.asarray(input_N, dtype=float), np.asarray(response_N, dtype=float)
+    known_N = ~(np.isnan(input_N) | np.isnan(response_N))
+    if known_N.sum() < 2 or np.ptp(input_N[known_N]) == 0 or np.ptp(response_N[known_N]) == 0:
         return float("nan")
-    return float(np.corrcoef(given_N[known_N], response_N[known_N])[0, 1])
+    return float(np.corrcoef(input_N[known_N], response_N[known_N])[0, 1])
 
 
 def out_of_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> float:
@@ -202,8 +205,8 @@ def out_of_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> 
 def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: ArrayLike) -> float:
     """Tokens of the reference solutions over tokens of the responses, of right attempts (GSM8K length study).
 
-    More than 1: shorter than the references. A problem counts as often as it is answered right. An attempt with an
-    unknown reference (NaN) is left out. NaN when nothing is left.
+    More than 1: shorter than the references. A problem counts as often as it is answered right. Attempts with an
+    unknown reference (NaN) are left out. NaN when no attempt is left.
     """
     tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
     reference_S = np.asarray(reference_N, dtype=float)[scored_N]

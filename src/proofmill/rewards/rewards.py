@@ -1,11 +1,11 @@
-"""One reward is a named number for each attempt of a group; a recipe weighs several: `{grade: 1, format: 0.1}`.
+"""Rewards by name: a number for each attempt of a group; a recipe weighs several: `{grade: 1, format: 0.1}`.
 
-A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward that rests on the
-grader's verdict has none where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left out of
-its group's mean.
+A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward by the
+grader's verdict is None where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left
+out of its group's mean.
 
-From: QED-Nano (grading section 4.4), open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5,
-GRPO-LEAD, DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
+From: QED-Nano, open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5, GRPO-LEAD,
+DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
 """
 
 import math
@@ -23,7 +23,7 @@ from proofmill.text.reasoning import thought_or_all
 
 @dataclass(frozen=True)
 class Rollout:
-    """What a reward may look at: what was written, whether it ended, the grader's verdict, and how long it is."""
+    """What a reward may look at: the attempt and its end, the grader's verdict, and the attempt's length in tokens."""
 
     submission: Any  # submissions.Submission
     verdict: Any  # verdicts.Verdict
@@ -38,7 +38,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Group:
-    """The attempts at one problem in one step, and the longest that they could have become."""
+    """The attempts at one problem in one step, and the most tokens that an attempt could have."""
 
     rollouts: Sequence[Rollout]
     max_tokens: int
@@ -54,47 +54,48 @@ class Group:
 
 @dataclass(frozen=True)
 class Reward:
-    """`apply` takes a group and the arguments by name, and gives a number for each attempt, None where there is none."""
+    """`apply` takes a group and the arguments by name, and returns a number or None for each attempt."""
 
     apply: Callable[..., Sequence[float | None]]
     doc: str
     arguments: Mapping[str, Any] = field(default_factory=dict)  # name: default; None must be given
-    of_verdict: bool = False  # there is none where no verdict is asked for
+    of_verdict: bool = False  # the reward exists only where a verdict is asked for
 
-    def fault(self, name: str, given: Any) -> str | None:
-        """What is wrong with the weight or the arguments that config gives, or None."""
-        named = given if isinstance(given, Mapping) else {}
+    def fault(self, name: str, config: Any) -> str | None:
+        """What is wrong with the weight or the arguments in a recipe, or None."""
+        named = config if isinstance(config, Mapping) else {}
         if unknown := set(named) - {"weight", *self.arguments}:
             known = ", ".join(["weight", *self.arguments])
             return f"`{name}` has the argument `{min(unknown)}`; expected some of {known}."
         if missing := [key for key, default in self.arguments.items() if default is None and key not in named]:
             return f"`{name}` needs `{missing[0]}`; expected `{{{name}: {{weight: 1, {missing[0]}: ...}}}}`."
         try:
-            if not math.isfinite(weight(given)):
-                return f"`{name}` weighs {weight(given)}; expected a number."
-            self.values(_TRIED, given)
+            if not math.isfinite(weight(config)):
+                return f"`{name}` weighs {weight(config)}; expected a number."
+            self.values(_TRIAL, config)
         except (TypeError, ValueError) as error:
             return f"`{name}`: {error}"
         return None
 
-    def values(self, group: Group, given: Any) -> list[float | None]:
-        """The rewards of a group, with the arguments that config gives."""
-        named = {key: value for key, value in given.items() if key != "weight"} if isinstance(given, Mapping) else {}
+    def values(self, group: Group, config: Any) -> list[float | None]:
+        """The rewards of a group, one for each attempt, with the arguments in a recipe."""
+        named = {key: value for key, value in config.items() if key != "weight"} if isinstance(config, Mapping) else {}
         values = self.apply(group, **{**self.arguments, **named})
         return [None if value is None or value != value else float(value) for value in values]
 
 
-def _tried(grade: float, tokens: int) -> Rollout:
+def _trial(grade: float, tokens: int) -> Rollout:
     submission = SimpleNamespace(text="<think>a b</think> c", final="c", stop=Stop.END, well_formed=True)
     return Rollout(submission, SimpleNamespace(grade=grade, out_of=7, reason=Reason.OK), tokens, 2)
 
 
-_TRIED = Group([_tried(7.0, 2), _tried(0.0, 3)], 4)  # a right and a wrong attempt, on which arguments are tried
+# A right and a wrong attempt, on which arguments are tried.
+_TRIAL = Group([_trial(7.0, 2), _trial(0.0, 3)], 4)
 
 
-def weight(given: Any) -> float:
-    """What a reward counts for in the sum."""
-    return float(given.get("weight", 1.0) if isinstance(given, Mapping) else given)
+def weight(config: Any) -> float:
+    """The factor of a reward in the weighted sum."""
+    return float(config.get("weight", 1.0) if isinstance(config, Mapping) else config)
 
 
 def each(value: Callable[..., float | None]) -> Callable[..., list[float | None]]:
@@ -102,7 +103,7 @@ def each(value: Callable[..., float | None]) -> Callable[..., list[float | None]
     return lambda group, **arguments: [value(rollout, **arguments) for rollout in group.rollouts]
 
 
-# --------------------------------------------------------------------------------------------------------- by the verdict
+# ------------------------------------------------------------------------------------------------------- by the verdict
 
 
 def _grade(rollout: Rollout) -> float | None:
@@ -115,7 +116,7 @@ def _full_marks(rollout: Rollout) -> float | None:
 
 
 def _thresholded(rollout: Rollout) -> float | None:
-    """QED-Nano's `custom_reward_threshold`: 1 of 7 for all that is more than nothing and less than nearly all."""
+    """QED-Nano's `custom_reward_threshold`: marks from 1 to below 6 (of 7) count as 1."""
     grade, out_of = rollout.verdict.grade, rollout.verdict.out_of
     if grade is None:
         return None
@@ -127,7 +128,7 @@ def _discounted(rollout: Rollout, rate: float) -> float | None:
     return None if grade is None else grade * float(lengths.discount([rollout.tokens], rate)[0])
 
 
-# (finished, not finished) for each outcome; QED-Nano's tables. What our program cannot read is unscored, whatever they say.
+# (finished, not finished) for each outcome; QED-Nano's tables. An unreadable answer is unscored, whatever they say.
 OUTCOMES: dict[str, dict[str, tuple[float, float]]] = {
     "pure-success": {"correct": (1, 1), "wrong": (0, 0), "no-answer": (0, 0)},
     "success": {"correct": (1, 0.5), "wrong": (0, 0), "no-answer": (0, 0)},
@@ -154,7 +155,7 @@ def _outcomes(group: Group, preset: str) -> list[float | None]:
     return [_outcome(rollout, preset) for rollout in group.rollouts]
 
 
-# ---------------------------------------------------------------------------------------------------------- by the length
+# -------------------------------------------------------------------------------------------------------- by the length
 
 
 def _to_reference(group: Group) -> Sequence[float]:
@@ -183,17 +184,17 @@ def _overlong(group: Group, buffer: int) -> Sequence[float]:
     return lengths.soft_overlong(group.tokens_G, group.max_tokens, min(buffer, group.max_tokens))
 
 
-# ------------------------------------------------------------------------------------------------------------ by the text
+# ---------------------------------------------------------------------------------------------------------- by the text
 
 
 def _language(rollout: Rollout, language: str) -> float | None:
-    """Of the reasoning, where it is told apart; one without words is as unreadable as one in another language."""
+    """Share of the words in the language, in the reasoning or else the whole text; 0 for a text without words."""
     text = rollout.submission.text
     return languages.consistency(thought_or_all(text), language, wordless=0.0)
 
 
 def _languages(group: Group, language: str) -> list[float | None]:
-    languages.consistency("", language)  # ValueError for a language nobody knows
+    languages.consistency("", language)  # raises ValueError for an unknown language
     return [_language(rollout, language) for rollout in group.rollouts]
 
 

@@ -1,1 +1,1 @@
-"""The ground: what a process has around it; progress, locks, signals, the other processes, paths."""
+"""The ground: what surrounds a process. Progress, locks, signals, the other processes of a training, paths."""

@@ -1,4 +1,4 @@
-"""One writer at a time: the operating system's lock on an open file, which goes with the process that held it."""
+"""Locks that let one process write at a time: the operating system's, on an open file, and gone with their holder."""
 
 import fcntl
 import os
@@ -13,8 +13,8 @@ WAIT_SECONDS = float(os.environ.get("PROOFMILL_LOCK_SECONDS", "60"))
 
 
 def take(file: int, where: str, wait: float) -> bool:
-    """Lock an open file, waiting a while for a process that is being stopped to let go; False when it does not."""
-    start, told = time.monotonic(), False
+    """Lock an open file; waits up to `wait` seconds for a process that is being stopped. False if it keeps the lock."""
+    start, announced = time.monotonic(), False
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -22,14 +22,14 @@ def take(file: int, where: str, wait: float) -> bool:
         except BlockingIOError:
             if time.monotonic() - start > wait:
                 return False
-            if not told:
+            if not announced:
                 say(where, "another process is writing here; waiting for it to let go")
-                told = True
+                announced = True
             time.sleep(0.2)
 
 
 def sign(file: int) -> None:
-    """Write into a file that is locked who holds it, for whoever has to wait."""
+    """Write the holder of a lock into the locked file, for processes that have to wait."""
     job = os.environ.get("SLURM_JOB_ID")
     text = f"process {os.getpid()} on {os.uname().nodename}{f', SLURM job {job}' if job else ''}, since {time.ctime()}"
     os.ftruncate(file, 0)
@@ -37,10 +37,10 @@ def sign(file: int) -> None:
 
 
 def held(path: Path) -> bool:
-    """Whether some process holds the lock that `path` stands for."""
+    """Whether some process holds the lock on `path`."""
     try:
         file = os.open(path, os.O_RDWR)
-    except OSError:  # none, or not ours to lock
+    except OSError:  # no such file, or no right to lock it
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,29 +52,30 @@ def held(path: Path) -> bool:
 
 
 def holder(file: int) -> str:
-    """Who holds the lock of an open file, as it signed."""
+    """Who holds the lock on an open file, by its signature."""
     return os.pread(file, 500, 0).decode(errors="replace") or "of unknown name"
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[bool]:
-    """Hold the lock that `path` stands for; yields False when another process keeps it. The file is gone afterwards."""
+    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        held = take(file, str(path), WAIT_SECONDS)
-        if not held or _still(path, file):
+        locked = take(file, str(path), WAIT_SECONDS)
+        if not locked or _is_same(path, file):
             break
-        os.close(file)  # its last holder removed it while we waited
+        os.close(file)  # its last holder removed the file during the wait
     try:
-        yield held
+        yield locked
     finally:
-        if held:
+        if locked:
             path.unlink(missing_ok=True)
         os.close(file)
 
 
-def _still(path: Path, file: int) -> bool:
+def _is_same(path: Path, file: int) -> bool:
+    """Whether `path` still names the open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:

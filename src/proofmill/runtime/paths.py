@@ -1,4 +1,4 @@
-"""Paths of this machine: an entry's `${VARIABLES}` come from the environment, and are no part of what decides its rows."""
+"""Paths of this machine: `${VARIABLES}` of an entry come from the environment, and do not decide the entry's rows."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from proofmill.schema.errors import SettingError
 
 
 def local_path(text: str) -> Path:
-    """A path of an entry with its `${VARIABLES}` filled from the environment; SettingError when one is not set."""
+    """A path of an entry with its `${VARIABLES}` filled from the environment. Raises SettingError when one is unset."""
     missing = [name for name in re.findall(r"\$\{(\w+)\}", text) if name not in os.environ]
     if missing:
         raise SettingError(

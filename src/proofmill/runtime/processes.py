@@ -1,30 +1,30 @@
-"""One training may be several processes, a device each: which of them writes, and what all of them agree on.
+"""The processes that train one model, one for each device: which of them writes, and what all of them agree on.
 
-`accelerate launch` or torchrun starts them and says so in the environment (RANK, WORLD_SIZE, LOCAL_RANK); without one of these
-there is one process. The first one, the leader, takes the lock, says what is to be said and writes; the others follow it step by
-step and write nothing but their own part of a checkpoint.
+`accelerate launch` or torchrun starts them and describes them in the environment (RANK, WORLD_SIZE, LOCAL_RANK);
+without WORLD_SIZE or LOCAL_RANK there is one process. Rank 0, the leader, takes the lock, logs and writes. The others
+follow it step by step and write only their own part of a checkpoint.
 """
 
 import os
 from datetime import timedelta
 from typing import Any
 
-# A leader may be busy alone for a while: reading a table, asking a judge.
+# The leader may be busy alone for a while: reading a table, asking a judge.
 WAIT = timedelta(hours=2)
 
 
 def world() -> int:
-    """How many processes train this model; a WORLD_SIZE that no launcher set (LOCAL_RANK) is a cluster's own."""
+    """The number of processes that train this model. WORLD_SIZE without LOCAL_RANK is a cluster's own, and ignored."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
 def rank() -> int:
-    """Which of them this one is; 0 leads."""
+    """The rank of this process; 0 is the leader."""
     return int(os.environ.get("RANK", "0")) if world() > 1 else 0
 
 
 def sharding() -> str:
-    """How the processes share the weights, as accelerate's configuration says: none, zero2, zero3 or fsdp2."""
+    """How the processes share the weights, by accelerate's configuration: none, zero2, zero3 or fsdp2."""
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
         return "fsdp2"
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
@@ -33,7 +33,7 @@ def sharding() -> str:
 
 
 def broadcast(value: Any = None) -> Any:
-    """Rank 0's value, in every process; what the others pass is ignored."""
+    """Rank 0's value, in every process; the values of the others are ignored. Every process has to call this."""
     if world() == 1:
         return value
     import torch
@@ -45,7 +45,7 @@ def broadcast(value: Any = None) -> Any:
 
 
 def leave() -> None:
-    """Wait for all processes and leave their group: one that ends while it is still in the group may take others with it."""
+    """Wait for all processes and leave their group: a process that ends while in the group may take others with it."""
     if world() > 1:
         import torch
 
@@ -54,12 +54,12 @@ def leave() -> None:
 
 
 def any_of(flag: bool) -> bool:
-    """Whether the flag is up in any of the processes; all have to ask."""
+    """Whether the flag is set in any of the processes. Every process has to call this."""
     return flag if world() == 1 else _summed(float(flag)) > 0
 
 
 def mean(value: float) -> float:
-    """The mean of a number over the processes; all have to ask, and all are there when one goes on."""
+    """The mean of a number over the processes. Every process has to call this, and waits until all have."""
     return value if world() == 1 else _summed(value) / world()
 
 
@@ -72,11 +72,11 @@ def _summed(value: float) -> float:
 
 
 def _join_group() -> Any:
-    """Where this process stands among the others, after meeting them if they have not met yet."""
+    """accelerate's state of this process in the group, which the process joins first if it has not yet."""
     import torch
     from accelerate import PartialState
 
     cpu = not torch.cuda.is_available()
-    if cpu:  # accelerate would number the one CPU for each process, and torch 2.13 restores no optimizer to `cpu:1`
+    if cpu:  # accelerate would number the CPU by process, and torch 2.13 restores no optimizer to `cpu:1`
         os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "cpu")
     return PartialState(cpu=cpu, **({} if torch.distributed.is_initialized() else {"timeout": WAIT}))

@@ -1,4 +1,4 @@
-"""One line every few seconds of a long step, readable in a terminal and in a log file.
+"""Progress of a long step: one line every few seconds, readable in a terminal and in a log file.
 
 responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, $0.00, 0:14 left
 """
@@ -8,12 +8,12 @@ import time
 
 
 def say(name: str, text: str) -> None:
-    """One line of a job's log."""
+    """Write one line of a job's log, to standard error."""
     print(f"{name}  {text}", file=sys.stderr, flush=True)
 
 
 class Progress:
-    """Counts what is done and says so at most every `every` seconds, and once more at the end.
+    """Counts finished work and logs it at most every `every` seconds, and once more at the end.
 
     `total` is None where it is not known before the end.
     """
@@ -54,7 +54,7 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """`0:07`, `12:30`, `3:05:00`."""
+    """Seconds as `0:07`, `12:30` or `3:05:00`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

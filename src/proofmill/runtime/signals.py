@@ -1,8 +1,8 @@
-"""Stopping without losing anything: SIGTERM (what SLURM sends) and Ctrl-C are noted, and what is in flight may finish.
+"""Stopping without losing anything: SIGTERM (from SLURM) and Ctrl-C are noted, and calls in flight may finish.
 
 A second signal, or the end of the grace time (PROOFMILL_GRACE, 20 s: SLURM kills 30 s after its SIGTERM), ends the
-process at once; what was answered is in the journal, and what was learned in the last checkpoint, either way. Of several
-processes that train one model a second signal ends none: SLURM sends it to each, and their launcher passes its own on.
+process at once. Either way the answers are in the journal, and a training's progress in its last checkpoint. If several
+processes train one model, a second signal ends none of them: SLURM signals each, and their launcher passes its own on.
 """
 
 import os
@@ -19,24 +19,24 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether and why no more should be begun."""
+    """Whether the process should begin nothing more, and why."""
 
     def __init__(self) -> None:
         self.why: str | None = None
         self.signal: int | None = None
 
     def ask(self, why: str) -> None:
-        """StopRequest for this reason, unless there was one before."""
+        """Request a stop for this reason, unless there is a reason already."""
         self.why = self.why or why
 
 
 def leave(sentence: str) -> None:
-    """End the process with a sentence, which of several processes the leader says."""
+    """End the process with a sentence; of several processes only the leader prints it."""
     sys.exit(1 if processes.rank() else sentence)
 
 
 def at_once(name: str) -> None:
-    """Outside of `gracefully` a signal ends the process with a sentence."""
+    """Let a signal end the process with a sentence. For the time outside of `gracefully`."""
 
     def handler(number: int, _: object) -> None:
         leave(f"{name}: stopped by {signal.Signals(number).name}; run the same command to go on.")
@@ -45,18 +45,19 @@ def at_once(name: str) -> None:
         signal.signal(number, handler)
 
 
-_inside = False  # of `gracefully`
+_inside = False  # whether the main thread is inside `gracefully`
 
 
 @contextmanager
 def gracefully(name: str, kept: str = "what was answered is in the journal") -> Iterator[StopRequest]:
-    """While inside, the first signal is noted in the request that is given, and the process has the grace time to end.
+    """While inside, the first signal is noted in the yielded request, and the process has the grace time to end.
 
-    Inside another one (the calls of a training's judge) nothing is noted: when to end is the outer one's to decide.
+    Inside another `gracefully` (as the calls of a training's judge are) nothing is noted: the outer one decides when to
+    end.
     """
     global _inside
     stop = StopRequest()
-    if _inside or threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+    if _inside or threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield stop
         return
 
@@ -68,12 +69,12 @@ def gracefully(name: str, kept: str = "what was answered is in the journal") -> 
             stop.ask(f"stopped by {signal.Signals(number).name}")
             signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
 
-    before = {number: signal.signal(number, handler) for number in (*SIGNALS, signal.SIGALRM)}
+    previous = {number: signal.signal(number, handler) for number in (*SIGNALS, signal.SIGALRM)}
     _inside = True
     try:
         yield stop
     finally:
         _inside = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, old in before.items():
+        for number, old in previous.items():
             signal.signal(number, old)

@@ -1,18 +1,19 @@
-"""One prelude is Python that runs before a program: what the sandbox's interpreter lacks or has otherwise, as Python has it.
+"""Python source that runs before a program and supplies what the sandbox's interpreter lacks or does differently.
 
     prelude(words)       the source, for a program with these words
-    inputs(stdin)        the names that it must be given
+    inputs(stdin)        the variables that the source reads
 
-The interpreter is pydantic-monty 1.4. A piece is there for the programs that need it alone: reading it takes time, too. Names
-of its own begin with `_sandbox_`; `_sandbox_lines` are the lines of the input, the last one first.
+The interpreter is pydantic-monty 1.4. A piece is included only for programs that need it, because reading it takes
+time. Its own names begin with `_sandbox_`; `_sandbox_lines` holds the lines of the input, the last one first.
 """
 
 import re
 from collections.abc import Set
 
-LAZY = ("enumerate", "filter", "map", "reversed", "zip")  # these give lists there
-_PIECES: list[tuple[set[str], str]] = [  # each with the words of programs that need it
-    ({"EOFError", "input", "sys"}, "import binascii\nEOFError = binascii.Incomplete\n"),  # no class can be derived
+LAZY = ("enumerate", "filter", "map", "reversed", "zip")  # these return lists in the sandbox
+_PIECES: list[tuple[set[str], str]] = [  # (words of the programs that need a piece, its source)
+    # The sandbox cannot derive classes: an exception that it has stands for EOFError.
+    ({"EOFError", "input", "sys"}, "import binascii\nEOFError = binascii.Incomplete\n"),
     ({"file", "input", "sys"}, "_sandbox_print = print\n"),
     (
         {"input"},
@@ -92,7 +93,7 @@ def print(*values, sep=' ', end='\\n', file=None, flush=False):
 """,
     ),
     (
-        {"round"},  # the sandbox rounds the number times a power of ten: 30.415 to 30.42
+        {"round"},  # the sandbox rounds number * 10**ndigits: 30.415 becomes 30.42
         """
 _sandbox_round = round
 def round(number, ndigits=None):
@@ -114,10 +115,10 @@ def round(number, ndigits=None):
 
 
 def prelude(words: Set[str]) -> str:
-    """The pieces that a program with these words needs; None is its value."""
-    return "None\n" + "".join(source for needing, source in _PIECES if words & needing)
+    """The pieces that a program with these words needs. Their value is None."""
+    return "None\n" + "".join(source for users, source in _PIECES if words & users)
 
 
 def inputs(stdin: str) -> dict[str, list[str]]:
-    """What the prelude reads: lines as a program reads them, each with its end, the last one first."""
+    """The variables that the prelude reads: the lines of the input, each with its end, the last one first."""
     return {"_sandbox_lines": re.findall(r"[^\n]*\n|[^\n]+", stdin)[::-1]}

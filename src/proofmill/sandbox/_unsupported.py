@@ -1,19 +1,22 @@
-"""One lack is something that Python has and the sandbox's interpreter has not: a test that it ended is no failure of the program.
+"""Features of CPython that the sandbox's interpreter (Monty) lacks.
 
-    is_lack(fault, program)       whether the exception that ended a test tells of one
-    doubt(program, fault, ...)    in what the interpreter may have gone another way without an exception
+A test that fails because of one says nothing about the program and is left unscored.
+
+    is_lack(fault, program)       whether the exception that ended a test shows a lack
+    doubt(program, fault, ...)    where the interpreter may have differed without an exception
 
 From: differences between Python 3.11 and pydantic-monty 1.4, found by running the same programs in both. open-r1 counts
 whatever goes wrong as a failure of the program.
 
 How it works:
-1. An exception that Python raises for the same reasons is the program's; one that names something which Python has is ours.
-2. What the program raises itself is its own, whatever it says.
-3. Where no exception tells, the program is read for what is known to go another way. A doubt is not proof: it is asked only
-   of tests that were not passed.
+1. An exception that Python would raise for the same reason is the program's. An exception that names something which
+   Python has shows a lack.
+2. An exception that the program raises itself is the program's, whatever its text.
+3. Where no exception tells, the program is searched for constructs that are known to behave differently. A doubt is not
+   proof, so only tests that were not passed are searched.
 
-Known gaps: what comes of generators being evaluated at once is looked for, but may be missed in a program that does it in an
-unusual way.
+Known gap: effects of generators being evaluated at once are looked for, but may be missed in a program that produces
+them in an unusual way.
 """
 
 import ast
@@ -30,12 +33,12 @@ from proofmill.sandbox._programs import Program, name_of, nodes
 
 
 class Fault(NamedTuple):
-    """What ended a test before its end."""
+    """What ended a test early."""
 
-    kind: str  # of exception; TimeoutError and MemoryError are limits; empty for a failure of ours
+    kind: str  # of exception; TimeoutError and MemoryError are limits; empty if the sandbox is at fault
     text: str = ""
     lines: tuple[int, ...] = ()  # of the program, the outermost call first
-    deep: int = 0  # calls under way
+    deep: int = 0  # depth of the call stack
 
     def __str__(self) -> str:
         kind = "EOFError" if self.kind == "binascii.Incomplete" else self.kind
@@ -44,7 +47,7 @@ class Fault(NamedTuple):
 
 DIED = Fault("", "its worker died")  # perhaps it was killed from outside
 BUSY = Fault("", "it got too little processor time: the machine is busy")
-# Kinds that the sandbox raises where Python does.
+# Kinds of exception that the sandbox raises where Python does.
 _RIGHT = {
     "ArithmeticError", "AssertionError", "BaseException", "Exception", "FileExistsError", "FileNotFoundError", "IndexError",
     "IsADirectoryError", "KeyError", "KeyboardInterrupt", "LookupError", "MemoryError", "NotADirectoryError", "OSError",
@@ -52,8 +55,8 @@ _RIGHT = {
     "UnicodeDecodeError", "UnicodeEncodeError", "ValueError", "ZeroDivisionError", "binascii.Error", "binascii.Incomplete",
     "json.JSONDecodeError",
 }  # fmt: skip
-# What TypeError and RuntimeError say where Python raises none: found by running the operators, functions and methods of the
-# built-in types, 40,000 expressions, in both.
+# Messages of TypeError and RuntimeError where Python raises neither, found by running 40,000 expressions with the
+# operators, functions and methods of the built-in types in both.
 _LACKS = re.compile(
     r"""
     can\ only\ concatenate\ list | (frozen)?set\.\w+\(\)\ takes\ exactly\ one\ argument | a\ bytes-like\ object\ is\ required
@@ -64,11 +67,11 @@ _LACKS = re.compile(
     """,
     re.VERBOSE,
 )
-MODULES = {  # that the sandbox has, in part
+MODULES = {  # modules that the sandbox has, in part
     "asyncio", "base64", "binascii", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "functools",
     "hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "sys", "time", "typing", "unicodedata",
 }  # fmt: skip
-# Special methods that it calls; it passes over others, some without a word (`__bool__`).
+# Special methods that the sandbox calls. It ignores others, some silently (`__bool__`).
 CALLED = {
     f"__{name}__"
     for name in """
@@ -78,16 +81,16 @@ CALLED = {
     """.split()  # noqa: SIM905
 }
 _ENDLESS = {"count", "cycle", "repeat"}  # of itertools
-_CHANGES = {
+_CHANGES = {  # methods that change a sequence, a set or a mapping
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove", "reverse",
     "setdefault", "sort", "update",
 }  # fmt: skip
 
 
 def is_lack(fault: Fault, program: Program) -> bool:
-    """Whether an exception tells of something that Python has and the sandbox has not."""
+    """Whether an exception shows something that Python has and the sandbox lacks."""
     if fault.kind == "RecursionError":
-        return fault.deep < 900  # where a function of its own calls the program, the sandbox allows a few levels only
+        return fault.deep < 900  # where its own function calls the program, the sandbox allows few levels
     if fault.kind in _RIGHT or is_raised(fault, program):
         return False
     if fault.kind in ("TypeError", "RuntimeError"):
@@ -103,39 +106,39 @@ def is_lack(fault: Fault, program: Program) -> bool:
             return hasattr(importlib.import_module(module), name)
         case "AttributeError", [owner, name]:
             return _has(owner, name, program)
-    return True  # a kind of its own, such as its NotImplementedError
+    return True  # a kind of the sandbox's own, such as its NotImplementedError
 
 
 def is_raised(fault: Fault, program: Program) -> bool:
-    """Whether the program itself raised it."""
+    """Whether the program itself raised the exception."""
     raises = (node for node in nodes(program.tree) if isinstance(node, ast.Raise))
     return bool(fault.lines) and any(node.lineno <= fault.lines[-1] <= node.end_lineno for node in raises)
 
 
 def _is_installed(module: str) -> bool:
-    """Whether this Python has a module; it is not imported."""
+    """Whether this Python has a module, which is not imported to find out."""
     try:
         return module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None
-    except ValueError:  # it is loaded, and says not from where
+    except ValueError:  # the module is loaded without a record of its origin
         return True
 
 
 def _has(owner: str, name: str, program: Program) -> bool:
-    """Whether an object of the type so called may have an attribute in Python."""
+    """Whether in Python an object of the type called `owner` may have an attribute."""
     if any(isinstance(node, ast.ClassDef) and node.name == owner for node in nodes(program.tree)):
         return hasattr(types.SimpleNamespace(), name)
-    if owner == "list_iterator":  # which stands for a generator
+    if owner == "list_iterator":  # the sandbox's stand-in for a generator
         return hasattr(types.GeneratorType, name)
     kind = getattr(builtins, owner, None) or getattr(types, owner, None)
     return kind is None or hasattr(kind, name)
 
 
 def doubt(program: Program, fault: Fault | None, printed: str, expected: str) -> str:
-    """In what the sandbox may have silently done otherwise than Python; empty where nothing of it is known."""
+    """How the sandbox may silently have differed from Python; empty where no known difference applies."""
     classes = [node for node in nodes(program.tree) if isinstance(node, ast.ClassDef)]
-    methods = {one.name for node in classes for one in node.body if isinstance(one, ast.FunctionDef)}
-    if passed_over := sorted(name for name in methods - CALLED if re.fullmatch(r"__\w+__", name)):
-        return f"special methods that it does not call ({passed_over[0]})"
+    methods = {part.name for node in classes for part in node.body if isinstance(part, ast.FunctionDef)}
+    if uncalled := sorted(name for name in methods - CALLED if re.fullmatch(r"__\w+__", name)):
+        return f"special methods that it does not call ({uncalled[0]})"
     if "__getitem__" in methods and "__iter__" not in methods:
         return "objects that can be iterated because they have items"
     if fault and set(fault.lines) & program.generators:
@@ -153,7 +156,7 @@ def doubt(program: Program, fault: Fault | None, printed: str, expected: str) ->
 
 
 def _changed_while_read(tree: ast.AST) -> bool:
-    """Whether a loop over `enumerate(x)` or its like changes x, which the sandbox has read by then."""
+    """Whether a loop over `enumerate(x)` or the like changes x, of which the sandbox made a list beforehand."""
     for loop in nodes(tree):
         if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and name_of(loop.iter.func) in LAZY:
             read = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}

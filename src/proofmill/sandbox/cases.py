@@ -1,12 +1,12 @@
-"""One case is a test of a problem: what a program reads and prints, or an expression and the value it has after the program.
+"""Tests of a problem: what a program reads and prints, or an expression and its value after the program ran.
 
-From: the tests that come with the problems of open-r1's code rewards (input and output), and those of CRUXEval (Gu et al.
-2024: a call and its result).
+From: the tests that come with the problems of open-r1's code rewards (input and output), and those of CRUXEval (Gu et
+al. 2024: a call and its result).
 
-How it differs:
-1. Two outputs are the same if all their lines are. open-r1 compares as many as the shorter one has, so that an empty output
-   passes every test.
-2. Values are compared as Python writes them, or as literals: nothing of a problem's answer is executed in this process.
+How we differ:
+1. Two outputs are the same if all their lines are. open-r1 compares only as many lines as the shorter output has, so
+   that an empty output passes every test.
+2. Values are compared as Python writes them, or as literals: this process never executes a problem's answer.
 """
 
 import ast
@@ -19,7 +19,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """One test: a program that reads `stdin` prints `stdout`; or, after it ran, the expression `call` has the value `result`."""
+    """One test of a program.
+
+    The program reads `stdin` and must print `stdout`; or after it ran, the expression `call` must have the value
+    `result`.
+    """
 
     stdin: str = ""
     stdout: str = ""
@@ -31,12 +35,13 @@ class Case:
         return self.result if self.call else self.stdout
 
     def passed(self, text: str) -> bool:
+        """Whether a text, which the program printed or its call gave, is what the test expects."""
         return same_value(text, self.result) if self.call else same_lines(text, self.stdout)
 
 
 @lru_cache(maxsize=4096)
 def cases_of(answer: str) -> tuple[Case, ...]:
-    """The tests of a problem. ValueError says in a sentence what is wrong with them."""
+    """The tests in a problem's answer. Raises ValueError with a sentence that says what is wrong with them."""
     try:
         rows = json.loads(answer)
     except (ValueError, RecursionError):
@@ -63,25 +68,25 @@ def _case(row: Any, where: str) -> Case:
     return Case(call=row["call"], result=row["result"])
 
 
-def _wrong(found: str) -> ValueError:
+def _wrong(fault: str) -> ValueError:
     return ValueError(
-        f'tests: {found}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (what a program '
+        f'tests: {fault}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (what a program '
         'reads and prints) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as Python writes it). '
         "Correct the answer of the problem."
     )
 
 
 def same_lines(one: str, other: str) -> bool:
-    """Whether two outputs have the same lines: blanks at the ends of lines and blank lines at the end aside."""
+    """Whether two outputs have the same lines, apart from blanks at line ends and blank lines at the end."""
     lines, others = ([line.rstrip() for line in text.rstrip().split("\n")] for text in (one, other))
     return lines == others
 
 
-def same_value(one: str, other: str) -> bool:
-    """Whether two texts that `repr` may have written are the same, or literals of equal values."""
-    if one.strip() == other.strip():
+def same_value(text: str, other: str) -> bool:
+    """Whether two texts, as `repr` writes values, are the same, or literals of equal values."""
+    if text.strip() == other.strip():
         return True
     try:
-        return ast.literal_eval(one.strip()) == ast.literal_eval(other.strip())
+        return ast.literal_eval(text.strip()) == ast.literal_eval(other.strip())
     except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError):
         return False

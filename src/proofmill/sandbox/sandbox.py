@@ -1,24 +1,27 @@
-r"""One run says which share of a problem's tests the program in a text passes, or that this cannot be known here.
+"""Runs the program in a text against a problem's tests, and finds the share passed or that it cannot be known here.
 
     with Sandbox() as sandbox:
         for ran in sandbox.check(pairs):  # of (text, answer); the answer is the tests, as JSON
             ...
 
-From: the code rewards of open-r1 (`code`, `binary_code`: the share of tests that the last ```python block passes), executed
-by pydantic-monty, an interpreter of Python in Rust whose programs know no file, network, environment or process.
+From: the code rewards of open-r1 (`code`, `binary_code`: the share of tests that the last ```python block passes). The
+executor is pydantic-monty, an interpreter of Python in Rust whose programs have no access to files, the network, the
+environment or processes.
 
-How it differs:
-1. A failure of ours is no failure of the program. A test that was not passed says nothing where the interpreter lacks what
-   Python has, or is known to do silently what Python does not: the run is `unsupported`, its share None. open-r1 counts a
-   missing interpreter or package as 0.
-2. The seconds of a test are the kernel's, of processor time. By the wall clock (5 s in open-r1) a program fails on a busy
-   machine.
+How we differ:
+1. If the sandbox is at fault, the program is not. A test that was not passed says nothing where the interpreter lacks a
+   feature of Python, or is known to differ from Python silently: the run is `unsupported` and its share None. open-r1
+   counts a missing interpreter or package as 0.
+2. The kernel counts the seconds of a test, as processor time. By the wall clock (5 s in open-r1) a program fails on a
+   busy machine.
 3. The same program has the same share: `random` begins from one seed, and `sleep` takes no time.
 
-cases.py says when a test is passed, programs.py which program a text has, prelude.py what it is given that the interpreter
-lacks, and lacks.py which failures are ours. Every test is a run of its own. Loops take about three times as long as in CPython.
+cases.py says when a test is passed, _programs.py which program a text has, _prelude.py supplies what the interpreter
+lacks, and _unsupported.py tells which failures are the sandbox's. Every test is a separate run. Loops take about three
+times as long as in CPython.
 
-Known gap: what a handler of the program hides is looked for (`_hidden`), but may be missed where it hides it in an unusual way.
+Known gap: a lack that the program's own handlers hide is looked for (`_hidden`), but may be missed where the program
+hides it in an unusual way.
 """
 
 import math
@@ -42,21 +45,25 @@ from proofmill.schema.errors import SandboxError
 
 Status = Literal["ok", "no-code", "failed", "unsupported"]
 SECONDS = 5.0  # of processor time for one test (open-r1: 5 s by the wall)
-MEGABYTES = 256.0  # for one test
+MEGABYTES = 256.0  # of memory for one test
 
 
 @dataclass(frozen=True)
 class Ran:
-    """`ok`: every test ran to its end. `failed`: some did not, which are not passed; or the program is no Python."""
+    """The result of a program.
 
-    share: float | None  # of tests passed; None where it cannot be known
+    `ok`: every test ran to its end. `failed`: some tests did not, and count as not passed; or the program is not
+    Python.
+    """
+
+    share: float | None  # of tests passed; None where unknown
     passed: int
     of: int
     status: Status
-    detail: str = ""  # the first thing that went wrong
+    detail: str = ""  # the first failure
 
 
-# ---------------------------------------------------------------------------------------------------------- known answers
+# -------------------------------------------------------------------------------------------------------- known answers
 
 _SUM = '[{"input": "1 2\\n", "output": "3\\n"}, {"input": "5 -7\\n", "output": "-2\\n"}]'
 CANARIES: tuple[tuple[str, str, Status, float | None], ...] = (  # program, tests, status, share
@@ -73,11 +80,11 @@ CANARIES: tuple[tuple[str, str, Status, float | None], ...] = (  # program, test
 )
 
 
-# ---------------------------------------------------------------------------------------------------------------- the pool
+# ------------------------------------------------------------------------------------------------------------- the pool
 
-PATIENCE = 12  # times a test's seconds, by the wall clock, for a machine that is busy
-_PRINTED = 1 << 16  # characters that a program may give beyond four times what it should
-_NOTHING = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC)
+PATIENCE = 12  # wall-clock limit as a multiple of a test's seconds, for a busy machine
+_PRINTED = 1 << 16  # characters that a program may print beyond four times the expected output
+_FORBIDDEN = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC)
 
 
 class _Closed(Exception):
@@ -87,10 +94,10 @@ class _Closed(Exception):
 class Sandbox:
     """A context manager: inside it, `check` runs programs against tests in worker processes.
 
-    `seconds`: processor time of one test, to which the kernel adds up to one. `megabytes`: memory of one test. `workers`:
-    None is one for each processor that this process may use. What a program does to its worker costs no other program
-    anything; a worker that dies for want of memory says so on standard error. SandboxError when the known answers are not
-    found.
+    `seconds`: processor time of one test, to which the kernel adds up to one second. `megabytes`: memory of one test.
+    `workers`: by default one for each processor that this process may use. A program that ends its worker affects no
+    other program; a worker that dies for want of memory says so on standard error. Raises SandboxError when a known
+    answer gets another result.
     """
 
     def __init__(self, seconds: float = SECONDS, megabytes: float = MEGABYTES, workers: int | None = None):
@@ -122,21 +129,21 @@ class Sandbox:
             ) from None
         self._closing.clear()
         self._threads = ThreadPoolExecutor(self.workers, "sandbox")
-        with ExitStack() as undone:
-            undone.callback(self.__exit__)
+        with ExitStack() as cleanup:
+            cleanup.callback(self.__exit__)
             self._expect_known_answers()
-            undone.pop_all()
+            cleanup.pop_all()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._closing.set()  # a program that runs ends with its test
+        self._closing.set()  # a running program stops after its current test
         self._threads.shutdown(cancel_futures=True)
         self._threads = None
         self._pool.__exit__(None, None, None)
 
     def _expect_known_answers(self) -> None:
-        found = self.check([(f"```python\n{code}\n```", answer) for code, answer, _, _ in CANARIES])
-        for (code, _, status, share), ran in zip(CANARIES, found, strict=True):
+        runs = self.check([(f"```python\n{code}\n```", answer) for code, answer, _, _ in CANARIES])
+        for (code, _, status, share), ran in zip(CANARIES, runs, strict=True):
             if (ran.status, ran.share) != (status, share):
                 raise SandboxError(
                     f"sandbox: the program `{code}` is found {ran.status} with the share {ran.share} ({ran.detail}); expected "
@@ -144,7 +151,10 @@ class Sandbox:
                 )
 
     def check(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Ran]:
-        """What became of the program in each (text, answer), in order. ValueError at once where an answer is no tests."""
+        """Yield the result of the program in each (text, answer), in order.
+
+        Raises ValueError at once where an answer holds no tests.
+        """
         self._must_be_open()
         return self._checks([(text, cases_of(answer)) for text, answer in pairs])
 
@@ -152,18 +162,18 @@ class Sandbox:
         if self._threads is None:
             raise SandboxError("sandbox: it is not open; expected a `with` around it. Write `with Sandbox() as ...`.")
 
-    def _checks(self, asked: Sequence[tuple[str, Sequence[Case]]]) -> Iterator[Ran]:
+    def _checks(self, programs: Sequence[tuple[str, Sequence[Case]]]) -> Iterator[Ran]:
         window: deque[Ran | Future] = deque()
         try:
-            for n, (text, cases) in enumerate(asked, 1):
+            for n, (text, cases) in enumerate(programs, 1):
                 self._must_be_open()
                 window.append(self._begin(text, cases))
-                while window and (len(window) > 8 * self.workers or n == len(asked)):
-                    yield self._ran(window.popleft())
+                while window and (len(window) > 8 * self.workers or n == len(programs)):
+                    yield self._result(window.popleft())
         finally:
-            for one in window:  # nobody waits for these any more
-                if isinstance(one, Future):
-                    one.cancel()
+            for run in window:  # the caller has stopped reading
+                if isinstance(run, Future):
+                    run.cancel()
 
     def _begin(self, text: str, cases: Sequence[Case]) -> Ran | Future:
         code = code_of(text)
@@ -174,18 +184,18 @@ class Sandbox:
         except Refused as refused:
             return _not_run(refused, cases)
 
-    def _ran(self, one: Ran | Future) -> Ran:
+    def _result(self, run: Ran | Future) -> Ran:
         self._must_be_open()
         try:
-            return one if isinstance(one, Ran) else one.result()
+            return run if isinstance(run, Ran) else run.result()
         except _Closed:
             self._must_be_open()
             raise
 
-    # ------------------------------------------------------------------------------------------------------- one program
+    # ------------------------------------------------------------------------------------------------------ one program
 
     def _run(self, program: Program, cases: Sequence[Case]) -> Ran:
-        passed, first = 0, ""
+        passed, first_fault = 0, ""
         try:
             for n, case in enumerate(cases, 1):
                 if self._closing.is_set():
@@ -193,16 +203,16 @@ class Sandbox:
                 fault, text = self._test(program, program.source, case)
                 if not fault and case.passed(text):
                     passed += 1
-                elif unknown := self._unknown(program, case, fault, text):
-                    return Ran(None, passed, len(cases), "unsupported", f"test {n}: {unknown}")
+                elif cause := self._unknown(program, case, fault, text):
+                    return Ran(None, passed, len(cases), "unsupported", f"test {n}: {cause}")
                 elif fault:
-                    first = first or f"test {n}: {fault}"
+                    first_fault = first_fault or f"test {n}: {fault}"
         except Refused as refused:
             return _not_run(refused, cases)
-        return Ran(passed / len(cases), passed, len(cases), "failed" if first else "ok", first)
+        return Ran(passed / len(cases), passed, len(cases), "failed" if first_fault else "ok", first_fault)
 
     def _unknown(self, program: Program, case: Case, fault: Fault | None, text: str) -> str:
-        """Why a test that was not passed may be our failure; empty where it is the program's."""
+        """Why the sandbox may be at fault for a test that was not passed; empty where the program is."""
         if fault and not fault.kind:
             return fault.text
         if fault and is_lack(fault, program):
@@ -212,12 +222,15 @@ class Sandbox:
         return self._hidden(program, case) if program.bare else ""
 
     def _hidden(self, program: Program, case: Case) -> str:
-        """What the program's own handlers may have hidden: it is run once more without them."""
+        """What the sandbox lacks where the program's own handlers hid it: the test runs again without them."""
         fault, _ = self._test(program, program.bare, case)
         return f"not in the sandbox: {fault}" if fault and fault.kind and is_lack(fault, program) else ""
 
     def _test(self, program: Program, source: str, case: Case) -> tuple[Fault | None, str]:
-        """What ended one test before its end, and what the program printed or its call gave."""
+        """Run one test, once more if its worker died.
+
+        Returns what ended the test early, and what the program printed or its call gave.
+        """
         fault, text = self._once(program, source, case)
         return self._once(program, source, case) if fault == DIED else (fault, text)
 
@@ -261,7 +274,7 @@ def _not_run(refused: Refused, cases: Sequence[Case]) -> Ran:
 
 
 class _Printed:
-    """What a program prints. One that prints too much loses its worker: else it would go on until its time is up."""
+    """What a program prints. Printing too much kills the worker, which else would go on until its time is up."""
 
     def __init__(self, most: int):
         self.worker, self.most, self.left, self.texts = 0, most, most, []
@@ -276,8 +289,8 @@ class _Printed:
 
 
 def confine(worker: int, seconds: float) -> None:
-    """See that the kernel lets a worker open and start nothing, and compute for so many seconds more, in whole ones."""
-    for limit in _NOTHING:
+    """Limit a worker: it can open and start nothing, and compute for `seconds` more, rounded up to whole ones."""
+    for limit in _FORBIDDEN:
         resource.prlimit(worker, limit, (0, 0))
     _, most = resource.prlimit(worker, resource.RLIMIT_CPU)
     now = time.clock_gettime((~worker << 3) | 2)  # the id of another process's clock: clock_getcpuclockid(3)
@@ -286,7 +299,7 @@ def confine(worker: int, seconds: float) -> None:
 
 
 def _fault(error: Any) -> Fault | None:
-    """An exception of the sandbox; None where the program ended itself, and well."""
+    """An exception of the sandbox as a fault; None where the program ended itself without an error."""
     kind, _, text = error.display("type-msg").partition(": ")
     if kind == "SystemExit" and not text:
         return None

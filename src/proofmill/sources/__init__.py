@@ -1,1 +1,1 @@
-"""What `source:` of a `problems` entry can name, and how foreign files are read."""
+"""Sources that `source:` of a `problems` entry can name, and readers of foreign files."""

@@ -1,6 +1,6 @@
-"""One record is one row of somebody else's file or dataset, with the place it stands, read one at a time.
+"""Foreign files and datasets, read one record (row) at a time, each with its place in the file.
 
-Every mistake of such a file ends in one TableError that names the file and the line, before anything is written.
+Every mistake in such a file ends in one TableError that names the file and the line, before anything is written.
 """
 
 import csv
@@ -17,12 +17,10 @@ from proofmill.schema.entries import Problems
 from proofmill.schema.errors import HubError, TableError
 
 FIELD_LIMIT = 1_000_000  # characters of one text; the longest AoPS post is far below a tenth of it
-LINE_LIMIT = (
-    64 * FIELD_LIMIT
-)  # bytes of one line: a thread of many long posts may be large, an endless line is not read
+LINE_LIMIT = 64 * FIELD_LIMIT  # bytes of one line: room for a thread of many long posts; an endless line is not read
 BATCH = 1_000  # rows of Parquet held at a time
 Mend = Callable[[list[str]], list[str]]
-Record = tuple[str, dict[str, Any]]  # where it stands, `file:line`, and its columns
+Record = tuple[str, dict[str, Any]]  # its place, `file:line`, and its columns
 
 _END = "\0end of the file"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -31,7 +29,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def read(path: Path, mend: Mend | None = None) -> Iterator[Record]:
     """The records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in the order of their names.
 
-    `mend` may give the cells of a CSV row whose number of cells is wrong, for a published file with a known fault.
+    `mend` corrects CSV rows with a wrong number of cells, for a published file with a known fault.
     """
     if not path.exists():
         raise TableError(
@@ -119,13 +117,13 @@ def _jsonl(path: Path, _: Mend | None = None) -> Iterator[Record]:
 
 def _csv(path: Path, mend: Mend | None = None, delimiter: str = ",") -> Iterator[Record]:
     csv.field_size_limit(FIELD_LIMIT)
-    # Not `strict`: IMO-AnswerBench has bare quotes inside quoted cells. The mark tells a quote that is never closed.
+    # Not `strict`: IMO-AnswerBench has bare quotes inside quoted cells. _END reveals a quote that is never closed.
     reader = csv.reader(chain((line for _, line in _lines(path)), [_END]), delimiter=delimiter)
     header: list[str] | None = None
-    begins = 1
+    line = 1  # of the row's beginning
     try:
         for cells in reader:
-            where, begins = f"{path}:{begins}", reader.line_num + 1
+            where, line = f"{path}:{line}", reader.line_num + 1
             if not cells or cells == [_END]:
                 continue
             if cells[-1].endswith(_END):
@@ -146,7 +144,7 @@ def _csv(path: Path, mend: Mend | None = None, delimiter: str = ",") -> Iterator
             yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise TableError(
-            f"{path}:{begins}: no CSV ({error}); expected quoted fields of at most {FIELD_LIMIT:,} characters. "
+            f"{path}:{line}: no CSV ({error}); expected quoted fields of at most {FIELD_LIMIT:,} characters. "
             "Mend or remove the line."
         ) from error
 
@@ -156,7 +154,7 @@ def _tsv(path: Path, mend: Mend | None = None) -> Iterator[Record]:
 
 
 def _parquet(path: Path, _: Mend | None = None) -> Iterator[Record]:
-    import pyarrow as pa  # takes a while, and most sources are no Parquet
+    import pyarrow as pa  # takes a while, and most sources are not Parquet
     from pyarrow import parquet as pq
 
     number = 0
@@ -188,7 +186,7 @@ def _kind(value: Any) -> str:
 
 
 def check_texts(where: str, value: Any, column: str = "") -> None:
-    """TableError when one text of a record is longer than FIELD_LIMIT or is no Unicode text."""
+    """TableError if a text in a record is longer than FIELD_LIMIT or is not Unicode text."""
     if isinstance(value, str):
         if len(value) > FIELD_LIMIT:
             raise TableError(
@@ -211,7 +209,7 @@ def check_texts(where: str, value: Any, column: str = "") -> None:
 
 
 def field(where: str, record: Mapping[str, Any], column: str) -> Any:
-    """The value of a column, also of a nested one (`metadata.path`); TableError names the nearest column there is."""
+    """The value of a column, also of a nested one (`metadata.path`); TableError names the nearest existing column."""
     value: Any = record
     if column in record:
         return record[column]
@@ -233,7 +231,7 @@ def _nearest(column: str, record: Iterable[str]) -> str:
 
 
 def text(where: str, record: Mapping[str, Any], column: str) -> str | None:
-    """A text; null is let through, anything else is refused."""
+    """A text or null; TableError for anything else."""
     value = field(where, record, column)
     if value is not None and not isinstance(value, str):
         raise TableError(f"{where}: `{column}` is a {_kind(value)} ({_shown(value)}); expected text.")
@@ -250,16 +248,17 @@ def word(where: str, record: Mapping[str, Any], column: str) -> str | None:
 
 
 def year(where: str, record: Mapping[str, Any], column: str) -> int | None:
-    found = word(where, record, column)
-    if found is None or not found.strip():
+    """A year of four digits; null and blank are None, TableError for anything else."""
+    value = word(where, record, column)
+    if value is None or not value.strip():
         return None
-    if not re.fullmatch(r"\s*(1[0-9]{3}|2[0-9]{3})\s*", found):
-        raise TableError(f"{where}: `{column}` is {found!r}; expected a year of four digits.")
-    return int(found)
+    if not re.fullmatch(r"\s*(1[0-9]{3}|2[0-9]{3})\s*", value):
+        raise TableError(f"{where}: `{column}` is {value!r}; expected a year of four digits.")
+    return int(value)
 
 
 def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
-    """A list of texts; null is an empty one, nulls in it are left out."""
+    """A list of texts; null is an empty list, nulls in it are left out. TableError for anything else."""
     value = field(where, record, column)
     if value is None:
         return []
@@ -269,7 +268,7 @@ def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
 
 
 def rendered(where: str, items: list) -> str:
-    """A structured marking scheme as text: two lines an item, a blank line between; what is missing is an error."""
+    """A structured marking scheme as text: two lines an item, a blank line between; TableError for a missing column."""
     blocks = []
     for item in items:
         title, points, what = (

@@ -1,13 +1,12 @@
-"""One graded attempt is a proof that somebody wrote, with the mark a human gave it; several stand at one problem.
+"""Graded attempts: proofs with the marks that humans gave them, several for each problem.
 
 A file or dataset of such attempts is read by its columns, not by its name: the Open Proof Corpus, MathArena's graded
-proofs, the in-distribution set of QED-Nano, and its run and grade records (data section 5). A record is a problem and an
-attempt at it; `problems` takes the former, each once, `responses` the latter (`model: given`), `grades` the marks
-(`grader: human`).
+proofs, the in-distribution set of QED-Nano, and its run and grade records. A record is a problem and an attempt at it:
+`problems` takes each problem once, `responses` the attempts (`model: given`), `grades` the marks (`grader: human`).
 
 How we differ:
-1. Columns are detected; with none that could hold the proof or its mark, the message names what was looked for.
-2. A problem whose records disagree about its statement is refused: its attempts would be marked against the wrong one.
+1. Columns are detected. Without one that could hold the statement or the proof, the message names the expected columns.
+2. A problem whose records disagree about its statement is refused: attempts would be marked against the wrong one.
 """
 
 import random
@@ -30,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Attempt:
-    """`mark` of `out_of`, None where nobody marked it; `tokens` that the writer wrote, where it is known."""
+    """A proof and its mark: `mark` of `out_of`, both None without one; `tokens` that the writer wrote, if known."""
 
     text: str
     writer: str | None
@@ -40,7 +39,7 @@ class Attempt:
 
 
 def problems(entry: Problems) -> Iterator[Row]:
-    """Each problem of the attempts once, in the order of their first appearance."""
+    """Each problem of the attempts once, in order of first appearance; TableError if its statements differ."""
     seen: dict[str, str] = {}
     for where, row, _ in READERS[entry.source](entry):
         normal = statements.normal(row["statement"] or "")
@@ -60,7 +59,7 @@ def attempts(entry: Problems) -> Iterator[tuple[str, Attempt]]:
         yield row["problem"], attempt
 
 
-# ------------------------------------------------------------------------------------------------------ files by columns
+# ----------------------------------------------------------------------------------------------------- files by columns
 
 STATEMENT = ("problem", "text", "question", "problem_statement", "statement")
 PROOF = ("model_solution", "proof", "student_answer", "response", "answer")
@@ -96,16 +95,16 @@ def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
 
 
 def _column(where: str, record: Mapping[str, Any], names: Any, what: str) -> str:
-    if (found := next((name for name in names if name in record), None)) is None:
+    if (column := next((name for name in names if name in record), None)) is None:
         raise TableError(
             f"{where}: no column for {what} among {', '.join(map(str, record))}; expected one of {', '.join(names)}. "
             "Rename the column."
         )
-    return found
+    return column
 
 
 def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | None]:
-    """The human mark: a number of 7 (of 1 where the problem is worth 1), or a word such as `correct`."""
+    """The human mark and its maximum: a number of the scheme's total, or a word or boolean of 1; else twice None."""
     column = next((name for name in MARKS if record.get(name) is not None), None)
     if column is None:
         return None, None
@@ -127,7 +126,7 @@ def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | No
 
 
 def _out_of(record: Mapping[str, Any]) -> int:
-    """What the items of a structured scheme add up to; 7 without one."""
+    """The total of the items of a structured scheme; 7 without one."""
     items = next((record[c] for c in SCHEME if isinstance(record.get(c), list)), None)
     worth = [item.get("max_points", item.get("points")) for item in items or [] if isinstance(item, Mapping)]
     total = sum(w for w in worth if isinstance(w, int | float))
@@ -143,17 +142,17 @@ def _scheme(where: str, record: Mapping[str, Any]) -> str | None:
 
 def _tokens(record: Mapping[str, Any]) -> int | None:
     cost = record.get("cost_run")
-    found = cost.get("output_tokens") if isinstance(cost, Mapping) else None
-    return int(found) if isinstance(found, int | float) else None
+    tokens = cost.get("output_tokens") if isinstance(cost, Mapping) else None
+    return int(tokens) if isinstance(tokens, int | float) else None
 
 
-# ------------------------------------------------------------------------------------------------- the arithmetic family
+# ------------------------------------------------------------------------------------------------ the arithmetic family
 
-AT_EACH = 4  # attempts
+AT_EACH = 4  # attempts at each problem
 
 
 def _arithmetic(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
-    """Sloppy proofs, marked by the checker: what a corpus of human marks looks like, for rehearsals."""
+    """Sloppy proofs, marked by the checker: they stand in for a corpus of human marks in rehearsals."""
     rng = random.Random(f"graded-{entry.part}-{entry.seed}")
     families = tuple(entry.families) or FAMILIES
     for number, problem in enumerate(islice(congruences.problems(entry.part, entry.seed, families), entry.rows)):

@@ -1,8 +1,8 @@
-"""One source is a loader: it yields the problems of a corpus, benchmark or generator one at a time.
+"""Loaders: each yields the problems of a corpus, benchmark or generator, one at a time.
 
 A loader yields dictionaries with the columns of `problems` that it knows, and an id of its own if the source has one.
-Nothing is judged here: rows without a statement, a solution or a year are yielded, and the filters say what becomes of
-them. Files and datasets are streamed (records.py); their mistakes end in one TableError with file and line.
+Loaders judge nothing: they also yield rows without a statement, a solution or a year, and filters decide about these.
+Files and datasets are streamed (files.py); mistakes in them end in one TableError with file and line.
 
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
@@ -31,11 +31,12 @@ Row = dict[str, Any]
 
 
 def _first(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
-    """The first of several names that a column goes by; the last one is named when there is none."""
+    """The value of the first of these columns that the record has; TableError names the first if it has none."""
     return read(where, record, next((c for c in columns if c in record), columns[0]))
 
 
 def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
+    """The value of the first of these columns that the record has, or None."""
     return next((read(where, record, c) for c in columns if c in record), None)
 
 
@@ -80,14 +81,14 @@ def _aops(entry: Problems) -> Iterator[Row]:
         hints = hints if isinstance(hints, Mapping) else {}
         path = text(where, record, "path") if "path" in record or "path" not in hints else text(where, hints, "path")
         statement, solution = text(where, record, "problem"), text(where, record, "solution")
-        found = _YEAR.search(path or "")
+        year = _YEAR.search(path or "")
         yield {
             "statement": statement,
             "solution": solution,
             "candidates": texts(where, record, "candidates"),
             "asks": asks.asks(statement, solution, hints.get("end_of_proof") is True),
             "origin": path,
-            "year": int(found[1]) if found else None,
+            "year": int(year[1]) if year else None,
             "tags": _optional(where, record, texts, "tags") or [],
         }
 
@@ -98,8 +99,8 @@ def _aops(entry: Problems) -> Iterator[Row]:
 def _harp(entry: Problems) -> Iterator[Row]:
     """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
     for where, record in files.records(entry):
-        known = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
-        solutions = [s for column in known if (s := text(where, record, column))]
+        names = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
+        solutions = [s for name in names if (s := text(where, record, name))]
         contest, number = word(where, record, "contest"), word(where, record, "number")
         year = files.year(where, record, "year")
         yield {
@@ -191,13 +192,13 @@ def _math(entry: Problems) -> Iterator[Row]:
 
 
 def last_box(solution: str) -> str | None:
-    """What stands in the last `\\boxed{...}`, braces balanced."""
-    _, found, rest = solution.rpartition("\\boxed{")
+    """The content of the last `\\boxed{...}`, with braces balanced; None without one."""
+    _, box, rest = solution.rpartition("\\boxed{")
     depth = 1
-    for place, sign in enumerate(rest):
+    for index, sign in enumerate(rest):
         depth += (sign == "{") - (sign == "}")
-        if found and depth == 0:
-            return rest[:place]
+        if box and depth == 0:
+            return rest[:index]
     return None
 
 
@@ -220,8 +221,8 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
     """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
     for where, record in files.records(entry):
         solutions = texts(where, record, "solution") if isinstance(record.get("solution"), list) else []
-        found = record.get("final_answer")
-        finals = [str(f) for f in found] if isinstance(found, list) else [found] if found else []
+        answer = record.get("final_answer")
+        finals = [str(f) for f in answer] if isinstance(answer, list) else [answer] if answer else []
         subject = _optional(where, record, word, "subfield", "subject")
         yield {
             "problem": f"olympiadbench-{id}" if (id := _optional(where, record, word, "id")) else None,
@@ -298,7 +299,7 @@ READ: dict[str, Callable] = {
 
 
 def _mapped(entry: Problems) -> Iterator[Row]:
-    """Columns as `columns` maps them; without a map, those that have our names."""
+    """Columns as `columns` maps them; without a map, the columns that have our names."""
     ids: dict[str, str] = {}
     if unknown := [column for column in entry.columns if column not in READ]:
         known = ", ".join(READ)
@@ -324,9 +325,9 @@ def _mapped(entry: Problems) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Source:
-    """`load` yields the rows of an entry; `reads` are the fields that it looks at, besides `keep` and its company.
+    """`load` yields the rows of an entry; `reads` are its own fields, besides `keep` and the others of all sources.
 
-    `attempts`, of a source that holds attempts with human marks besides the problems, yields (problem, graded_proofs.Attempt).
+    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt).
     """
 
     load: Callable[[Problems], Iterator[Row]]

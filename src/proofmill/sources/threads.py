@@ -1,10 +1,10 @@
-"""One thread of a forum becomes a problem, its selected solution, and its other posts as candidates.
+"""Forum threads as problems: the statement, a selected solution, and the other posts as candidates.
 
-From: raw threads of the AoPS forum's API; what is selected is stated in `thread` and `like_a_solution`.
+From: raw threads of the AoPS forum's API; `thread` and `like_a_solution` state the rule of selection.
 
-How it differs from the published corpora:
-1. The rule of selection is written down, and a thread without a post like a solution has none.
-2. Quotes are left out: whoever quotes a solution has not written one.
+How we differ from the published corpora:
+1. The rule of selection is written down, and a thread without a post like a solution has no solution.
+2. Quotes are left out: a post that only quotes a solution does not count as one.
 """
 
 import re
@@ -26,14 +26,14 @@ def thread(where: str, record: Mapping) -> Row:
     The statement is the first post. The selected solution is, among the later posts that are like a solution (see
     `like_a_solution`; the thread starter's count too), the one with most thanks; among equals one with a box or an
     end-of-proof mark; among equals the earliest. There is none if no post is like a solution. All other posts are
-    candidates, in order. Deleted posts do not count.
+    candidates, in order. Deleted posts do not count. TableError for a record of another form.
     """
-    found = field(where, record, "response.response.posts")
-    if not isinstance(found, list) or not all(isinstance(post, dict) for post in found):
+    raw_posts = field(where, record, "response.response.posts")
+    if not isinstance(raw_posts, list) or not all(isinstance(post, dict) for post in raw_posts):
         raise TableError(
             f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API."
         )
-    posts = sorted((p for p in found if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
+    posts = sorted((p for p in raw_posts if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
     contents = [_content(where, post) for post in posts]
     likely = [
         (-(_whole(where, post, "thanks_received", 0)), not _marked(content), n)
@@ -67,7 +67,7 @@ def _posted(where: str, post: Mapping) -> int | None:
 
 
 def _content(where: str, post: Mapping) -> str:
-    """What a post says: without quotes and markup, but with its images, which filters look for."""
+    """The text of a post without quotes and markup, but with its images, which filters look for."""
     content = plain(text(where, post, "post_canonical") or "")
     for attached in post.get("attachments") or []:
         name = attached.get("name") if isinstance(attached, dict) else None
@@ -83,13 +83,13 @@ _TAG = re.compile(
 
 
 def plain(post: str) -> str:
-    """A post without BBCode: quotes are left out, wrappers opened. A tag that is never closed is text, as in `a[i]`."""
+    """A post without BBCode: quotes are removed, other tags unwrapped. An unclosed tag is text, as in `a[i]`."""
     parts: list[str] = []
     opened: list[tuple[str, int]] = []
-    place = 0
+    end = 0
     for tag in _TAG.finditer(post):
-        parts.append(post[place : tag.start()])
-        place = tag.end()
+        parts.append(post[end : tag.start()])
+        end = tag.end()
         name = tag[2].lower()
         depth = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][0] == name), None) if tag[1] else None
         if depth is None:
@@ -97,13 +97,13 @@ def plain(post: str) -> str:
                 opened.append((name, len(parts)))
             parts.append(tag[0])
             continue
-        _, begins = opened[depth]
+        _, start = opened[depth]
         del opened[depth:]
         if name == "quote":
-            del parts[begins:]
+            del parts[start:]
         else:
-            parts[begins] = ""
-    return "".join([*parts, post[place:]]).strip()
+            parts[start] = ""
+    return "".join([*parts, post[end:]]).strip()
 
 
 _SHORTEST = 30  # characters; a terse but complete proof of one line has about 60
@@ -139,8 +139,8 @@ def like_a_solution(post: str) -> bool:
     """
     if not _marked(post) and (len(post) < _SHORTEST or not _MATHEMATICS.search(post)):
         return False
-    begins = post[:120]
-    if (_TALK.match(post) and len(post) < 300) or (_OBJECTION.search(begins) and "statement" not in begins.lower()):
+    opening = post[:120]
+    if (_TALK.match(post) and len(post) < 300) or (_OBJECTION.search(opening) and "statement" not in opening.lower()):
         return False
     return _marked(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
 

@@ -1,1 +1,1 @@
-"""The ground: what texts say; statements, answers, reasoning, formats, languages."""
+"""Reading texts: statements, final answers, reasoning, formats, languages."""

@@ -1,12 +1,12 @@
-r"""One final answer is what the last box of a text holds, or the number of its `#### 18` line.
+r"""Final answers: the content of a text's last box, or the number of its `#### 18` line.
 
 From: the answer extraction of IMO-AnswerBench's autograder and of MathArena; GSM8K (Cobbe et al. 2021) for `####`.
 
-How it differs:
-1. Braces are balanced as TeX balances them: `\{` and `\}` are signs, no braces, and a box that is never closed is none.
-2. A box that spans lines stands on the line where it begins (there, only boxes within one line are seen).
-3. `\boxed 5` without braces is a box; TeX would box the first digit of `\boxed 42`, here it is the number.
-4. `####` counts before a number alone: it is also how Markdown writes a heading.
+How we differ:
+1. Braces are balanced as in TeX: `\{` and `\}` are signs, not braces, and a box that is never closed does not count.
+2. A box that spans lines belongs to the line where it begins (there, only boxes within one line are seen).
+3. `\boxed 5` without braces is a box. TeX would box the first digit of `\boxed 42`; here the box holds the number.
+4. `####` counts only before a single number: Markdown also writes a heading with it.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 class _Box(NamedTuple):
     start: int  # of the command
-    begin: int  # of what is boxed
+    begin: int  # of the content
     end: int
     stop: int  # after the closing brace
 
@@ -34,20 +34,20 @@ _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 
 def _boxes(text: str) -> list[_Box]:
-    """All boxes that are closed, in the order in which they begin; one pass, however many are open."""
+    """All closed boxes in the order of their beginnings; one pass, however many are open."""
     if not (first := _FIRST.search(text)):
         return []
-    found, opened = [], []  # what is open: a box up to its content, or None for a brace of another kind
+    boxes, opened = [], []  # `opened`: start and beginning of a box, or None for a brace of another kind
     for sign in _SIGNS.finditer(text, first.start()):
         if sign["token"]:
-            found.append(_Box(sign.start(), sign.start("token"), sign.end(), sign.end()))
+            boxes.append(_Box(sign.start(), sign.start("token"), sign.end(), sign.end()))
         elif sign["opens"] or sign["bare"]:
             opened.append((sign.start(), sign.end()))
         elif sign["brace"] == "{":
             opened.append(None)
         elif sign["brace"] and opened and (box := opened.pop()):
-            found.append(_Box(*box, sign.start(), sign.end()))
-    return sorted(found)
+            boxes.append(_Box(*box, sign.start(), sign.end()))
+    return sorted(boxes)
 
 
 def _outermost(boxes: list[_Box]) -> Iterator[_Box]:
@@ -59,26 +59,26 @@ def _outermost(boxes: list[_Box]) -> Iterator[_Box]:
 
 
 def _content(text: str, box: _Box) -> str:
-    """What is boxed, without the boxes inside it: their commands and closing braces go."""
+    """The content of a box, without the commands and closing braces of the boxes inside it."""
     inside = text[box.begin : box.end]
-    gone = sorted(span for inner in _boxes(inside) for span in ((inner.start, inner.begin), (inner.end, inner.stop)))
-    kept, place = [], 0
-    for start, stop in gone:
-        kept.append(inside[place:start])
-        place = stop
-    return "".join([*kept, inside[place:]]).strip()
+    removed = sorted(span for inner in _boxes(inside) for span in ((inner.start, inner.begin), (inner.end, inner.stop)))
+    kept, end = [], 0
+    for start, stop in removed:
+        kept.append(inside[end:start])
+        end = stop
+    return "".join([*kept, inside[end:]]).strip()
 
 
 def boxed(text: str) -> list[str]:
-    r"""What stands in each `\boxed{...}` or `\fbox{...}` of a text, in order; a box inside a box is part of the outer one."""
+    r"""The content of each `\boxed{...}` or `\fbox{...}` of a text, in order; an inner box is part of the outer one."""
     return [_content(text, box) for box in _outermost(_boxes(text))]
 
 
 def extract(text: str) -> str | None:
-    """The final answer of a text; None when it gives none.
+    """The final answer of a text; None if it has none.
 
-    That is the box on the lowest line on which one begins, several there joined by commas. Without a box, it is the
-    number on the last line of GSM8K's form, `#### 1,080`, without the commas. A box that is empty is no answer.
+    The answer is the box on the lowest line on which a box begins; several boxes there are joined by commas. Without a
+    box, it is the number on the last line of GSM8K's form, `#### 1,080`, without the commas. An empty box is no answer.
     """
     if boxes := list(_outermost(_boxes(text))):
         line = text.rfind("\n", 0, boxes[-1].start)
@@ -91,20 +91,20 @@ SHOWN = 5  # lines
 
 
 def shown(text: str) -> str:
-    """What a judge of final answers is shown of a text: its answer, else its last five lines, else all of it."""
+    """The part of a text that a judge of final answers sees: the answer, else the last five lines, else all of it."""
     lines = text.strip().split("\n")
     return extract(text) or ("..." + "\n".join(lines[-SHOWN:]) if len(lines) >= SHOWN else text)
 
 
 def of_gold(gold: str) -> str:
-    """The answer that a gold column gives: bare, in dollars, boxed, or the solution that ends in it."""
+    """The answer in a gold column, which holds it bare, in dollars, boxed, or at the end of a solution."""
     return extract(gold) or gold.strip()
 
 
 # ---------------------------------------------------------------------------------------------------------- normal form
 
 _SPELLING = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
-_SPACES = frozenset(  # dollars part as spaces do
+_SPACES = frozenset(  # dollars separate signs as spaces do
     ("\\,", "\\;", "\\:", "\\>", "\\ ", "\\\n", "\\quad", "\\qquad", "~", "$", "\\(", "\\)", "\\[", "\\]")
 )
 _SAME = {"\\dfrac": "\\frac", "\\tfrac": "\\frac", "\\cfrac": "\\frac", "\\!": ""}
@@ -113,22 +113,22 @@ _CLOSE_LIST = re.compile(r"(?<=[0-9]), (?![0-9]{3}(?![0-9]))")
 
 
 def normal(answer: str) -> str:
-    r"""One spelling of an answer: two answers of one normal form are the same, though `1/2` and `0.5` have two.
+    r"""The normal form of an answer. Answers with one normal form are the same, though `1/2` and `0.5` have two.
 
-    Dollars, \left and \right, the size of fractions, spaces and a dot at the end are no part of an answer. A space
-    stays (one) where two answers could differ by it: between letters or digits, before a unit, and in `1, 234`.
-    A row of a matrix may end in one backslash, where a data set lost the other: `\5` is nothing in LaTeX.
+    Dollars, \left and \right, the size of fractions, spaces and a dot at the end are dropped. One space stays where two
+    answers could differ by it: between letters or digits, before a unit, and in `1, 234`.
+    A row of a matrix may end in one backslash, where a data set lost the other: `\5` means nothing in LaTeX.
     """
     matrix = "matrix}" in answer
     written: list[str] = []
-    space = sized = False  # what stands before the next sign
+    space = sized = False  # whether a space, or \left or \right, stands before the next sign
     for sign in _SPELLING.findall(answer):
         sign = _SAME.get(sign, sign)
         if sign in _SPACES or sign.isspace():
             space = True
         elif sign in ("\\left", "\\right"):
             sized = True
-        elif sized and sign == ".":  # `\right.` is a bracket that is not there
+        elif sized and sign == ".":  # `\right.` is an invisible bracket
             sized = False
         elif sign:
             if matrix and _BROKEN_ROW_END.match(sign):
@@ -142,7 +142,7 @@ def normal(answer: str) -> str:
 
 
 def _apart(written: list[str], sign: str) -> bool:
-    """Whether a space before a sign may say something."""
+    """Whether a space before a sign may carry meaning."""
     last = written[-1]
     if last[0] == "\\" or last in ")]":
         return sign.isalpha()

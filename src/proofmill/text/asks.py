@@ -2,8 +2,6 @@
 
 import re
 
-# ------------------------------------------------------------------------------------------------ what a statement asks
-
 ASKS_PROOF = re.compile(
     r"\b(prove|proves|proof|show|shows that|demonstrate|verify that|justify|establish|deduce|"
     r"disprove)\b(?!\s+your\s+work)",
@@ -24,8 +22,8 @@ def asks(statement: str | None, solution: str | None = None, end_of_proof: bool 
     """`proof` or `answer`.
 
     A statement asks for a proof if it says so: prove, show, demonstrate, verify that, justify, establish, deduce; but
-    not "as shown" or "show your work". One that does not (say, "Find all n such that ...") is taken to ask for a proof
-    if the source hints at one, or its solution ends a proof (\\blacksquare, \\qed, Q.E.D.).
+    not "as shown" or "show your work". Any other statement ("Find all n such that ...") is taken to ask for a proof
+    if the source says so (`end_of_proof`) or its solution has an end-of-proof mark (\\blacksquare, \\qed, Q.E.D.).
     """
     says_so = bool(ASKS_PROOF.search(_NO_PROOF.sub(" ", statement or "")))
     hinted = end_of_proof or bool(END_OF_PROOF.search(solution or ""))

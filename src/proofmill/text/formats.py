@@ -1,4 +1,4 @@
-r"""One format number is what the form of a text earns, whatever it says: tags, steps, repetition, code, paragraphs.
+r"""Numbers for the form of a text, whatever it says: tags, steps, repetition, code, paragraphs.
 
     <think>
     reasoning
@@ -7,21 +7,21 @@ r"""One format number is what the form of a text earns, whatever it says: tags, 
     answer
     </answer>
 
-From: DeepSeek-R1 (section 2.2, format reward; section 2.3.3, what is refused in rejection sampling), open-r1's `rewards.py`
-(format, tag_count, reasoning_steps, repetition_penalty), the latter after "Demystifying Long Chain-of-Thought Reasoning"
-(appendix C.2).
+From: DeepSeek-R1 (section 2.2, format reward; section 2.3.3, texts refused in rejection sampling), open-r1's
+`rewards.py` (format, tag_count, reasoning_steps, repetition_penalty), the latter after "Demystifying Long
+Chain-of-Thought Reasoning" (appendix C.2).
 
-How it differs from open-r1:
-1. The format is the whole text and each tag stands in it once. There, `$` ends at any line: more text may follow, and tags
-   may be repeated.
-2. A tag is counted wherever it stands, also where two share a line break.
-3. The steps of a list count on each line, first line and numbered ones included; there, a number counts at the beginning
-   of the text alone. A decimal at the beginning of a line is no step.
+How we differ from open-r1:
+1. The whole text must have the format, with each tag once. There, `$` matches at any line's end: more text may follow,
+   and tags may be repeated.
+2. A tag is counted wherever it stands, also where two tags share a line break.
+3. The steps of a list count on each line, first line and numbered ones included; there, a number counts only at the
+   beginning of the text. A decimal at the beginning of a line is not a step.
 4. Chinese and Japanese are written without spaces, so each Han or Kana character is a word. There, a tokenizer segments
-   Chinese if told to.
+   Chinese on request.
 
-A chat template may write `<think>` into the prompt. It is no part of the completion then, and no completion has the
-format: put it back before asking here.
+If a chat template writes `<think>` into the prompt, completions lack it and none has the format: put it back before
+calling these functions.
 """
 
 import re
@@ -33,7 +33,7 @@ from proofmill.text.reasoning import after_one_thought
 
 LONG = 300  # words of a paragraph
 
-# ------------------------------------------------------------------------------------------------------------------ tags
+# ----------------------------------------------------------------------------------------------------------------- tags
 
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 _EXACT = re.compile(r"<think>\n.*\n</think>\n<answer>\n.*\n</answer>", re.DOTALL)
@@ -43,7 +43,7 @@ _COUNTED = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
 def answer_format(text: str) -> float:
     """1 for `<think>`, `</think>`, `<answer>` and `</answer>`, once each, as above and nothing around them; else 0.
 
-    What stands between the tags may be empty. The format reward of open-r1 (after DeepSeek-R1, section 2.2).
+    The text between the tags may be empty. The format reward of open-r1 (after DeepSeek-R1, section 2.2).
     """
     return float(all(text.count(tag) == 1 for tag in _TAGS) and _EXACT.fullmatch(text) is not None)
 
@@ -54,7 +54,7 @@ def think_format(text: str) -> float:
 
 
 def boxed_format(text: str) -> float:
-    r"""1 for `think_format` with exactly one `\boxed{...}` in what comes after the reasoning, else 0."""
+    r"""1 for `think_format` with exactly one `\boxed{...}` in the text after the reasoning, else 0."""
     return float(len(boxed(after_one_thought(text))) == 1)
 
 
@@ -63,7 +63,7 @@ def tag_count(text: str) -> float:
     return sum(len(re.findall(f"(?={re.escape(tag)})", text)) == 1 for tag in _COUNTED) / 4
 
 
-# ------------------------------------------------------------------------------------------------------------------ steps
+# ---------------------------------------------------------------------------------------------------------------- steps
 
 _MARKS = r"Step \d+:|First,|Second,|Next,|Finally,"
 _STEP = re.compile(rf"{_MARKS}|^\d+\.(?!\d)|^[-*]", re.MULTILINE)
@@ -71,7 +71,7 @@ _PUBLISHED_STEP = re.compile(rf"{_MARKS}|^\d+\.|\n-|\n\*")
 
 
 def reasoning_steps(text: str, as_published: bool = False) -> float:
-    """min(1, n / 3) for n signs of steps (open-r1): "Step 2:", "First,", "Next,", a line that begins with "2.", "-" or "*".
+    """min(1, n / 3) for n signs of steps (open-r1): "Step 2:", "First,", "Next,", or "2.", "-", "*" at a line's start.
 
     `as_published` counts a number at the beginning of the text only, and bullets on every line but the first.
     """
@@ -82,19 +82,19 @@ def reasoning_steps(text: str, as_published: bool = False) -> float:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text as they are written, parted at spaces; each Han or Kana character is one, signs between are none."""
-    found: list[str] = []
+    """The words of a text as written, split at spaces. Each Han or Kana character is a word, signs between are not."""
+    words: list[str] = []
     for chunk in text.split():
         if chunk.isascii():
-            found.append(chunk)
+            words.append(chunk)
             continue
         for by_character, group in groupby(chunk, lambda character: script(character) in BY_CHARACTER):
             part = "".join(group)
             if by_character:
-                found.extend(part)
+                words.extend(part)
             elif part == chunk or any(map(str.isalnum, part)):
-                found.append(part)
-    return found
+                words.append(part)
+    return words
 
 
 def repetition_penalty(text: str, n: int = 3, max_penalty: float = -1.0) -> float:
@@ -114,20 +114,17 @@ def repetition_penalty(text: str, n: int = 3, max_penalty: float = -1.0) -> floa
 
 
 def long_paragraphs(text: str, words: int = LONG) -> list[str]:
-    """The paragraphs with more than so many words; a paragraph is what stands between blank lines."""
+    """The paragraphs with more than `words` words; blank lines separate paragraphs."""
     blocks = groupby(text.split("\n"), key=lambda line: bool(line.strip()))
     paragraphs = ("\n".join(lines) for filled, lines in blocks if filled)
     return [paragraph for paragraph in paragraphs if len(split_words(paragraph)) > words]
 
 
 def code_blocks(text: str) -> list[str]:
-    """The fenced regions of a text, fences included; one that is never closed runs to the end."""
-    return [found[0] for found in FENCED.finditer(text)]
-
-
-# from src/proofmill/corpora.py
+    """The fenced regions of a text, fences included; an unclosed one runs to the end."""
+    return [match[0] for match in FENCED.finditer(text)]
 
 
 def logic_steps(solution: str) -> int:
-    """Lines of a GSM8K solution that are not its final answer; empty lines count (figures of the study, section 3.1)."""
+    """Lines of a GSM8K solution that are not its final answer; empty lines count (GSM8K length study)."""
     return sum(not line.startswith("####") for line in solution.split("\n"))

@@ -1,19 +1,19 @@
-r"""One share says how much of a text is in the language it should be in: of its words, those in that language's script.
+r"""Language consistency: the share of a text's words that are in the script of the target language.
 
-From: the language-consistency reward of DeepSeek-R1 (section 2.3.2), the share of the words of a chain of thought that are
-in the target language, to be added to the reward for the answer; and its filter of rejection sampling (2.3.3).
+From: the language-consistency reward of DeepSeek-R1 (section 2.3.2), the share of the words of a chain of thought that
+are in the target language, to be added to the reward for the answer; and its filter of rejection sampling (2.3.3).
 
-How it differs: the paper says neither what a word is nor how its language is known, so both are chosen here.
-1. What is not language is dropped: formulas, macros with their arguments (`\frac{a}{b}`), code, addresses, tags, digits and
-   signs. Words in `\text{...}` count, in a formula too, and so do words in `\textbf{...}`, a heading or a list.
-2. Formulas are also written without dollars. So letters that touch a digit, `^`, `=`, `+` or an opening bracket after
-   them, or are joined by `_`, are no words (`2ab`, `gcd(a, b)`, `x_max`), and two to four capitals are none (`ABCD`).
-3. A word is a run of letters of one script; a hyphen parts words, an apostrophe does not. Han and Kana are written
-   without spaces, so each character is a word. A single letter of an alphabet is a variable and no word, also "a" and "I".
-4. A word's language is its script. Languages of one script cannot be told apart: French words are English ones here, and
-   Chinese words are Japanese ones. R1's trouble, Chinese in English texts, is seen.
+How we differ: the paper defines neither a word nor how its language is found, so both are chosen here.
+1. Formulas, macros with their arguments (`\frac{a}{b}`), code, addresses, tags, digits and signs are dropped. Words in
+   `\text{...}` count, in a formula too, and so do words in `\textbf{...}`, a heading or a list.
+2. Formulas are also written without dollars. Letters are therefore not words if they touch a digit, `^`, `=`, `+` or an
+   opening bracket after them, or are joined by `_` (`2ab`, `gcd(a, b)`, `x_max`); nor are 2 to 4 capitals (`ABCD`).
+3. A word is a run of letters of one script; a hyphen separates words, an apostrophe does not. Han and Kana are written
+   without spaces, so each character is a word. A single letter of an alphabet is a variable, no word, also "a" and "I".
+4. The language of a word is its script. Languages of one script cannot be told apart: French words count as English
+   here, and Chinese words as Japanese. R1's problem, Chinese in English texts, is detected.
 5. A dollar sign opens a formula by Pandoc's rule: no space after it, none before the closing one, and after an opening
-   `$5` no digit follows the closing one. A blank line ends whatever formula is open, so that a sign too many costs a
+   `$5` no digit follows the closing one. A blank line ends every open formula, so that a sign too many costs a
    paragraph at most.
 """
 
@@ -51,8 +51,8 @@ _NAMED = {"CJK": "HAN", "IDEOGRAPHIC": "HAN", "HIRAGANA": "KANA", "KATAKANA": "K
 def consistency(text: str, language: str, wordless: float | None = None) -> float | None:
     """Share of the words of `text` that are in the target language, in [0, 1] (DeepSeek-R1, section 2.3.2).
 
-    A text that is empty or blank has the share 0. One that has formulas and no words gives no ground to judge its
-    language: `wordless`, None unless said otherwise. ValueError for a language that is not in SCRIPTS.
+    An empty or blank text has the share 0. A text with formulas and no words gives no ground to judge its language and
+    has the share `wordless`. ValueError for a language that is not in SCRIPTS.
     """
     if language not in SCRIPTS:
         raise ValueError(f"language: found {language!r}; expected one of {', '.join(SCRIPTS)}. Name one of them.")
@@ -69,12 +69,12 @@ def mixes_languages(text: str, language: str, least: float = LEAST) -> bool:
     return bool(text.strip()) and share is not None and share < least
 
 
-# ------------------------------------------------------------------------------------------------------ words and scripts
+# ---------------------------------------------------------------------------------------------------- words and scripts
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’\u02bc](?=[^\W\d_])")
 _LETTER = "A-Za-zΑ-Ωα-ω"
-# Rule 2: `2ab+1`, `gcd(a, b)`, `x_max`, `ABCD`. A run of letters is looked at from its beginning only.
+# Rule 2: `2ab+1`, `gcd(a, b)`, `x_max`, `ABCD`. A run of letters is matched from its beginning only.
 _NAKED_FORMULA = re.compile(
     rf"(?<![{_LETTER}])(?:[{_LETTER}]*+[0-9^=+][{_LETTER}0-9_^=+]*+"
     rf"|[{_LETTER}]++(?:\((?:[ -'*-~]{{0,40}}\))?|_(?=[{_LETTER}])[{_LETTER}_]*+)"
@@ -84,16 +84,16 @@ _NAKED_FORMULA = re.compile(
 
 def words(text: str) -> Counter[str]:
     """How many words of each script a text has: Counter({'LATIN': 210, 'HAN': 12})."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     plain = _APOSTROPHE.sub("", _NAKED_FORMULA.sub(" ", _plain(prose(text))))
     for run in _LETTERS.findall(plain):
         for name, letters in groupby(run, script):
             size = sum(1 for _ in letters)
             if name in BY_CHARACTER:
-                found[name] += size
+                counts[name] += size
             elif size > 1 or name not in _ALPHABETS:
-                found[name] += 1
-    return found
+                counts[name] += 1
+    return counts
 
 
 def _plain(text: str) -> str:
@@ -105,14 +105,14 @@ def _plain(text: str) -> str:
 
 @cache
 def _is_mark(character: str) -> bool:
-    """Whether it is a mark on a letter, or shows nothing (a soft hyphen, a joiner)."""
+    """Whether a character is a mark on a letter, or invisible (a soft hyphen, a joiner)."""
     category = unicodedata.category(character)
     return category[0] == "M" or category == "Cf"
 
 
 @cache
 def script(letter: str) -> str:
-    """The script of a letter, by the first word of its Unicode name (LATIN, HAN, KANA, HANGUL, ...); "" for other signs."""
+    """The script of a letter, by the first word of its Unicode name (LATIN, HAN, KANA, ...); "" for other signs."""
     if not letter.isalnum():
         return ""
     first = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "").partition(" ")[0]
@@ -133,7 +133,7 @@ _FORMULA_ENVIRONMENTS = frozenset(
     subarray matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix cases dcases
     """.split()  # noqa: SIM905
 )
-_FENCE = r"(?P<fence>`{3,}|^~{3,}).*?(?:(?P=fence)|\Z)"  # one that is never closed runs to the end
+_FENCE = r"(?P<fence>`{3,}|^~{3,}).*?(?:(?P=fence)|\Z)"  # an unclosed fence runs to the end
 FENCED = re.compile(_FENCE, re.DOTALL | re.MULTILINE)
 _SIGN = re.compile(
     rf"""(?P<dropped>{_FENCE}
@@ -157,17 +157,17 @@ _TO_DOLLAR = re.compile(r"(?:[^$\\\n]|\\.|\n(?![ \t\r]*\n))*+(?<!\s)\$", re.DOTA
 
 
 def prose(text: str) -> str:
-    """The text without its formulas, macros and code; one pass, whatever is left open."""
+    """The text without its formulas, macros and code, in one pass, even if some are never closed."""
     return " ".join(_Reader(text).read())
 
 
 class _Reader:
-    """What is open is a stack of closing signs, each with whether the words behind it count."""
+    """One pass over a text. `open` is a stack: the closing sign of each open part, and whether its words count."""
 
     def __init__(self, text: str):
         self.text = text
         self.open: list[tuple[str, bool]] = []
-        self.awaited: Counter[str] = Counter()  # the closing signs of the stack
+        self.awaited: Counter[str] = Counter()  # number of each closing sign in the stack
         self.argument = -1  # where one more argument of a macro would begin
 
     def read(self) -> Iterator[str]:
@@ -193,12 +193,12 @@ class _Reader:
         return closing, counts
 
     def _start(self, closing: str) -> None:
-        """A formula begins, if this is not one already."""
+        """Begin a formula, unless inside one."""
         if self._counts:
             self._push(closing, False)
 
     def _stop(self, closing: str) -> bool:
-        """What this sign closes ends, with all that was opened within; False if nothing waits for it."""
+        """End what this sign closes, with all that was opened within; False if it closes nothing."""
         if not self.awaited[closing]:
             return False
         while self._pop()[0] != closing:
@@ -206,7 +206,7 @@ class _Reader:
         return True
 
     def _after(self, sign: re.Match) -> int:
-        """Open and close what the sign opens or closes; where to read on."""
+        """Open or close what the sign opens or closes; returns the position to read on from."""
         match sign.lastgroup:
             case "blank":
                 self.open.clear()
@@ -244,8 +244,8 @@ class _Reader:
 
     def _opens_formula(self, start: int) -> bool:
         """Whether a formula begins after the dollar sign before `start` (Pandoc's rule)."""
-        found = None if self.text[start : start + 1].isspace() else _TO_DOLLAR.match(self.text, start)
-        return found is not None and not (self.text[start].isdigit() and self.text[found.end() :][:1].isdigit())
+        closing = None if self.text[start : start + 1].isspace() else _TO_DOLLAR.match(self.text, start)
+        return closing is not None and not (self.text[start].isdigit() and self.text[closing.end() :][:1].isdigit())
 
     def _brace(self, sign: re.Match) -> None:
         start, end = sign.span()

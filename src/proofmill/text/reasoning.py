@@ -1,6 +1,6 @@
-"""Where a thought ends and the answer begins: every reader of model text asks here.
+"""Reasoning and answer of a model's text: where one ends and the other begins, for every reader of such texts.
 
-Reasoning stands in `<think>` tags, or was sent apart by the server, or ends at a delimiter that a model declares.
+Reasoning stands in `<think>` tags, or the server sent it separately, or it ends at a delimiter that the model declares.
 
 How we differ from QED-Nano's evaluation:
 1. A heading "Self-Evaluation" with a hyphen ends the solution too, and "Evaluation of the integral" does not.
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 OPEN, CLOSE = "<think>", "</think>"
-OPENING = f"{OPEN}\n"  # what a chat template writes that opens the thought itself
+OPENING = f"{OPEN}\n"  # as a chat template writes it that opens the reasoning itself
 
-# A heading "Self-Evaluation" or "Final Evaluation", whatever follows on its line, or one that is nothing but "Evaluation"; a
+# A heading "Self-Evaluation" or "Final Evaluation", whatever follows on its line, or a heading "Evaluation" alone. A
 # heading is marked by # or stands alone in bold.
 _HYPHEN = r"[\s*_\-\u2010-\u2015]*"
 _SELF_EVALUATION = re.compile(
@@ -24,10 +24,10 @@ _SELF_EVALUATION = re.compile(
 
 
 def final_part(text: str, reasoning: str | None = None) -> str:
-    """The part of a text that is graded: what follows the reasoning, without the writer's evaluation of it.
+    """The part of a text that is graded: the answer after the reasoning, without the writer's evaluation of it.
 
-    `reasoning` is what the server sent apart; with it, all of `text` is the answer. Without it, a text whose `<think>` is never
-    closed was cut off while thinking, and its final part is empty.
+    With `reasoning`, which the server sent separately, all of `text` is the answer. Without it, a text whose `<think>`
+    is never closed was cut off while thinking, and its final part is empty.
     """
     if reasoning is None:
         text = after_thought(text) if CLOSE in text else "" if OPEN in text else text
@@ -35,12 +35,12 @@ def final_part(text: str, reasoning: str | None = None) -> str:
 
 
 def after_thought(text: str) -> str:
-    """What follows the last `</think>`, stripped; all of a text without one."""
+    """The text after the last `</think>`, stripped; all of a text without one."""
     return text.rpartition(CLOSE)[2].strip()
 
 
 def after_one_thought(text: str) -> str:
-    """What follows the reasoning, stripped; nothing where the reasoning is not one block at the beginning of the text."""
+    """The text after the reasoning, stripped; empty if the reasoning is not one block at the beginning of the text."""
     one_block = text.startswith(OPEN) and text.count(OPEN) == text.count(CLOSE) == 1
     return text.partition(CLOSE)[2].strip() if one_block else ""
 
@@ -51,7 +51,7 @@ def is_closed(text: str) -> bool:
 
 
 def thought(text: str) -> str:
-    """The chain of thought: what stands between `<think>` and the last `</think>`, or, where it was cut off, the end.
+    """The chain of thought: the text between `<think>` and the last `</think>`, or the end if it was cut off.
 
     Without `<think>` it begins with the text (a template wrote the tag); a text without tags has none.
     """
@@ -68,8 +68,8 @@ def thought_or_all(text: str) -> str:
 def split_at(text: str, delimiters: Sequence[str]) -> tuple[str, str]:
     """Reasoning and answer of a text in which one of the delimiters ends the reasoning, tried in their order.
 
-    Without any of them all of it is reasoning and the answer is empty: the text was cut off while thinking (QED-Nano, grading:
-    the benchmark's client).
+    Without a delimiter, all of it is reasoning and the answer is empty: the text was cut off while thinking (as in the
+    client of QED-Nano's benchmark).
     """
     for delimiter in delimiters:
         if delimiter in text:
@@ -79,28 +79,28 @@ def split_at(text: str, delimiters: Sequence[str]) -> tuple[str, str]:
 
 
 def with_thought(text: str | None, reasoning: str | None) -> str | None:
-    """What a student is to write: reasoning that the server sent apart stands before the answer again, in its tags."""
+    """The text that a student learns to write: reasoning sent separately goes before the answer, in its tags."""
     if not reasoning or not reasoning.strip():
         return text
     return f"{OPEN}\n{reasoning.removeprefix(OPEN).strip()}\n{CLOSE}\n\n{text or ''}"
 
 
 def without_key_step(solution: str) -> str | None:
-    """A solution without its longest step: a paragraph, a line or a sentence, but not the conclusion. None if it has one step.
+    """A solution without its longest step (a paragraph, line or sentence, not the last); None with under three steps.
 
-    Where the most is written is where the argument is: a rule that needs no judge, and is wrong at times.
+    The longest step is taken to hold the argument: a rule that needs no judge, and is wrong at times.
     """
     head, closed, body = solution.rpartition(CLOSE)
     for separator in ("\n\n", "\n", r"(?<=[.!?])\s+"):
         parts = re.split(f"({separator})", body)
-        steps = [place for place in range(0, len(parts), 2) if parts[place].strip()]
+        steps = [index for index in range(0, len(parts), 2) if parts[index].strip()]
         if len(steps) >= 3:
-            longest = max(steps[:-1], key=lambda place: len(parts[place]))
+            longest = max(steps[:-1], key=lambda index: len(parts[index]))
             return (head + closed + "".join(parts[:longest] + parts[longest + 2 :])).strip()
     return None
 
 
 def opens_thought(tokenizer: Any) -> bool:
-    """Whether the chat template itself writes the tag that opens the reasoning: what is generated then lacks it."""
-    asked = [{"role": "user", "content": "?"}]
-    return tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False).rstrip().endswith(OPEN)
+    """Whether the chat template itself writes the tag that opens the reasoning: generated text then lacks it."""
+    messages = [{"role": "user", "content": "?"}]
+    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False).rstrip().endswith(OPEN)

@@ -1,9 +1,9 @@
-"""One token is a word, number or operator of a statement, the same whatever the LaTeX it is written in.
+"""Tokens of a statement: words, numbers and operators, the same for every LaTeX spelling.
 
 From: the normalisation of n-gram decontamination in open-r1 (`scripts/decontaminate.py`).
 
-How it differs:
-1. Dollar signs, punctuation, spacing, fonts and the size of brackets are no tokens (in open-r1 `x,` differs from `x`).
+How we differ:
+1. Dollar signs, punctuation, spacing, fonts and bracket sizes are not tokens (in open-r1 `x,` differs from `x`).
 2. Fractions and exponents are brought to one form; brackets stay, because 2^(n+1) and 2^n+1 are different numbers.
 """
 
@@ -22,7 +22,7 @@ class Token(NamedTuple):
 
 # ---------------------------------------------------------------------------------------------------------- normal form
 
-MACROS = {  # what a macro is written as; those that are not here keep their own name
+MACROS = {  # the token of a macro; other macros keep their own name
     **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
     **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
     **dict.fromkeys(("ne", "neq"), "≠"),
@@ -93,20 +93,19 @@ class _Reader:
     def __init__(self, text: str):
         self.text = text
         self.in_formula = False
-        self.braces: list[
-            tuple[str, list[str]]
-        ] = []  # what closing a brace writes, and the arguments awaited around it
-        self.awaited: list[str] = []  # what each argument still awaited is followed by
+        # For each open brace: the tokens that closing it adds, and the arguments awaited around it.
+        self.braces: list[tuple[str, list[str]]] = []
+        self.awaited: list[str] = []  # for each argument still awaited: the token that follows it
         self.groups = False  # the last token takes an argument, as `^` does
 
     def read(self) -> Iterator[Token]:
-        place = 0
-        while found := _TOKEN.search(self.text, place):
-            name, start, place = found.lastgroup, found.start(), found.end()
-            if name == "number" and self.awaited and place - start > 1 and self.text[start].isdigit():
-                place = start + 1  # `\frac12` has two arguments of one digit
-            for text, kind in getattr(self, f"_{name}")(self.text[start:place], found):
-                yield Token(text, kind, start, place)
+        end = 0
+        while match := _TOKEN.search(self.text, end):
+            name, start, end = match.lastgroup, match.start(), match.end()
+            if name == "number" and self.awaited and end - start > 1 and self.text[start].isdigit():
+                end = start + 1  # `\frac12` has two arguments of one digit
+            for text, kind in getattr(self, f"_{name}")(self.text[start:end], match):
+                yield Token(text, kind, start, end)
 
     def _one(self, text: str, kind: str = "formula") -> Iterator[tuple[str, str]]:
         yield text, kind
@@ -114,59 +113,57 @@ class _Reader:
         if self.awaited and not self.groups and (after := self.awaited.pop(0)):
             yield after, "formula"
 
-    def _asy(self, text: str, found: re.Match) -> Iterable:
+    def _asy(self, text: str, match: re.Match) -> Iterable:
         return ()
 
-    def _environment(self, text: str, found: re.Match) -> Iterable:
+    def _environment(self, text: str, match: re.Match) -> Iterable:
         self.in_formula = text.startswith("\\begin") and not re.search(
             r"\{(center|enumerate|itemize|document|tabular)\*?\}", text
         )
         return ()
 
-    def _dollar(self, text: str, found: re.Match) -> Iterable:
-        if text == "$" and not self.in_formula and self._currency(found.end()):
+    def _dollar(self, text: str, match: re.Match) -> Iterable:
+        if text == "$" and not self.in_formula and self._currency(match.end()):
             return ()
         self.in_formula = text in ("\\[", "\\(") or (text in ("$", "$$") and not self.in_formula)
         self.groups, self.awaited, self.braces = False, [], []
         return ()
 
     def _currency(self, start: int) -> bool:
-        """Whether a dollar sign opens no formula: `$50 as a gift. She buys a tape for $9`."""
+        """Whether a dollar sign stands for money: `$50 as a gift. She buys a tape for $9`."""
         end = self.text.find("$", start)
         if not self.text[start : start + 1].isdigit():
             return False
         return end < 0 or bool(_PROSE.search(_TEXT_GROUP.sub("", self.text[start:end])))
 
-    def _macro(self, text: str, found: re.Match) -> Iterable:
-        name = found["macro"]
+    def _macro(self, text: str, match: re.Match) -> Iterable:
+        name = match["macro"]
         if name in FRACTIONS:
-            self.awaited = ["/", "", *self.awaited[:20]]  # nobody nests fractions deeper
+            self.awaited = ["/", "", *self.awaited[:20]]  # no deeper nesting occurs
             return ()
         written = "" if name in NOTHING else MACROS.get(name, name.lower())
         return self._one(written) if written else ()
 
-    def _escaped(self, text: str, found: re.Match) -> Iterable:
-        return self._one(found["escaped"]) if found["escaped"] in "{}%|" else ()
+    def _escaped(self, text: str, match: re.Match) -> Iterable:
+        return self._one(match["escaped"]) if match["escaped"] in "{}%|" else ()
 
-    def _number(self, text: str, found: re.Match) -> Iterable:
+    def _number(self, text: str, match: re.Match) -> Iterable:
         return self._one(re.sub(r"[^0-9.]", "", text), "number")
 
-    def _superscript(self, text: str, found: re.Match) -> Iterable:
+    def _superscript(self, text: str, match: re.Match) -> Iterable:
         return (("^", "formula"), (text.translate(_SUPERSCRIPTS), "number"))
 
-    def _letters(self, text: str, found: re.Match) -> Iterable:
+    def _letters(self, text: str, match: re.Match) -> Iterable:
         if len(text) > 1 and (self.awaited or (self.groups and self.in_formula)):
-            first, rest = (
-                text[0].lower(),
-                text[1:].lower(),
-            )  # `\frac ab`, `a_kx`: an argument without braces is one letter
+            # `\frac ab`, `a_kx`: an argument without braces is one letter.
+            first, rest = text[0].lower(), text[1:].lower()
             return (*self._one(first), *self._one(rest))
         lone = len(text) == 1 and text not in ("a", "A", "I")
         return self._one(_OTHER_SIGNS.get(text, text.lower()), "formula" if self.in_formula or lone else "word")
 
-    def _sign(self, text: str, found: re.Match) -> Iterable:
+    def _sign(self, text: str, match: re.Match) -> Iterable:
         if text == "{":
-            grouped = (self.groups or bool(self.awaited)) and not _SINGLE.match(self.text, found.start())
+            grouped = (self.groups or bool(self.awaited)) and not _SINGLE.match(self.text, match.start())
             after = self.awaited.pop(0) if self.awaited and not self.groups else ""
             self.braces.append((f"{')' if grouped else ''}{after}", self.awaited))
             self.awaited, self.groups = [], False
@@ -174,21 +171,21 @@ class _Reader:
         if text == "}":
             written, self.awaited = self.braces.pop() if self.braces else ("", self.awaited)
             return tuple((sign, "formula") for sign in written)
-        if text in _SILENT or (text in "!'" and not self.in_formula) or (text == "-" and self._hyphen(found)):
+        if text in _SILENT or (text in "!'" and not self.in_formula) or (text == "-" and self._hyphen(match)):
             return ()
         return self._one(_OTHER_SIGNS.get(text, text))
 
-    def _hyphen(self, found: re.Match) -> bool:
-        around = self.text[max(found.start() - 1, 0) : found.end() + 1]
+    def _hyphen(self, match: re.Match) -> bool:
+        around = self.text[max(match.start() - 1, 0) : match.end() + 1]
         return not self.in_formula and len(around) == 3 and around[0].isalpha() and around[2].isalpha()
 
 
 @lru_cache(maxsize=4)
 def cached(text: str) -> tuple[Token, ...]:
-    """The filters of one list ask for the tokens of the same statement one after another."""
+    """The tokens of a statement, cached: consecutive filters ask for those of the same statement."""
     return tuple(_Reader(text).read())
 
 
 def normal(text: str) -> str:
-    """The statement as its tokens with spaces between them: equal for equal statements."""
+    """The tokens of a statement with spaces between them: one form for all spellings."""
     return " ".join(token.text for token in cached(text))

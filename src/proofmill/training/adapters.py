@@ -1,11 +1,12 @@
-"""One adapter is a pair of small matrices beside each linear layer, trained in its place and added to it at the end.
+"""LoRA adapters: a pair of small matrices beside each linear layer, trained in its place and merged into it at the end.
 
 From: LoRA (Hu et al. 2021, section 4.1) and QLoRA (Dettmers et al. 2023, section 3), with peft.
 
-How it differs:
-1. The weights that are kept are an ordinary model's, which any engine serves: the additions are merged into the weights as they
-   were before training, in float32, also where training saw these in 4 bits. The adapter's own files stand beside, in `adapter/`.
-2. The names of layers are checked: peft takes those that it finds, and says nothing of the others.
+How we differ:
+1. The saved weights are an ordinary model's, which any engine serves: the adapter is merged into the float32 weights
+   from before the training, even if the training saw them in 4 bits. The adapter's own files are saved beside them, in
+   `adapter/`.
+2. Layer names are checked; peft adapts those that it finds and ignores the others silently.
 """
 
 import importlib.util
@@ -22,7 +23,10 @@ FOLDER = "adapter"  # beside the merged weights
 
 
 def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options: Any) -> Any:
-    """The model with an adapter that changes nothing yet (one of its two matrices is zero)."""
+    """The model with an adapter that changes nothing yet (one of its two matrices is zero).
+
+    Raises TableError for a layer that the model lacks, ServiceError for 4 bits without bitsandbytes.
+    """
     import peft
 
     folder = job.parent(model).weights()
@@ -42,21 +46,21 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options:
 
 
 def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path) -> None:
-    """Write the adapter and the weights it makes; `state` are the weights of a model that is spread over devices."""
+    """Write the adapter and the merged weights to `folder`; `state` holds the gathered weights of a sharded model."""
     import peft
 
-    own, base = folder / FOLDER, job.stamp["entry"]["model"]
+    adapter_folder, base = folder / FOLDER, job.stamp["entry"]["model"]
     trained = trainer.accelerator.unwrap_model(trainer.model)
     trained.peft_config["default"].base_model_name_or_path = base  # a name, not a folder of this machine
     options = {"selected_adapters": ["default"], "save_embedding_layers": False}
-    trained.save_pretrained(own, **options, **({"state_dict": state} if state else {}))
-    (own / "README.md").unlink()  # a form to be filled in
+    trained.save_pretrained(adapter_folder, **options, **({"state_dict": state} if state else {}))
+    (adapter_folder / "README.md").unlink()  # peft's empty template of a model card
     before = AutoModelForCausalLM.from_pretrained(job.parent(base).weights(), dtype="float32")
-    peft.PeftModel.from_pretrained(before, own).merge_and_unload().save_pretrained(folder)
+    peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
 
 
 def _quantization(job: Job) -> dict[str, Any]:
-    """Options of loading: 4-bit NormalFloat, its scales quantized too, arithmetic in bfloat16 (QLoRA, section 3)."""
+    """Loading options: 4-bit NormalFloat, its scales quantized too, arithmetic in bfloat16 (QLoRA, section 3)."""
     import torch
     from accelerate import PartialState
     from transformers import BitsAndBytesConfig
@@ -72,12 +76,12 @@ def _quantization(job: Job) -> dict[str, Any]:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=torch.bfloat16,
     )
-    place = PartialState(cpu=not torch.cuda.is_available()).local_process_index if torch.cuda.is_available() else "cpu"
-    return {"quantization_config": config, "device_map": {"": place}}
+    device = PartialState(cpu=not torch.cuda.is_available()).local_process_index if torch.cuda.is_available() else "cpu"
+    return {"quantization_config": config, "device_map": {"": device}}
 
 
 def _check_layers(job: Job, model: str, network: Any, layers: list[str]) -> None:
-    """Every named layer is a linear layer of the model, and not the last one, whose product TRL computes by itself."""
+    """Raise TableError unless every named layer is linear and not the head, whose product TRL computes itself."""
     import torch
 
     head = network.get_output_embeddings()

@@ -1,27 +1,28 @@
-"""One advantage is how much more an attempt earned than the other attempts at its problem, as a policy gradient weighs it.
+"""Advantages: how much more an attempt earned than the other attempts at its problem, as a policy gradient weighs it.
 
-From: GRPO (DeepSeekMath, section 4.1), whose advantage is a group's reward less its mean, by its standard deviation; without
-the deviation in QED-Nano's trainer and Dr. GRPO. Equal to TRL's `sum_then_normalize`, on which tests hold it.
+From: GRPO (DeepSeekMath, section 4.1): the reward minus its group's mean, divided by the group's standard deviation;
+QED-Nano's trainer and Dr. GRPO do not divide. Equal to TRL's `sum_then_normalize`, which tests check.
 
-How it differs:
-1. The deviation is the sample's (divided by n - 1) plus 1e-4, as in TRL and PipelineRL; the paper does not say which.
-2. An attempt without a reward is left out of mean and deviation and has the advantage 0, and so has the only scored attempt
+How we differ:
+1. The deviation is that of a sample (divided by n - 1) plus 1e-4, as in TRL and PipelineRL; the paper does not say
+   which.
+2. An attempt without a reward is left out of mean and deviation and has the advantage 0. So has the only scored attempt
    of a group.
 
-Axes: P problems with G attempts at each, N attempts, K rewards. NaN is none.
+Axes: P problems with G attempts at each, N attempts, K rewards. NaN is a missing reward.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 SCALES = ("group", "batch", "none")
-EPSILON = 1e-4  # TRL and PipelineRL, beside the deviation
+EPSILON = 1e-4  # added to the deviation, as in TRL and PipelineRL
 
 
 def counted(rewards_NK: ArrayLike, applies_NK: ArrayLike, unscored: str) -> np.ndarray:
-    """The rewards NK as they are added up, NaN where none is: what does not apply is none.
+    """The rewards NK that are added up; NaN where a reward does not apply or does not count.
 
-    Of an attempt that lacks one that applies, `drop` counts none of them, `zero` counts 0 for what is missing.
+    If an attempt lacks a reward that applies, `drop` discards all its rewards, `zero` counts 0 for the missing one.
     """
     applies_NK = np.asarray(applies_NK, dtype=bool)
     rewards_NK = np.where(applies_NK, np.asarray(rewards_NK, dtype=float), np.nan)
@@ -32,7 +33,7 @@ def counted(rewards_NK: ArrayLike, applies_NK: ArrayLike, unscored: str) -> np.n
 
 
 def total(rewards_NK: ArrayLike, weights_K: ArrayLike, applies_NK: ArrayLike | None = None) -> np.ndarray:
-    """The weighted sum N of the rewards that apply (without `applies_NK` all do); NaN where one of them is missing, or none applies."""
+    """The weighted sum N of the rewards that apply (default: all); NaN if one of them is missing, or none applies."""
     rewards_NK = np.asarray(rewards_NK, dtype=float)
     applies_NK = np.ones(rewards_NK.shape, dtype=bool) if applies_NK is None else np.asarray(applies_NK, dtype=bool)
     weighted_NK = np.where(applies_NK, rewards_NK * np.asarray(weights_K, dtype=float), 0.0)
@@ -40,15 +41,16 @@ def total(rewards_NK: ArrayLike, weights_K: ArrayLike, applies_NK: ArrayLike | N
 
 
 def centred(rewards_PG: ArrayLike) -> np.ndarray:
-    """Rewards less the mean of their group's scored attempts."""
+    """Rewards PG minus the mean of their group's scored attempts."""
     rewards_PG = np.asarray(rewards_PG, dtype=float)
     return rewards_PG - _mean(rewards_PG)
 
 
 def divisors(rewards_PG: ArrayLike, scale: str) -> np.ndarray:
-    """What a group's centred rewards are divided by, shape (P, 1); NaN where fewer than two attempts are scored.
+    """The divisor of each group's centred rewards, shape (P, 1); NaN for a deviation of fewer than two scored attempts.
 
-    `group` is the group's deviation, `batch` that of all rewards around their own mean, each with 1e-4 added; `none` is 1.
+    `group` is the group's deviation, `batch` that of all rewards around their own mean, each plus 1e-4; `none` is 1.
+    Raises ValueError for another `scale`.
     """
     rewards_PG = np.asarray(rewards_PG, dtype=float)
     if scale not in SCALES:
@@ -61,19 +63,19 @@ def divisors(rewards_PG: ArrayLike, scale: str) -> np.ndarray:
 
 
 def advantages(rewards_PG: ArrayLike, scale: str) -> np.ndarray:
-    """Advantages PG of the attempts of one batch: centred rewards by `divisors`, 0 where there is no reward."""
+    """Advantages PG of one batch: centred rewards divided by `divisors`, 0 for an attempt without a reward."""
     return np.nan_to_num(centred(rewards_PG) / divisors(rewards_PG, scale), nan=0.0)
 
 
 def _mean(values_PG: np.ndarray) -> np.ndarray:
-    """Of each row's numbers, shape (P, 1); NaN without any."""
+    """Mean of each row's numbers, shape (P, 1); NaN without any."""
     counts_P1 = (~np.isnan(values_PG)).sum(axis=1, keepdims=True)
     sums_P1 = np.nansum(values_PG, axis=1, keepdims=True)
     return np.divide(sums_P1, counts_P1, out=np.full(sums_P1.shape, np.nan), where=counts_P1 > 0)
 
 
 def _deviation(values_PG: np.ndarray) -> np.ndarray:
-    """Of each row's numbers, divided by n - 1, shape (P, 1); NaN for fewer than two."""
+    """Deviation of each row's numbers (divided by n - 1), shape (P, 1); NaN for fewer than two."""
     counts_P1 = (~np.isnan(values_PG)).sum(axis=1, keepdims=True)
     squares_P1 = np.nansum((values_PG - _mean(values_PG)) ** 2, axis=1, keepdims=True)
     return np.sqrt(np.divide(squares_P1, counts_P1 - 1, out=np.full(squares_P1.shape, np.nan), where=counts_P1 > 1))

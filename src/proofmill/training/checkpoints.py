@@ -1,8 +1,9 @@
-"""One checkpoint is a training at the end of a step, from which it goes on to the numbers and weights of an unbroken one.
+"""Checkpoints from which a training resumes to the same numbers and weights as an unbroken one.
 
-transformers keeps the weights, the optimizer, the schedule, the random numbers, the place among the examples and the rows of the
-table so far. It keeps no sums: a row of the table is a mean over the steps since the last one, and a checkpoint between two rows
-would begin the next with part of its steps. Those sums are kept here, in the file that makes a checkpoint whole:
+transformers saves the weights, the optimizer, the schedule, the random states, the position in the data and the rows of
+the table so far. It does not save running sums: a row is a mean over the steps since the row before, so after a
+checkpoint between two rows the next row would miss steps. This module saves the sums, in the file that makes a
+checkpoint complete:
 
     running.json    the sums since the last row; written last and in one rename, when every process has written its part
 """
@@ -26,35 +27,35 @@ RUNNING = "running.json"
 
 
 def last_checkpoint(job: Job) -> Path | None:
-    """The newest whole checkpoint."""
-    found = [path for path in job.checkpoints.glob("checkpoint-*") if (path / RUNNING).exists()]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The newest complete checkpoint, or None."""
+    complete = [path for path in job.checkpoints.glob("checkpoint-*") if (path / RUNNING).exists()]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 def is_finished(checkpoint: Path, last: int | None = None) -> bool:
-    """Whether there is no step left to train."""
+    """Whether the checkpoint has reached the step `last`, or without it the end of the schedule."""
     state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text())
     return state["global_step"] >= (last or state["max_steps"])
 
 
 def remove_broken(job: Job) -> None:
-    """Forget checkpoints that were broken off: transformers keeps the two newest, and would count them."""
+    """Delete incomplete checkpoints: transformers keeps the two newest and would count them."""
     for path in job.checkpoints.glob("checkpoint-*"):
         if not (path / RUNNING).exists():
             shutil.rmtree(path)
 
 
 def block_of(trainer: Any) -> int:
-    """Steps that share their rollouts, which are in no checkpoint: it must fall on the end of such a block."""
+    """Number of steps that share rollouts. Checkpoints hold no rollouts, so they must end such a block."""
     config = trainer.args
     batches = getattr(config, "steps_per_generation", None) or config.gradient_accumulation_steps
     return getattr(config, "num_iterations", 1) * batches // config.gradient_accumulation_steps
 
 
 class Checkpoints(TrainerCallback):
-    """Makes checkpoints whole, restores what they hold, and asks for one when the training is to stop.
+    """Completes checkpoints, restores their sums, and requests one when the training is to stop.
 
-    `last` is the step after which it is over, where that comes before the end of its schedule.
+    `last` is the step after which the training ends, if that is before the end of its schedule.
     """
 
     def __init__(self, trainer: Any, name: str, found: Path | None, stop: StopRequest, last: int | None):
@@ -75,11 +76,11 @@ class Checkpoints(TrainerCallback):
         trainer._globalstep_last_logged = kept["logged"]
         trainer._total_train_tokens = kept["tokens"]
         trainer._metrics["train"].update(kept["metrics"])
-        trainer.model.train(kept["training"])  # decides which sums the last row of all is made from
+        trainer.model.train(kept["training"])  # decides which sums enter the final row
 
     def on_step_end(self, args, state, control, **_):
         last = self.last or state.max_steps
-        if processes.any_of(control.should_training_stop):  # the main process has seen enough
+        if processes.any_of(control.should_training_stop):  # the second grader has stopped the main process
             control.should_save = control.should_training_stop = True
         if state.global_step == last:  # as transformers does at the end of the schedule
             control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
@@ -93,14 +94,14 @@ class Checkpoints(TrainerCallback):
         running = {
             "loss": processes.mean(trainer._tr_loss.item()),
             "logged": trainer._globalstep_last_logged,
-            "tokens": getattr(trainer, "_total_train_tokens", 0),  # of SFTTrainer, in no checkpoint of TRL 1.16
+            "tokens": getattr(trainer, "_total_train_tokens", 0),  # SFTTrainer's count, which TRL 1.16 does not save
             "metrics": trainer._metrics["train"],
             "training": trainer.model.training,
         }
         if processes.rank():
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        # TRL's copy of an adapter as it was at first is made again from its seed; transformers would load it in place of ours.
+        # TRL's copy of the initial adapter is made again from its seed; transformers would load it in place of ours.
         shutil.rmtree(folder / "ref", ignore_errors=True)
         new = folder / f"{RUNNING}.new"
         new.write_text(json.dumps(running, default=float))

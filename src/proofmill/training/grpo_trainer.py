@@ -1,12 +1,14 @@
-"""One trainer is TRL's GRPOTrainer with what it lacks: rewards that may be missing, another loss, turns of thought, a diary.
+"""TRL's GRPOTrainer with missing rewards, QED-Nano's loss, the reasoning cache, and a diary of every rollout.
 
-How it differs from TRL 1.16's:
-1. A rollout is unscored when one of the rewards that apply could not be had, not only when all are missing.
-2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or REINFORCE.
-3. The reference of `sync-reference` is in the checkpoints; TRL goes on with the first one. Problems go on in their order, too, after
-   the first pass over them; TRL begins with the first pass's order again.
-4. An unscored rollout is out of the loss, out of its entropy and divergence too; TRL sets its advantage to 0.
-5. On several devices the main process alone asks judges, writes the diary, and tells the others.
+How we differ from TRL 1.16:
+1. A rollout is unscored if any reward that applies to it is missing; in TRL, only if all are missing.
+2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or
+   REINFORCE.
+3. Checkpoints hold the reference model of `sync-reference`; TRL would resume with the first one. After a resume beyond
+   the first epoch, problems continue in the shuffled order of that epoch; TRL would restart with the first epoch's
+   order.
+4. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
+5. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
 """
 
 import math
@@ -34,7 +36,7 @@ ROW = ("problem", "statement", "answer", "solution", "scheme", "asks", "referenc
 
 
 class Trainer(GRPOTrainer):
-    """`rewards` and `diary` are None on processes that are not the main one; `turns` is None without a summarizer."""
+    """Only the main process has `rewards` and a `diary` (else None); `turns` is None without a summarizer."""
 
     def __init__(
         self,
@@ -44,42 +46,42 @@ class Trainer(GRPOTrainer):
         diary: Diary | None,
         turns: Any,
         start: int = 0,
-        **given: Any,
+        **options: Any,
     ):
-        """`start` is the step from which it goes on."""
+        """`start` is the step that the training resumes from; `options` go to TRL."""
         self.entry, self.name, self.rewards, self.diary, self.turns = entry, name, rewards, diary, turns
         self.start = start
-        super().__init__(**given)
+        super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
 
     @property
     def over(self) -> bool:
-        """Whether the second grader has stopped it."""
+        """Whether the second grader has stopped the training."""
         return rollout_rewards.drifted(self.gaps, self.entry.hold_out_apart)
 
     # ------------------------------------------------------------------------------------------------------- rollouts
 
     def _get_train_sampler(self, dataset=None):
-        """A problem comes once for each of its states, whose attempts are groups of their own."""
+        """With a reasoning cache, a problem is repeated for each of its states; each state has a group of its own."""
         if self.turns is None:
-            return self._forwarded(super()._get_train_sampler(dataset))
-        each = self.num_generations * self.entry.states
+            return self._advanced(super()._get_train_sampler(dataset))
+        attempts = self.num_generations * self.entry.states
         sampler = RepeatSampler(
             data_source=self.train_dataset if dataset is None else dataset,
-            mini_repeat_count=each,
-            batch_size=self.args.generation_batch_size // each,
+            mini_repeat_count=attempts,
+            batch_size=self.args.generation_batch_size // attempts,
             repeat_count=self.num_iterations * self.args.steps_per_generation,
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
-        return self._forwarded(sampler)
+        return self._advanced(sampler)
 
-    def _forwarded(self, sampler):
-        """The sampler with the orders drawn that finished passes had: transformers skips batches of the present pass alone."""
-        turns = len(sampler) // self.args.generation_batch_size
-        steps = max(math.ceil(turns / self.args.gradient_accumulation_steps), 1)
-        for _ in range(self.start // steps if self.shuffle_dataset else 0):
+    def _advanced(self, sampler):
+        """The sampler after the shuffles of finished epochs; on a resume, transformers skips only current batches."""
+        batches = len(sampler) // self.args.generation_batch_size
+        steps_per_epoch = max(math.ceil(batches / self.args.gradient_accumulation_steps), 1)
+        for _ in range(self.start // steps_per_epoch if self.shuffle_dataset else 0):
             torch.randperm(sampler.num_samples, generator=sampler.generator)
         return sampler
 
@@ -88,23 +90,23 @@ class Trainer(GRPOTrainer):
         if self.turns is not None:
             inputs = self.turns.prepared(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
-        scored = super()._generate_and_score_completions(inputs)
-        self._leave_out(scored)
+        outputs = super()._generate_and_score_completions(inputs)
+        self._leave_out(outputs)
         if self.accelerator.is_main_process:
             self._remember()
-        return scored
+        return outputs
 
-    def _leave_out(self, scored: dict[str, Any]) -> None:
-        """Take rollouts without a reward out of the loss."""
-        count = len(scored["completion_mask"])
-        own = self._unscored[self.accelerator.process_index * count :][:count]
-        scored["completion_mask"] = scored["completion_mask"] * (~own).unsqueeze(1).int()
-        scored["num_items_in_batch"] = self.accelerator.gather(scored["completion_mask"].sum()).sum()
+    def _leave_out(self, outputs: dict[str, Any]) -> None:
+        """Exclude unscored rollouts from the loss."""
+        count = len(outputs["completion_mask"])
+        unscored_N = self._unscored[self.accelerator.process_index * count :][:count]
+        outputs["completion_mask"] = outputs["completion_mask"] * (~unscored_N).unsqueeze(1).int()
+        outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """The rewards NK of all processes' rollouts; NaN is none."""
+        """The rewards NK of the rollouts of all processes; NaN for a missing one."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        own = [
+        rows = [
             {
                 **{key: row.get(key) for key in ROW},
                 "prompt": prompt[-1]["content"],
@@ -114,50 +116,51 @@ class Trainer(GRPOTrainer):
             }
             for row, prompt, completion, ids in zip(inputs, prompts, completions, completion_ids_list, strict=True)
         ]
-        self._asked = gather_object(own)
-        counted: list[Any] = [None]
+        self._rows = gather_object(rows)
+        shared: list[Any] = [None]
         if self.accelerator.is_main_process:
-            counted = [self._rewarded(self._asked)]
-        broadcast_object_list(counted)
-        rewards_NK = torch.tensor(counted[0], dtype=torch.float32, device=self.accelerator.device)
+            shared = [self._score(self._rows)]
+        broadcast_object_list(shared)
+        rewards_NK = torch.tensor(shared[0], dtype=torch.float32, device=self.accelerator.device)
         self._unscored = rewards_NK.isnan().all(dim=1)
         return rewards_NK
 
-    def _rewarded(self, asked: list[dict]) -> np.ndarray:
+    def _score(self, rows: list[dict]) -> np.ndarray:
+        """Compute the rewards NK of all processes' rollouts and log their measures; main process only."""
         submissions = [
             Submission(
                 row["statement"], row["answer"], row["scheme"], row["text"],
                 stop=row["stop"], reference=row["solution"], asks=row["asks"],
             )
-            for row in asked
+            for row in rows
         ]  # fmt: skip
-        self._found = self.rewards.rewarded(
-            submissions, [row["tokens"] for row in asked], [row["reference_tokens"] for row in asked], self.made_for
+        self._scored = self.rewards.rewarded(
+            submissions, [row["tokens"] for row in rows], [row["reference_tokens"] for row in rows], self.made_for
         )
-        self._counted_NK = self._found.counted(self.entry.unscored)
-        measured = rollout_rewards.curves(self._found, self.entry.max_tokens, [row["question_tokens"] for row in asked])
-        for name, value in {**measured, **self._by_turn(asked)}.items():
+        self._counted_NK = self._scored.counted(self.entry.unscored)
+        measures = rollout_rewards.curves(self._scored, self.entry.max_tokens, [row["question_tokens"] for row in rows])
+        for name, value in {**measures, **self._by_turn(rows)}.items():
             self._metrics["train"][name].append(value)
         return self._counted_NK
 
-    def _by_turn(self, asked: list[dict]) -> dict[str, float]:
-        """Mean share of full marks by the turn that was gone on from."""
+    def _by_turn(self, rows: list[dict]) -> dict[str, float]:
+        """Mean share of full marks by the turn that the attempts continued from."""
         marks: dict[str, list[float]] = {}
-        for row, rollout in zip(asked, self._found.rollouts, strict=True):
+        for row, rollout in zip(rows, self._scored.rollouts, strict=True):
             if row["turn"] is not None and rollout.verdict.grade is not None:
                 marks.setdefault(f"marks/turn-{row['turn']}", []).append(rollout.verdict.grade / rollout.verdict.out_of)
         return {name: float(np.mean(values)) for name, values in marks.items()}
 
     def _remember(self) -> None:
-        """Write the step's rollouts down, and ask for a second opinion when it is due."""
-        opinions: list[float | None] = [None] * len(self._asked)
-        last = self.made_for + self.num_iterations * self.entry.batches - 1
+        """Write the step's rollouts to the diary, after asking the second grader if that is due."""
+        opinions: list[float | None] = [None] * len(self._rows)
+        last_step = self.made_for + self.num_iterations * self.entry.batches - 1
         if (
             self.rewards.hold_out
-            and last // self.entry.hold_out_every > (self.made_for - 1) // self.entry.hold_out_every
+            and last_step // self.entry.hold_out_every > (self.made_for - 1) // self.entry.hold_out_every
         ):
-            opinions = self.rewards.second_opinion(self._found.rollouts, self.made_for)
-            gap = rollout_rewards.apart(self._found.rollouts, opinions)
+            opinions = self.rewards.second_opinion(self._scored.rollouts, self.made_for)
+            gap = rollout_rewards.apart(self._scored.rollouts, opinions)
             self.gaps.append(gap)
             known = [opinion for opinion in opinions if opinion is not None]
             self._metrics["train"]["hold-out/marks"].append(float(np.mean(known)) if known else float("nan"))
@@ -172,20 +175,20 @@ class Trainer(GRPOTrainer):
         totals_N = advantages.total(counted_NK, self.reward_weights.tolist(), ~np.isnan(counted_NK))
         idle = rollout_rewards.without_signal(totals_N.reshape(-1, self.entry.group))
         self._metrics["train"]["frac_reward_zero_std"][-1] = idle
-        learned_with = list(self._logs["advantages"])[-len(self._asked) :]
+        advantages_N = list(self._logs["advantages"])[-len(self._rows) :]
         self.diary.add(
             rollouts.entries(
-                self.name, self.made_for, self._asked, self._found, self.rewards.names, self.entry.group,
-                counted_NK, learned_with, opinions,
+                self.name, self.made_for, self._rows, self._scored, self.rewards.names, self.entry.group,
+                counted_NK, advantages_N, opinions,
             )
         )  # fmt: skip
 
     # ----------------------------------------------------------------------------------------------------------- loss
 
-    def _get_per_token_logps_and_entropies(self, model, *args, **given):
-        found = super()._get_per_token_logps_and_entropies(model, *args, **given)
-        self._latest = found
-        return found
+    def _get_per_token_logps_and_entropies(self, model, *args, **options):
+        outputs = super()._get_per_token_logps_and_entropies(model, *args, **options)
+        self._latest = outputs
+        return outputs
 
     def _compute_loss(self, model, inputs):
         loss = (
@@ -196,10 +199,10 @@ class Trainer(GRPOTrainer):
         now_NT = self._latest[0].detach()
         mask_NT = inputs["completion_mask"]
         ratios_NT = losses.ratios(now_NT, inputs.get("old_per_token_logps", now_NT))
-        counted = ratios_NT[mask_NT.bool()]
-        if counted.numel():
-            self._measure("ratio/mean", counted.mean())
-            self._measure("ratio/max", counted.max())
+        learned_ratios = ratios_NT[mask_NT.bool()]
+        if learned_ratios.numel():
+            self._measure("ratio/mean", learned_ratios.mean())
+            self._measure("ratio/max", learned_ratios.max())
             self._measure("ratio/effective-share", losses.effective_share(ratios_NT, mask_NT))
         return loss
 
@@ -220,7 +223,7 @@ class Trainer(GRPOTrainer):
             objective_NT = losses.clipped(ratios_NT, advantages_N, self.epsilon_low, self.epsilon_high)
         else:
             objective_NT = losses.reinforce(logprobs_NT, ratios_NT, advantages_N, self.epsilon_high)
-        if "importance_sampling_ratio" in inputs:  # what vLLM sampled with, against what we compute
+        if "importance_sampling_ratio" in inputs:  # our probabilities over vLLM's
             objective_NT = objective_NT * inputs["importance_sampling_ratio"]
         objective_NT = objective_NT + self.entry.entropy * entropies_NT
         if self.beta:
@@ -252,16 +255,16 @@ class Trainer(GRPOTrainer):
 
 
 def _gaps(diary: Diary) -> list[tuple[int, float]]:
-    """By how much the reward's marks exceeded the second grader's, at each step of a diary that was sampled."""
-    found: dict[int, list[float]] = {}
+    """Each step with a second opinion, and the mean excess of the reward's marks over it, as a share of full marks."""
+    gaps_by_step: dict[int, list[float]] = {}
     for row in diary.rows():
         if row["hold_out"] is not None and row["grade"] is not None:
-            found.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
-    return [(step, float(np.mean(gaps))) for step, gaps in sorted(found.items())]
+            gaps_by_step.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
+    return [(step, float(np.mean(gaps))) for step, gaps in sorted(gaps_by_step.items())]
 
 
 def keep_linear_weights() -> None:
-    """Let vLLM's linear layers keep their weights on a CPU, where they are packed and dropped: new ones could not be loaded."""
+    """Make vLLM's linear layers keep their weights on a CPU. Packed weights could not be replaced by new ones."""
     import vllm.model_executor.layers.linear as linear
     import vllm.model_executor.layers.utils as utils
     import vllm.model_executor.layers.vocab_parallel_embedding as embedding

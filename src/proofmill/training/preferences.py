@@ -1,8 +1,8 @@
-"""One preference is what a judge or a reward model thinks of a text where there is no right answer (DeepSeek-R1, section 2.3.4).
+"""Preferences: scores of a judge or a reward model for texts without a right answer (DeepSeek-R1, section 2.3.4).
 
 How we differ:
-1. A judge's taste is read like any verdict: what cannot be read is no reward, and never the least one.
-2. What a preference sees is said in the recipe: the summary alone (helpfulness), or the reasoning too (harmlessness).
+1. A judge's answer is read like any verdict: an unreadable one gives no reward, rather than the lowest.
+2. The recipe says what a preference sees: the summary alone (helpfulness), or the reasoning too (harmlessness).
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ AT_ONCE = 8  # texts in one forward pass of a reward model
 
 class Preference(Protocol):
     def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
-        """How much each text is liked; None where that is not known."""
+        """A score for each submission; None where it is unknown."""
         ...
 
 
 def seen(submission: Submission, sees: str) -> Submission:
-    """The submission as a preference is shown it: `summary` is what stands after the reasoning, `all` is everything."""
+    """The submission as a preference sees it: `summary` is the text after the reasoning, `all` is the whole text."""
     return submission if sees == "summary" else replace(submission, reasoning="")
 
 
@@ -41,7 +41,7 @@ class JudgedPreference:
 
 
 class ModelPreference:
-    """The one score that a sequence-classification model gives a conversation."""
+    """The single score of a sequence-classification model for a conversation; TableError if it gives several."""
 
     def __init__(self, job: Job, model: str, sees: str):
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -61,10 +61,10 @@ class ModelPreference:
 
         if torch.cuda.is_available():
             self.model.cuda()
-        shown = [seen(submission, self.sees) for submission in submissions]
+        visible = [seen(submission, self.sees) for submission in submissions]
         values: list[float | None] = []
-        for start in range(0, len(shown), AT_ONCE):
-            texts = [self._text(submission) for submission in shown[start : start + AT_ONCE]]
+        for start in range(0, len(visible), AT_ONCE):
+            texts = [self._text(submission) for submission in visible[start : start + AT_ONCE]]
             inputs = self.tokenizer(
                 texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
             )
@@ -73,7 +73,7 @@ class ModelPreference:
         return values
 
     def _text(self, submission: Submission) -> Any:
-        said = [("user", submission.statement), ("assistant", submission.final)]
-        # Neither may end its turn and speak for another.
-        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in said]
+        messages = [("user", submission.statement), ("assistant", submission.final)]
+        # Neither text may end its turn and speak for the other role.
+        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in messages]
         return self.tokenizer.apply_chat_template(talk, tokenize=False)

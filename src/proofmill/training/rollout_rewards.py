@@ -1,9 +1,10 @@
-"""One rewarding is what a step's rollouts earn: the grader's verdicts, the named rewards, the preferences, a second opinion.
+"""Rewards of a step's rollouts: the grader's verdicts, the named rewards, the preferences, and a second opinion.
 
 How we differ from TRL's reward functions:
-1. A reward that does not apply to a problem (marks for small talk, taste before its step) is no reward of 0 and none that is
-   missing: the others count. One that applies and could not be had makes the rollout unscored, whatever the others are.
-2. A second grader marks a sample now and then and rewards nothing: where its marks fall behind the reward's, the reward is
+1. A reward may not apply to a problem (marks for small talk, a preference before its first step). It is then neither 0
+   nor missing, and the others count. If a reward applies and is missing, the rollout is unscored, whatever its other
+   rewards.
+2. A second grader marks a sample now and then, without rewarding. If its marks fall behind the reward's, the reward is
    being gamed (the hold-out judge; Gao et al. 2022 measure this gap).
 """
 
@@ -26,14 +27,14 @@ from proofmill.schema.reasons import Reason
 from proofmill.training import advantages
 from proofmill.training.preferences import Preference
 
-OPINIONS = 3  # samples of the second grader at the beginning and at the end that are compared
-EQUAL = 1e-8  # rewards that differ by less are equal
-UNASKED = Verdict(None, 1, Reason.NOT_ASKED)  # of a problem without a right answer
+OPINIONS = 3  # samples of the second grader that are averaged at the beginning and at the end of a training
+EQUAL = 1e-8  # rewards that differ by less count as equal
+UNASKED = Verdict(None, 1, Reason.NOT_ASKED)  # the verdict for a problem without a right answer
 
 
 @dataclass(frozen=True)
 class Rewarded:
-    """N rollouts with K rewards each; NaN in `values_NK` is none, and `applies_NK` says whether there should be one."""
+    """N rollouts with K rewards each; NaN in `values_NK` is a missing reward where `applies_NK` is true."""
 
     rollouts: Sequence[Rollout]
     values_NK: np.ndarray
@@ -44,12 +45,12 @@ class Rewarded:
         return (self.applies_NK & np.isnan(self.values_NK)).any(axis=1)
 
     def counted(self, unscored: str) -> np.ndarray:
-        """The rewards NK as they are added up: with `drop` an unscored rollout has none at all, with `zero` 0 for the missing."""
+        """The rewards NK that are added up: an unscored rollout has none (`drop`), or 0 for missing ones (`zero`)."""
         return advantages.counted(self.values_NK, self.applies_NK, unscored)
 
 
 class Rewarding:
-    """Everything that an entry rewards by. `preferences` are by reference, as in the entry."""
+    """All rewards of an entry; `preferences` are keyed by reference, as in the entry."""
 
     def __init__(
         self,
@@ -70,49 +71,55 @@ class Rewarding:
     def rewarded(
         self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
     ) -> Rewarded:
-        """The rewards of a step's rollouts; the attempts at a problem come one after another."""
-        judged = [place for place, submission in enumerate(submissions) if submission.asks != "talk"]
-        verdicts = dict(zip(judged, self.grader([submissions[place] for place in judged], quiet=True), strict=True))
+        """The rewards of a step's rollouts; the attempts of a group are consecutive."""
+        indices = [index for index, submission in enumerate(submissions) if submission.asks != "talk"]
+        verdicts = dict(zip(indices, self.grader([submissions[index] for index in indices], quiet=True), strict=True))
         rollouts = [
-            Rollout(submission, verdicts.get(place, UNASKED), count, reference)
-            for place, (submission, count, reference) in enumerate(zip(submissions, tokens, references, strict=True))
+            Rollout(submission, verdicts.get(index, UNASKED), count, reference)
+            for index, (submission, count, reference) in enumerate(zip(submissions, tokens, references, strict=True))
         ]
-        columns = [self._named(name, given, rollouts) for name, given in self.entry.rewards.items()]
-        columns += [self._liked(name, given, submissions, step) for name, given in self.entry.preferences.items()]
+        columns = [self._named(name, settings, rollouts) for name, settings in self.entry.rewards.items()]
+        columns += [
+            self._preferred(name, settings, submissions, step) for name, settings in self.entry.preferences.items()
+        ]
         values, applies = zip(*columns, strict=True)
         return Rewarded(rollouts, np.array(values, dtype=float).T, np.array(applies, dtype=bool).T)
 
-    def _named(self, name: str, given: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
+    def _named(self, name: str, settings: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
         size = self.entry.group
         groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
         values = [
-            value for group in groups for value in REWARDS[name].values(Group(group, self.entry.max_tokens), given)
+            value for group in groups for value in REWARDS[name].values(Group(group, self.entry.max_tokens), settings)
         ]
         return values, [not REWARDS[name].of_verdict or r.verdict is not UNASKED for r in rollouts]
 
-    def _liked(
-        self, name: str, given: Mapping[str, Any], submissions: Sequence[Submission], step: int
+    def _preferred(
+        self, name: str, settings: Mapping[str, Any], submissions: Sequence[Submission], step: int
     ) -> tuple[list, list[bool]]:
-        begun = step >= given.get("from_step", 0)
-        applies = [begun and ("asks" not in given or submission.asks in given["asks"]) for submission in submissions]
+        has_begun = step >= settings.get("from_step", 0)
+        applies = [
+            has_begun and ("asks" not in settings or submission.asks in settings["asks"]) for submission in submissions
+        ]
         values = iter(self.preferences[name]([s for s, does in zip(submissions, applies, strict=True) if does]))
         return [next(values) if does else None for does in applies], applies
 
     def second_opinion(self, rollouts: Sequence[Rollout], step: int) -> list[float | None]:
-        """The second grader's share of full marks for some of the rollouts, None for the others; the same at every run."""
-        marked = [place for place, rollout in enumerate(rollouts) if rollout.verdict.grade is not None]
+        """The second grader's share of full marks for a sample that seed and step fix, None for the other rollouts."""
+        candidates = [index for index, rollout in enumerate(rollouts) if rollout.verdict.grade is not None]
         rng = random.Random(f"{self.entry.seed} {step}")
-        chosen = sorted(rng.sample(marked, min(self.entry.hold_out_rows, len(marked))))
-        verdicts = self.hold_out([rollouts[place].submission for place in chosen], quiet=True)
-        found = dict(zip(chosen, verdicts, strict=True))
+        sample = sorted(rng.sample(candidates, min(self.entry.hold_out_rows, len(candidates))))
+        verdicts = self.hold_out([rollouts[index].submission for index in sample], quiet=True)
+        by_index = dict(zip(sample, verdicts, strict=True))
         return [
-            found[place].grade / found[place].out_of if place in found and found[place].grade is not None else None
-            for place in range(len(rollouts))
+            by_index[index].grade / by_index[index].out_of
+            if index in by_index and by_index[index].grade is not None
+            else None
+            for index in range(len(rollouts))
         ]
 
 
 def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> float:
-    """Mean of the reward's marks over the second grader's, as a share of full marks, where there are both; else NaN."""
+    """Mean excess of the reward's marks over the second grader's, as a share of full marks; NaN without both."""
     gaps = [
         rollout.verdict.grade / rollout.verdict.out_of - opinion
         for rollout, opinion in zip(rollouts, opinions, strict=True)
@@ -122,7 +129,7 @@ def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> floa
 
 
 def drifted(gaps: Sequence[float], most: float | None) -> bool:
-    """Whether the last samples' gap is larger than the first ones' by more than `most`."""
+    """Whether the mean gap of the last samples exceeds that of the first ones by more than `most` (None: never)."""
     known = [gap for gap in gaps if gap == gap]
     if most is None or len(known) < 2 * OPINIONS:
         return False
@@ -130,20 +137,20 @@ def drifted(gaps: Sequence[float], most: float | None) -> bool:
 
 
 def without_signal(totals_PG: np.ndarray) -> float:
-    """Share of groups from which nothing is learned: fewer than two attempts are scored (NaN is not), or all are equal."""
+    """Share of groups without a learning signal: fewer than two scored attempts (NaN is unscored), or equal totals."""
     scored_PG = ~np.isnan(totals_PG)
     spread_P = np.where(scored_PG, totals_PG, -np.inf).max(axis=1) - np.where(scored_PG, totals_PG, np.inf).min(axis=1)
     return float(((scored_PG.sum(axis=1) < 2) | (spread_P < EQUAL)).mean())
 
 
 def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> dict[str, float]:
-    """What is measured of a step's rollouts besides what TRL logs; a number that is not defined is left out."""
+    """Measures of a step's rollouts beyond those that TRL logs; undefined ones are left out."""
     rollouts = rewarded.rollouts
     tokens_N = [rollout.tokens for rollout in rollouts]
     right_N = [rollout.right for rollout in rollouts]
     reference_N = [math.nan if r.reference_tokens is None else r.reference_tokens for r in rollouts]
     grades = [r.verdict.grade / r.verdict.out_of for r in rollouts if r.verdict.grade is not None]
-    found = {
+    measures = {
         "unscored": float(rewarded.unscored_N.mean()),
         "marks": float(np.mean(grades)) if grades else math.nan,
         "full-marks": float(np.nanmean(right_N)) if grades else math.nan,
@@ -152,4 +159,4 @@ def curves(rewarded: Rewarded, max_tokens: int, question_N: Sequence[int]) -> di
         "out_of_limit": lengths.out_of_limit(tokens_N, max_tokens),
         "model_efficiency": lengths.model_efficiency(reference_N, tokens_N, right_N),
     }
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+    return {name: value for name, value in measures.items() if not math.isnan(value)}

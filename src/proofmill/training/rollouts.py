@@ -1,6 +1,6 @@
-"""One row of a run's rollouts is an attempt that was learned from: its text, each reward, its advantage, its verdict.
+"""Rollouts of a run: each attempt that was learned from, with its text, rewards, advantage and verdict.
 
-They are written as they are made, and stand beside the table at the end: results/grpo/<name>/rollouts.parquet.
+A diary collects them during the training; at the end they stand beside the table: results/grpo/<name>/rollouts.parquet.
 """
 
 import json
@@ -19,9 +19,9 @@ from proofmill.training.rollout_rewards import Rewarded
 
 
 class Diary:
-    """Rollouts as they are made, one JSON line each; what came after the checkpoint a run goes on from is forgotten.
+    """A file of rollouts, one JSON line each. Opening it drops the steps beyond `after`, where the run resumes.
 
-    A long training writes more than fits in memory: lines are read one at a time.
+    A long training writes more than fits in memory, so lines are read one at a time.
     """
 
     def __init__(self, path: Path, names: Sequence[str], after: int):
@@ -32,6 +32,7 @@ class Diary:
         os.replace(new, path)
 
     def add(self, rows: Iterator[dict]) -> None:
+        """Append rows and flush them to the disk."""
         with open(self.path, "a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
             file.flush()
@@ -51,16 +52,16 @@ class Diary:
 
 
 def entries(
-    run: str, step: int, asked: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
+    run: str, step: int, rows: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
     counted_NK: np.ndarray, advantages: Sequence[float], opinions: Sequence[float | None],
 ) -> Iterator[dict]:  # fmt: skip
-    """The rows of a step. `asked` has problem, prompt, turn and question_tokens of each rollout."""
-    for place, rollout in enumerate(rewarded.rollouts):
+    """The diary's rows of a step; `rows` has problem, prompt, turn and question_tokens of each rollout."""
+    for index, rollout in enumerate(rewarded.rollouts):
         yield {
-            "rollout": digest(run, step, place),
+            "rollout": digest(run, step, index),
             "step": step,
-            "group": place // group,
-            **{key: asked[place].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
+            "group": index // group,
+            **{key: rows[index].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
             "text": rollout.submission.text,
             "stop": rollout.submission.stop,
             "tokens": rollout.tokens,
@@ -71,32 +72,33 @@ def entries(
             "verdict": rollout.verdict.text,
             "cost": rollout.verdict.cost,
             "judge_tokens": rollout.verdict.tokens,
-            "hold_out": opinions[place],
-            "unscored": bool(rewarded.unscored_N[place]),
-            "applies": [name for name, does in zip(names, rewarded.applies_NK[place], strict=True) if does],
-            "advantage": advantages[place],
+            "hold_out": opinions[index],
+            "unscored": bool(rewarded.unscored_N[index]),
+            "applies": [name for name, applies in zip(names, rewarded.applies_NK[index], strict=True) if applies],
+            "advantage": advantages[index],
             **{
                 f"reward_{name}": None if value != value else float(value)
-                for name, value in zip(names, counted_NK[place], strict=True)
+                for name, value in zip(names, counted_NK[index], strict=True)
             },
         }
 
 
 def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]]:
+    """Lists of lines of at least `size` bytes each; the last one may be shorter."""
     chunk: list[bytes] = []
-    held = 0
+    length = 0
     for line in lines:
         chunk.append(line)
-        held += len(line)
-        if held >= size:
+        length += len(line)
+        if length >= size:
             yield chunk
-            chunk, held = [], 0
+            chunk, length = [], 0
     if chunk:
         yield chunk
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Lines that end; JSON leaves characters as they are that text files would take for ends of lines."""
+    """Complete lines, as bytes: JSON leaves characters such as U+2028, at which `str.splitlines` would split."""
     if path.exists():
         with open(path, "rb") as file:
             yield from (line for line in file if line.endswith(b"\n"))

@@ -1,14 +1,15 @@
-"""What `sft` and `grpo` share: a model and the arguments of its trainer, its share of the devices, the table of steps, the weights.
+"""Training code of `sft` and `grpo`: loading, trainer arguments, the split over devices, the table of steps, saving.
 
-What is trained stands in the entry; where and how stands in the profile, which starts the processes, and in the environment. None
-of it changes a row beyond rounding, but for the noise that each process draws for itself (an adapter's dropout, rollouts):
+The entry says what is trained; the profile, which starts the processes, and the environment say where and how. The
+latter change no row beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
+rollouts):
 
     PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
     PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
     PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
-    PROOFMILL_SAVE_STEPS                steps between checkpoints (200 of sft, 20 of grpo)
-    PROOFMILL_STALL_MINUTES             minutes without the end of a step after which a training is ended (never)
-    PROOFMILL_GRACE                     seconds to the end of the step, and its checkpoint, after a SIGTERM or Ctrl-C (20)
+    PROOFMILL_SAVE_STEPS                steps between checkpoints (sft 200, grpo 20)
+    PROOFMILL_STALL_MINUTES             minutes without progress after which a training is ended (never)
+    PROOFMILL_GRACE                     seconds for the end of the step and its checkpoint after SIGTERM or Ctrl-C (20)
 """
 
 import os
@@ -33,27 +34,27 @@ from proofmill.training import adapters, memory
 from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
 from proofmill.training.watchdog import Steps, watching
 
-# What depends on the machine and not on the entry is no row of the table; the stamp has the seconds. `train_loss`, the
-# mean over all steps, is left out too: after a resume transformers sums only the steps since, and divides by all.
+# Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
+# all steps, is left out too: after a resume, transformers sums only the steps since then and divides by all.
 CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
 
 
 def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None:
-    """Say how a batch is shared out among devices, and what memory that takes, before anything is allocated.
+    """Print how a batch is split over devices, and the memory plan, before anything is allocated.
 
-    `tokens` are the most of a row; `more` is what else `memory.plan` is told.
+    `tokens` is the largest number in a row; `more` goes to `memory.plan`.
     """
-    shared = batches(job, batch)
-    rows, turns = shared["per_device_train_batch_size"], shared["gradient_accumulation_steps"]
+    split = batches(job, batch)
+    rows, passes = split["per_device_train_batch_size"], split["gradient_accumulation_steps"]
     if processes.rank():
         return
     if rows != batch:
         say(
             job.name,
-            f"{batch:,} rows a step: {processes.world()} x {rows:,} x {turns:,} (devices, rows at a time, turns)",
+            f"{batch:,} rows a step: {processes.world()} x {rows:,} x {passes:,} (devices, rows at a time, turns)",
         )
-    there, cuda = memory.device_memory()
-    planned = memory.plan(
+    available, cuda = memory.device_memory()
+    plan = memory.plan(
         job.parent(entry.model).weights(),
         rows=rows,
         tokens_per_row=tokens,
@@ -62,19 +63,19 @@ def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None
         checkpointing=os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
         devices=processes.world(),
         sharded=processes.sharding(),
-        there=there,
+        there=available,
         cuda=cuda,
         **more,
     )
-    for line in planned.lines():
+    for line in plan.lines():
         say(job.name, line)
 
 
 def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
-    """Model and tokenizer of an artifact, from its checked weights; with an adapter, that alone is trained.
+    """Model and tokenizer of an artifact, from its checked weights; with an adapter, only the adapter is trained.
 
-    Weights are in float32 whatever the files hold: `precision: bfloat16` is the arithmetic's, through autocast.
-    Raises TableError for a tokenizer that has no chat template, and for what an adapter needs and has not.
+    Weights are float32 whatever the files hold: `precision: bfloat16` is the precision of the arithmetic, through
+    autocast. Raises TableError for a tokenizer without a chat template, and what `adapters.load` raises.
     """
     folder = job.parent(model).weights()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -91,7 +92,7 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
 
 
 def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str, Any]:
-    """Arguments that every trainer is given; a checkpoint falls on the end of a block of steps that share their rollouts."""
+    """Arguments of every trainer. Checkpoints fall on the end of a block: `block` steps that share their rollouts."""
     import torch
 
     torch.set_num_threads(job.threads)
@@ -108,7 +109,7 @@ def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str,
         "bf16": entry.precision == "bfloat16",
         "use_cpu": not torch.cuda.is_available(),
         "gradient_checkpointing": os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
-        "ddp_find_unused_parameters": False,  # every weight has a part in every loss
+        "ddp_find_unused_parameters": False,  # every weight contributes to every loss
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
@@ -131,7 +132,10 @@ def _schedule(entry: Any) -> dict[str, Any]:
 
 
 def batches(job: Job, batch: int) -> dict[str, int]:
-    """Arguments for a batch of so many rows over all devices: the rows of a device at a time, and how many times a step."""
+    """Trainer arguments for a batch of `batch` rows over all devices: rows per device and pass, and passes per step.
+
+    Raises SettingError if the batch does not divide evenly, or if one process sees several GPUs.
+    """
     import torch
 
     world = processes.world()
@@ -156,33 +160,34 @@ def batches(job: Job, batch: int) -> dict[str, int]:
 
 
 def _rows_per_device(share: int) -> int:
-    given = os.environ.get("PROOFMILL_ROWS_PER_DEVICE", str(share))
-    if not given.isdigit() or int(given) < 1:
+    value = os.environ.get("PROOFMILL_ROWS_PER_DEVICE", str(share))
+    if not value.isdigit() or int(value) < 1:
         raise SettingError(
-            f"PROOFMILL_ROWS_PER_DEVICE is `{given}`; expected a whole number of rows. Set it, or unset it."
+            f"PROOFMILL_ROWS_PER_DEVICE is `{value}`; expected a whole number of rows. Set it, or unset it."
         )
-    return int(given)
+    return int(value)
 
 
 def train(trainer: Any, job: Job, last: int | None = None) -> float:
-    """Train from the last checkpoint, if there is one, up to the step `last`, if there is one; returns the seconds it took.
+    """Train from the last checkpoint, if any, up to the step `last`, if given; returns the seconds it took.
 
-    A SIGTERM or Ctrl-C ends the process after the step (for rollouts, the block of steps that share them) with a checkpoint.
+    On SIGTERM or Ctrl-C, the process ends after the step (in GRPO, the block of steps that share rollouts) with a
+    checkpoint.
     """
-    start, found = time.monotonic(), processes.broadcast(last_checkpoint(job))
+    start, checkpoint = time.monotonic(), processes.broadcast(last_checkpoint(job))
     trainer.remove_callback(PrinterCallback)
     if processes.rank() == 0:
         remove_broken(job)
         trainer.add_callback(Steps(job.name, last))
-        if found:
-            say(job.name, f"goes on from {found.name}")
+        if checkpoint:
+            say(job.name, f"goes on from {checkpoint.name}")
     with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
-        checkpoints = Checkpoints(trainer, job.name, found, stop, last)
+        checkpoints = Checkpoints(trainer, job.name, checkpoint, stop, last)
         for callback in (checkpoints, *watches):
             trainer.add_callback(callback)
-        if found and is_finished(found, last):
+        if checkpoint and is_finished(checkpoint, last):
             trainer._run_epoch = lambda **_: None  # transformers 5.17 would train one step more than asked
-        trainer.train(resume_from_checkpoint=str(found) if found else None)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if checkpoints.stopped:
         step, steps = trainer.state.global_step, last or trainer.state.max_steps
         leave(
@@ -192,19 +197,19 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
 
 
 def steps(trainer: Any) -> Iterator[dict]:
-    """Rows of the table: every number that was logged, in long form, by name: a checkpoint keeps no other order."""
+    """Rows of the table: every logged number in long form, sorted by name, the only order that checkpoints keep."""
     for logged in trainer.state.log_history:
         for measure, value in sorted(logged.items()):
-            known = value is not None  # a reward that nobody had has no mean
+            known = value is not None  # a reward without any value has no mean
             if known and measure not in ("step", "epoch") and not CLOCKS.fullmatch(measure):
                 yield {"step": logged["step"], "epoch": logged["epoch"], "measure": measure, "value": float(value)}
 
 
 def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
-    """The weights, tokenizer and chat template in a folder that the table's rename puts in its place; the leader writes them."""
+    """Write weights, tokenizer and chat template (rank 0 alone); returns the folder, renamed with the table."""
     folder = job.table.scratch / "weights"
-    spread = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if spread else None  # gathered from all processes
+    sharded = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped) if sharded else None  # gathered from all ranks
     if processes.rank():
         return folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""One trainer is TRL's SFTTrainer whose numbers do not depend on how a batch is shared out among devices and turns.
+"""TRL's SFTTrainer with numbers that do not depend on how a batch is split over devices and accumulation steps.
 
-How it differs from TRL 1.16's:
-1. The last batch of a pass is filled up with rows of which nothing is learned; accelerate would repeat the first rows of the pass
-   on several devices.
-2. Entropy and accuracy of a step are over its tokens; TRL takes the mean of its parts' means.
-3. The loss on other examples is over all their tokens; transformers takes the mean of its batches' means.
-4. A pass is counted in steps; transformers counts it in parts of steps, of which the last step has fewer.
+How we differ from TRL 1.16:
+1. On several devices, filler rows without learned tokens complete the last batch of an epoch; accelerate would repeat
+   the epoch's first rows.
+2. Entropy and accuracy of a step are means over its tokens; TRL averages the means of its micro-batches.
+3. The evaluation loss is a mean over all learned tokens; transformers averages the means of batches.
+4. Epochs are counted in steps; transformers counts them in micro-batches, of which the last step has fewer.
 """
 
 import math
@@ -18,13 +18,15 @@ from datasets import Dataset, concatenate_datasets
 from torch.utils.data import Sampler
 from trl import SFTTrainer
 
-FILLER = 2  # tokens of a row of which nothing is learned: one would leave none to be predicted
+FILLER = 2  # tokens of a filler row; with a single one there would be nothing to predict
 PER_TOKEN = ("entropy", "mean_token_accuracy")
 
 
 class Trainer(SFTTrainer):
-    def __init__(self, **given: Any):
-        super().__init__(**given)
+    """SFTTrainer with filler rows, token-weighted metrics, and epochs counted in steps."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
         self.rows, self.parts = len(self.train_dataset), []
         self.steps_a_pass = math.ceil(self.rows / self.get_total_train_batch_size(self.args))
         if self.args.world_size > 1:
@@ -32,7 +34,7 @@ class Trainer(SFTTrainer):
             self.eval_dataset = self.eval_dataset and self._filled(self.eval_dataset)
 
     def _filled(self, data: Dataset) -> Dataset:
-        """The rows, and after them as many of which nothing is learned as make every device's share equal."""
+        """The rows, followed by as many filler rows as make the shares of all devices equal."""
         missing = -len(data) % (self.args.per_device_train_batch_size * self.args.world_size)
         if not missing:
             return data
@@ -61,8 +63,8 @@ class Trainer(SFTTrainer):
             if self.parts:
                 for name in PER_TOKEN:
                     means, metrics[name] = metrics[name][-len(self.parts) :], metrics[name][: -len(self.parts)]
-                    weighed = sum(mean * count for mean, count in zip(means, self.parts, strict=True))
-                    metrics[name].append(weighed / max(sum(self.parts), 1))
+                    weighted = sum(mean * count for mean, count in zip(means, self.parts, strict=True))
+                    metrics[name].append(weighted / max(sum(self.parts), 1))
                 self.parts.clear()
             if (self.state.global_step + 1) % self.steps_a_pass == 0:
                 self._total_train_tokens -= FILLER * (len(self.train_dataset) - self.rows)
@@ -75,31 +77,31 @@ class Trainer(SFTTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
-        """Loss, entropy and accuracy over all tokens that are learned in the other examples."""
+        """Loss, entropy and accuracy over all learned tokens of the evaluation examples."""
         model = self.model_wrapped
         model.eval()
         sums = torch.zeros(4, dtype=torch.float64)
         for inputs in self.get_eval_dataloader(eval_dataset):
             with torch.no_grad(), self.compute_loss_context_manager():
-                found = model(**self._prepare_inputs(inputs), use_cache=False, fused_lm_head=True)
-            parts = (-found.log_probs, found.entropy, found.is_top1, found.label_mask)
+                outputs = model(**self._prepare_inputs(inputs), use_cache=False, fused_lm_head=True)
+            parts = (-outputs.log_probs, outputs.entropy, outputs.is_top1, outputs.label_mask)
             sums += torch.stack([part.double().sum().cpu() for part in parts])
             self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
         loss, *means = self._over_devices(sums)
         names = [f"{metric_key_prefix}_{name}" for name in ("loss", *PER_TOKEN)]
-        measured = dict(zip(names, (loss, *means), strict=True))
-        self.log(dict(measured))
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
-        return measured
+        metrics = dict(zip(names, (loss, *means), strict=True))
+        self.log(dict(metrics))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _over_devices(self, sums: torch.Tensor) -> list[float]:
-        """The first sums over the last one, of all devices."""
-        every = self.accelerator.gather(sums.to(self.accelerator.device)[None]).sum(0)
-        return (every[:-1] / every[-1]).tolist()
+        """All sums but the last, each divided by the last one, over all devices."""
+        totals = self.accelerator.gather(sums.to(self.accelerator.device)[None]).sum(0)
+        return (totals[:-1] / totals[-1]).tolist()
 
 
 class FilledSampler(Sampler[int]):
-    """The places of a pass in the order of a single process, and at its end those of the rows that fill it up."""
+    """Row indices of an epoch in the order of a single process, followed by those of the filler rows."""
 
     def __init__(self, rows: int, filled: int, seed: int):
         self.order, self.rows, self.filled = SeedableRandomSampler(range(rows), data_seed=seed), rows, filled

@@ -1,6 +1,6 @@
-"""One watch looks on while a model is trained: a line of progress every few seconds, and an end to a training that stands still.
+"""Watches a training: prints a line of progress every few seconds, and ends a training that has stalled.
 
-PROOFMILL_STALL_MINUTES    minutes without the end of a step after which a training is ended; without it, never
+PROOFMILL_STALL_MINUTES    minutes without progress after which the training is ended; unset: never
 """
 
 import faulthandler
@@ -25,15 +25,15 @@ class Steps(TrainerCallback):
 
     def __init__(self, name: str, last_step: int | None = None, every: float = 5.0):
         self.name, self.last_step, self.every, self.latest = name, last_step, every, ""
-        self.tokens: list[tuple[float, float]] = []  # (when, how many so far), at the first log and at the last
+        self.tokens: list[tuple[float, float]] = []  # (time, total so far) at the first and the latest log
 
     def on_train_begin(self, args, state, control, **_):
         self.start = self.last = time.monotonic()
         self.first = state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
-        shown = {key: float(logs[key]) for key in ("loss", "reward") if logs and logs.get(key) is not None}
-        self.latest = "".join(f", {key} {value:.4g}" for key, value in shown.items()) or self.latest
+        values = {key: float(logs[key]) for key in ("loss", "reward") if logs and logs.get(key) is not None}
+        self.latest = "".join(f", {key} {value:.4g}" for key, value in values.items()) or self.latest
         if logs and "num_tokens" in logs:
             self.tokens = [*self.tokens[:1], (time.monotonic(), logs["num_tokens"])]
 
@@ -54,7 +54,7 @@ class Steps(TrainerCallback):
 
 
 class Watch(TrainerCallback):
-    """Ends the process when nothing has ended for `minutes`: no step, no part of one, no evaluation, no checkpoint."""
+    """Ends the process after `minutes` without progress: no part of a step, log, evaluation or checkpoint."""
 
     def __init__(self, name: str, minutes: float):
         self.name, self.minutes, self.stalled = name, minutes, False
@@ -73,7 +73,7 @@ class Watch(TrainerCallback):
         )
 
     def look(self) -> None:
-        """Until the training is over; runs in a thread of its own."""
+        """Check for a stall until the training is over; runs in a thread of its own."""
         while not self.over.wait(min(6 * self.minutes, 5.0)):
             if time.monotonic() - self.latest > 60 * self.minutes:
                 self.stalled = True
@@ -83,7 +83,7 @@ class Watch(TrainerCallback):
                 return
 
     def _end(self) -> None:
-        """By the handler that ends a grace time, in the main thread; the hard way where that hangs in foreign code."""
+        """End the process by the main thread's handler of the grace time, or by `os._exit` if that thread hangs."""
         if callable(signal.getsignal(signal.SIGALRM)):
             os.kill(os.getpid(), signal.SIGALRM)
         if not self.over.wait(GRACE_SECONDS):
@@ -93,14 +93,14 @@ class Watch(TrainerCallback):
 
 @contextmanager
 def watching(name: str) -> Iterator[list[Any]]:
-    """The callbacks that watch a training, while they do."""
-    given = os.environ.get("PROOFMILL_STALL_MINUTES")
-    if given is None:
+    """The callbacks that watch a training. ServiceError if it has stalled, SettingError for unreadable minutes."""
+    minutes = os.environ.get("PROOFMILL_STALL_MINUTES")
+    if minutes is None:
         yield []
         return
-    watch = Watch(name, _minutes(given))
-    looking = threading.Thread(target=watch.look, name="watch", daemon=True)
-    looking.start()
+    watch = Watch(name, _minutes(minutes))
+    thread = threading.Thread(target=watch.look, name="watch", daemon=True)
+    thread.start()
     try:
         yield [watch]
     except SystemExit as end:
@@ -109,14 +109,14 @@ def watching(name: str) -> Iterator[list[Any]]:
         raise
     finally:
         watch.over.set()
-        looking.join()
+        thread.join()
 
 
-def _minutes(given: str) -> float:
+def _minutes(text: str) -> float:
     try:
-        minutes = float(given)
+        minutes = float(text)
     except ValueError:
         minutes = 0.0
     if minutes <= 0:
-        raise SettingError(f"PROOFMILL_STALL_MINUTES is `{given}`; expected minutes, such as 30. Set it, or unset it.")
+        raise SettingError(f"PROOFMILL_STALL_MINUTES is `{text}`; expected minutes, such as 30. Set it, or unset it.")
     return minutes
