@@ -237,7 +237,7 @@ def _kinds(tables: Sequence[Shown], rollouts: bool) -> Iterator[dict[str, Any]]:
         yield {"title": kind, "about": KINDS[kind].entry.__doc__.splitlines()[0], "columns": _columns(COLUMNS[kind])}
     if rollouts:
         rewards = {"reward_<name>": ("Float64", "each reward; null where it could not be had or does not apply")}
-        about = "An attempt that a `grpo` was trained on a row."
+        about = "One row is an attempt that a `grpo` was trained on."
         yield {"title": "rollouts of `grpo`", "about": about, "columns": _columns({**ROLLOUT_COLUMNS, **rewards})}
 
 
