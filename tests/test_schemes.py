@@ -2,6 +2,7 @@
 
 import pytest
 
+from marking import SCHEME
 from mill import SMALL
 from proofmill import schemes
 from proofmill.arithmetic import congruences
@@ -28,23 +29,6 @@ def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
     rows = made.make("problems/x", "schemes/x").rows(kept=False)
     found = [(row["scheme"], row["reason"], row["dropped"]) for row in rows]
     assert found == [("7 points", "ok", None), (None, "no-guidelines", "adds-up")]
-
-
-SCHEME = """Checkpoints (7 pts total)
-1. (4 pts, main) The induction is set up and its step is proved.
-   - a remark that belongs to the first checkpoint (3 points would be too many)
-2. (3 pts, routine) The base cases are checked.
-Total (max 7): 4 + 3 = 7
-
-Zero-credit items
-- Testing small cases.
-- Saying the problem again.
-
-Deductions
-- minus 1: an arithmetic slip that nothing depends on
-- minus 2: the step is shown for even n only
-- cap at 5/7: contradictory claims
-"""
 
 
 def test_guidelines_without_points_are_kept_as_they_are(data, mill):

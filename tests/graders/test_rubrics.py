@@ -2,23 +2,9 @@
 
 import pytest
 
+from marking import SCHEME
 from proofmill.graders import rubrics
 
-SCHEME = """Checkpoints (7 pts total)
-1. (4 pts, main) The induction is set up and its step is proved.
-   - a remark that belongs to the first checkpoint (3 points would be too many)
-2. (3 pts, routine) The base cases are checked.
-Total (max 7): 4 + 3 = 7
-
-Zero-credit items
-- Testing small cases.
-- Saying the problem again.
-
-Deductions
-- minus 1: an arithmetic slip that nothing depends on
-- minus 2: the step is shown for even n only
-- cap at 5/7: contradictory claims
-"""
 CHAINS = """Checkpoints (7 pts total)
 **Chains are alternatives: only the best chain counts, and chains are never summed.**
 1. (1 pt, routine) Shared by all.

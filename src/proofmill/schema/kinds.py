@@ -20,9 +20,7 @@ class Kind:
 
     entry: type  # the class of its entries
     key: str | None = None  # the column that identifies a row; an id occurs once
-    asks: bool = (
-        False  # may ask a model; unless it is a training, its module has `questions(entry, job)` for `proofmill plan`
-    )
+    asks: bool = False  # may ask a model; unless it trains, its module has `questions(entry, job)` for the plan
     learns: str | None = None  # it is a training: how, in a few words
     save_steps: int | None = None  # of a training, between checkpoints
     weights: bool = False  # weights stand beside its table
