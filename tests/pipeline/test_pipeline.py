@@ -189,7 +189,7 @@ def test_edited_code_plans_nothing(nano, source):
 def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
     """A kind's `revision` says that the same entry now gives other rows."""
     path = Path(source) / Path(inspect.getfile(Examples)).relative_to(ROOT / "src")
-    before, name, after = path.read_text(encoding="utf-8").partition("class Examples:")
+    before, name, after = path.read_text(encoding="utf-8").partition("class Examples(Entry):")
     path.write_text(
         before + name + re.sub(r"(revision: ClassVar\[int\] =) \d+", r"\1 77", after, count=1), encoding="utf-8"
     )
@@ -223,7 +223,7 @@ def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
     assert lines.filter(short["dropped"].is_null()).max() <= 8
     assert "rewards/brief/mean" in set(own.frame("grpo/mine")["measure"])
     assert set(own.frame("grades/mine")["out_of"]) == {7}
-    assert {"mean-lines", "avg@1"} == set(own.frame("scores/overlap")["measure"])
+    assert {"long-rate", "avg@1"} == set(own.frame("scores/overlap")["measure"])
     assert own.made("mine") == []
 
 
@@ -233,7 +233,7 @@ def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
         ("splitlines())\n    return None if within", "splitlines()) + 1\n    return None if within", "problems/short"),
         ("min(1.0, tokens / rollout.tokens)", "min(2.0, tokens / rollout.tokens)", "grpo/mine"),
         ("7 * len(shared)", "6 * len(shared)", "grades/mine"),
-        ('len(row["text"].splitlines())', 'len(row["text"].split())', "scores/overlap"),
+        ("> 60)", "> 61)", "scores/overlap"),
         ("def brief(rollout, tokens):", "# the shorter, the better\ndef brief(rollout, tokens):", None),
     ],
     ids=["filter", "reward", "grader", "measure", "comment"],

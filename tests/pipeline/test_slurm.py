@@ -25,10 +25,10 @@ TARGET = "results/scores/nano.parquet"
 OVERLAY = """
 plugins: [my_parts.py]
 nano:
-  grader/both: {judges: [api/referee, line-overlap]}
+  grader/both: {judges: [line-overlap], escalate-to: api/referee, escalate-on: [unscored, band], escalate-band: [0, 3]}
   problems/train: {keep: [labelled, not-wrong, complete, not-duplicate, {solution-lines: [null, 20]}]}
   grpo/nano: {model: sft/cold, rewards: {grade: 1, format: 0.1, brief: {weight: 0.1, tokens: 20}}}
-  scores/nano: {models: [grpo/nano], compare: [], grader: grader/both, measures: [avg-at-k, mean-lines]}
+  scores/nano: {models: [grpo/nano], compare: [], grader: grader/both, measures: [avg-at-k, long-rate]}
 """
 
 
@@ -77,10 +77,10 @@ def test_own_parts_work_on_the_nodes(both):
     """What a user's file adds is known to the jobs on the cluster: its reward, its grader and its measure left their numbers."""
     _, cluster = both
     assert "rewards/brief/mean" in set(cluster.frame("grpo/nano")["measure"])
-    assert "mean-lines" in set(cluster.frame("scores/nano")["measure"])
-    grades = next(name for name in made(cluster) if name.startswith("grades/"))
-    opinions = cluster.frame(grades)["opinions"].explode().struct.field("judge")
-    assert {"api/referee", "line-overlap"} <= set(opinions)
+    assert "long-rate" in set(cluster.frame("scores/nano")["measure"])
+    grades = pl.concat(cluster.frame(name) for name in made(cluster) if name.startswith("grades/"))
+    judges = grades["opinions"].explode().drop_nulls().struct.field("judge")
+    assert {"api/referee", "line-overlap"} <= set(judges)
 
 
 def test_jobs_really_went_through_slurm(both):
