@@ -252,7 +252,7 @@ def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
 
 
 def test_error_of_a_part_is_shown_with_its_own_line(own):
-    """The stage ends with the file, the line and its text; no table is written over the one that was there."""
+    """The stage ends with the file, the line and its text; once the line is mended, the table is as it was."""
     parts, before = own.folder / "my_parts.py", own.table("grades/mine").content
     text = parts.read_text(encoding="utf-8")
     parts.write_text(text.replace("7 * len(shared)", "7 // 0 * len(shared)"), encoding="utf-8")
@@ -264,6 +264,7 @@ def test_error_of_a_part_is_shown_with_its_own_line(own):
         rf"RecipeError: .*my_parts.py:{line}: `return .7 // 0 .*` in line_overlap ended in Zero", done.stdout
     )
     assert "Traceback" not in done.stdout
+    assert own.made("results/grades/mine.parquet") == ["grades/mine"]  # brought back, as it was
     assert before == own.table("grades/mine").content
 
 

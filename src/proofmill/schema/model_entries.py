@@ -146,7 +146,7 @@ class Grpo(Entry):
         {},
     )
     unscored: Literal["drop", "zero"] = doc(
-        "What happens to an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean."
+        "What happens to an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean, `zero` counts what is missing as 0."
     )
     group: int = doc("Attempts at each problem.", 8, ge=2)
     problems_per_step: Count = doc("Problems in one step.", 16)
