@@ -104,7 +104,7 @@ def test_hard_negatives_fool_the_plain_rule_more_often(flags):
 
 
 class Slow:
-    """Each row is compared with each benchmark statement, by likeness.py alone."""
+    """Each row is compared with each benchmark statement, by similarity.py alone."""
 
     def __init__(self, benchmark: list[str], words: int, similarity: float):
         self.benchmark, self.similarity = benchmark, similarity

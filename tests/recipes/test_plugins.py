@@ -276,7 +276,7 @@ def test_mark_off_the_scale_is_a_mistake_of_the_grader(parts, small, mill):
     parts.write_text(PARTS.replace("min(7, found)", "8"))
     made = mill({**SMALL, **MINE, "grades/off": MINE["grades/mine"]}, plugins=[str(parts)])
     made.results = small.results
-    with pytest.raises(ValueError, match="grader `sentences` gives 8 marks; expected 0 to 7"):
+    with pytest.raises(RecipeError, match="grader `sentences` gives 8 marks; expected 0 to 7"):
         made.make("grades/off")
     assert not made.table("grades/off").path.exists()
 

@@ -26,6 +26,7 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Opinion, Verdict
 from proofmill.schema.declared import Grader
+from proofmill.schema.errors import RecipeError
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING, Reason
 
@@ -132,13 +133,13 @@ class Marker:
 
 
 def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]], Iterator[Verdict]]:
-    """A program's verdicts out of its full marks. Raises ValueError for a mark off that scale."""
+    """A program's verdicts out of its full marks. Raises RecipeError for a mark off that scale."""
     full = PROGRAMS[name].full_marks
 
     def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:
         for verdict in check(submissions):
             if verdict.grade is not None and not 0 <= verdict.grade <= full:
-                raise ValueError(f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None")
+                raise RecipeError(f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None. Mend it.")
             yield replace(verdict, out_of=full)
 
     return checked
