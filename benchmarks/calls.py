@@ -191,7 +191,9 @@ def stage(results: Path, url: str, count: int) -> None:
     apis = {"api/bench": Api(id="m", price={"input": 1.0, "output": 1.0})}
     start = time.monotonic()
     table = Table("responses/x", results)
-    responses.main(entry, Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {}, {})))
+    responses.main(
+        entry, Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {"problems/x": "f"}, {}))
+    )
     seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used:,.0f} |", flush=True)
 

@@ -23,7 +23,6 @@ def main() -> None:
     from vllm import SamplingParams, TokensPrompt
 
     from proofmill import base, problems, responses
-    from proofmill import responses as responses_module
     from proofmill.artifacts.jobs import Job
     from proofmill.artifacts.stamps import new_stamp
     from proofmill.artifacts.tables import Table
@@ -40,14 +39,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder)
 
-        def job(name: str, fingerprint: str = "f") -> Job:
-            stamp = new_stamp(name, '{"entry": {}}', fingerprint, {}, {})
+        def job(name: str, *parents: str, fingerprint: str = "f") -> Job:
+            stamp = new_stamp(name, '{"entry": {}}', fingerprint, dict.fromkeys(parents, "f"), {})
             return Job(Table(name, results), {}, fingerprint, stamp, engine="vllm")
 
         problems.main(Problems(source="arithmetic", rows=options.problems), job("problems/x"))
-        base.main(Base(source="scratch", problems="problems/x"), job("base/x"))
+        base.main(Base(source="scratch", problems="problems/x"), job("base/x", "problems/x"))
         engine = VllmEngine(Table("base/x", results))
-        shares, rows = [], options.problems * options.attempts
+        parents, shares, rows = ("problems/x", "base/x"), [], options.problems * options.attempts
         print(
             f"{rows:,} rows of at most {options.tokens} tokens\n\n| round | ours, rows/s | bare, rows/s | ours over bare |\n|---|---|---|---|"
         )
@@ -55,14 +54,14 @@ def main() -> None:
             entry = Responses(
                 problems="problems/x", model="base/x", attempts=options.attempts, max_tokens=options.tokens, seed=turn
             )
-            asked = list(responses_module.questions(entry, job("responses/x")))
+            asked = [q for _, q in responses.questions(entry, job("responses/x", *parents))["base/x"].named()]
             start = time.monotonic()
             prompts = [TokensPrompt(prompt_token_ids=ids) for ids in render(engine.tokenizer, asked)]
             sampling = [SamplingParams(temperature=1.0, max_tokens=options.tokens, seed=q.row_seed) for q in asked]
             engine.llm.generate(prompts, sampling, use_tqdm=False)
             bare = rows / (time.monotonic() - start)
             start = time.monotonic()
-            with_engine(responses, Asker, engine, entry, job(f"responses/r{turn}", f"f{turn}"))
+            with_engine(responses, Asker, engine, entry, job(f"responses/r{turn}", *parents, fingerprint=f"f{turn}"))
             ours = rows / (time.monotonic() - start)
             if turn:  # the first turn warms up
                 shares.append(ours / bare)
@@ -82,11 +81,11 @@ def with_engine(responses, asker, engine, entry, job) -> None:
         with Journal(job.table.calls) as journal:
             yield asker(job.name, engine, journal, Budget(None, job.table.results / "calls", journal))
 
-    responses.engines.asking, real = loaded, responses.engines.asking
+    responses.opening.asking, real = loaded, responses.opening.asking
     try:
         responses.main(entry, job)
     finally:
-        responses.engines.asking = real
+        responses.opening.asking = real
 
 
 if __name__ == "__main__":
