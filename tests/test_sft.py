@@ -685,4 +685,4 @@ def test_error_of_one_process_ends_all_of_them(chain, tmp_path):
     ]
     done = project.run(*command, PROOFMILL_ROWS_PER_DEVICE="0")
     assert done.returncode != 0 and not project.table("sft/cold").path.exists()
-    assert "\nRecipeError: PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
+    assert "\nSettingError: PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
