@@ -5,25 +5,28 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 CORES ?= all
 # Test files run side by side, each file in one process: its tests share what they make.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
+PYTEST := $(BIN)/pytest -q --dist loadfile
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
 export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: run test test-fast test-pipeline test-vllm test-slurm lint format docs clean
+.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs clean
 
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
-test: lint test-fast test-pipeline ## everything, the fast tests first
-	$(PYTEST) -m "vllm or slurm"
+test: lint test-fast test-slow ## everything, the fast tests first
 
 test-fast: $(VENV)/ready
-	$(PYTEST) -m "not pipeline and not vllm and not slurm"
+	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm"
+
+# One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
+test-slow: $(VENV)/ready
+	$(PYTEST) -n 3 -m "pipeline or vllm or slurm"
 
 test-pipeline: $(VENV)/ready
-	$(PYTEST) -m pipeline
+	$(PYTEST) -n 2 -m pipeline
 
 test-vllm: $(VENV)/ready
 	$(BIN)/pytest -q -m vllm
