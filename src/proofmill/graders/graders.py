@@ -139,7 +139,9 @@ def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]]
     def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:
         for verdict in check(submissions):
             if verdict.grade is not None and not 0 <= verdict.grade <= full:
-                raise RecipeError(f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None. Mend it.")
+                raise RecipeError(
+                    f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None. Mend it."
+                )
             yield replace(verdict, out_of=full)
 
     return checked
