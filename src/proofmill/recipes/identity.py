@@ -16,6 +16,9 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.named import name_of
 from proofmill.schema.references import canonical, references_by_word, relied_on
 
+# Fields of a model for readers, for plans and for stopping: no row depends on them.
+UNDECIDING = ("price_source", "guess", "max_parked")
+
 
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
     """The prompts that an entry asks with, and a digest of each: an edited prompt makes other rows."""
@@ -55,11 +58,7 @@ def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
     """The identity as JSON with sorted keys."""
     relied = {name: json.loads(canonical(value)) for name, value in relied_on(entry, declared).items()}
     for values in relied.values():
-        for key in (
-            "price_source",
-            "guess",
-            "max_parked",
-        ):  # for readers, for plans and for stopping; no row depends on them
+        for key in UNDECIDING:
             values.pop(key, None)
     decides = {
         "entry": json.loads(canonical(entry)),
