@@ -15,19 +15,19 @@ from typing import Any
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, Dialogues, one_answer
-from proofmill.calls.exchange import Answer, Questions
+from proofmill.calls.exchange import Answer, Questions, total
 from proofmill.engines.opening import asking, asking_for
 from proofmill.filters import schemes
 from proofmill.graders import judges, rubrics
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
 from proofmill.runtime.progress import say
+from proofmill.schema.columns import PROBES
 from proofmill.schema.entries import Schemes
 from proofmill.schema.reasons import Reason
 from proofmill.text.reasoning import without_key_step
 
 BLANK = "I was not able to solve this problem."
-PROBES = ("reference", "blank", "restated", "unrelated", "cut")
 
 
 def read_scheme(answer: Answer) -> tuple[str | None, Reason]:
@@ -133,9 +133,7 @@ def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spen
     with asking_for(job, marker := Marker(entry.tester, entry.tester_prompt, job.declared, schemes=True)):
         for (index, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
             rows[index][f"{name}_marks"] = verdict.grade
-            rows[index]["cost"] = (
-                None if None in (rows[index]["cost"], verdict.cost) else rows[index]["cost"] + verdict.cost
-            )
+            rows[index]["cost"] = total((rows[index]["cost"], verdict.cost))
             spent.of_verdict(verdict)
     for index in testable:
         rows[index]["tested"] = _outcome(rows[index])

@@ -7,10 +7,11 @@ import pytest
 
 from proofmill.calls import dialogues
 from proofmill.calls.budget import Budget
-from proofmill.calls.calls import Asker
+from proofmill.calls.calls import Asker, Spent
 from proofmill.calls.dialogues import Ask, Dialogues, last_of, one_answer, together, until_read
 from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.journal import Journal
+from proofmill.schema.reasons import Reason
 
 
 class Echo:
@@ -178,6 +179,14 @@ def test_unknown_cost_of_one_makes_the_sum_unknown():
     """The last answer has the tokens of all, and no cost when one has none."""
     summed = last_of([Answer("a", "end", tokens=2, cost=None), Answer("b", "end", tokens=3, cost=1.0)])
     assert (summed.text, summed.tokens, summed.cost) == ("b", 5, None)
+
+
+def test_failure_after_a_paid_answer_costs_what_was_paid():
+    """A requery that fails without a known cost neither loses nor hides what the first answer cost."""
+    failed = last_of([Answer("unreadable", "end", cost=0.25), Answer("", "error", Reason.PROVIDER)])
+    spent = Spent()
+    assert list(spent.counted([failed])) == [failed]
+    assert (failed.stop, failed.cost, spent.cost, spent.failures) == ("error", 0.25, 0.25, 1)
 
 
 def test_first_questions_need_no_engine():

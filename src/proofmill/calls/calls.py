@@ -178,7 +178,7 @@ class Spent:
     def counted(self, answers: Iterable[Answer]) -> Iterator[Answer]:
         """The same answers; each is counted as it passes."""
         for answer in answers:
-            self.add(answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0, answer.tokens)
+            self.add(answer.paid, answer.tokens)
             self.failures += answer.reason in PASSING
             yield answer
 

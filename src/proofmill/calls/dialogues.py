@@ -26,7 +26,7 @@ from itertools import islice
 from typing import Any
 
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Answer, Question, Questions
+from proofmill.calls.exchange import Answer, Question, Questions, total
 
 WINDOW = 512  # dialogues in memory at a time
 
@@ -100,10 +100,11 @@ def one_answer(who: str, question: Question, unreadable: Callable[[Answer], bool
 
 def last_of(answers: Sequence[Answer]) -> Answer:
     """The last of several answers, with the cost and tokens of all."""
-    costs = [answer.cost for answer in answers]
+    if len(answers) == 1:
+        return answers[0]
     return replace(
         answers[-1],
-        cost=None if None in costs else sum(costs),
+        cost=total(answer.paid for answer in answers),
         tokens=sum(answer.tokens for answer in answers),
         prompt_tokens=sum(answer.prompt_tokens for answer in answers),
     )

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from proofmill.schema.ids import digest
-from proofmill.schema.reasons import Reason
+from proofmill.schema.reasons import Reason, Stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,3 +98,14 @@ class Answer:
     detail: str = ""
     finish: str = ""
     logprobs: list[dict[str, Any]] | None = None
+
+    @property
+    def paid(self) -> float | None:
+        """What the call cost: dollars, None when the price is unknown, 0 for a failure that nobody charged for."""
+        return self.cost or 0.0 if self.stop == Stop.ERROR else self.cost
+
+
+def total(costs: Iterable[float | None]) -> float | None:
+    """The sum of costs in dollars; None when one of them is unknown."""
+    costs = list(costs)
+    return None if None in costs else sum(costs)

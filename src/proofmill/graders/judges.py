@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from proofmill.calls.dialogues import Ask, Dialogue, together, until_read
-from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.exchange import Answer, Question, total
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Opinion, Verdict, read
 from proofmill.prompts import templates
@@ -219,10 +219,9 @@ def _merged(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
 
 def together_with(first: Verdict, last: Verdict) -> Verdict:
     """The later verdict of a cascade, with the cost and the opinions of both."""
-    cost = None if None in (first.cost, last.cost) else first.cost + last.cost
     return replace(
         last,
-        cost=cost,
+        cost=total((first.cost, last.cost)),
         tokens=first.tokens + last.tokens,
         prompt_tokens=first.prompt_tokens + last.prompt_tokens,
         opinions=first.opinions + last.opinions,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proofmill.calls.exchange import Answer
+from proofmill.calls.exchange import Answer, total
 from proofmill.prompts.templates import Prompt
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text import answers
@@ -47,10 +47,9 @@ class Verdict:
 
     def paid(self, calls: Sequence[Answer], opinions: Sequence[Opinion] = ()) -> "Verdict":
         """The same verdict with the cost and tokens of the calls that led to it, and the opinions in them."""
-        costs = [answer.cost if answer.stop != Stop.ERROR else answer.cost or 0.0 for answer in calls]
         return replace(
             self,
-            cost=None if None in costs else sum(costs),
+            cost=total(answer.paid for answer in calls),
             tokens=sum(answer.tokens for answer in calls),
             prompt_tokens=sum(answer.prompt_tokens for answer in calls),
             opinions=tuple(opinions),

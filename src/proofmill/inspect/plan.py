@@ -33,14 +33,13 @@ from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
 from proofmill.recipes.identity import identity_of
 from proofmill.schema import references
+from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
 from proofmill.schema.entries import Schemes, Scores
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Stop
-
-PROBES = 4  # test answers of a scheme that a judge marks, at most
 
 
 @dataclass
@@ -133,7 +132,7 @@ class Plan:
         return stage
 
     def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
-        """The fields, prompts, parents and files that differ from those that the table was made from."""
+        """The fields, prompts, user's parts, parents and files that differ from those that the table was made from."""
         new = json.loads(identity_of(entry, self.book.declared))
         changes = [
             f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
@@ -146,6 +145,10 @@ class Plan:
             f"prompt `{name}` was edited"
             for name, text in new["prompts"].items()
             if old["prompts"].get(name, text) != text
+        ]
+        parts, old_parts = new.get("plugins", {}), old.get("plugins", {})
+        changes += [
+            f"your part `{part}` was edited" for part, code in parts.items() if old_parts.get(part, code) != code
         ]
         changes += [
             f"{api}: `{key.replace('_', '-')}` {_shown(old['declared'][api].get(key))} -> {_shown(value)}"
@@ -186,7 +189,7 @@ class Plan:
                 self._price(stage, model, calls)
         grader = self._grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
-            tests = PROBES * stage.rows * len(grader.judges)
+            tests = len(PROBES) * stage.rows * len(grader.judges)
             stage.calls += tests  # the schemes that they test are not written yet
             self._price(stage, grader.judges[0], tests)
         if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):

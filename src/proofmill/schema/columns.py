@@ -16,6 +16,9 @@ OPINION = pl.Struct(
     {"judge": pl.String, "round": pl.String, "grade": pl.Float64, "reason": pl.String, "text": pl.String}
 )
 
+# The known answers that try out a marking scheme; each has a column `<probe>_marks` in `schemes`.
+PROBES = ("reference", "blank", "restated", "unrelated", "cut")
+
 # Columns that hold one of the values of an enum, in whatever table they stand.
 ENUMS = {"stop": Stop, "reason": Reason}
 
