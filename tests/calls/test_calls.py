@@ -195,15 +195,21 @@ def test_spent_counts_what_passes():
     [
         ("think</think>answer", ["</think>"], ("answer", "think")),
         ("a</think>b</think>c", ["</think>"], ("c", "a</think>b")),
-        ("only thinking", ["</think>"], ("", "only thinking")),
+        ("the server took the marks away", ["</think>"], ("the server took the marks away", None)),
         ("plain", [], ("plain", None)),
         ("x</thought>y", ["</think>", "</thought>"], ("y", "x")),
     ],
 )
 def test_reasoning_is_split_at_the_last_delimiter(text, delimiters, expected):
-    """What follows the reasoning is the answer; without a delimiter nothing was answered."""
+    """What follows the reasoning is the answer; a text that its writer ended without a delimiter is one."""
     answer = split_reasoning(Answer(text, "end"), delimiters)
     assert expected == (answer.text, answer.reasoning)
+
+
+def test_text_cut_off_before_its_delimiter_is_all_reasoning():
+    """A text that was cut off while thinking answers nothing."""
+    answer = split_reasoning(Answer("only thinking", "length"), ["</think>"])
+    assert (answer.text, answer.reasoning) == ("", "only thinking")
 
 
 def test_reasoning_that_was_sent_apart_is_left_alone():

@@ -1,6 +1,7 @@
 """Remote servers that fail in every way, asked through the real client over real HTTP."""
 
 import json
+import math
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -48,10 +49,10 @@ def hasty(monkeypatch):
 def ask(monkeypatch, tmp_path):
     """`ask(reply, count, **api)` gives the answers of a real server, and what it was asked; the journal is kept."""
 
-    def asked(reply, count=1, budget=None, **api):
+    def asked(reply, count=1, budget=None, model="m", **api):
         reply = reply if callable(reply) else (lambda replies: lambda _, n: replies[min(n, len(replies) - 1)])(reply)
         declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_parked": 1.0, **api})
-        made = [(f"row-{n}", Question("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(count)]
+        made = [(f"row-{n}", Question(model, (("user", f"question {n}"),), max_tokens=100)) for n in range(count)]
         with server(reply) as (url, served):
             monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
@@ -147,7 +148,10 @@ def test_passing_failure_is_tried_again(ask, hasty, status):
         (json.dumps(good({"nested": 1})).encode(), {}),
         (b"", {}),
         (b"[" * 100_000 + b"]" * 100_000, {}),
-        (json.dumps(good()).replace('"prompt_tokens": 10', '"prompt_tokens": 1e999').encode(), {}),
+        (json.dumps(good(finish_reason=["stop"])).encode(), {}),
+        (json.dumps(good(message={"role": "assistant", "content": "a", "reasoning": ["b"]})).encode(), {}),
+        (json.dumps(good(logprobs={"content": [{"token": "a", "logprob": float("nan")}]})).encode(), {}),
+        (b'{"error": {"message": "overloaded", "code": 503}}', {}),
         (json.dumps(good(finish_reason="error")).encode(), {}),
     ],
 )
@@ -245,7 +249,7 @@ def test_refusal_in_an_answer_is_refused(ask, reply):
 
 
 @pytest.mark.parametrize(
-    ("status", "message"), [(401, "bad key"), (404, "no such model"), (429, "insufficient_quota: you exceeded your current quota")]
+    ("status", "message"), [(401, "bad key"), (402, "no credit"), (429, "insufficient_quota: you exceeded your current quota")]
 )  # fmt: skip
 def test_what_no_waiting_can_mend_stops_the_stage(ask, tmp_path, status, message):
     """A refused key, an unknown model and an empty account stop at once, say what to set, and park nothing for them."""
@@ -254,6 +258,31 @@ def test_what_no_waiting_can_mend_stops_the_stage(ask, tmp_path, status, message
     assert "PROOFMILL_JUDGE_KEY" in str(stop.value)
     rows = journals.frame(tmp_path / "calls/test/x")
     assert rows.filter(stop="end").height == 20
+
+
+@pytest.mark.parametrize("status", [403, 404, 307])
+def test_refusal_of_every_row_stops_the_stage(ask, tmp_path, status):
+    """An unknown model, or an address that sends us on, is found by a few rows: the rest are not asked, none is parked."""
+    with pytest.raises(SystemExit) as stop:
+        ask(
+            [(status, {"error": {"message": "no such model"}}, {"Location": "http://127.0.0.1:9/elsewhere"})], count=500
+        )
+    assert "PROOFMILL_JUDGE_URL" in str(stop.value)
+    assert journals.frame(tmp_path / "calls/test/x").height == 0
+
+
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("first", [0, 7])
+def test_row_refused_by_moderation_is_parked(ask, monkeypatch, status, first):
+    """Where others are answered, a row that the server forbids is parked with what the server says, and the stage goes on."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "1")
+    flagged = {"error": {"message": "flagged by moderation"}}
+    answers, served = ask(lambda _, number: (status, flagged, {}) if number == first else FINE, count=20)
+    assert [answer.stop for answer in answers] == ["end"] * first + ["error"] + ["end"] * (19 - first)
+    assert "flagged by moderation" in answers[first].detail
+    assert len(served.requests) == 20
+    again, served = ask(lambda _, number: FINE, count=20)
+    assert ({answer.text for answer in again}, len(served.requests)) == ({"fine"}, 1)
 
 
 def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
@@ -369,6 +398,86 @@ def test_spent_budget_stops_the_stage(ask, tmp_path):
     assert 4 * most - 30e-6 <= spent <= 5 * most
     answers, _ = ask([FINE], count=300, budget=1.0)
     assert len(answers) == 300
+
+
+ODD_USAGE = {
+    "missing": None,
+    "zero": {"prompt_tokens": 0, "completion_tokens": 0},
+    "negative": {"prompt_tokens": -5, "completion_tokens": -300_000},
+    "cached above prompt": {
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 10**6},
+    },
+    "nan": {"prompt_tokens": math.nan, "completion_tokens": 2},
+    "infinite": {"prompt_tokens": 10, "completion_tokens": math.inf},
+    "absurd": {"prompt_tokens": 10, "completion_tokens": 2**60},
+    "beyond a column": {"prompt_tokens": 2**63, "completion_tokens": 2},
+    "words": {"prompt_tokens": "many", "completion_tokens": [2]},
+    "true": {"prompt_tokens": True, "completion_tokens": 2},
+}
+
+
+@pytest.mark.parametrize("usage", ODD_USAGE.values(), ids=ODD_USAGE)
+def test_usage_that_cannot_be_believed_costs_what_was_set_aside(ask, tmp_path, usage):
+    """With a budget every answer costs something that can be true: the budget holds, and no answer is lost."""
+    most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
+    with pytest.raises(SystemExit, match="the budget of"):
+        ask([(200, {**GOOD, "usage": usage}, {})], count=300, budget=20 * most)
+    rows = journals.frame(tmp_path / "calls/test/x")
+    assert 18 * most <= rows["cost"].sum() <= 20 * most
+    assert set(rows["text"]) == {"fine"}
+    assert rows["tokens"].max() == 0
+
+
+@pytest.mark.parametrize("usage", ODD_USAGE.values(), ids=ODD_USAGE)
+def test_usage_that_cannot_be_believed_is_an_unknown_cost(ask, usage):
+    """Without a budget the answer stands, and what it cost is unknown."""
+    answer, _ = ask([(200, {**GOOD, "usage": usage}, {})])
+    assert (answer.text, answer.cost, answer.prompt_tokens, answer.tokens) == ("fine", None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"id": "x", "choices": [], "usage": {"prompt_tokens": 10}}', b"{", json.dumps(good([1])).encode()],
+)
+def test_unreadable_replies_count_against_the_budget(ask, hasty, tmp_path, body):
+    """A reply that cannot be read may have been charged: each attempt counts what was set aside, before the next is made."""
+    most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
+    with pytest.raises(SystemExit, match="the budget of"):
+        _, served = ask([(200, body, {})], count=300, budget=20 * most)
+    assert 18 * most <= journals.cost(tmp_path / "calls/test/x") <= 20 * most
+
+
+def test_reasoning_counted_apart_is_paid(ask):
+    """A server that counts reasoning beside the answer's tokens is paid for both: (10 x 1 + (2 + 30) x 10) / 1e6."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 30}}
+    answer, _ = ask([(200, {**GOOD, "usage": usage}, {})])
+    assert (answer.tokens, answer.reasoning_tokens) == (32, 30)
+    assert answer.cost == pytest.approx(330e-6)
+
+
+@pytest.mark.parametrize("word", ["length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens"])
+def test_text_is_cut_off_in_every_servers_word(ask, word):
+    """What was cut off is never read as ended."""
+    assert ask([(200, good(finish_reason=word), {})])[0].stop == "length"
+
+
+def test_text_as_long_as_its_limit_without_a_word_is_cut_off(ask):
+    """A server that says nothing of the end, and wrote all the tokens it might, was cut off."""
+    full = {"prompt_tokens": 10, "completion_tokens": 100}
+    answer, _ = ask([(200, {**good(finish_reason=None), "usage": full}, {})])
+    assert answer.stop == "length"
+    answer, _ = ask(
+        [(200, {**good(finish_reason=None), "usage": {**full, "completion_tokens": 99}}, {})], model="other"
+    )
+    assert answer.stop == "end"
+
+
+def test_content_in_parts_is_one_text(ask):
+    """Some servers send the text in parts."""
+    parts = [{"type": "text", "text": "fi"}, {"type": "text", "text": "ne"}]
+    assert ask([(200, good(parts), {})])[0].text == "fine"
 
 
 def test_free_calls_need_no_budget(ask):

@@ -74,22 +74,43 @@ class Asking:
                 seen.add(question.key)
                 yield question
 
+    @property
+    def limited(self) -> bool:
+        """Whether a budget limits what may be spent."""
+        return self.budget.dollars is not None
+
+    def most(self, question: Question) -> float:
+        """The most that the question may cost, in dollars."""
+        return most(self.price, question.size, question.max_tokens)
+
+    def set_aside(self, question: Question) -> float:
+        """What was set aside for the question: its cost where the server does not say one. 0 without a budget."""
+        return self.most(question) if self.limited else 0.0
+
     def reserve(self, question: Question) -> bool:
         """Set aside the most that the question may cost; False if the budget has no room for it now."""
-        return self.budget.reserve(most(self.price, question.size, question.max_tokens))
+        return self.budget.reserve(self.most(question))
 
     def spent_up(self, question: Question) -> bool:
         """Whether the budget has no room for the question, even if other jobs spend nothing more."""
-        return self.budget.spent_up(most(self.price, question.size, question.max_tokens))
+        return self.budget.spent_up(self.most(question))
 
     def release(self, question: Question) -> None:
         """Free what `reserve` set aside."""
-        self.budget.settle(most(self.price, question.size, question.max_tokens))
+        self.budget.settle(self.most(question))
 
-    def take(self, question: Question, answer: Answer) -> None:
-        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
+    def owe(self, dollars: float) -> None:
+        """Count what a failed attempt cost until the row's answer, which carries it, is in the journal."""
+        self.budget.reserved += dollars
+
+    def take(self, question: Question, answer: Answer, owed: float = 0.0) -> None:
+        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking.
+
+        `owed` is what was counted by `owe`, and is now in the answer's cost.
+        """
         failed = answer.stop == Stop.ERROR
         self.journal.add(question, answer)
+        self.budget.settle(owed)
         self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
         if failed:
             self.parked.append((question.key, answer.reason, answer.detail[:200]))
@@ -193,8 +214,12 @@ class Spent:
 
 
 def split_reasoning(answer: Answer, delimiters: Sequence[str]) -> Answer:
-    """The answer with the reasoning part of its text moved to `reasoning`, unless the server sent it separately."""
-    if not delimiters or answer.reasoning is not None:
+    """The answer with the reasoning part of its text moved to `reasoning`, unless the server sent it separately.
+
+    A text that its writer ended without a delimiter is an answer: the server took the marks away, or nobody thought.
+    """
+    marked = any(delimiter in answer.text for delimiter in delimiters)
+    if not delimiters or answer.reasoning is not None or (answer.stop == Stop.END and not marked):
         return answer
     thought, text = split_at(answer.text, delimiters)
     return replace(answer, text=text, reasoning=thought)

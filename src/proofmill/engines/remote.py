@@ -6,7 +6,8 @@ How we differ from the client's own retries:
 3. A repeated failure parks the row. A failure that waiting cannot mend (a refused key, an unknown model, no credit)
    stops the stage at once, before it has cost a million calls.
 4. If a server answers no call for PROOFMILL_PATIENCE (600 s), the stage stops and parks no more rows.
-5. The key is removed from every message of the server before it is shown or written.
+5. Replies come in through replies.py and transport.py: typed, bounded, without our key. What is no reply fails its row.
+6. With a budget, a call that the server may have charged without saying how much costs what was set aside for it.
 """
 
 import asyncio
@@ -19,16 +20,20 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
 from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.pacing import LONGEST_ASKED, Pace, backoff
+from proofmill.engines import replies
+from proofmill.engines.redaction import Redaction
 from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import Reason, Stop
 
 ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3}  # attempts of one row by class of failure; other classes have one
 SAME_FAILURES = 3  # failures of a row in the same words, after which it is parked
+REFUSED_ROWS = 8  # rows refused in a row, nobody answered: then it is not the rows
 AWAY = {429, 502, 503, 504, 529}  # overloaded or unreachable: a reason to slow down
 TOO_LONG = (
     "context_length_exceeded",
@@ -39,9 +44,6 @@ TOO_LONG = (
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
-FAILED = {"error", "abort", "failed", "cancelled", "incomplete"}  # a server's words for a failed answer
-# Errors from reading a reply that is not JSON, or not a completion.
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 HEADERS = ("retry-after-ms", "retry-after")
 
 
@@ -49,11 +51,12 @@ HEADERS = ("retry-after-ms", "retry-after")
 class Failure:
     """A failed attempt: its class, which decides on retries, the reason to park its row with, the server's message."""
 
-    kind: str  # away, provider, timeout, refused, too-long, bad-request, no-use
+    kind: str  # away, provider, timeout, refused, too-long, bad-request, forbidden, no-use
     reason: str
     detail: str
     wait: float | None = None  # seconds that the server asked for
     cost: float = 0.0  # dollars: the reply was no answer, but was charged
+    charged: bool = False  # perhaps it was charged, and nobody knows how much
     answer: Answer | None = None  # the reply, if it counts as an answer when repeated
 
 
@@ -69,14 +72,31 @@ class Row:
 class ApiEngine:
     """A model behind the OpenAI protocol. A `server` that the job started itself is started again when it dies."""
 
-    def __init__(self, name: str, api: Any, url: str, key: str, pace: Pace, server: Any = None, seeds: int = 2**31):
-        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound."""
+    def __init__(
+        self,
+        name: str,
+        api: Any,
+        url: str,
+        key: str,
+        pace: Pace,
+        server: Any = None,
+        seeds: int = 2**31,
+        opening: str = "",
+    ):
+        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound; `opening`: what
+        the chat template writes before the text."""
+        import aiohttp
         import httpx2
         import openai
 
-        self.name, self.api, self.model, self._seeds = name, api, api.id, seeds
+        from proofmill.engines import transport
+
+        self.name, self.api, self.model, self._seeds, self._opening = name, api, api.id, seeds, opening
         self.price, self.max_parked = api.price, api.max_parked
-        self._openai, self._key, self._pace, self._server = openai, key, pace, server
+        self._pace, self._server = pace, server
+        self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
+        secrets = [key, *_secrets_of(url)]
+        self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
         self._limit = float(os.environ.get("PROOFMILL_TIMEOUT", "600"))
         self._patience = float(os.environ.get("PROOFMILL_PATIENCE", "600"))
         self._path = "/responses" if api.protocol == "responses" else "/chat/completions"
@@ -91,8 +111,13 @@ class ApiEngine:
                 limits=httpx2.Limits(max_connections=pace.most, max_keepalive_connections=pace.most),
                 # A proxy of the environment cannot reach the loopback address of a program that was started here.
                 trust_env=server is None,
+                follow_redirects=False,
+                headers=transport.HEADERS,
+                event_hooks={"response": [transport.bound]},
             ),
         )
+        # Of the environment, they belong to another server.
+        self._client.organization = self._client.project = None
 
     def close(self) -> None:
         self._runner.run(self._client.close())
@@ -102,6 +127,8 @@ class ApiEngine:
         yield questions
 
     def read(self, answer: Answer) -> Answer:
+        if self._opening:
+            return replace(answer, text=self._opening + answer.text)
         return split_reasoning(answer, self.api.delimiters)
 
     def answer(self, questions: Iterator[Question], asking: Asking) -> None:
@@ -114,23 +141,31 @@ class ApiEngine:
         start = time.monotonic()
         try:
             async with asyncio.timeout(self._limit):
-                # As plain JSON both ways: the typed methods walk their type hints for each call, half of a call's work,
-                # and know fewer fields than servers send.
-                reply = await self._client.post(self._path, body=self._request(question), cast_to=object)
-            answer = self._read(reply, seconds=round(time.monotonic() - start, 4), attempts=attempts)
+                # As plain bytes: the typed methods walk their type hints for each call, half of a call's work, and know
+                # fewer fields than servers send.
+                raw = await self._client.post(self._path, body=self._request(question), cast_to=bytes)
+            reply = replies.read(raw, self.api.protocol, question)
         except TimeoutError:
-            return Failure("timeout", Reason.TIMEOUT, f"no answer in {self._limit:g} s")
-        except self._openai.APIError as error:
+            return Failure("timeout", Reason.TIMEOUT, f"no answer in {self._limit:g} s", charged=True)
+        except self._api_error as error:
             return self._failure(error)
-        except UNREADABLE as error:
-            return Failure(
-                "provider", Reason.PROVIDER, self._hidden(f"unreadable reply: {type(error).__name__}: {error}")
-            )
-        if answer.finish in FAILED:
-            return Failure("provider", Reason.PROVIDER, f"finished with `{answer.finish}`", cost=answer.cost or 0.0)
+        except self._http_error as error:
+            said = getattr(error, "message", None) or error
+            return self._provider(f"the reply is no HTTP: {type(error).__name__}: {said}", charged=True)
+        except replies.ErrorReply as error:
+            return self._classified(error.status or 500, str(error), None)
+        except replies.UnreadableReply as error:
+            return self._provider(f"unreadable reply: {error}", charged=True)
+        answer = self._answer(reply, round(time.monotonic() - start, 4), attempts)
+        unknown = answer.cost is None
+        if reply.failed:
+            return self._provider(f"finished with `{reply.finish}`", cost=answer.cost or 0.0, charged=unknown)
         if answer.reason == Reason.OK and not answer.text and not answer.reasoning and answer.stop == Stop.END:
-            return Failure("provider", Reason.PROVIDER, "empty answer", cost=answer.cost or 0.0, answer=answer)
+            return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
+
+    def _provider(self, detail: str, **facts: Any) -> Failure:
+        return Failure("provider", Reason.PROVIDER, self._hide_in_message(detail)[:500], **facts)
 
     def _chat_request(self, question: Question) -> dict[str, Any]:
         return {
@@ -157,59 +192,59 @@ class ApiEngine:
             request["top_p"] = question.top_p
         return {name: value for name, value in request.items() if name not in self.api.omit} | self.api.options
 
-    def _read(self, reply: Any, **facts: Any) -> Answer:
-        read = _response_parts if self.api.protocol == "responses" else _chat_parts
-        return self._answer(**read(reply), model=reply.get("model"), **facts)
-
-    def _answer(
-        self, text, reasoning, finish, refused, usage, cached, reasoning_tokens, logprobs, model, seconds, attempts
-    ) -> Answer:  # fmt: skip
-        if not isinstance(text, str | None):
-            raise TypeError(f"the text is a {type(text).__name__}")
-        prompt, written = (int(usage[0] or 0), int(usage[1] or 0)) if usage else (0, 0)
-        cached, thought = int(cached or 0), min(int(reasoning_tokens or 0), written)
+    def _answer(self, reply: replies.Reply, seconds: float, attempts: int) -> Answer:
+        hide, usage = self._hide_in_answer, reply.usage or replies.Usage(0, 0, 0, 0)
+        text, reasoning = hide(reply.text), hide(reply.reasoning) if reply.reasoning else None
+        as_sent = (text, reasoning) == (reply.text, reply.reasoning)
         return Answer(
-            text=text or "",
-            stop=Stop.LENGTH if finish == "length" else Stop.END,
-            reason=Reason.REFUSED if refused else Reason.OK,
-            reasoning=reasoning or None,
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            tokens=written,
-            reasoning_tokens=thought,
-            cost=budget.price(self.price, prompt, cached, written, thought) if usage else None,
+            text=text,
+            stop=reply.stop,
+            reason=Reason.REFUSED if reply.refused else Reason.OK,
+            reasoning=reasoning,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            tokens=usage.written,
+            reasoning_tokens=usage.thought,
+            cost=budget.price(self.price, *usage) if reply.usage else None,
             seconds=seconds,
             attempts=attempts,
-            model=str(model or ""),
-            finish=finish,
-            logprobs=[{"token": p["token"], "logprob": float(p["logprob"])} for p in logprobs] if logprobs else None,
+            model=hide(reply.model),
+            finish=hide(reply.finish),
+            logprobs=reply.logprobs if as_sent else None,
         )
 
     # ----------------------------------------------------------------------------------------------- what went wrong
 
     def _failure(self, error: Any) -> Failure:
         status, cause = getattr(error, "status_code", None), error.__cause__
-        text = self._hidden(f"{error} {getattr(error, 'body', None) or cause or ''}")[:500]
+        text = f"{error} {getattr(error, 'body', None) or cause or ''}"
+        if isinstance(cause, self._broken):
+            return self._provider(f"unreadable reply: {cause}", charged=cause.charged)
+        if status is None:  # no connection (this transport calls it a time-out, too)
+            return Failure(
+                "away", Reason.PROVIDER, self._hide_in_message(f"no connection, or a broken one: {text}")[:500]
+            )
+        if 300 <= status < 400:
+            text = f"the server sends us on to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
+        return self._classified(status, text, _retry_after(error.response))
+
+    def _classified(self, status: int, text: str, wait: float | None) -> Failure:
+        """The failure of a call by the status of its reply, what it says, and the seconds it asks us to wait."""
+        text = self._hide_in_message(text)[:500]
         message = text.lower()
-        if status is None:  # no connection (this transport calls it a time-out, too), or a reply that broke off
-            return Failure("away", Reason.PROVIDER, f"no connection, or a broken one: {text}")
-        wait = _retry_after(error.response)
         if status in (401, 402) or (status == 429 and NO_CREDIT in message and wait is None):
             return Failure("no-use", Reason.PROVIDER, text)
         if status in (400, 403) and any(words in message for words in REFUSED):
             return Failure("refused", Reason.REFUSED, text)
         if status in (400, 413, 422) and any(words in message for words in TOO_LONG):
             return Failure("too-long", Reason.TOO_LONG, text)
-        if status in (403, 404):
-            return Failure("no-use", Reason.PROVIDER, text)
+        if status in (403, 404) or status < 400:
+            return Failure("forbidden", Reason.PROVIDER, text)
         if status in AWAY:
             return Failure("away", Reason.RATE_LIMIT if status == 429 else Reason.PROVIDER, text, wait)
         return Failure(
             "provider" if status >= 500 or status in (408, 409, 425) else "bad-request", Reason.PROVIDER, text
         )
-
-    def _hidden(self, text: str) -> str:
-        return text.replace(self._key, "***") if len(self._key) > 4 else text
 
     def no_use(self, failure: Failure) -> str:
         return (
@@ -231,6 +266,8 @@ class _Conversation:
         self.arrived: list[tuple[Row, float, float, Answer | Failure]] = []
         self.news = asyncio.Event()
         self.last_answer, self.last_failure = time.monotonic(), ""
+        self.answered = len(asking.journal) > 0  # somebody, in this run or an earlier one
+        self.forbidden: list[Row] = []  # refused before anybody was answered: the rows, or all of us?
         self.broken: BaseException | None = None
         self.lengths = [512.0, 1.0]  # mean tokens of an answer (a guess at first), and of how many answers
 
@@ -240,9 +277,10 @@ class _Conversation:
                 wait = self._start()
                 if self.broken:
                     raise self.broken
-                idle = not self.tasks and not self.arrived
-                if idle and (self.asking.stop.why or not (self.held or self.waiting)):
-                    break
+                if not self.tasks and not self.arrived:
+                    self._judge_the_forbidden()
+                    if self.asking.stop.why or not (self.held or self.waiting):
+                        break
                 try:
                     async with asyncio.timeout(min(wait, 0.5)):  # look for a signal twice a second
                         await self.news.wait()
@@ -263,6 +301,8 @@ class _Conversation:
         """Start all calls that may start; returns the seconds until the next may."""
         asking = self.asking
         while not asking.stop.why:
+            if len(self.forbidden) >= REFUSED_ROWS and not self.answered:
+                return math.inf
             row, wait = self._next()
             if row is None:
                 return wait
@@ -308,13 +348,19 @@ class _Conversation:
         if isinstance(outcome, Failure):
             overload = outcome.kind in ("away", "timeout")
             self.pace.ended(start, overload=overload, asked=outcome.wait, answered=False)
-            row.cost += outcome.cost
+            cost = outcome.cost + (self.asking.set_aside(row.question) if outcome.charged else 0.0)
+            self.asking.owe(cost)
+            row.cost += cost
             row.failures.append(outcome)
             self._after_failure(row)
             return
-        if row.cost and outcome.cost is not None:
-            outcome = replace(outcome, cost=outcome.cost + row.cost)
-        self.asking.take(row.question, outcome)
+        cost = outcome.cost
+        if cost is None and self.asking.limited and self.engine.price != "unknown":
+            cost = self.asking.set_aside(row.question)
+        if cost is not None:
+            outcome = replace(outcome, cost=cost + row.cost)
+        self.answered = True
+        self.asking.take(row.question, outcome, row.cost)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
         self.last_answer = time.monotonic()
@@ -327,14 +373,16 @@ class _Conversation:
         same = sum(f.detail == failure.detail for f in failures)
         if failure.kind == "no-use":
             self.asking.stop.ask(self.engine.no_use(failure))
+        elif failure.kind == "forbidden" and not self.answered:
+            self.forbidden.append(row)
         elif alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES):
             wait = backoff(len(failures)) / 2 if failure.wait is None else min(failure.wait, LONGEST_ASKED)
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
         elif failure.answer:  # empty again and again: this counts as the answer, and was charged
-            cost = None if failure.answer.cost is None else row.cost
-            self.asking.take(row.question, replace(failure.answer, cost=cost))
+            unknown = failure.answer.cost is None and not self.asking.limited
+            self.asking.take(row.question, replace(failure.answer, cost=None if unknown else row.cost), row.cost)
         else:
-            self.asking.take(row.question, self._parked(row))
+            self.asking.take(row.question, self._parked(row), row.cost)
 
     def _parked(self, row: Row) -> Answer:
         failure = row.failures[-1]
@@ -342,9 +390,24 @@ class _Conversation:
         cost = None if self.engine.price == "unknown" else row.cost
         return Answer("", stop, failure.reason, cost=cost, attempts=len(row.failures), detail=failure.detail)
 
+    def _judge_the_forbidden(self) -> None:
+        """Park the rows that were refused, if another was answered; else, and if that is all or many, they blame us."""
+        if not self.answered and (len(self.forbidden) >= REFUSED_ROWS or (self.forbidden and not self._more())):
+            self.asking.stop.ask(self.engine.no_use(self.forbidden[0].failures[-1]))
+        elif self.answered:
+            while self.forbidden:
+                row = self.forbidden.pop()
+                self.asking.take(row.question, self._parked(row), row.cost)
+
+    def _more(self) -> bool:
+        """Whether there are rows to ask, now or later."""
+        if not (self.held or self.waiting):
+            self.held = next(self.fresh, None)
+        return bool(self.held or self.waiting)
+
     def _write_down_costs(self) -> None:
         """Journal the costs of rows that were still waiting for a retry when the asking stopped."""
-        for row in [row for _, _, row in self.waiting] + [self.held] * (self.held is not None):
+        for row in [*(row for _, _, row in self.waiting), *self.forbidden, *([self.held] if self.held else [])]:
             if row.cost:
                 self.asking.journal.add(row.question, self._parked(row))
 
@@ -366,45 +429,15 @@ class _Conversation:
                 self.asking.stop.ask(f"stopped because the server died again and again: {server.last_words()}")
 
 
-def _chat_parts(reply: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a Chat Completion under our names."""
-    choice, usage = reply["choices"][0], reply.get("usage")
-    message = choice["message"]
-    refusal, finish = message.get("refusal"), choice.get("finish_reason") or ""
-    return {
-        "text": refusal or message.get("content"),
-        "reasoning": message.get("reasoning_content") or message.get("reasoning"),
-        "finish": finish,
-        "refused": finish == "content_filter" or bool(refusal),
-        "usage": usage and (usage["prompt_tokens"], usage["completion_tokens"]),
-        "cached": usage and (usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        "reasoning_tokens": usage and (usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
-        "logprobs": (choice.get("logprobs") or {}).get("content"),
-    }
-
-
-def _response_parts(reply: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a Response under our names; reasoning is the whole text if the server sends it, else a summary."""
-    items, usage = reply["output"], reply.get("usage")
-    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-    thoughts = [item.get("content") or item.get("summary") or [] for item in items if item["type"] == "reasoning"]
-    refused = [part["refusal"] for part in parts if part["type"] == "refusal"]
-    why = (reply.get("incomplete_details") or {}).get("reason")
-    return {
-        "text": "".join(refused or [part["text"] for part in parts if part["type"] == "output_text"]),
-        "reasoning": "\n".join(part["text"] for thought in thoughts for part in thought) or None,
-        "finish": "length" if why == "max_output_tokens" else why or reply.get("status") or "",
-        "refused": why == "content_filter" or bool(refused),
-        "usage": usage and (usage["input_tokens"], usage["output_tokens"]),
-        "cached": usage and (usage.get("input_tokens_details") or {}).get("cached_tokens"),
-        "reasoning_tokens": usage and (usage.get("output_tokens_details") or {}).get("reasoning_tokens"),
-        "logprobs": [p for part in parts for p in part.get("logprobs") or []] or None,
-    }
-
-
 def variable(name: str) -> str:
     """The prefix of the environment variables of `api/<name>`: PROOFMILL_<NAME>."""
     return f"PROOFMILL_{name.partition('/')[2].upper().replace('-', '_').replace('.', '_')}"
+
+
+def _secrets_of(url: str) -> list[str]:
+    """What may be a password or a key in an address: the password, and the values behind its question mark."""
+    parts = urlsplit(url)
+    return [*filter(None, [parts.password]), *(value for _, value in parse_qsl(parts.query))]
 
 
 def _retry_after(response: Any) -> float | None:

@@ -1,0 +1,44 @@
+"""Secrets taken out of what servers say, also where a server sends them back in another form, or a part of them.
+
+The forms are the secret itself, percent-encoded, in hexadecimal, and in Base64 wherever it begins in the encoded bytes.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
+
+HIDDEN = "***"
+PART = 12  # characters that are enough to know a secret, or a part of it, in the text of an answer
+_RUN = re.compile(rf"[\w+/=%.~-]{{{PART},}}", re.ASCII)
+
+
+class Redaction:
+    """A function from text to the text without the secrets of at least `least` characters."""
+
+    def __init__(self, secrets: Iterable[str], least: int = PART):
+        kept = [secret for secret in secrets if len(secret) >= least]
+        self._whole = sorted({form for secret in kept for form in _forms(secret)}, key=len, reverse=True)
+        self._parts = {form[i : i + PART] for form in self._whole for i in range(len(form) - PART + 1)}
+
+    def __call__(self, text: str) -> str:
+        for form in self._whole:
+            text = text.replace(form, HIDDEN)
+        return _RUN.sub(self._hidden, text) if self._parts else text
+
+    def _hidden(self, run: re.Match) -> str:
+        text = run[0]
+        known = any(text[i : i + PART] in self._parts for i in range(len(text) - PART + 1))
+        return HIDDEN if known else text
+
+
+def _forms(secret: str) -> Iterator[str]:
+    data = secret.encode()
+    yield secret
+    if len(secret) < PART:
+        return
+    yield from (quote(secret, safe=""), data.hex(), data.hex().upper())
+    for before in range(3):  # the bytes before it decide how it falls into groups of three
+        encoded = base64.b64encode(b"\0" * before + data).decode()
+        whole = encoded[-(-before * 4 // 3) : len(encoded) - (4 if (before + len(data)) % 3 else 0)]
+        yield from (whole, whole.translate(str.maketrans("+/", "-_")))
