@@ -25,7 +25,7 @@ import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import schemes_of
-from proofmill.calls import journal as journals
+from proofmill.calls import records
 from proofmill.calls.calls import MANY, Spent
 from proofmill.engines import opening
 from proofmill.graders.graders import Marker
@@ -115,7 +115,7 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | N
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
     spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
-    for answer in journals.frame(job.table.calls, "stop", "cost", "tokens").iter_rows(named=True):
+    for answer in records.frame(job.table.calls, "stop", "cost", "tokens").iter_rows(named=True):
         spent.add(answer["cost"] or 0.0 if answer["stop"] == Stop.ERROR else answer["cost"], answer["tokens"])
     job.finish(list(run.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 

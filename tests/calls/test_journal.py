@@ -7,14 +7,18 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from dataclasses import dataclass, replace
 
 import polars as pl
 import pytest
+from pyarrow import parquet
 
 from proofmill.calls import journal as module
+from proofmill.calls import records
 from proofmill.calls.exchange import Answer
-from proofmill.calls.journal import Journal, frame
+from proofmill.calls.journal import Journal
+from proofmill.calls.records import frame
 from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
 
@@ -119,6 +123,73 @@ def test_damaged_line_is_put_aside(tmp_path, damage):
     assert (tmp_path / "damaged.jsonl").read_bytes() == damage(lines[1])
 
 
+ODD_VALUES = {
+    "count beyond a column": {"prompt_tokens": 2**63},
+    "negative count": {"tokens": -1},
+    "negative cost": {"cost": -0.25},
+    "cost that is no number": {"cost": float("nan")},
+    "reasoning in parts": {"reasoning": [{"text": "a"}]},
+    "finish in parts": {"finish": {"word": "stop"}},
+    "no text": {"text": None},
+}
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES.values(), ids=ODD_VALUES)
+def test_row_that_holds_no_answer_is_put_aside(tmp_path, odd):
+    """A row whose values no answer has, from an older version, is asked again; the journal opens, adds up and is compacted."""
+    unfinished(tmp_path, *"abc")
+    tail = tmp_path / "answers.jsonl"
+    lines = tail.read_bytes().splitlines(keepends=True)
+    values = {name: value for name, value in json.loads(lines[1]).items() if name != "crc"} | odd
+    body = json.dumps(values)[:-1].encode()
+    bad = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
+    tail.write_bytes(lines[0] + bad + lines[2])
+    assert frame(tmp_path).height == 2
+    assert records.cost(tmp_path) >= 0
+    with Journal(tmp_path) as journal:
+        assert [q in journal for q in asked(*"abc")] == [True, False, True]
+        journal.add(*asked("b"), Answer("again", "end"))
+    assert texts(tmp_path, *"abc") == ["a", "again", "c"]
+    assert (tmp_path / "damaged.jsonl").read_bytes() == bad
+
+
+def test_line_of_an_older_version_has_defaults(tmp_path):
+    """A line with fewer fields is an answer as long as it has a text and a stop."""
+    unfinished(tmp_path, "a")
+    tail = tmp_path / "answers.jsonl"
+    row = json.loads(tail.read_bytes())
+    body = json.dumps({name: row[name] for name in ("key", "text", "stop")})[:-1].encode()
+    tail.write_bytes(body + b', "crc": "%08x"}\n' % zlib.crc32(body))
+    with Journal(tmp_path) as journal:
+        assert journal[asked("a")[0]] == Answer("a", "end")
+
+
+def test_zeroed_bytes_of_a_segment_stop_with_a_message(tmp_path):
+    """A page that is not as it was written is seen by its checksum: no wrong answer is read from it."""
+    write(tmp_path, *(f"{n:04}" * 50 for n in range(1, 201)))
+    segment = tmp_path / "00001.parquet"
+    content = bytearray(segment.read_bytes())
+    columns = parquet.ParquetFile(segment).metadata.row_group(0)
+    place = next(columns.column(n) for n in range(columns.num_columns) if columns.column(n).path_in_schema == "text")
+    start = (place.dictionary_page_offset or place.data_page_offset) + place.total_compressed_size // 2
+    content[start : start + 4] = bytes(4)
+    segment.write_bytes(content)
+    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Bring it back"):
+        frame(tmp_path)
+
+
+@pytest.mark.parametrize("meddle", [lambda tail: tail.unlink(), lambda tail: tail.write_bytes(b""), lambda tail: tail.write_bytes(tail.read_bytes() + b"#\n"), lambda tail: (tail.rename(tail.with_suffix(".bak")), tail.write_bytes(tail.with_suffix(".bak").read_bytes()))])  # fmt: skip
+def test_tail_changed_by_another_program_stops_with_a_message(tmp_path, meddle):
+    """A tail that is deleted, emptied, added to or saved by an editor while a job writes ends it in a sentence."""
+    with pytest.raises(JournalError, match=r"answers.jsonl: another program changed it"), Journal(tmp_path) as journal:
+        for question in asked(*"ab"):
+            journal.add(question, Answer("a", "end"))
+        meddle(tmp_path / "answers.jsonl")
+    with Journal(tmp_path) as journal:
+        journal.add(*asked("c"), Answer("c", "end"))
+    assert texts(tmp_path, "c") == ["c"]
+
+
 def test_truncated_segment_stops_with_a_message(tmp_path):
     """Paid answers that cannot be read stop the stage; nothing is asked again or deleted without being told to."""
     write(tmp_path, *"abc")
@@ -137,7 +208,7 @@ def test_truncated_segment_stops_with_a_message(tmp_path):
 def test_segments_and_tail_are_one_journal(tmp_path, monkeypatch):
     """However often the tail moves into segments, every answer is found by its key, in the order asked for."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 2000)
-    monkeypatch.setattr(module, "ROW_GROUP", 4)
+    monkeypatch.setattr(records, "ROW_GROUP", 4)
     monkeypatch.setattr(module, "AT_ONCE", 7)
     names = [f"n{i}" for i in range(100)]
     with Journal(tmp_path) as journal:

@@ -10,8 +10,7 @@ from email.utils import format_datetime
 import pytest
 
 from mill import REFEREE
-from proofmill.calls import journal as journals
-from proofmill.calls import pacing
+from proofmill.calls import pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
@@ -215,7 +214,7 @@ def test_cost_of_rows_that_wait_is_not_forgotten(ask, monkeypatch, tmp_path):
     monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")
     with pytest.raises(SystemExit):
         ask(lambda _, number: (200, good(""), {}) if number < 3 else (503, BUSY, {}), count=3)
-    assert journals.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
+    assert records.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
 
 
 def test_same_failure_again_and_again_is_parked(ask, hasty):
@@ -256,7 +255,7 @@ def test_what_no_waiting_can_mend_stops_the_stage(ask, tmp_path, status, message
     with pytest.raises((SystemExit, TableError)) as stop:
         ask([FINE] * 20 + [(status, {"error": {"message": message}}, {})], count=500)
     assert "PROOFMILL_JUDGE_KEY" in str(stop.value)
-    rows = journals.frame(tmp_path / "calls/test/x")
+    rows = records.frame(tmp_path / "calls/test/x")
     assert rows.filter(stop="end").height == 20
 
 
@@ -268,7 +267,7 @@ def test_refusal_of_every_row_stops_the_stage(ask, tmp_path, status):
             [(status, {"error": {"message": "no such model"}}, {"Location": "http://127.0.0.1:9/elsewhere"})], count=500
         )
     assert "PROOFMILL_JUDGE_URL" in str(stop.value)
-    assert journals.frame(tmp_path / "calls/test/x").height == 0
+    assert records.frame(tmp_path / "calls/test/x").height == 0
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -303,7 +302,7 @@ def test_silent_server_stops_the_stage_and_parks_nothing(ask, monkeypatch, tmp_p
     monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
     with pytest.raises(SystemExit, match="answered nothing for 0:0"):
         ask([(503, BUSY, {})], count=50)
-    assert journals.frame(tmp_path / "calls/test/x").height == 0
+    assert records.frame(tmp_path / "calls/test/x").height == 0
 
 
 def test_time_limit_runs_from_the_start_of_a_call(ask, monkeypatch, hasty):
@@ -394,7 +393,7 @@ def test_spent_budget_stops_the_stage(ask, tmp_path):
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match=r"the budget of \$0.01 is spent; \d+ of 300 calls"):
         ask([FINE], count=300, budget=5 * most)
-    spent = journals.frame(tmp_path / "calls/test/x")["cost"].sum()
+    spent = records.frame(tmp_path / "calls/test/x")["cost"].sum()
     assert 4 * most - 30e-6 <= spent <= 5 * most
     answers, _ = ask([FINE], count=300, budget=1.0)
     assert len(answers) == 300
@@ -424,7 +423,7 @@ def test_usage_that_cannot_be_believed_costs_what_was_set_aside(ask, tmp_path, u
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match="the budget of"):
         ask([(200, {**GOOD, "usage": usage}, {})], count=300, budget=20 * most)
-    rows = journals.frame(tmp_path / "calls/test/x")
+    rows = records.frame(tmp_path / "calls/test/x")
     assert 18 * most <= rows["cost"].sum() <= 20 * most
     assert set(rows["text"]) == {"fine"}
     assert rows["tokens"].max() == 0
@@ -445,8 +444,8 @@ def test_unreadable_replies_count_against_the_budget(ask, hasty, tmp_path, body)
     """A reply that cannot be read may have been charged: each attempt counts what was set aside, before the next is made."""
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match="the budget of"):
-        _, served = ask([(200, body, {})], count=300, budget=20 * most)
-    assert 18 * most <= journals.cost(tmp_path / "calls/test/x") <= 20 * most
+        ask([(200, body, {})], count=300, budget=20 * most)
+    assert 18 * most <= records.cost(tmp_path / "calls/test/x") <= 20 * most
 
 
 def test_reasoning_counted_apart_is_paid(ask):
@@ -496,7 +495,7 @@ def test_key_is_in_no_answer_and_no_message(ask, hasty, tmp_path, capsys):
     assert KEY not in str(stop.value) + "".join(capsys.readouterr())
     assert KEY.encode() not in written
     assert "***" in str(stop.value)
-    assert all(KEY not in str(row) for row in journals.frame(tmp_path / "calls/test/x").to_dicts())
+    assert all(KEY not in str(row) for row in records.frame(tmp_path / "calls/test/x").to_dicts())
 
 
 def test_remote_model_without_an_address_says_what_to_set(monkeypatch):

@@ -16,7 +16,7 @@ import yaml
 from mill import REFEREE, SMALL
 from project import Project, snapshot
 from proofmill.artifacts.kept import MARK
-from proofmill.calls import journal as journals
+from proofmill.calls import records
 from proofmill.schema.errors import HubError, JournalError, RecipeError, ServiceError, SettingError, TableError
 
 ERRORS = tuple(
@@ -354,13 +354,13 @@ def test_full_disk_keeps_what_was_answered(small_disk):
     done = small_disk.run("schemes/x", entries=entries, PROOFMILL_CONCURRENCY="1")
     assert done.returncode == 1 and "Traceback" not in done.stdout, done.stdout
     assert "schemes/x: stopped because the disk is full; " in done.stdout.splitlines()[-1]
-    answered = journals.frame(small_disk.results / "calls/schemes/x")
+    answered = records.frame(small_disk.results / "calls/schemes/x")
     assert 0 < answered.height < 48
     done = small_disk.run("schemes/x", entries=entries)
     assert "expected room for 4 MiB of answers before the first is asked" in done.stdout.splitlines()[-1]
     filler.unlink()
     assert small_disk.run("schemes/x", entries=entries).returncode == 0
-    assert journals.frame(small_disk.results / "calls/schemes/x").head(answered.height).equals(answered)
+    assert records.frame(small_disk.results / "calls/schemes/x").head(answered.height).equals(answered)
 
 
 # ------------------------------------------------------------------------------------------------------- under Snakemake

@@ -16,7 +16,7 @@ import pytest
 
 from project import Project, copy_of
 from proofmill.arithmetic import referee
-from proofmill.calls import journal as journals
+from proofmill.calls import records
 from served import good, server
 
 pytestmark = pytest.mark.pipeline
@@ -106,7 +106,7 @@ def test_stage_that_is_killed_twenty_times_ends_with_the_same_table(undisturbed,
             process.wait()
             kills += 1
         assert not project.table("labels/many").path.exists()
-        at_kills = journals.frame(project.table("labels/many").calls).height
+        at_kills = records.frame(project.table("labels/many").calls).height
         done = project.job("labels/many", **environment)
         assert done.returncode == 0, done.stdout
         again = answered(url)
@@ -168,7 +168,7 @@ def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
     done = project.job("labels/many", **{**environment, "PROOFMILL_REFEREE_FAULTS": mortal})
     assert done.returncode == 1
     assert "the server died again and again: exit 9" in done.stdout
-    assert journals.frame(project.table("labels/many").calls).height > 30
+    assert records.frame(project.table("labels/many").calls).height > 30
 
 
 # ------------------------------------------------------------------------------------------------------ under Snakemake
@@ -214,7 +214,7 @@ def test_key_is_nowhere(asking):
         assert KEY.encode() not in path.read_bytes(), path
         if path.suffix == ".parquet":
             assert KEY not in str(pl.read_parquet(path).to_dicts()) + str(pl.read_parquet_metadata(path)), path
-    assert journals.frame(project.table("labels/some").calls)["attempts"].max() > 1
+    assert records.frame(project.table("labels/some").calls)["attempts"].max() > 1
 
 
 def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
@@ -238,6 +238,6 @@ def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
     assert "labels/some: stopped by SIGTERM; " in log
     assert log.strip().endswith("Run the same command to go on.")
     assert not project.table("labels/some").path.exists()
-    answered = journals.frame(project.table("labels/some").calls).filter(stop="end").height
+    answered = records.frame(project.table("labels/some").calls).filter(stop="end").height
     assert 10 <= answered < 60
     assert project.made("results/labels/some.parquet", **environment) == ["labels/some"]

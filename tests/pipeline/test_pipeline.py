@@ -12,7 +12,7 @@ import pytest
 
 from own_parts import write_configuration, write_parts
 from project import CHAIN, ROOT, Project, copy_of
-from proofmill.calls.journal import frame
+from proofmill.calls.records import frame
 from proofmill.recipes.identity import prompts_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS

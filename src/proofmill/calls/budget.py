@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from proofmill.calls import journal as journals
+from proofmill.calls import records
 from proofmill.runtime import locks
 
 REFRESH_SECONDS = 1.0
@@ -127,4 +127,4 @@ def _claim(folder: Path) -> tuple[float, float]:
 @lru_cache(maxsize=1024)
 def _cost(folder: Path, tail_time: int) -> float:
     """Dollars in the journal of a killed job, read once for each modification time of its tail."""
-    return journals.cost(folder)
+    return records.cost(folder)

@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, Stop
@@ -73,9 +75,13 @@ class Questions:
         return iter(self._make())
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]  # JSON has neither NaN nor infinity
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a question, or the failure in its place.
+    """An answer to a question, or the failure in its place. The types hold for what is read back from a journal.
 
     `stop` is end, length or error; `reason` is ok, or why there is no text (refused, too-long, provider, ...). `tokens`
     include those of reasoning, `prompt_tokens` those that the server had cached; `cost` is in dollars over all
@@ -87,13 +93,13 @@ class Answer:
     stop: str
     reason: str = Reason.OK
     reasoning: str | None = None
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    tokens: int = 0
-    reasoning_tokens: int = 0
-    cost: float | None = None
-    seconds: float = 0.0
-    attempts: int = 1
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    tokens: Count = 0
+    reasoning_tokens: Count = 0
+    cost: Amount | None = None
+    seconds: Amount = 0.0
+    attempts: Count = 1
     model: str = ""
     detail: str = ""
     finish: str = ""

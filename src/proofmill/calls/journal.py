@@ -8,12 +8,13 @@ A journal is a folder results/calls/<kind>/<name>/:
     00001.parquet     older answers as columns; numbered, and replaced only by a larger file with the same rows
     lock              held by the process that writes, and names it
 
-Polars can open it at any time, also while it is written: `journal.frame(folder)`, or read_ndjson and read_parquet of
+Polars can open it at any time, also while it is written: `records.frame(folder)`, or read_ndjson and read_parquet of
 the files themselves.
 
 How we differ from other caches of answers:
 1. The unit is one call, not one stage: added rows repeat no earlier call.
-2. If a kill cuts a line off, that one question is asked again; a damaged line is put aside, not deleted.
+2. If a kill cuts a line off, that one question is asked again; a line that is damaged, or holds values that no answer
+   has, is put aside, not deleted. Segments have checksums, which are looked at when they are read.
 3. There is one writer: the operating system releases the lock when its process ends, also one requeued or killed.
 4. Room for the answers under way is reserved beforehand: a full disk stops the stage and loses none of them.
 5. Failures are written with their reason and asked again; a later answer replaces them.
@@ -25,15 +26,30 @@ import os
 import threading
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
 
 from proofmill.calls.exchange import Answer
+from proofmill.calls.records import (
+    ANSWER_COLUMNS,
+    all_rows,
+    answer_of,
+    as_frame,
+    dollars,
+    read,
+    reading,
+    row_of,
+    segments,
+    whole_rows,
+    write,
+)
 from proofmill.runtime import locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
@@ -42,29 +58,7 @@ from proofmill.schema.reasons import Stop
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
 RESERVE_BYTES = 4 * 2**20
-ROW_GROUP = 1024
 AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
-CHECK = len(', "crc": "00000000"}\n')
-
-TOKEN = pl.Struct({"token": pl.String, "logprob": pl.Float64})
-ANSWER_COLUMNS: dict[str, Any] = {
-    "key": pl.String,
-    "text": pl.String,
-    "stop": pl.String,
-    "reason": pl.String,
-    "reasoning": pl.String,
-    "prompt_tokens": pl.Int64,
-    "cached_tokens": pl.Int64,
-    "tokens": pl.Int64,
-    "reasoning_tokens": pl.Int64,
-    "cost": pl.Float64,
-    "seconds": pl.Float64,
-    "attempts": pl.Int64,
-    "model": pl.String,
-    "detail": pl.String,
-    "finish": pl.String,
-    "logprobs": pl.List(TOKEN),
-}
 
 
 class Journal:
@@ -77,6 +71,7 @@ class Journal:
         self._parked: dict[str, str] = {}  # key -> reason
         self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
         self._rows = 0  # in all segments
+        self._end = 0  # of the tail, in bytes
         self._file = self._lock = -1
         self._dirty = threading.Event()
         self._fault: OSError | None = None
@@ -182,12 +177,13 @@ class Journal:
             with open(self.tail, "rb") as file:
                 for place in sorted(places):
                     file.seek(place)
-                    yield place, _answer(json.loads(file.readline()))
+                    row = row_of(file.readline())
+                    if row is None:
+                        raise self._meddled()
+                    yield place, row.answer
 
     def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, Answer]]:
         """Rows by their number over all segments, in order; only the row groups that hold some of them are read."""
-        import pyarrow.parquet as parquet
-
         index = 0
         ends = [before for before, _ in self._segments[1:]] + [self._rows]
         for (before, path), end in zip(self._segments, ends[: len(self._segments)], strict=True):
@@ -196,13 +192,15 @@ class Journal:
                 in_segment.append(rows[index] - before)
                 index += 1
             if in_segment:
-                with parquet.ParquetFile(path) as file:
+                with reading(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                    groups = range(file.num_row_groups)
+                    starts = [0, *accumulate(file.metadata.row_group(group).num_rows for group in groups)]
                     group, values = -1, []
                     for row in in_segment:
-                        if row // ROW_GROUP != group:
-                            group = row // ROW_GROUP
+                        if row >= starts[group + 1] or group < 0:
+                            group = bisect_right(starts, row) - 1
                             values = pl.from_arrow(file.read_row_group(group)).to_dicts()
-                        yield -1 - (before + row), _answer(values[row % ROW_GROUP])
+                        yield -1 - (before + row), answer_of(values[row - starts[group]])
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
@@ -228,10 +226,13 @@ class Journal:
 
     def _append(self, line: bytes) -> int:
         place = os.lseek(self._file, 0, os.SEEK_END)
+        if place != self._end:
+            raise self._meddled()
         for attempt in range(2):
             fault = None
             try:
                 if os.write(self._file, line) == len(line):
+                    self._end += len(line)
                     return place
             except OSError as error:
                 fault = error
@@ -244,6 +245,12 @@ class Journal:
             "answer. Make room and run again."
         ) from fault
 
+    def _meddled(self) -> JournalError:
+        return JournalError(
+            f"{self.tail}: another program changed it while this job wrote there; expected one writer. Leave it alone while a "
+            "job runs, and run again: what is missing is asked again."
+        )
+
     def _note(self, key: str, stop: str, reason: str, cost: float | None) -> None:
         self.spent += cost or 0.0
         if stop == Stop.ERROR:
@@ -255,8 +262,12 @@ class Journal:
         """Delete all answers, on disk too, once another journal has them."""
         for path in [*segments(self.folder), self.folder / "claim"]:
             path.unlink(missing_ok=True)
-        os.ftruncate(self._file, 0)
+        self._cut(0)
         self._places.clear()
+
+    def _cut(self, end: int) -> None:
+        os.ftruncate(self._file, end)
+        self._end = end
 
     def sync(self) -> None:
         """Wait until every added answer is on the disk."""
@@ -284,22 +295,24 @@ class Journal:
 
         The segment is written before the tail is emptied: a kill in between leaves rows twice, but loses none.
         """
-        rows = [json.loads(line) for _, line in _whole_lines(self.tail)]
-        if not rows:
+        there = os.stat(self.tail) if self.tail.exists() else None
+        if there is None or (there.st_ino, there.st_size) != (os.fstat(self._file).st_ino, self._end):
+            raise self._meddled()
+        new = as_frame(whole_rows(self.tail), ANSWER_COLUMNS)
+        if new.is_empty():
             return
-        new = _frame(rows, ANSWER_COLUMNS)
         path, before = self._next_segment()
         merged = bool(self._segments) and path == self._segments[-1][1]
         if merged:
-            new = pl.concat([_read(path), new])
+            new = pl.concat([read(path), new])
         temporary = path.with_suffix(".new")
         try:
-            new.write_parquet(temporary, row_group_size=ROW_GROUP)
+            write(new, temporary)
             _sync_file(temporary)
             os.replace(temporary, path)
             _sync_file(self.folder)
-            os.ftruncate(self._file, 0)
-        except (OSError, pl.exceptions.PolarsError) as error:  # no room for it: the tail stays as it is
+            self._cut(0)
+        except (OSError, pa.ArrowException) as error:  # no room for it: the tail stays as it is
             say(str(self.folder), f"not compacted: {error}")
             temporary.unlink(missing_ok=True)
             self.full = True
@@ -319,11 +332,11 @@ class Journal:
 
     def _load(self) -> None:
         for path in segments(self.folder):
-            frame, before = _read(path, "key", "stop", "reason", "cost"), self._rows
+            frame, before = read(path, "key", "stop", "reason", "cost"), self._rows
             self._segments.append((before, path))
             self._rows += frame.height
             self._places.update(zip(frame["key"], range(-1 - before, -1 - self._rows, -1), strict=True))
-            self.spent += frame["cost"].sum()
+            self.spent += dollars(frame["cost"])
             if self._parked or (frame["stop"] == Stop.ERROR).any():
                 last = frame.unique("key", keep="last")
                 for key in self._parked.keys() & set(last["key"]):
@@ -336,21 +349,19 @@ class Journal:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                if _is_whole(line):
-                    row = json.loads(line)
-                    self._note(row["key"], row["stop"], row["reason"], row["cost"])
-                    self._places[row["key"]] = end
+                if row := row_of(line):
+                    self._note(row.key, row.answer.stop, row.answer.reason, row.answer.cost)
+                    self._places[row.key] = end
                 else:
                     damaged.append(line)
                 end += len(line)
-        if os.fstat(self._file).st_size > end:
-            os.ftruncate(self._file, end)
+        self._cut(end)
         if damaged:
             self._put_aside(damaged)
 
     def _moved(self, last: pl.Series) -> bool:
         """Whether a kill came just after the segment was written: the tail's rows are then also its last rows."""
-        keys = [json.loads(line)["key"] for _, line in _whole_lines(self.tail)]
+        keys = [row.key for row in whole_rows(self.tail)]
         return bool(keys) and last.tail(len(keys)).to_list() == keys
 
     def _put_aside(self, damaged: list[bytes]) -> None:
@@ -361,31 +372,6 @@ class Journal:
         say(str(self.folder), f"{len(damaged)} damaged lines (kept in {path.name}); their questions are asked again")
 
 
-def segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[0-9]*.parquet"))
-
-
-def frame(folder: Path, *columns: str) -> pl.DataFrame:
-    """All rows of a journal, also while it is written: for each key the answer, or else the last failure.
-
-    The columns are the key and those named; without names, all of them.
-    """
-    wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
-    tail = folder / "answers.jsonl"  # read first: a row that moves into a segment meanwhile is read twice, not missed
-    newest = _frame([json.loads(line) for _, line in _whole_lines(tail)] if tail.exists() else [], wanted)
-    parts = [*(_read(path, *wanted) for path in segments(folder)), newest]
-    return pl.concat(parts).unique("key", keep="last", maintain_order=True)
-
-
-def cost(folder: Path) -> float:
-    """Dollars of all rows that were ever written to a journal, failures included."""
-    return sum(row["cost"] or 0.0 for row in _rows(folder))
-
-
-def _frame(rows: Iterable[dict[str, Any]], wanted: dict[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame([{name: row.get(name) for name in wanted} for row in rows], schema=wanted, strict=False)
-
-
 def adopt(old: Path, new: Path) -> int:
     """Move all answers of a journal to another, as when an artifact was renamed; returns how many the other now has.
 
@@ -394,9 +380,9 @@ def adopt(old: Path, new: Path) -> int:
     if not (old / "answers.jsonl").exists() and not segments(old):
         raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
     with Journal(old) as source, Journal(new) as target:
-        for row in _rows(old):
-            if _Key(row["key"]) not in target:
-                target.add(_Key(row["key"]), _answer(row))
+        for row in all_rows(old):
+            if row not in target:
+                target.add(row, row.answer)
         target.compact()
         target.sync()
         claim = new / "claim.new"
@@ -404,47 +390,6 @@ def adopt(old: Path, new: Path) -> int:
         os.replace(claim, new / "claim")
         source.empty()
         return len(target)
-
-
-@dataclass(frozen=True)
-class _Key:
-    key: str
-
-
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """All rows of a journal, failures that were answered later too, oldest first."""
-    for path in segments(folder):
-        yield from _read(path).iter_rows(named=True)
-    if (folder / "answers.jsonl").exists():
-        yield from (json.loads(line) for _, line in _whole_lines(folder / "answers.jsonl"))
-
-
-def _read(path: Path, *columns: str) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path, columns=list(columns or ANSWER_COLUMNS), memory_map=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise JournalError(
-            f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]}); expected answers that were paid for. Bring it "
-            "back from a copy, or move it away to have its questions asked again."
-        ) from error
-
-
-def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(byte offset, line) of each line that is complete and undamaged."""
-    offset = 0
-    with open(path, "rb") as file:
-        for line in file:
-            if line.endswith(b"\n") and _is_whole(line):
-                yield offset, line
-            offset += len(line)
-
-
-def _is_whole(line: bytes) -> bool:
-    return line.startswith(b'{"key": "') and line[-CHECK:] == b', "crc": "%08x"}\n' % zlib.crc32(line[:-CHECK])
-
-
-def _answer(row: dict[str, Any]) -> Answer:
-    return Answer(**{name: row.get(name) for name in Answer.__slots__})
 
 
 def _sync_file(path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from proofmill.calls import budget
-from proofmill.calls import journal as journals
+from proofmill.calls import budget, records
 from proofmill.schema.reasons import Stop
 
 Z = 1.96  # deviations to either side of a 95 % interval
@@ -42,7 +41,7 @@ class Range:
 
 def answered(folder: Path) -> pl.DataFrame:
     """The answers in a journal, without failed calls."""
-    return journals.frame(folder, *LEARNED).filter(pl.col("stop") != Stop.ERROR)
+    return records.frame(folder, *LEARNED).filter(pl.col("stop") != Stop.ERROR)
 
 
 def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:

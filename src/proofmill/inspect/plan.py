@@ -21,8 +21,7 @@ import polars as pl
 from proofmill.artifacts import fingerprints
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
-from proofmill.calls import budget
-from proofmill.calls import journal as journals
+from proofmill.calls import budget, records
 from proofmill.calls.exchange import Questions
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.programs import PROGRAMS
@@ -228,7 +227,7 @@ class Plan:
     def _look_up(self, stage: Stage, model: str, questions: Questions) -> None:
         """Count a model's questions by their state in the journal; equal questions are one call."""
         folder = Table(stage.name, self.results).calls
-        stops = dict(journals.frame(folder, "stop").select("key", "stop").iter_rows())
+        stops = dict(records.frame(folder, "stop").select("key", "stop").iter_rows())
         keys = [question.key for question in questions]
         to_ask = {key for key in keys if stops.get(key, Stop.ERROR) == Stop.ERROR}
         stage.rows, stage.calls = stage.rows + len(keys), stage.calls + len(to_ask)

@@ -1,0 +1,148 @@
+"""The files of a journal: how an answer stands in a line and in a segment, and how both are read, by any process.
+
+How we differ from reading JSON and Parquet:
+1. A line is believed if its checksum is right and its values can be those of an answer (exchange.Answer).
+2. Segments are written with checksums of their pages, which are looked at whenever they are read.
+"""
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
+
+from proofmill.calls.exchange import Answer
+from proofmill.schema.errors import JournalError
+
+ROW_GROUP = 1024
+START, CHECK = len('{"key": "'), len(', "crc": "00000000"}\n')
+READER = msgspec.json.Decoder(Answer)  # of a line: its key and checksum are no fields of an answer
+
+TOKEN = pl.Struct({"token": pl.String, "logprob": pl.Float64})
+ANSWER_COLUMNS: dict[str, Any] = {
+    "key": pl.String,
+    "text": pl.String,
+    "stop": pl.String,
+    "reason": pl.String,
+    "reasoning": pl.String,
+    "prompt_tokens": pl.Int64,
+    "cached_tokens": pl.Int64,
+    "tokens": pl.Int64,
+    "reasoning_tokens": pl.Int64,
+    "cost": pl.Float64,
+    "seconds": pl.Float64,
+    "attempts": pl.Int64,
+    "model": pl.String,
+    "detail": pl.String,
+    "finish": pl.String,
+    "logprobs": pl.List(TOKEN),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An answer under the key of its question."""
+
+    key: str
+    answer: Answer
+
+    def value(self, column: str) -> Any:
+        return self.key if column == "key" else getattr(self.answer, column)
+
+
+def all_rows(folder: Path) -> Iterator[Row]:
+    """All rows of a journal, failures that were answered later too, oldest first."""
+    for path in segments(folder):
+        for values in read(path).iter_rows(named=True):
+            yield Row(values["key"], answer_of(values))
+    if (folder / "answers.jsonl").exists():
+        yield from whole_rows(folder / "answers.jsonl")
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises JournalError for whatever goes wrong inside with a segment."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise JournalError(
+            f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]}); expected answers that were paid for. Bring it "
+            "back from a copy, or move it away to have its questions asked again."
+        ) from error
+
+
+def read(path: Path, *columns: str) -> pl.DataFrame:
+    """The rows of a segment: the named columns, or all."""
+    with reading(path):
+        table = parquet.read_table(
+            path, columns=list(columns or ANSWER_COLUMNS), page_checksum_verification=True, memory_map=False
+        )
+    return pl.from_arrow(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
+
+
+def write(rows: pl.DataFrame, path: Path) -> None:
+    """Write a segment."""
+    arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    parquet.write_table(arrow, path, row_group_size=ROW_GROUP, compression="zstd", write_page_checksum=True)
+
+
+def whole_rows(path: Path) -> Iterator[Row]:
+    """The rows of the lines that are complete and undamaged."""
+    with open(path, "rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and (row := row_of(line)):
+                yield row
+
+
+def row_of(line: bytes) -> Row | None:
+    """The row of a line; None for a line that is damaged, or holds what is no answer."""
+    if not line.startswith(b'{"key": "') or line[-CHECK:] != b', "crc": "%08x"}\n' % zlib.crc32(line[:-CHECK]):
+        return None
+    try:
+        return Row(line[START : line.index(b'"', START)].decode(), READER.decode(line))
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+def answer_of(row: dict[str, Any]) -> Answer:
+    return Answer(**{name: row.get(name) for name in Answer.__slots__})
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments of a journal, oldest first."""
+    return sorted(folder.glob("[0-9]*.parquet"))
+
+
+def frame(folder: Path, *columns: str) -> pl.DataFrame:
+    """All rows of a journal, also while it is written: for each key the answer, or else the last failure.
+
+    The columns are the key and those named; without names, all of them.
+    """
+    wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
+    tail = folder / "answers.jsonl"  # read first: a row that moves into a segment meanwhile is read twice, not missed
+    newest = as_frame(whole_rows(tail) if tail.exists() else (), wanted)
+    parts = [*(read(path, *wanted) for path in segments(folder)), newest]
+    return pl.concat(parts).unique("key", keep="last", maintain_order=True)
+
+
+def cost(folder: Path) -> float:
+    """Dollars of all rows that were ever written to a journal, failures included."""
+    tail = folder / "answers.jsonl"
+    newest = sum(row.answer.cost or 0.0 for row in whole_rows(tail)) if tail.exists() else 0.0
+    return newest + sum(dollars(read(path, "cost")["cost"]) for path in segments(folder))
+
+
+def dollars(costs: pl.Series) -> float:
+    """Dollars; what a row cost is never below zero."""
+    return costs.fill_nan(0.0).clip(0.0).sum()
+
+
+def as_frame(rows: Iterable[Row], wanted: dict[str, Any]) -> pl.DataFrame:
+    """The wanted columns of rows."""
+    return pl.DataFrame([{name: row.value(name) for name in wanted} for row in rows], schema=wanted)
