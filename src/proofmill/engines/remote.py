@@ -165,7 +165,11 @@ class ApiEngine:
         return answer
 
     def _provider(self, detail: str, **facts: Any) -> Failure:
-        return Failure("provider", Reason.PROVIDER, self._hide_in_message(detail)[:500], **facts)
+        return Failure("provider", Reason.PROVIDER, self._shown(detail), **facts)
+
+    def _shown(self, text: str) -> str:
+        """The beginning of a message, without our key."""
+        return self._hide_in_message(text[:5000])[:500]
 
     def _chat_request(self, question: Question) -> dict[str, Any]:
         return {
@@ -221,16 +225,14 @@ class ApiEngine:
         if isinstance(cause, self._broken):
             return self._provider(f"unreadable reply: {cause}", charged=cause.charged)
         if status is None:  # no connection (this transport calls it a time-out, too)
-            return Failure(
-                "away", Reason.PROVIDER, self._hide_in_message(f"no connection, or a broken one: {text}")[:500]
-            )
+            return Failure("away", Reason.PROVIDER, self._shown(f"no connection, or a broken one: {text}"))
         if 300 <= status < 400:
             text = f"the server sends us on to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
         return self._classified(status, text, _retry_after(error.response))
 
     def _classified(self, status: int, text: str, wait: float | None) -> Failure:
         """The failure of a call by the status of its reply, what it says, and the seconds it asks us to wait."""
-        text = self._hide_in_message(text)[:500]
+        text = self._shown(text)
         message = text.lower()
         if status in (401, 402) or (status == 429 and NO_CREDIT in message and wait is None):
             return Failure("no-use", Reason.PROVIDER, text)

@@ -1,0 +1,186 @@
+"""A server that does everything wrong: each stage ends, says what happened, and loses neither rows, money nor the key."""
+
+import json
+import math
+import random
+import resource
+from copy import deepcopy
+
+import pytest
+
+from misbehaving import BODIES, HTTP, ODD, echoes, misbehaving, reply
+from proofmill.calls import pacing, records
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker
+from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.journal import Journal
+from proofmill.engines import remote
+from proofmill.engines.opening import open_api
+from proofmill.schema.declared import Api
+from proofmill.schema.errors import ServiceError
+from served import GOOD
+
+KEY = "sk-very-secret-0123456789"
+MOST = (len("question 0") * 1.0 + 100 * 10.0) / 1e6  # dollars that a call may cost
+IN_FLIGHT = 4
+
+
+@pytest.fixture(scope="module")
+def server():
+    with misbehaving() as running:
+        yield running
+
+
+@pytest.fixture
+def stage(server, monkeypatch, tmp_path):
+    """`stage(does, when, rows)` asks every row of a stage; its answers are None when the stage stops with a message."""
+    url, state = server
+    for module in (pacing, remote):
+        monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
+    monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "20")
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", str(IN_FLIGHT))
+    calls = tmp_path / "calls"
+
+    def asked(does, when=lambda number: True, rows=6, budget=1.0):
+        state.does, state.when, state.asked = does, when, 0
+        questions = [(f"row {n}", Question("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(rows)]
+        api = Api(id="m", price={"input": 1.0, "output": 10.0}, max_parked=1.0)
+        with open_api("api/judge", api) as engine, Journal(calls / "test/x") as journal:
+            asker = Asker("test/x", engine, journal, Budget(budget, calls, journal))
+            try:
+                return list(asker(Questions(rows, lambda: questions), quiet=True))
+            except (ServiceError, SystemExit) as stopped:
+                assert len(str(stopped)) > 20
+                return None
+
+    asked.calls, asked.state = calls / "test/x", state
+    return asked
+
+
+BAD = HTTP | BODIES
+
+
+def test_there_are_enough_misbehaviours():
+    """The collection is large, and no two of its names are one."""
+    assert len(BAD) + len(ODD) + len(echoes(KEY)) >= 145
+    assert len(BAD) == len(HTTP) + len(BODIES)
+
+
+@pytest.mark.parametrize("does", BAD.values(), ids=BAD)
+def test_one_bad_reply_costs_its_row_and_no_more(stage, does):
+    """After one bad reply all other rows are answered, and that row is, too, or parked with its reason; a rerun has all."""
+    answers = stage(does, when=lambda number: number == 0)
+    others = [answer for answer in answers if answer.text != "fine"]
+    assert len(others) <= 1
+    assert all(a.detail or a.finish for a in others)
+    assert {a.text for a in stage(reply(GOOD))} == {"fine"}
+    assert not (stage.calls / "damaged.jsonl").exists()
+
+
+@pytest.mark.parametrize("does", BAD.values(), ids=BAD)
+def test_bad_replies_alone_end_the_stage_within_the_budget(stage, does):
+    """A server that only misbehaves ends every stage in a message or in parked rows; the budget holds; nothing is invented."""
+    budget = 10 * MOST
+    answers = stage(does, budget=budget)
+    rows = records.frame(stage.calls)
+    assert records.cost(stage.calls) <= budget + 1e-12
+    for answer in answers or ():
+        assert answer.stop == "error" or answer.text == ""
+    assert rows.height == 0 or rows["cost"].min() >= 0
+    assert {a.text for a in stage(reply(GOOD))} <= {"fine", ""}
+
+
+@pytest.mark.parametrize("does", ODD.values(), ids=ODD)
+def test_odd_reply_is_the_answer_of_a_good_server(stage, does):
+    """What is odd beside the text changes no text, and costs between nothing and what was set aside."""
+    answers = stage(does)
+    assert [(a.text, a.stop, a.reason) for a in answers] == [("fine", "end", "ok")] * 6
+    assert all(0 < a.cost <= MOST and a.tokens >= 0 and len(a.model) <= 200 for a in answers)
+
+
+@pytest.mark.parametrize("does", echoes(KEY).values(), ids=echoes(KEY))
+def test_key_that_a_server_echoes_is_nowhere_on_disk(stage, tmp_path, does, capsys):
+    """In whatever form and place the key comes back, no file and no message has it; the rest of the text stays."""
+    answers = stage(does)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*.jsonl"))
+    written += str(records.frame(stage.calls).to_dicts()).encode()
+    shown = written.decode(errors="replace") + "".join(capsys.readouterr())
+    forms = {
+        KEY,
+        KEY.encode().hex(),
+        KEY[: len(KEY) // 2 + 4],
+        KEY[len(KEY) // 2 - 4 :],
+        "c2stdmVyeS1zZWNyZXQ",
+        "stdmVyeS1zZWNyZX",
+    }
+    assert not {form for form in forms if form in shown}
+    assert all(a.stop == "error" or "fine" in a.text for a in answers)
+
+
+@pytest.mark.parametrize("name", [name for name in HTTP if "bomb" in name or "endless" in name])
+def test_endless_reply_takes_little_memory(stage, name):
+    """However much a server sends, or a small reply unpacks to, memory stays far below it."""
+    stage(reply(GOOD), rows=1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    stage(HTTP[name], rows=2)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024  # KiB; 2 x 3 replies of 64 MiB
+
+
+# ------------------------------------------------------------------------------------------------------- generated replies
+
+
+VALUES = [
+    None, True, 0, -1, 7, 2**63, 2**70, -(2**63), 0.5, math.nan, math.inf, "", "fine", "\ud83d", "a" * 100_000, "</think>", [],
+    [1], [[]], {}, {"a": 1}, [{"type": "text", "text": "fine"}], "length", "error", 10**400,
+]  # fmt: skip
+
+
+def places(value, path=()):
+    yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+def mutated(rng):
+    """A good reply with a few values replaced, removed or added, and perhaps its bytes cut or changed."""
+    body = deepcopy(GOOD)
+    for _ in range(rng.randint(1, 3)):
+        path = rng.choice([path for path in places(body) if path] or [()])
+        parent = body
+        for key in path[:-1]:
+            parent = parent[key]
+        if path and rng.random() < 0.2:
+            del parent[path[-1]]
+        elif path:
+            parent[path[-1]] = deepcopy(rng.choice(VALUES))
+        if not isinstance(body, dict) or not body:
+            break
+    raw = json.dumps(body).encode()
+    if rng.random() < 0.2:
+        raw = raw[: rng.randrange(len(raw) + 1)]
+    if rng.random() < 0.1 and raw:
+        place = rng.randrange(len(raw))
+        raw = raw[:place] + bytes([rng.randrange(256)]) + raw[place + 1 :]
+    return reply(raw)
+
+
+def test_two_thousand_generated_replies_cost_at_most_their_rows(stage, monkeypatch):
+    """Whatever a server makes of a good reply: each row has a text or a reason, the journal opens, and the sums are sums."""
+    rng = random.Random(0)
+    made = [mutated(rng) for _ in range(2000)]
+    monkeypatch.setattr(stage.state, "answers", lambda: next(coming, reply(GOOD)))
+    coming = iter(made)
+    answers = stage(None, rows=1000, budget=100.0)
+    for answer in answers:
+        assert (
+            answer.text or answer.reasoning or answer.stop in ("error", "length") or answer.reason in ("ok", "refused")
+        )
+        assert answer.cost is not None
+        assert 0 <= answer.cost < math.inf
+    assert sum(answer.text == "fine" for answer in answers) > 500
+    with Journal(stage.calls) as journal:
+        assert 0 < journal.spent <= 100.0
+    assert records.frame(stage.calls).height == 1000
+    assert not (stage.calls / "damaged.jsonl").exists()
