@@ -148,17 +148,37 @@ def test_response_that_is_none_has_no_grade(reason):
     """A refusal, a prompt that did not fit and a failed call are not proofs worth 0; an empty answer is."""
     silent, empty = (
         Submission(STATEMENT, None, SCHEME, "", reason=reason),
-        Submission(STATEMENT, None, SCHEME, "<think>cut off"),
+        Submission(STATEMENT, None, SCHEME, "<think>cut off", stop="length"),
     )
     with Marker("arithmetic", None, {}) as grader:
         verdicts = grader([silent, empty])
     assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]
 
 
+@pytest.mark.parametrize(
+    ("text", "reasoning", "stop", "expected"),
+    [
+        ("", None, "end", (0, "empty")),
+        ("", None, "length", (0, "empty")),
+        ("", "all of the proof", "length", (0, "empty")),
+        ("", "all of the proof", "loop", (0, "empty")),
+        ("", "all of the proof", "end", (None, "unanswered")),
+        ("<think>a proof that is never closed", None, "end", (None, "unanswered")),
+        ("<think>a proof that is cut off", None, "length", (0, "empty")),
+    ],
+)
+def test_nothing_to_mark_is_zero_only_where_it_was_earned(text, reasoning, stop, expected):
+    """A writer that was cut off, or wrote nothing, has 0; one that ended, with all it wrote taken for reasoning, has no mark."""
+    submission = Submission(STATEMENT, None, SCHEME, text, reasoning=reasoning, stop=stop)
+    with Marker("arithmetic", None, {}) as grader:
+        (verdict,) = grader([submission])
+    assert expected == (verdict.grade, verdict.reason)
+
+
 def test_stage_whose_judge_is_down_writes_no_table(small, mill, monkeypatch):
     """With the server gone nothing is graded, nothing is written, and the message says why."""
     monkeypatch.setenv("PROOFMILL_DEAD_URL", "http://127.0.0.1:9/v1")
-    for module in ("calls.pacing", "engines.remote"):
+    for module in ("calls.pacing", "engines.conversation"):
         monkeypatch.setattr(f"proofmill.{module}.backoff", lambda failures: 0.0)
     dead = {"id": "dead", "price": "unknown"}
     made = mill({**SMALL, "api/dead": dead, "grades/x": {**SMALL["grades/cold"], "grader": "api/dead"}})

@@ -1,17 +1,20 @@
 """What the rules share: the checked configuration, an artifact's entry and parents, and the recipes as targets."""
 
+import functools
 import os
 import shlex
 import sys
 
 from snakemake.exceptions import WorkflowError
 
+from proofmill.artifacts.states import States
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
 from proofmill.schema.errors import ProofmillError
 from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
 from proofmill.schema.references import reads
 
 PYTHON = sys.executable
@@ -64,17 +67,31 @@ def entry(kind):
     return lambda wildcards: identity_of(declared(f"{kind}/{wildcards.name}"), BOOK.declared)
 
 
+@functools.cache
+def states():
+    """What every artifact is, by its stamp. What Snakemake is told to make is known once it builds the graph."""
+    dag = workflow.dag
+    forced = {name for name in BOOK.entries if f"results/{name}.parquet" in dag.forcefiles}
+    rules_forced = {rule.name for rule in dag.forcerules}
+    return States(BOOK, forced=forced | {name for name in BOOK.entries if kind_of(name) in rules_forced})
+
+
 def parents(kind):
-    """The tables and source files an artifact is made from."""
+    """The tables and source files an artifact is made from. Its stamp decides whether it is made: forced, or never."""
 
     def files(wildcards):
-        made_from = declared(f"{kind}/{wildcards.name}")
+        name = f"{kind}/{wildcards.name}"
+        made_from = declared(name)
         try:
             sources = source_files(kind, made_from, BOOK.entries.get)
+            done = states()[name].name == "done"
         except ProofmillError as error:
-            raise WorkflowError(f"{kind}/{wildcards.name}: {error}")
-        tables = reads(kind, made_from, BOOK.entries.get)
-        return [f"results/{table}.parquet" for table in tables] + sources
+            raise WorkflowError(f"{name}: {error}")
+        inputs = [f"results/{table}.parquet" for table in reads(kind, made_from, BOOK.entries.get)] + sources
+        if done:
+            return [ancient(file) for file in inputs]
+        workflow.dag.forcefiles.add(f"results/{name}.parquet")
+        return inputs
 
     return files
 

@@ -14,7 +14,7 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines import remote
+from proofmill.engines import conversation
 from proofmill.engines.opening import open_api
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import ServiceError
@@ -35,7 +35,7 @@ def server():
 def stage(server, monkeypatch, tmp_path):
     """`stage(does, when, rows)` asks every row of a stage; its answers are None when the stage stops with a message."""
     url, state = server
-    for module in (pacing, remote):
+    for module in (pacing, conversation):
         monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
     monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)

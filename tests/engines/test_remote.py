@@ -15,9 +15,9 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines import remote
+from proofmill.engines import conversation
+from proofmill.engines.conversation import SAME_FAILURES
 from proofmill.engines.opening import open_api
-from proofmill.engines.remote import SAME_FAILURES
 from proofmill.recipes.entry_values import entry_from
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
@@ -40,7 +40,7 @@ RESPONSE = {
 @pytest.fixture
 def hasty(monkeypatch):
     """Waiting between attempts takes no time."""
-    for module in (pacing, remote):
+    for module in (pacing, conversation):
         monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
 
 

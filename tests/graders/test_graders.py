@@ -427,7 +427,7 @@ def failing(says, status=400, when=lambda request, number: True):
 @pytest.fixture
 def jury(tmp_path, monkeypatch):
     """`jury(replies, entry, submissions)` as `judged`, with replies of servers, in one results folder."""
-    for module in ("calls.pacing", "engines.remote"):
+    for module in ("calls.pacing", "engines.conversation"):
         monkeypatch.setattr(f"proofmill.{module}.backoff", lambda failures: 0.0)
 
     def marked(replies, entry, submissions=(SCRIPT,), max_parked=1.0):
@@ -496,7 +496,7 @@ def test_share_of_failures_is_of_the_stage_and_not_of_its_last_step(jury):
 def test_table_with_a_failed_judge_is_not_kept(small, mill, monkeypatch):
     """What failed and may pass is asked again when the table is made again, though the jury gave a mark or a scheme was dropped."""
     monkeypatch.setattr("proofmill.calls.pacing.backoff", lambda failures: 0.0)
-    monkeypatch.setattr("proofmill.engines.remote.backoff", lambda failures: 0.0)
+    monkeypatch.setattr("proofmill.engines.conversation.backoff", lambda failures: 0.0)
     down = {"id": "down", "price": "unknown"}
     pair = {"judges": ["api/referee", "api/down"]}
     made = mill(

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
@@ -105,6 +106,7 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
                 f"{name}: the environment has no {variable(name)}_URL; expected the address of the server, such as "
                 f"https://host/v1. Set it, and {variable(name)}_KEY if the server wants a key."
             )
+        _check_address(f"{variable(name)}_URL", url)
         pace = Pace(
             _number("PROOFMILL_CONCURRENCY", int),
             _number(f"{variable(name)}_RPM", float),
@@ -121,7 +123,7 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
     from transformers import AutoTokenizer
 
     from proofmill.engines.vllm import vllm_flags
-    from proofmill.text.reasoning import opens_thought
+    from proofmill.text.reasoning import OPENING, opens_thought
 
     def command(port: int) -> list[str]:
         model = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
@@ -129,15 +131,31 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
-    opens = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
-    api = Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opens else [])
+    api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
-        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63)
+        opening = OPENING if opens_thought(AutoTokenizer.from_pretrained(table.weights())) else ""
+        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63, opening=opening)
         try:
             yield engine
         finally:
             engine.close()
+
+
+def _check_address(variable: str, url: str) -> None:
+    """SettingError for an address that is none, or that holds a password; the message does not show it."""
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        right, parts = False, urlsplit("")
+    if not right:
+        raise SettingError(f"{variable}: is no address of a server; expected one such as https://host/v1. Mend it.")
+    if parts.username is not None or parts.password is not None:
+        raise SettingError(
+            f"{variable}: holds a user or a password; expected an address without one. Give what the server wants as a key in "
+            f"{variable.removesuffix('_URL')}_KEY."
+        )
 
 
 def _number(name: str, kind: type) -> Any:

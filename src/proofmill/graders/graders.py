@@ -6,7 +6,8 @@
     cascade   the first grader's verdict, or the next one's where that stays open         here
 
 How we differ:
-1. A response that is empty, or was cut off while thinking, is 0 with the reason `empty`, and costs no call.
+1. A response that holds nothing to mark costs no call. It is 0, with the reason `empty`, if its writer was cut off or
+   wrote nothing. If the writer ended and all stands in the reasoning, it is unscored: who put it there is not known.
 2. The same graders mark benchmarks, marking schemes' self-tests and rewards, so a mark means the same everywhere.
 3. A cheap grader may hand on what it cannot settle: what it left unscored, disagreed on, or put within a declared band.
 """
@@ -46,7 +47,7 @@ def cascade(
     if submission.reason != Reason.OK:  # no response to grade: the call failed, was refused, or did not fit
         return Verdict(None, full, Reason(submission.reason))
     if not submission.final:
-        return Verdict(0.0, full, Reason.EMPTY)
+        return Verdict(None, full, Reason.UNANSWERED) if submission.unanswered else Verdict(0.0, full, Reason.EMPTY)
     if first.judges[0] in PROGRAMS:
         ruling = yield from program(first.judges[0], submission, stage)
     else:

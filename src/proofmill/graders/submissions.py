@@ -32,6 +32,11 @@ class Submission:
         return final_part(self.text, self.reasoning)
 
     @property
+    def unanswered(self) -> bool:
+        """Whether the writer ended by itself, and wrote nothing but reasoning."""
+        return self.stop == Stop.END and not self.final and bool(self.text.strip() or self.reasoning)
+
+    @property
     def well_formed(self) -> bool:
         """Whether the text ended by itself, its reasoning is closed, and its answer has exactly one box."""
         closed = self.reasoning is not None or is_closed(self.text)

@@ -7,8 +7,7 @@ a call are learned from the answers in the stage's journal, or else in others wi
 calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -18,8 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from proofmill.artifacts import fingerprints
 from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, records
 from proofmill.calls.exchange import Questions
@@ -30,7 +29,6 @@ from proofmill.inspect._expected_costs import Range, answered, certain, costs_of
 from proofmill.inspect._power import forecasts
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
-from proofmill.recipes.identity import identity_of
 from proofmill.schema import references
 from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
@@ -67,8 +65,8 @@ class Plan:
 
     def __init__(self, book: Book, target: str, results: Path = Path("results")):
         self.book, self.results, self.target = book, results, target
+        self.states = States(book, results)
         self.stages: dict[str, Stage] = {}
-        self._contents: dict[str, str] = {}  # by name, of tables that are final or will be restored
         for name in self._order(target):
             self.stages[name] = self._stage(name)
 
@@ -109,62 +107,17 @@ class Plan:
     # ----------------------------------------------------------------------------------------------- one artifact
 
     def _stage(self, name: str) -> Stage:
-        entry, table = self.book.entries[name], Table(name, self.results)
+        entry, table, state = self.book.entries[name], Table(name, self.results), self.states[name]
+        old = table.stamp if table.path.exists() else None
+        stage = Stage(name, state.name, list(state.why), seconds=old and old["seconds"], gpus=old and old.get("gpus"))
+        if stage.state != "make":
+            return stage
         read = references.reads(table.kind, entry, self.book.entries.get)
-        remade = [parent for parent in read if self.stages[parent].state == "make"]
-        old = _stamp(table)
-        stage = Stage(name, "make", seconds=old and old["seconds"], gpus=old and old.get("gpus"))
-        stage.why = [f"{parent} will be made" for parent in remade]
-        if not remade:
-            parents = {parent: self._contents[parent] for parent in read}
-            sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
-            fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
-            kept = old if old and old["fingerprint"] == fingerprint else table.kept(fingerprint).stamp
-            if kept:
-                stage.state, self._contents[name] = "done" if kept is old else "restore", kept["content"]
-                return stage
-            stage.why = self._changes(entry, old, parents, sources) if old else ["never made"]
         if isinstance(entry, Scores):
             stage.shows = list(forecasts(entry, self))
         if KINDS[table.kind].asks:
             self._count(stage, entry, exact=all(self.stages[parent].state == "done" for parent in read))
         return stage
-
-    def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> list[str]:
-        """The fields, prompts, user's parts, parents and files that differ from those that the table was made from."""
-        new = json.loads(identity_of(entry, self.book.declared))
-        changes = [
-            f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
-            for key, value in new["entry"].items()
-            if old["entry"].get(key) != value
-        ]
-        changes += [f"`{key}` is gone" for key in old["entry"] if key not in new["entry"]]
-        changes += [f"revision {old['revision']} -> {new['revision']}"] * (old["revision"] != new["revision"])
-        changes += [
-            f"prompt `{name}` was edited"
-            for name, text in new["prompts"].items()
-            if old["prompts"].get(name, text) != text
-        ]
-        parts, old_parts = new.get("plugins", {}), old.get("plugins", {})
-        changes += [
-            f"your part `{part}` was edited" for part, code in parts.items() if old_parts.get(part, code) != code
-        ]
-        changes += [
-            f"{api}: `{key.replace('_', '-')}` {_shown(old['declared'][api].get(key))} -> {_shown(value)}"
-            for api, values in new["declared"].items()
-            if api in old["declared"]
-            for key, value in values.items()
-            if old["declared"][api].get(key) != value
-        ]
-        changes += [
-            f"{name} has other rows"
-            for name, content in parents.items()
-            if old["parents"].get(name, content) != content
-        ]
-        changes += [
-            f"{path} was edited" for path, digest in sources.items() if old["sources"].get(path, digest) != digest
-        ]
-        return changes or ["made by another version of the project"]
 
     # ------------------------------------------------------------------------------------------------------- calls
 
@@ -293,11 +246,6 @@ def _stamp(table: Table) -> dict | None:
         return table.stamp
     except TableError:
         return None
-
-
-def _shown(value: Any, most: int = 60) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def planned(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:

@@ -46,7 +46,11 @@ class Reason(StrEnum):
     # A response that holds nothing to grade.
     SILENT = "silent", "The server said nothing at all, not even reasoning."
     NO_PROOF = "no-proof", "There is nothing but a heading, or no text."
-    EMPTY = "empty", "Nothing stands after the reasoning, or the text was cut off while thinking: 0 marks."
+    UNANSWERED = (
+        "unanswered",
+        "The writer ended, and nothing stands outside the reasoning: perhaps a server cut it there.",
+    )
+    EMPTY = "empty", "The writer was cut off before an answer, or wrote nothing: 0 marks."
     NO_ANSWER = "no-answer", "The text gives no final answer, or no program: 0 marks."
     # A judge's answer that is no verdict.
     NO_VERDICT = "no-verdict", "The judge's answer holds no verdict that can be read.", "now"
