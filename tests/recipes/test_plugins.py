@@ -240,6 +240,10 @@ def test_manual_is_printed_with_the_parts_of_a_configuration(parts, monkeypatch,
             "from proofmill.schema.named import Named\nFILTERS = {'a/b': Named(len, 'x')}\n",
             "`a/b` of FILTERS is no name",
         ),
+        (
+            "from proofmill.schema.named import Named\nFILTERS = {'a': Named(len, 'x', 1)}\n",
+            "my_parts.py:2: .* ended in ValueError: the argument is 1; expected one of none, number",
+        ),
         ("PROMPTS = 'nowhere'\n", "nowhere is no folder"),
     ],
 )

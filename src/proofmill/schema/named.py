@@ -5,7 +5,9 @@ In config it is written `has-problem`, or with an argument `{length: [20, 4000]}
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+Argument = Literal["none", "number", "count", "bounds", "texts"]
 
 
 @dataclass(frozen=True)
@@ -14,8 +16,12 @@ class Named:
 
     apply: Callable[..., Any]
     doc: str
-    argument: Literal["none", "number", "count", "bounds", "texts"] = "none"
+    argument: Argument = "none"
     needs: str | None = None  # a field of the entry without which it has nothing to look at
+
+    def __post_init__(self) -> None:
+        if self.argument not in get_args(Argument):
+            raise ValueError(f"the argument is {self.argument!r}; expected one of {', '.join(get_args(Argument))}.")
 
     def fault(self, item: str | Mapping[str, Any]) -> str | None:
         """What is wrong with the way config writes this thing, or None."""

@@ -1,0 +1,220 @@
+"""Edits of every kind: what `snakemake` would make is what `proofmill plan` says, and what the edit asks for."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from project import ROOT, Project, copy_of
+
+pytestmark = pytest.mark.pipeline
+
+CONFIG = """
+plugins: [parts.py]
+budget: 5.0
+edits:
+  api/referee: {id: referee-1, program: referee, price: {input: 1, output: 1}, price-source: "a test, 2026-11-22", temperature: 0, max-tokens: 1024}
+  problems/family: {source: arithmetic, part: test, rows: 12}
+  problems/file: {source: table, path: corpus, columns: {statement: statement, solution: solution}}
+  problems/train: {source: problems/file, keep: [{shorter: 900}]}
+  schemes/train: {problems: problems/train, model: api/referee}
+  responses/given: {problems: problems/train, model: solutions}
+  grades/given: {responses: responses/given, schemes: schemes/train, grader: api/referee, prompt: mine}
+  examples/given: {grades: grades/given, keep: [one-per-problem]}
+  scores/given: {grades: [grades/given], measures: [avg-at-k]}
+"""
+PARTS = '''"""A user's own parts."""
+
+from pathlib import Path
+
+from proofmill.schema.named import Named
+
+
+def shorter(row, most):
+    return None if len(row["statement"]) < most else "long"
+
+
+FILTERS = {"shorter": Named(shorter, "characters of the statement", "count")}
+PROMPTS = Path("prompts")
+'''
+GRADED = {"grades/given", "examples/given", "scores/given"}
+TRAIN = {"problems/train", "schemes/train", "responses/given", *GRADED}
+FILE = {"problems/file", *TRAIN}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Project:
+    """The recipe `edits`, made to the end, and everything then an hour old."""
+    project = Project(tmp_path_factory.mktemp("edits") / "project", CONFIG)
+    (project.folder / "parts.py").write_text(PARTS, encoding="utf-8")
+    prompts = project.folder / "prompts"
+    prompts.mkdir()
+    shutil.copy(ROOT / "src/proofmill/prompts/grade-strict.md", prompts / "mine.md")
+    corpus = project.folder / "corpus"
+    corpus.mkdir()
+    (corpus / "a.jsonl").write_text("", encoding="utf-8")
+    made = project.job("problems/family")
+    assert made.returncode == 0, made.stdout
+    rows = [json.dumps(row) for row in project.table("problems/family").rows("statement", "solution")]
+    for name, some in (("a.jsonl", rows[:6]), ("b.jsonl", rows[6:])):
+        (corpus / name).write_text("\n".join(some) + "\n", encoding="utf-8")
+    assert {"problems/file", "scores/given"} <= set(project.made("edits"))
+    return project
+
+
+def config(old: str, new: str) -> Callable[[Project], None]:
+    return lambda project: project.edit(old, new)
+
+
+def text(name: str, old: str, new: str) -> Callable[[Project], None]:
+    """An edit of a file, as with an editor."""
+
+    def edit(project: Project) -> None:
+        path = project.folder / name
+        before = path.read_text(encoding="utf-8")
+        assert old in before
+        path.write_text(before.replace(old, new, 1), encoding="utf-8")
+
+    return edit
+
+
+def older(project: Project) -> None:
+    """A source replaced by an older one, as by `cp -p`, `rsync -t` or `tar`."""
+    path = project.folder / "corpus/a.jsonl"
+    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
+    os.utime(path, (1e9, 1e9))
+
+
+def touched(name: str) -> Callable[[Project], None]:
+    return lambda project: os.utime(project.folder / name, (time.time() + 60, time.time() + 60))
+
+
+def without(*names: str) -> Callable[[Project], None]:
+    def remove(project: Project) -> None:
+        for name in names:
+            path = project.folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return remove
+
+
+def both(*edits: Callable[[Project], None]) -> Callable[[Project], None]:
+    return lambda project: [edit(project) for edit in edits]
+
+
+def added(project: Project) -> None:
+    path = project.folder / "corpus"
+    shutil.copy(path / "a.jsonl", path / "c.jsonl")
+    (path / "c.jsonl").write_text(
+        json.dumps({"statement": "Prove that $1+1=2$.", "solution": "It is."}), encoding="utf-8"
+    )
+
+
+def renamed(project: Project) -> None:
+    (project.folder / "corpus/a.jsonl").rename(project.folder / "corpus/0.jsonl")
+
+
+def without_times(project: Project) -> None:
+    """The results copied without their times, in a moment and in no order that means anything."""
+    for number, path in enumerate(sorted((project.folder / "results").rglob("*.parquet"), reverse=True)):
+        os.utime(path, (1.5e9 + number, 1.5e9 + number))
+
+
+NO_RECORDS = without(".snakemake")
+EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
+    "nothing": (lambda project: None, set()),
+    "a number": (config("{shorter: 900}", "{shorter: 800}"), TRAIN),
+    "a default written out": (config("model: api/referee}", "model: api/referee, prompt: scheme}"), set()),
+    "a comment": (config("edits:", "# all of it\nedits:"), set()),
+    "the order of keys": (config("{problems: problems/train, model: solutions}", "{model: solutions, problems: problems/train}"), set()),
+    "the budget": (config("budget: 5.0", "budget: 6.0"), set()),
+    "a price": (config("output: 1}", "output: 2}"), {"schemes/train", *GRADED}),
+    "a setting of a model": (config("max-tokens: 1024", "max-tokens: 1025"), {"schemes/train", *GRADED}),
+    "a share that may fail": (config("max-tokens: 1024", "max-tokens: 1024, max-parked: 0.2"), set()),
+    "a measure": (config("[avg-at-k]", "[avg-at-k, full-mark-rate]"), {"scores/given"}),
+    "a selector": (config("[one-per-problem]", "[full-marks]"), {"examples/given"}),
+    "a prompt": (text("prompts/mine.md", "\n", "\n"), set()),
+    "a prompt's text": (lambda project: text("prompts/mine.md", "# ", "# The ")(project), GRADED),
+    "a part": (text("parts.py", "< most", "<= most"), TRAIN),
+    "a part's comment": (text("parts.py", "    return None", "    # short enough\n    return None"), set()),
+    "a source": (text("corpus/a.jsonl", "Prove", "Show"), FILE),
+    "an older source": (older, FILE),
+    "a source that is touched": (touched("corpus/a.jsonl"), set()),
+    "a source more": (added, FILE),
+    "a source less": (without("corpus/b.jsonl"), FILE),
+    "a table that is touched": (touched("results/problems/train.parquet"), set()),
+    "a table that is gone": (without("results/schemes/train.parquet"), {"schemes/train"}),
+    "a table and its copy that are gone": (
+        without("results/schemes/train.parquet", "results/kept/schemes"), {"schemes/train", *GRADED},
+    ),
+    "copies that are gone": (without("results/kept"), set()),
+    "calls that are gone": (without("results/calls"), set()),
+    "no records": (NO_RECORDS, set()),
+    "no records, and a number": (both(NO_RECORDS, config("{shorter: 900}", "{shorter: 800}")), TRAIN),
+    "no records, and a part": (both(NO_RECORDS, text("parts.py", "< most", "<= most")), TRAIN),
+    "no records, and an older source": (both(NO_RECORDS, older), FILE),
+    "results without their times": (both(NO_RECORDS, without_times), set()),
+    "results without their times, and a prompt": (
+        both(NO_RECORDS, without_times, text("prompts/mine.md", "# ", "# The ")), GRADED,
+    ),
+}  # fmt: skip
+
+
+def by_plan(project: Project) -> set[str]:
+    """The artifacts that `proofmill plan` says are not as they should be."""
+    planned = project.run(sys.executable, "-m", "proofmill", "plan", "edits", "--json")
+    return {stage["name"] for stage in json.loads(planned.stdout)["stages"] if stage["state"] != "done"}
+
+
+@pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS)
+def test_snakemake_and_plan_agree_about_an_edit(finished, tmp_path, edit, expected):
+    """An edit that changes what a table is made from is seen by both, whatever the files' times and Snakemake's records say."""
+    project = copy_of(finished, tmp_path / "project")
+    edit(project)
+    assert by_plan(project) == expected
+    assert project.planned("edits") == expected
+
+
+def test_renamed_source_is_no_edit_for_either(finished, tmp_path):
+    """Neither rows nor fingerprint know what a source file is called."""
+    project = copy_of(finished, tmp_path / "project")
+    renamed(project)
+    assert by_plan(project) == project.planned("edits") == set()
+
+
+def test_edit_and_its_reverse_restore_what_was(finished, tmp_path):
+    """An edit that is taken back brings the old tables back without a call, also where Snakemake has no records."""
+    project = copy_of(finished, tmp_path / "project")
+    before = {name: project.table(name).content for name in FILE}
+    project.edit("{shorter: 900}", "{shorter: 100}")
+    assert set(project.made("edits")) == TRAIN
+    shutil.rmtree(project.folder / ".snakemake")
+    project.edit("{shorter: 100}", "{shorter: 900}")
+    again = project.snakemake("edits")
+    assert again.returncode == 0, again.stdout
+    assert "restored: the same was made before and kept" in again.stdout
+    assert {name: project.table(name).content for name in FILE} == before
+    assert project.planned("edits") == set()
+
+
+@pytest.mark.parametrize("forced", [("--forcerun", "results/schemes/train.parquet"), ("-R", "schemes")])
+def test_forced_table_is_made_again_with_its_descendants(finished, tmp_path, forced):
+    """What the command line forces is made again, and so is what is made from it; the rest stays."""
+    project = copy_of(finished, tmp_path / "project")
+    assert project.planned("edits", *forced) == {"schemes/train", *GRADED}
+
+
+def test_file_that_is_no_table_of_ours_is_not_overwritten(finished, tmp_path):
+    """A file in a table's place that proofmill did not write stops both with what to do, and stays."""
+    project = copy_of(finished, tmp_path / "project")
+    path = project.table("schemes/train").path
+    path.write_bytes(b"mine")
+    done = project.snakemake("edits")
+    assert done.returncode != 0
+    assert "schemes/train.parquet: cannot be read as Parquet" in done.stdout
+    assert path.read_bytes() == b"mine"
+    assert "cannot be read as Parquet" in project.run(sys.executable, "-m", "proofmill", "plan", "edits").stdout
