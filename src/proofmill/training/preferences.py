@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from proofmill.artifacts.jobs import Job
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
-from proofmill.prompts import templates
+from proofmill.prompts import escapes
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.errors import TableError
 
 AT_ONCE = 8  # texts in one forward pass of a reward model
@@ -75,5 +76,5 @@ class ModelPreference:
     def _text(self, submission: Submission) -> Any:
         messages = [("user", submission.statement), ("assistant", submission.final)]
         # Neither text may end its turn and speak for the other role.
-        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in messages]
-        return self.tokenizer.apply_chat_template(talk, tokenize=False)
+        talk = [{"role": role, "content": escapes.without_control_tokens(text)} for role, text in messages]
+        return self.tokenizer.apply_chat_template(ControlTokens(self.tokenizer).escaped(talk), tokenize=False)
