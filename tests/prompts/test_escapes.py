@@ -1,5 +1,6 @@
 """What others wrote cannot close a block, pose as a speaker, or be read by a tokenizer as a token of its own."""
 
+import json
 import re
 
 import pytest
@@ -107,6 +108,27 @@ def test_honest_mathematics_stays_as_it_was_written(text):
     """Inequalities, absolute values, intervals, areas, indices and any script reach the reader letter by letter."""
     expected = "n&lt;S>T" if text == "n<S>T" else text  # `<s>` begins a text of many models, and is read as that
     assert enclosed(text) == expected == without_control_tokens(text)
+
+
+@pytest.mark.parametrize(
+    "file", ["opc/graded_proofs.jsonl", "harp/proof_even.jsonl", "aops_threads/threads_first4.jsonl"]
+)
+def test_real_proofs_and_posts_stay_as_they_were_written(data, file):
+    """Nothing in proofs of models, in official solutions and in posts of the forum is taken for a tag or a token."""
+    texts = [
+        text for line in (data / file).read_text(encoding="utf-8").splitlines() for text in strings(json.loads(line))
+    ]
+    assert len(texts) > 100
+    assert [text for text in texts if text.strip() and enclosed(text) != text] == []
+
+
+def strings(value):
+    """All texts in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from strings(part)
 
 
 PIECES = [

@@ -28,6 +28,7 @@ from proofmill.calls.pacing import Pace
 from proofmill.engines.remote import ApiEngine, variable
 from proofmill.engines.servers import Server
 from proofmill.graders.graders import Marker
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import SettingError
 from proofmill.schema.names import kind_of
@@ -129,11 +130,13 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
-    opens = opens_thought(AutoTokenizer.from_pretrained(table.weights()))
+    tokenizer = AutoTokenizer.from_pretrained(table.weights())
+    opens = opens_thought(tokenizer)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0}, delimiters=["</think>"] if opens else [])
     pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
-        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63)
+        tokens = ControlTokens(tokenizer)
+        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63, tokens=tokens)
         try:
             yield engine
         finally:

@@ -24,6 +24,7 @@ from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
 from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.pacing import LONGEST_ASKED, Pace, backoff
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import Reason, Stop
 
@@ -69,14 +70,20 @@ class Row:
 class ApiEngine:
     """A model behind the OpenAI protocol. A `server` that the job started itself is started again when it dies."""
 
-    def __init__(self, name: str, api: Any, url: str, key: str, pace: Pace, server: Any = None, seeds: int = 2**31):
-        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound."""
+    def __init__(
+        self, name: str, api: Any, url: str, key: str, pace: Pace,
+        server: Any = None, seeds: int = 2**31, tokens: ControlTokens | None = None,
+    ):  # fmt: skip
+        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound.
+
+        `tokens`: the control tokens of the served weights where they are known, which are escaped in what is said.
+        """
         import httpx2
         import openai
 
         self.name, self.api, self.model, self._seeds = name, api, api.id, seeds
         self.price, self.max_parked = api.price, api.max_parked
-        self._openai, self._key, self._pace, self._server = openai, key, pace, server
+        self._openai, self._key, self._pace, self._server, self._tokens = openai, key, pace, server, tokens
         self._limit = float(os.environ.get("PROOFMILL_TIMEOUT", "600"))
         self._patience = float(os.environ.get("PROOFMILL_PATIENCE", "600"))
         self._path = "/responses" if api.protocol == "responses" else "/chat/completions"
@@ -132,9 +139,13 @@ class ApiEngine:
             return Failure("provider", Reason.PROVIDER, "empty answer", cost=answer.cost or 0.0, answer=answer)
         return answer
 
+    def _messages(self, question: Question) -> list[dict[str, str]]:
+        messages = [{"role": role, "content": content} for role, content in question.messages]
+        return self._tokens.escaped(messages) if self._tokens else messages
+
     def _chat_request(self, question: Question) -> dict[str, Any]:
         return {
-            "messages": [{"role": role, "content": content} for role, content in question.messages],
+            "messages": self._messages(question),
             self.api.max_tokens_field: question.max_tokens,
             "seed": question.row_seed % self._seeds,
             **({"logprobs": True} if question.logprobs else {}),
@@ -142,7 +153,7 @@ class ApiEngine:
 
     def _responses_request(self, question: Question) -> dict[str, Any]:
         return {
-            "input": [{"role": role, "content": content} for role, content in question.messages],
+            "input": self._messages(question),
             "max_output_tokens": question.max_tokens,
             "store": False,
             **({"include": ["message.output_text.logprobs"]} if question.logprobs else {}),

@@ -50,6 +50,7 @@ class ModelPreference:
         folder = job.parent(model).weights()
         self.sees = sees
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokens = ControlTokens(self.tokenizer)
         self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
         if self.model.config.num_labels != 1:
             raise TableError(
@@ -77,4 +78,4 @@ class ModelPreference:
         messages = [("user", submission.statement), ("assistant", submission.final)]
         # Neither text may end its turn and speak for the other role.
         talk = [{"role": role, "content": escapes.without_control_tokens(text)} for role, text in messages]
-        return self.tokenizer.apply_chat_template(ControlTokens(self.tokenizer).escaped(talk), tokenize=False)
+        return self.tokenizer.apply_chat_template(self.tokens.escaped(talk), tokenize=False)
