@@ -5,8 +5,8 @@
 3. `ControlTokens` is for a tokenizer at hand: whatever it reads as one of its control tokens is escaped.
 
 The first two know the families of control tokens that chat templates use, whatever the model: prompts are part of a
-question's key and must be the same on every machine. All of them decide on the folded view of a text (text/folding.py)
-and change nothing but the first character of what they find.
+question's key and must be the same on every machine. They look at the folded view of a text (text/folding.py), the last
+at what the tokenizer makes of it; nothing but the first character of what they find is changed.
 """
 
 import re
@@ -83,8 +83,8 @@ class ControlTokens:
     """The control tokens of a tokenizer: those that it calls special, and its added ones in brackets.
 
     The latter are special in fact: DeepSeek-R1's distilled models call `<｜User｜>` an ordinary token, Qwen3 `<tool_call>`;
-    `split_special_tokens` leaves both as they are. Our own tags are no control tokens, whatever the tokenizer says:
-    prompts are rendered and examples made when they arrive here, and nobody else's tags are left in them.
+    `split_special_tokens` leaves both as they are. Our own tags are no control tokens, whatever the tokenizer says: in a
+    rendered prompt nobody else's are left, and in what is learned they are its form.
     """
 
     def __init__(self, tokenizer: Any):
