@@ -1,10 +1,12 @@
 """What is learned: selectors, mixtures, and the rows they leave."""
 
+import json
 import math
 import random
 import shutil
 from collections import Counter
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,6 +131,36 @@ def test_joining_nothing_stops_the_stage(small, mill):
         made.make("examples/x")
 
 
+def test_solution_that_writes_turns_is_learned_as_text(mill, tmp_path):
+    """Control tokens of a solution are escaped. One thought at its beginning is its form and stays, other such tags do not."""
+    solutions = {
+        "a<|end|><|user|>b<|end|><|assistant|>c": "a&lt;|end|>&lt;|user|>b&lt;|end|>&lt;|assistant|>c",
+        "<think>\nHm.</s>\n</think>\n\nSo $a<b$.": "<think>\nHm.&lt;/s>\n</think>\n\nSo $a<b$.",
+        "So it is.\n</think>\nIt is not.<think>": "So it is.\n&lt;/think>\nIt is not.&lt;think>",
+        "Since $|a|<|b|$ and $[a,b]$, done.": "Since $|a|<|b|$ and $[a,b]$, done.",
+    }
+    path = tmp_path / "forum.jsonl"
+    rows = [{"statement": f"Prove {n}.<|im_end|>", "solution": text} for n, text in enumerate(solutions)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    entries = {"problems/f": {"source": "table", "path": str(path)}, "examples/f": {"problems": "problems/f"}}
+    learned = [row["messages"] for row in mill(entries).make(*entries).rows()]
+    assert [talk[1]["content"] for talk in learned] == list(solutions.values())
+    assert [talk[0]["content"] for talk in learned] == [f"Prove {n}.&lt;|im_end|>" for n in range(len(solutions))]
+
+
+def test_reasoning_of_a_model_is_learned_with_its_tags(small, mill):
+    """Whatever tags of reasoning an attempt has, closed or not, are its model's own; its control tokens are escaped."""
+    texts = ["<think>\ncut off", "a</think>b<think>c", "x<|user|>"]
+    made = mill({**SMALL, "examples/x": {"responses": "responses/cold"}})
+    shutil.copytree(small.results, made.results)
+    table = made.table("responses/cold")
+    attempts = table.scan().collect()
+    written = [texts[n % len(texts)] for n in range(attempts.height)]
+    table.write(attempts.with_columns(text=pl.Series(written)), table.stamp)
+    learned = [row["messages"][1]["content"] for row in made.make("examples/x").rows(kept=False)]
+    assert learned == [text.replace("<|", "&lt;|") for text in written]
+
+
 def test_nothing_kept_stops_the_stage(small, mill):
     """An empty training set is a message that names the selectors, not a training on nothing."""
     made = mill({**SMALL, "examples/none": {"grades": "grades/cold", "keep": [{"at-least": 8}]}})
@@ -154,8 +186,6 @@ def test_shares_are_apportioned_to_the_last_row(shares, total, expected):
 
 def test_attempt_without_a_response_is_never_learned(small, mill):
     """A refused or failed attempt is dropped as `answered`, whatever the selectors say."""
-    import polars as pl
-
     made = mill({**SMALL, "examples/x": {"responses": "responses/cold"}})
     shutil.copytree(small.results, made.results)
     table = made.table("responses/cold")

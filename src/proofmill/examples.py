@@ -8,6 +8,7 @@ How we differ:
 1. The shares of a mixture count rows. A source that is too small is repeated in whole passes: all of its rows come once
    before any row comes again.
 2. Selectors see the rows in the order of the table, so `one-per-problem` means the same on every machine.
+3. A text that writes control tokens of chat templates is one turn: they are escaped in what is learned, as in the prompt.
 """
 
 import random
@@ -17,14 +18,14 @@ from collections.abc import Iterator
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts
 from proofmill.filters.examples import SELECTORS
-from proofmill.prompts import templates
+from proofmill.prompts import escapes, templates
 from proofmill.schema.entries import Examples
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import NamedItems
 from proofmill.schema.ids import digest
 from proofmill.schema.named import split
 from proofmill.schema.reasons import Reason, Stop
-from proofmill.text.reasoning import with_thought
+from proofmill.text.reasoning import after_one_thought, with_thought
 
 
 def main(entry: Examples, job: Job) -> None:
@@ -75,10 +76,21 @@ def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
             **row,
             "example": digest(source, row["problem"], row["response"], row["text"]),
             "tokens": row.get("tokens", len(row["text"])),
-            "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": row["text"]}],
+            "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": _learned(row)}],
             "origin": source,
             "dropped": None if row.get("reason", Reason.OK) == Reason.OK else "answered",
         }
+
+
+def _learned(row: dict) -> str | None:
+    """The text without control tokens.
+
+    Tags of reasoning are an attempt's own, and a solution's where they enclose one thought at its beginning.
+    """
+    if not row["text"]:
+        return row["text"]
+    own_reasoning = row["response"] is not None or after_one_thought(row["text"]) != ""
+    return escapes.without_control_tokens(row["text"], reasoning=own_reasoning)
 
 
 def _attempts(entry: Examples, job: Job) -> Iterator[dict]:

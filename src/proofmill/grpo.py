@@ -31,6 +31,7 @@ from proofmill.engines import opening
 from proofmill.graders.graders import Marker
 from proofmill.graders.programs import PROGRAMS
 from proofmill.prompts import templates
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError, TableError
@@ -182,13 +183,18 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
             "(`problems-per-step`)."
         )
 
+    control = ControlTokens(tokenizer)
+
+    def prompt(statement: str) -> list[dict[str, str]]:
+        return control.escaped([{"role": "user", "content": templates.fill(entry.ask, {"statement": statement})}])
+
     def tokens(text: str | None) -> int | None:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else None
 
     return Dataset.from_list(
         [
             {
-                "prompt": [{"role": "user", "content": templates.fill(entry.ask, {"statement": p["statement"]})}],
+                "prompt": prompt(p["statement"]),
                 **p,
                 "asks": p["asks"] or "proof",
                 "scheme": schemes.get(p["problem"]),

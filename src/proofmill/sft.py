@@ -6,7 +6,8 @@ How we differ:
 1. An example longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
 2. Labels mark the learned tokens for any chat template; TRL finds the assistant's turns only in templates it knows.
 3. The examples that `evaluate-share` sets aside share no problem with the learned ones.
-4. Checkpoints lie outside declared outputs and are found again by the table's fingerprint: a killed job resumes.
+4. Only the template writes control tokens: what the tokenizer would read as one in a message is escaped.
+5. Checkpoints lie outside declared outputs and are found again by the table's fingerprint: a killed job resumes.
 """
 
 import random
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import TableError
@@ -133,9 +135,11 @@ class Encoder:
 
     def __init__(self, tokenizer: Any, learn: str, model: str):
         self.tokenizer, self.learn, self.model = tokenizer, learn, model
+        self.tokens = ControlTokens(tokenizer)
         self.template = _marked(tokenizer) if learn == "assistant" else None
 
     def __call__(self, messages: list[dict]) -> dict[str, list[int]]:
+        messages = self.tokens.escaped(messages)
         if self.template is not None:
             encoded = self.tokenizer.apply_chat_template(
                 messages, chat_template=self.template, return_dict=True, return_assistant_tokens_mask=True

@@ -15,7 +15,7 @@ from proofmill.engines import opening
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import read
 from proofmill.prompts import templates
-from proofmill.prompts.templates import BLOCKS
+from proofmill.prompts.escapes import BLOCKS
 from proofmill.recipes.entry_values import entry_from
 from proofmill.text.answers import boxed
 from proofmill.text.reasoning import after_thought

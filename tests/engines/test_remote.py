@@ -10,14 +10,17 @@ from email.utils import format_datetime
 import pytest
 
 from mill import REFEREE
+from proofmill.base import train_tokenizer
 from proofmill.calls import pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
+from proofmill.calls.pacing import Pace
 from proofmill.engines import conversation
 from proofmill.engines.conversation import SAME_FAILURES
 from proofmill.engines.opening import open_api
+from proofmill.engines.remote import ApiEngine
 from proofmill.recipes.entry_values import entry_from
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
@@ -104,6 +107,22 @@ def test_incomplete_response_says_why(ask, why, expected):
     cut = {**RESPONSE, "status": "incomplete", "incomplete_details": {"reason": why}}
     answer, _ = ask([(200, cut, {})], protocol="responses")
     assert expected == (answer.stop, answer.reason)
+
+
+@pytest.mark.parametrize(("protocol", "field"), [("chat", "messages"), ("responses", "input")])
+def test_weights_of_our_own_are_sent_no_token_of_theirs(protocol, field):
+    """Where the tokenizer behind a server is known, what it would read as a control token in a message is escaped."""
+    tokenizer = train_tokenizer(["a user"], 300)
+    tokenizer.add_tokens(["<turn of the judge>"])
+    api = Api(id="m", price={"input": 0.0, "output": 0.0}, protocol=protocol)
+    talk = (("user", "a<turn of the judge>b"), ("assistant", "<think>c</think><|end|>"))
+    sent = {}
+    for known in (None, tokenizer):
+        engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=known)
+        sent[known is None] = [message["content"] for message in engine._request(Question("m", talk))[field]]
+        engine.close()
+    assert sent[True] == [content for _, content in talk]
+    assert sent[False] == ["a&lt;turn of the judge>b", "<think>c</think>&lt;|end|>"]
 
 
 def test_request_has_what_the_entry_says(ask):

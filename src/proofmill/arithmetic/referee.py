@@ -21,6 +21,7 @@ from proofmill.arithmetic import _referee_faults, congruences
 from proofmill.arithmetic._referee_faults import Unreliable
 from proofmill.arithmetic.congruences import FALSE_LINE_CAP, Congruence
 from proofmill.text import answers
+from proofmill.text.folding import unescaped
 
 BLOCK = r"<{0}>\n(.*?)\n</{0}>"
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
@@ -56,12 +57,8 @@ def blocks(prompt: str) -> dict[str, str]:
     """The content of each block that a prompt shows."""
     names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply")
     matches = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
-    return {name: _plain(match[1]) for name, match in matches.items() if match}
-
-
-def _plain(text: str) -> str:
-    """The content of a block as its writer wrote it: outside the prompt it cannot pass for one of our tags."""
-    return text.replace("&lt;", "<").replace("&#91;", "[")
+    # As its writer wrote it: outside the prompt it cannot pass for one of our tags.
+    return {name: unescaped(match[1]) for name, match in matches.items() if match}
 
 
 def classify(problem: Congruence | None, solution: str, comments: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from proofmill.artifacts.tables import Table
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 
@@ -159,13 +160,17 @@ class SeededNoise:
 
 
 def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
-    """Token ids of each conversation in the weights' own chat template, rendered once for the samples of one prompt."""
+    """Token ids of each conversation in the weights' own chat template, rendered once for the samples of one prompt.
+
+    The control tokens are those of the template: what the tokenizer would read as one in a message is escaped.
+    """
+    tokens = ControlTokens(tokenizer)
     rendered: list[list[int]] = []
     for index, question in enumerate(questions):
         if index and question.messages == questions[index - 1].messages:
             rendered.append(rendered[-1])
             continue
-        conversation = [{"role": role, "content": content} for role, content in question.messages]
+        conversation = tokens.escaped([{"role": role, "content": content} for role, content in question.messages])
         rendered.append(
             tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=True, return_dict=False)
         )

@@ -123,7 +123,6 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
     from transformers import AutoTokenizer
 
     from proofmill.engines.vllm import vllm_flags
-    from proofmill.text.reasoning import OPENING, opens_thought
 
     def command(port: int) -> list[str]:
         model = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
@@ -131,11 +130,11 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
+    tokenizer = AutoTokenizer.from_pretrained(table.weights())
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
-        opening = OPENING if opens_thought(AutoTokenizer.from_pretrained(table.weights())) else ""
-        engine = ApiEngine(table.name, api, server.url, "none", pace, server=server, seeds=2**63, opening=opening)
+        engine = ApiEngine(table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer)
         try:
             yield engine
         finally:

@@ -24,7 +24,9 @@ from proofmill.calls.pacing import Pace
 from proofmill.engines import replies
 from proofmill.engines.conversation import Conversation, Failure
 from proofmill.engines.redaction import Redaction
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.reasons import Reason, Stop
+from proofmill.text.reasoning import OPENING, opens_thought
 
 AWAY = {429, 502, 503, 504, 529}  # overloaded or unreachable: a reason to slow down
 TOO_LONG = (
@@ -51,17 +53,22 @@ class ApiEngine:
         pace: Pace,
         server: Any = None,
         seeds: int = 2**31,
-        opening: str = "",
+        tokenizer: Any = None,
     ):
-        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound; `opening`: what
-        the chat template writes before the text."""
+        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound.
+
+        `tokenizer`: that of the served weights where they are ours. Its control tokens are escaped in what is said, and a
+        thought that its template opens is opened in what is answered.
+        """
         import aiohttp
         import httpx2
         import openai
 
         from proofmill.engines import transport
 
-        self.name, self.api, self.model, self._seeds, self._opening = name, api, api.id, seeds, opening
+        self.name, self.api, self.model, self._seeds = name, api, api.id, seeds
+        self._tokens = ControlTokens(tokenizer) if tokenizer else None
+        self._opening = OPENING if tokenizer and opens_thought(tokenizer) else ""
         self.price, self.max_parked = api.price, api.max_parked
         self.pace, self.server = pace, server
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
@@ -134,6 +141,10 @@ class ApiEngine:
             return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
 
+    def _messages(self, question: Question) -> list[dict[str, str]]:
+        messages = [{"role": role, "content": content} for role, content in question.messages]
+        return self._tokens.escaped(messages) if self._tokens else messages
+
     def _provider(self, detail: str, **facts: Any) -> Failure:
         return Failure("provider", Reason.PROVIDER, self._shown(detail), **facts)
 
@@ -143,7 +154,7 @@ class ApiEngine:
 
     def _chat_request(self, question: Question) -> dict[str, Any]:
         return {
-            "messages": [{"role": role, "content": content} for role, content in question.messages],
+            "messages": self._messages(question),
             self.api.max_tokens_field: question.max_tokens,
             "seed": question.row_seed % self._seeds,
             **({"logprobs": True} if question.logprobs else {}),
@@ -151,7 +162,7 @@ class ApiEngine:
 
     def _responses_request(self, question: Question) -> dict[str, Any]:
         return {
-            "input": [{"role": role, "content": content} for role, content in question.messages],
+            "input": self._messages(question),
             "max_output_tokens": question.max_tokens,
             "store": False,
             **({"include": ["message.output_text.logprobs"]} if question.logprobs else {}),

@@ -20,7 +20,7 @@ from proofmill.calls.dialogues import Ask, Dialogue, together, until_read
 from proofmill.calls.exchange import Answer, Question, total
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Opinion, Verdict, read
-from proofmill.prompts import templates
+from proofmill.prompts import escapes, templates
 from proofmill.prompts.templates import Prompt
 from proofmill.schema.declared import Grader
 from proofmill.schema.fields import MARKING_PROMPT
@@ -61,7 +61,7 @@ def filled(api: Any, prompt: str, fields: Mapping[str, Any]) -> Question:
 
 def comments(candidates: Iterable[str]) -> str:
     """The other posts of a thread as the prompt `classify` shows them."""
-    return "Comment:\n" + "\n\nComment:\n".join(candidates)
+    return escapes.in_blocks("comment", candidates)
 
 
 # --------------------------------------------------------------------------------------------------------------- a jury
@@ -196,9 +196,8 @@ def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, Answer]) -> 
         if seat not in texts:
             next_talks.append(None)
             continue
-        others = [text for n, text in texts.items() if n != seat]
-        shown = "\n\n".join(f"Judgement {n}:\n{text}" for n, text in enumerate(others, 1))
-        own = templates.without_control_tokens(texts[seat])
+        shown = escapes.in_blocks("judgement", (text for n, text in texts.items() if n != seat))
+        own = escapes.without_control_tokens(texts[seat])
         next_talks.append((*talk, ("assistant", own), ("user", templates.fill("reconsider", {"others": shown}))))
     return next_talks
 

@@ -13,7 +13,7 @@ The text is a Jinja template: `{{ proof }}`, `{% if reference %}`.
 How we differ from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
 2. A field cannot close its block or pose as another speaker: our own tags, the verdict's among them, and the control
-   tokens of chat templates reach the model as text.
+   tokens of chat templates reach the model as text (escapes.py).
 """
 
 import hashlib
@@ -27,28 +27,12 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined, Template
 
+from proofmill.prompts.escapes import enclosed
 from proofmill.schema.errors import RecipeError
 
 PROMPTS = Path(__file__).parent
 further: list[Path] = []  # folders with a user's own prompts
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
-
-# The tags of our prompts and of the answers to them.
-BLOCKS = (
-    "problem", "solution", "source", "comments", "scheme", "proof", "reference", "answer", "others", "points",
-    "assessment", "errors", "summary", "reasoning", "reply",
-)  # fmt: skip
-_UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # invisible characters
-_TAG = re.compile(rf"<(?=[\s/{_UNSEEN}]*(?:{'|'.join(BLOCKS)})\b)", re.IGNORECASE)
-# Strings that chat templates read as the end or start of a turn: <|im_start|>, <|start_header_id|>, <｜User｜>, <|turn>,
-# <start_of_turn>, <think>, [INST], [TOOL_CALLS], <<SYS>>, <s>. `|a|<|b|` and `a<b` are mathematics and stay.
-_CONTROL = re.compile(
-    r"<(?=[|｜][^<>|｜\s]{2,40}[|｜]?>|[a-z_]{2,40}[|｜]>|/?(?:start_of_turn|end_of_turn|s|bos|eos|pad|unk|think|thought|"
-    r"tool_call|tool_response|function_call|system|user|assistant)>|</?SYS>>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|THINK|ARGS|CALL_ID)\])",
-    re.IGNORECASE,
-)
-_OPEN = {"<": "&lt;", "[": "&#91;"}
 
 
 @dataclass(frozen=True)
@@ -74,18 +58,6 @@ class Prompt:
     def absent(self, fields: Mapping[str, Any]) -> str | None:
         """The first field that the prompt needs and that has no value; None when all have one."""
         return next((name for name in self.needs if not (fields.get(name) or "").strip()), None)
-
-
-def enclosed(value: str | None) -> str:
-    """A field's text, escaped so that it can neither close a block nor open a turn; `(none)` for an absent one."""
-    if value is None or not value.strip():
-        return "(none)"
-    return without_control_tokens(_TAG.sub("&lt;", value))
-
-
-def without_control_tokens(text: str) -> str:
-    """The text with control tokens escaped, so that it cannot open or end a turn of a conversation."""
-    return _CONTROL.sub(lambda match: _OPEN[match[0]], text)
 
 
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)

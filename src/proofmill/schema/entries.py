@@ -101,7 +101,7 @@ class Overlaps(Entry):
 class Labels(Entry):
     """One row is a judge's classification of a problem, which filters over labels read."""
 
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     problems: ProblemsRef = doc("The table whose kept rows are classified.")
     model: JudgeRef = doc("The judge.")
     prompt: str = doc("The prompt by name.", "classify")
@@ -118,7 +118,7 @@ class Labels(Entry):
 class Schemes(Entry):
     """One row is a 0-7 marking scheme, kept or dropped with the reason, from a judge or from the problem itself."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problems: ProblemsRef = doc("The table whose kept rows get a scheme.")
     model: JudgeRef | None = doc(
         "The judge that writes the schemes; without one the problems' own guidelines are taken.", None
@@ -149,7 +149,7 @@ class Schemes(Entry):
 class Responses(Entry):
     """One row is an attempt at a problem, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
     model: Annotated[str, Ref("api", "weights", *TAKEN)] = doc(
         "The solver; or `given` for the attempts that came with the problems, `solutions` for the problems' own solutions."
@@ -182,7 +182,7 @@ class Responses(Entry):
 class Grades(Entry):
     """One row is the verdict on a response: a mark out of `out_of`, or none with the reason."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     responses: Annotated[str, Ref("responses")] = doc("The attempts to grade.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
     grader: Annotated[str, Ref("api", "grader", "human", named="graders")] = doc(
@@ -203,7 +203,7 @@ class Grades(Entry):
 class Examples(Entry):
     """One row is a training example, kept or dropped with the reason: a solution, a response, or from a mixture."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problems: ProblemsRef | None = doc("Take the solutions of these problems.", None)
     responses: Annotated[str, Ref("responses")] | None = doc("Take these attempts as they are.", None)
     grades: Annotated[str, Ref("grades")] | None = doc("Take these graded attempts.", None)

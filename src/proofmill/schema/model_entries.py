@@ -70,7 +70,7 @@ Schedule = Literal["cosine", "linear", "constant", "constant_with_warmup"]
 class Sft(Entry):
     """One row is a measured training step; the weights stand beside the table."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     model: WeightsRef = doc("The model where training starts.")
     examples: Annotated[str, Ref("examples")] = doc("The table whose kept rows are learned.")
     steps: Count | None = doc("Number of optimizer steps; give this or `epochs`.", None)
@@ -128,7 +128,7 @@ class Preference(TypedDict):
 class Grpo(Entry):
     """One row is a measured training step; the weights and the rollouts stand beside the table."""
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     model: WeightsRef = doc("The model where training starts.")
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)

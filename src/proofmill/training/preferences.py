@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from proofmill.artifacts.jobs import Job
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
-from proofmill.prompts import templates
+from proofmill.prompts import escapes
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.errors import TableError
 
 AT_ONCE = 8  # texts in one forward pass of a reward model
@@ -49,6 +50,7 @@ class ModelPreference:
         folder = job.parent(model).weights()
         self.sees = sees
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokens = ControlTokens(self.tokenizer)
         self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
         if self.model.config.num_labels != 1:
             raise TableError(
@@ -75,5 +77,5 @@ class ModelPreference:
     def _text(self, submission: Submission) -> Any:
         messages = [("user", submission.statement), ("assistant", submission.final)]
         # Neither text may end its turn and speak for the other role.
-        talk = [{"role": role, "content": templates.without_control_tokens(text)} for role, text in messages]
-        return self.tokenizer.apply_chat_template(talk, tokenize=False)
+        talk = [{"role": role, "content": escapes.without_control_tokens(text)} for role, text in messages]
+        return self.tokenizer.apply_chat_template(self.tokens.escaped(talk), tokenize=False)

@@ -17,7 +17,8 @@ from typing import Any
 from proofmill.calls.calls import MANY, Asker
 from proofmill.calls.dialogues import Dialogue, Dialogues, one_answer
 from proofmill.graders import judges
-from proofmill.prompts import templates
+from proofmill.prompts import escapes, templates
+from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.reasons import Reason
@@ -33,6 +34,7 @@ class ReasoningCache:
 
     def __init__(self, entry: Grpo, declared: Mapping[str, Any], askers: Mapping[str, Asker], tokenizer: Any):
         self.entry, self.declared, self.askers, self.tokenizer = entry, declared, askers, tokenizer
+        self.tokens = ControlTokens(tokenizer)
         self.unsummarized = 0.0  # share of thoughts in the last step
 
     def prepared(self, trainer: Any, rows: Sequence[dict], step: int) -> list[dict]:
@@ -67,7 +69,7 @@ class ReasoningCache:
 
     def _conversation(self, problem: Mapping[str, Any], summary: str) -> list[dict]:
         text = templates.fill(self.entry.turn_prompt, {"statement": problem["statement"], "summary": summary or None})
-        return [{"role": "user", "content": text}]
+        return self.tokens.escaped([{"role": "user", "content": text}])
 
     def _sampled(self, trainer: Any, conversations: list[list[dict]]) -> list[str]:
         """One completion of the current policy for each conversation."""
@@ -99,5 +101,5 @@ class ReasoningCache:
         answers = Dialogues(self.askers, of=MANY).results(dialogues, quiet=True)
         for index, answer in zip(indices, answers, strict=True):
             if answer.reason == Reason.OK and answer.text.strip():
-                summaries[index] = templates.without_control_tokens(answer.text.strip())
+                summaries[index] = escapes.without_control_tokens(answer.text.strip())
         return summaries
