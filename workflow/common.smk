@@ -88,8 +88,8 @@ def parents(kind):
         except ProofmillError as error:
             raise WorkflowError(f"{name}: {error}")
         inputs = [f"results/{table}.parquet" for table in reads(kind, made_from, BOOK.entries.get)] + sources
-        if done:
-            return [ancient(file) for file in inputs]
+        if done:  # it needs none of them, not even one that is gone
+            return [ancient(file) for file in inputs if os.path.exists(file)]
         workflow.dag.forcefiles.add(f"results/{name}.parquet")
         return inputs
 
@@ -97,4 +97,4 @@ def parents(kind):
 
 
 def targets(recipe):
-    return [f"results/{name}.parquet" for name in BOOK.targets(recipe)]
+    return [f"results/{name}.parquet" for name in BOOK.recipes[recipe]]

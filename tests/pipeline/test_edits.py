@@ -141,7 +141,7 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
     "a prompt's text": (lambda project: text("prompts/mine.md", "# ", "# The ")(project), GRADED),
     "a part": (text("parts.py", "< most", "<= most"), TRAIN),
     "a part's comment": (text("parts.py", "    return None", "    # short enough\n    return None"), set()),
-    "a source": (text("corpus/a.jsonl", "Prove", "Show"), FILE),
+    "a source": (text("corpus/a.jsonl", "that", "whether"), FILE),
     "an older source": (older, FILE),
     "a source that is touched": (touched("corpus/a.jsonl"), set()),
     "a source more": (added, FILE),
@@ -164,9 +164,9 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
 }  # fmt: skip
 
 
-def by_plan(project: Project) -> set[str]:
-    """The artifacts that `proofmill plan` says are not as they should be."""
-    planned = project.run(sys.executable, "-m", "proofmill", "plan", "edits", "--json")
+def by_plan(project: Project, target: str = "edits") -> set[str]:
+    """The artifacts that `proofmill plan` would make or restore."""
+    planned = project.run(sys.executable, "-m", "proofmill", "plan", target, "--json")
     return {stage["name"] for stage in json.loads(planned.stdout)["stages"] if stage["state"] != "done"}
 
 
@@ -199,6 +199,16 @@ def test_edit_and_its_reverse_restore_what_was(finished, tmp_path):
     assert "restored: the same was made before and kept" in again.stdout
     assert {name: project.table(name).content for name in FILE} == before
     assert project.planned("edits") == set()
+
+
+def test_missing_table_is_made_only_where_it_is_asked_for_or_read(finished, tmp_path):
+    """A recipe wants all of its tables; one table whose stamp is right needs none that it was made from."""
+    project = copy_of(finished, tmp_path / "project")
+    project.table("schemes/train").path.unlink()
+    one = "results/scores/given.parquet"
+    assert project.planned(one) == by_plan(project, one) == set()
+    assert project.made("edits") == ["schemes/train"]
+    assert project.planned("edits") == by_plan(project) == set()
 
 
 @pytest.mark.parametrize("forced", [("--forcerun", "results/schemes/train.parquet"), ("-R", "schemes")])

@@ -34,7 +34,7 @@ def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
     wanted = {
         name
         for recipe in RECIPES
-        for target in book.targets(recipe)
+        for target in book.recipes[recipe]
         for name in (target, *references.ancestors(book.entries, target))
     }
     assert wanted == set(rehearsed.first)

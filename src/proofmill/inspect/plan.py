@@ -83,14 +83,22 @@ class Plan:
     def _order(self, target: str) -> list[str]:
         name = target.removeprefix(f"{self.results}/").removeprefix("results/").removesuffix(".parquet")
         if name in self.book.recipes:
-            targets = self.book.targets(name)
+            targets = self.book.recipes[name]
         elif name in self.book.entries:
             targets = [name]
         else:
             raise SettingError(
                 f"{target}: no recipe and no artifact; expected one of {', '.join(self.book.recipes)}, or <kind>/<name>."
             )
-        needed = {n for w in targets for n in (w, *references.ancestors(self.book.entries, w))}
+        needed, stack = set(), list(targets)
+        while stack:
+            name = stack.pop()
+            if name not in needed:
+                needed.add(name)
+                # What is as it should be needs none of the tables it was made from, not even one that is gone.
+                done = self.states[name].name == "done"
+                read = references.reads(kind_of(name), self.book.entries[name], self.book.entries.get)
+                stack += [parent for parent in read if not done or Table(parent, self.results).path.exists()]
         order = TopologicalSorter(
             {n: references.parents(self.book.entries[n]) for n in self.book.entries}
         ).static_order()
@@ -116,7 +124,7 @@ class Plan:
         if isinstance(entry, Scores):
             stage.shows = list(forecasts(entry, self))
         if KINDS[table.kind].asks:
-            self._count(stage, entry, exact=all(self.stages[parent].state == "done" for parent in read))
+            self._count(stage, entry, exact=all(self.states[parent].name == "done" for parent in read))
         return stage
 
     # ------------------------------------------------------------------------------------------------------- calls

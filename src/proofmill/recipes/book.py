@@ -28,7 +28,7 @@ from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES
 from proofmill.schema.names import NAME, kind_of
-from proofmill.schema.references import ancestors, parents, references
+from proofmill.schema.references import ancestors, references
 from proofmill.text.suggestions import among
 
 SETTINGS = ("budget", "plugins")  # top-level keys that name no recipe, besides `shared`
@@ -44,12 +44,6 @@ class Book:
     recipes: dict[str, list[str]]
     budget: float | None = None  # dollars for all calls under one results folder; None is no limit
     plugins: tuple[str, ...] = ()
-
-    def targets(self, recipe: str) -> list[str]:
-        """The artifacts of a recipe that no other artifact of it is made from, expanded ones among them."""
-        names = self.recipes[recipe]
-        used = {parent for name in names for parent in parents(self.entries[name])}
-        return [name for name in names if name not in used]
 
     @property
     def terms(self) -> str:
