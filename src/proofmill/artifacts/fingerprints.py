@@ -1,5 +1,6 @@
 """Fingerprints: digests of what decides the rows of a table, namely its entry, its parents and its sources."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -57,6 +58,10 @@ def fingerprint_of(
 
 
 def _source_digest(path: Path) -> str:
-    if not path.is_file():
-        raise TableError(f"{path}: no such file or folder; expected the source that the entry names.")
-    return file_sha256(path)
+    try:
+        # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
+        return file_sha256(path) if path.stat().st_size else hashlib.sha256().hexdigest()
+    except OSError as error:
+        raise TableError(
+            f"{path}: cannot be read ({error.strerror}); expected the source that the entry names."
+        ) from error
