@@ -43,7 +43,9 @@ class Api(Entry):
     )
     max_tokens: Count = doc("The most tokens of one answer.", 4096)
     temperature: float | None = doc("Sampling temperature when judging; by default the server chooses.", None, ge=0)
-    delimiters: list[str] = doc("Marks that end the reasoning part of an answer, in the order they are tried.", [])
+    delimiters: list[Annotated[str, Field(min_length=1)]] = doc(
+        "Marks that end the reasoning part of an answer, in the order they are tried.", []
+    )
     protocol: Literal["chat", "responses"] = doc("The protocol of the server: Chat Completions or Responses.", "chat")
     options: dict[str, Any] = doc(
         "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`.", {}
