@@ -11,7 +11,7 @@ from proofmill.prompts.templates import PROMPTS
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.identity import identity_of, prompts_of
+from proofmill.recipes.identity import arguments, identity_of, prompts_of
 from proofmill.runtime.paths import local_path
 from proofmill.schema import references
 from proofmill.schema.declared import Api
@@ -135,6 +135,7 @@ def test_all_mistakes_are_shown_at_once():
         ({"source": "arithmetic", "columns": {"statement": "x"}}, "`columns` is not read by source `arithmetic`"),
         ({**BENCH, "keep": ["complete"]}, "asks for `labels`"),
         ({**BENCH, "keep": [{"pass-rate": [0, 1]}]}, "asks for `grades`"),
+        ({**BENCH, "keep": [{"origin": ["aops", ""]}]}, "`origin` has the argument ['aops', '']"),
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(entry, expected):
@@ -298,6 +299,16 @@ def test_identity_survives_the_way_to_a_job():
     for entry in book.entries.values():
         given = json.loads(identity_of(entry, book.declared))
         assert entry == entry_from(next(k for k, c in KINDS.items() if c.entry is type(entry)), given["entry"])
+
+
+@pytest.mark.parametrize("text", ["é-" * 200_000, "x y" * 200_000, "a\n" * 100_000])
+def test_identity_that_is_too_long_for_an_argument_is_several(text):
+    """Together they are the identity; Linux takes each, and none could be read as a flag."""
+    identity = json.dumps({"entry": text}, ensure_ascii=False)
+    pieces = arguments(identity)
+    assert "".join(pieces) == identity and len(pieces) > 5
+    assert all(0 < len(piece.encode()) < 128 * 1024 and not piece.startswith("-") for piece in pieces)
+    assert arguments('{"entry": {}}') == '{"entry": {}}'
 
 
 def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):

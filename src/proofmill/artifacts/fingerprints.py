@@ -11,19 +11,26 @@ from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of, parts_of
 from proofmill.recipes.paths import source_files
 from proofmill.schema import references
-from proofmill.schema.errors import RecipeError, TableError
+from proofmill.schema.errors import RecipeError, SettingError, TableError
 from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.names import kind_of
+from proofmill.schema.quoting import shown
 
 
 def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
     """The entry of an identity, and the models and graders that it relies on.
 
-    Raises RecipeError when the user's own parts differ from those of the identity.
+    Raises SettingError for a text that is none, RecipeError when the user's own parts differ from those of the identity.
     """
-    values = json.loads(identity)
-    declared = {other: entry_from(kind_of(other), fields) for other, fields in values["declared"].items()}
-    entry = entry_from(kind_of(name), values["entry"])
+    try:
+        values = json.loads(identity)
+        decided, relied = values["entry"], values["declared"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise SettingError(
+            f"{name}: --entry is {shown(identity)}; expected the checked entry as JSON. Leave it out to read the configuration."
+        ) from error
+    declared = {other: entry_from(kind_of(other), fields) for other, fields in relied.items()}
+    entry = entry_from(kind_of(name), decided)
     if values.get("plugins", {}) != parts_of(entry, declared):
         raise RecipeError(
             f"{name}: the user's own parts ({', '.join(sorted(values.get('plugins', {})))}) are not those that the run was planned "

@@ -48,7 +48,8 @@ class Api(Entry):
     )
     protocol: Literal["chat", "responses"] = doc("The protocol of the server: Chat Completions or Responses.", "chat")
     options: dict[str, Any] = doc(
-        "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`.", {}
+        "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`; none that an entry or the asking decides.",
+        {},
     )
     omit: list[Literal["seed", "temperature", "top_p"]] = doc("Fields of a request that the server refuses.", [])
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = doc(
