@@ -11,9 +11,6 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-configfile: "config.yaml"
-
-
 include: "workflow/common.smk"
 
 

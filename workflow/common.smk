@@ -6,10 +6,11 @@ import shlex
 import sys
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import contains_wildcard
 
 from proofmill.artifacts.states import States
 from proofmill.recipes.book import expand
-from proofmill.recipes.identity import identity_of
+from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
 from proofmill.schema.errors import ProofmillError
@@ -27,12 +28,10 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
-# Our own reader refuses a name declared twice, which Snakemake's lets win, and follows the lists of recipe files. What
-# the command line names (--configfile, --config) is laid over what the Snakefile declares.
-over = list(workflow.overwrite_configfiles)
-under = [path for path in workflow.configfiles if path not in over]
+# Our own reader refuses a name declared twice, which Snakemake's lets win, says what is wrong with a file, and follows
+# the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml.
 try:
-    BOOK = expand(overlay(read(*under, *over), workflow.config_settings.config))
+    BOOK = expand(overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config))
     TERMS = BOOK.terms
 except ProofmillError as error:
     raise WorkflowError(f"{type(error).__name__}: {error}")
@@ -64,7 +63,7 @@ def declared(name):
 
 def entry(kind):
     """An artifact's entry with defaults, revision, prompts and remote models: what decides its rows."""
-    return lambda wildcards: identity_of(declared(f"{kind}/{wildcards.name}"), BOOK.declared)
+    return lambda wildcards: arguments(identity_of(declared(f"{kind}/{wildcards.name}"), BOOK.declared))
 
 
 @functools.cache
@@ -86,8 +85,10 @@ def parents(kind):
             sources = source_files(kind, made_from, BOOK.entries.get)
             done = states()[name].name == "done"
         except ProofmillError as error:
-            raise WorkflowError(f"{name}: {error}")
-        inputs = [f"results/{table}.parquet" for table in reads(kind, made_from, BOOK.entries.get)] + sources
+            raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
+        tables = [f"results/{table}.parquet" for table in reads(kind, made_from, BOOK.entries.get)]
+        # A word in braces is a wildcard to Snakemake, which cannot escape it. The stamp sees an edit of such a file.
+        inputs = tables + [path for path in sources if not contains_wildcard(path)]
         if done:  # it needs none of them, not even one that is gone
             return [ancient(file) for file in inputs if os.path.exists(file)]
         workflow.dag.forcefiles.add(f"results/{name}.parquet")

@@ -11,7 +11,7 @@ from proofmill.prompts.templates import PROMPTS
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.identity import identity_of, prompts_of
+from proofmill.recipes.identity import arguments, identity_of, prompts_of
 from proofmill.runtime.paths import local_path
 from proofmill.schema import references
 from proofmill.schema.declared import Api
@@ -135,6 +135,7 @@ def test_all_mistakes_are_shown_at_once():
         ({"source": "arithmetic", "columns": {"statement": "x"}}, "`columns` is not read by source `arithmetic`"),
         ({**BENCH, "keep": ["complete"]}, "asks for `labels`"),
         ({**BENCH, "keep": [{"pass-rate": [0, 1]}]}, "asks for `grades`"),
+        ({**BENCH, "keep": [{"origin": ["aops", ""]}]}, "`origin` has the argument ['aops', '']"),
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(entry, expected):
@@ -300,6 +301,16 @@ def test_identity_survives_the_way_to_a_job():
         assert entry == entry_from(next(k for k, c in KINDS.items() if c.entry is type(entry)), given["entry"])
 
 
+@pytest.mark.parametrize("text", ["é-" * 200_000, "x y" * 200_000, "a\n" * 100_000])
+def test_identity_that_is_too_long_for_an_argument_is_several(text):
+    """Together they are the identity; Linux takes each, and none could be read as a flag."""
+    identity = json.dumps({"entry": text}, ensure_ascii=False)
+    pieces = arguments(identity)
+    assert "".join(pieces) == identity and len(pieces) > 5
+    assert all(0 < len(piece.encode()) < 128 * 1024 and not piece.startswith("-") for piece in pieces)
+    assert arguments('{"entry": {}}') == '{"entry": {}}'
+
+
 def test_identity_changes_with_a_prompt(monkeypatch, tmp_path):
     """Editing a prompt changes what is made with it, and nothing else."""
     entries = scored(**{"labels/l": {"problems": "problems/train", "model": "api/referee"}})
@@ -440,3 +451,115 @@ def test_scores_that_would_be_empty_are_refused_before_they_are_paid_for(change,
     entries = scored()
     entries["scores/s"] = {**entries["scores/s"], **change}
     assert message in mistake(**entries)
+
+
+# --------------------------------------------------------------------------------------------------- numbers and names
+
+API = {"id": "m", "price": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ({"budget": float("nan")}, "budget: found nan; expected a number that is finite."),
+        ({"budget": float("inf")}, "budget: found inf; expected a number that is finite."),
+        ({"budget": -1}, "budget: found -1; expected dollars"),
+        ({"r": {"api/m": {**API, "temperature": float("inf")}}}, "r > api/m > temperature: found inf; expected"),
+        ({"r": {"api/m": {**API, "options": {"top_k": [float("nan")]}}}}, "r > api/m > options > top_k > 1: found nan"),
+        (
+            {"r": {"problems/x": {**BENCH, "rows": 10**20}}},
+            "r > problems/x > rows: found 100000000000000000000; expected",
+        ),
+        (
+            {"r": {"problems/x": {**BENCH, "seed": -(2**63)}}},
+            "r > problems/x > seed: found -9223372036854775808; expected",
+        ),
+    ],
+)
+def test_number_that_nothing_can_be_computed_with_is_refused(config, fault):
+    """Wherever it stands, a number is finite and fits a machine; the message has its place."""
+    with pytest.raises(RecipeError) as refused:
+        expand(config)
+    assert fault in str(refused.value)
+
+
+def test_number_that_yaml_reads_as_a_text_is_shown_as_it_must_be_written(tmp_path):
+    """`1e-6` is a text in YAML 1.1; the message has the number."""
+    (tmp_path / "c.yaml").write_text("r: {grpo/x: {learning-rate: 1e-6, kl: 2.5E3}}\n")
+    with pytest.raises(RecipeError) as refused:
+        expand(yaml_files.read(tmp_path / "c.yaml"))
+    assert "`learning-rate` is '1e-6'; expected a valid number. YAML reads it as a text: write 1.0e-6. " in str(
+        refused.value
+    )
+    assert "`kl` is '2.5E3'; expected a valid number. YAML reads it as a text: write 2.5e+3. " in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [1, None, "", "a b", "a/b", "1", "-n", "a\n", "problems"])
+def test_recipe_with_a_name_that_is_no_target_is_refused(name):
+    """A recipe is named on the command line of Snakemake, beside the rules of the kinds."""
+    with pytest.raises(RecipeError, match=r"is called .+; expected a name of letters"):
+        expand({name: {"problems/x": BENCH}})
+
+
+@pytest.mark.parametrize("name", ["problems/x\n", "problems/X", "problems/\x1b[31m"])
+def test_entry_with_a_name_that_is_none_is_refused_in_one_line(name):
+    """A name is a path of small letters, and a message is one line whatever it is."""
+    assert (
+        "expected <kind>/<name> in small letters" in mistake(**{name: BENCH}) and mistake(**{name: BENCH}).isprintable()
+    )
+
+
+def test_entry_whose_files_would_be_those_of_another_is_refused():
+    """The table of `base/x` is the folder of `base/x.parquet`."""
+    base = {"source": "scratch", "problems": "problems/b"}
+    text = mistake(**{"problems/b": BENCH, "base/x": base, "base/x.parquet": base})
+    assert (
+        text
+        == "r > base/x.parquet: ends in `.parquet`, as files of other artifacts do; expected another end. Rename it."
+    )
+
+
+def test_derived_name_that_is_too_long_for_a_file_is_refused():
+    """Two names of a hundred letters make one that no file has, though each alone is good."""
+    model, bench = (f"{kind}/{kind}-{'-'.join(map(str, range(35)))}" for kind in ("sft", "problems"))
+    entries = scored(**{model: scored()["sft/c"], bench: BENCH})
+    entries["scores/s"] = {**entries["scores/s"], "models": [model], "problems": [bench]}
+    assert "expected at most 200. Shorten it, or the names that it is made of." in mistake(**entries)
+
+
+@pytest.mark.parametrize("way", ["", "a/b", "a\n", "a@b", "seed-1"])
+def test_way_of_sampling_that_is_no_name_is_refused(way):
+    """A way of sampling is part of the names of files."""
+    entries = scored()
+    entries["scores/s"] = {**entries["scores/s"], "sampling": {way: {}}}
+    assert "is no name; expected letters, digits" in mistake(**entries)
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "n", "stream", "messages", "model", "seed", "temperature", "logprobs"])
+def test_option_that_overrules_what_an_entry_says_is_refused(field):
+    """What a question consists of, and how its answer comes, is not for `options` to say."""
+    text = mistake(**{"api/m": {**API, "options": {field: 1, "top_k": 20}}})
+    assert text.startswith(
+        f"r > api/m: `options` sets `{field}`, which an entry or the asking decides; expected further"
+    )
+
+
+def test_option_that_sets_the_nucleus_of_an_entry_is_refused():
+    """`top_p` may stand in the options of a model, or in the entry that asks it, and not in both."""
+    entries = {"api/m": {**API, "options": {"top_p": 0.8}}, "problems/x": BENCH}
+    asked = {"problems": "problems/x", "model": "api/m"}
+    expand({"r": {**entries, "responses/x": asked}})
+    text = mistake(**entries, **{"responses/x": {**asked, "top-p": 0.9}})
+    assert text == "r > responses/x: `top-p` is 0.9 and the `options` of api/m set `top_p`; expected one of the two."
+    scores = {
+        **scored()["scores/s"],
+        "models": ["api/m"],
+        "problems": ["problems/x"],
+        "sampling": {"w": {"top_p": 0.9}},
+    }
+    assert "sampling `w`: `top-p` is 0.9 and" in mistake(**entries, **{"api/referee": REFEREE, "scores/s": scores})
+
+
+def test_delimiter_of_no_characters_is_refused():
+    """Every text ends its reasoning at an empty mark, so none does."""
+    assert "`delimiters.0` is ''; expected" in mistake(**{"api/m": {**API, "delimiters": [""]}}).replace("String", "")

@@ -64,9 +64,22 @@ def test_later_file_lies_over_what_earlier_ones_listed(files):
         ("plugins: {a: 1}\n", r"`plugins` is \{'a': 1\}; expected a list of files"),
         ("[a]: 1\n", r"config.yaml:1: a key is a list or mapping"),
         ("- a\n", r"config.yaml: found a list; expected a mapping of recipes"),
+        ("a: " + "[" * 300 + "]" * 300, r"config.yaml: is nested too deeply; expected a mapping of recipes"),
+        (f"a: {'9' * 5_000}\n", r"config.yaml: cannot be read as YAML \(.+\); expected a mapping of recipes"),
+        ("a: 2025-99-99\n", r"config.yaml: cannot be read as YAML \(.+\); expected a mapping of recipes"),
+        ('recipes: ["b\\0.yaml"]\n', r"`recipes` is \['b\\x00.yaml'\]; expected a list of files"),
+        (f"recipes: [{'a/' * 2_500}b.yaml]\n", r"File name too long; expected a configuration file"),
     ],
 )
 def test_faulty_file_is_named(files, text, fault):
     """What cannot be read is said with the file it stands in."""
     with pytest.raises(RecipeError, match=fault):
         read(files(config=text) / "config.yaml")
+
+
+def test_recipe_file_that_is_a_link_to_itself_is_named(files):
+    """A circle of links is no file."""
+    folder = files(config="recipes: [b.yaml]\n")
+    (folder / "b.yaml").symlink_to("b.yaml")
+    with pytest.raises(RecipeError, match=r"b.yaml: Too many levels of symbolic links; expected a configuration file"):
+        read(folder / "config.yaml")

@@ -24,7 +24,28 @@ def test_name_without_a_cell_has_no_way_of_sampling(name):
     assert names.sampling_of(name) is None
 
 
-@pytest.mark.parametrize("name", ["sft/cold@seed-1", "sft/Cold", "sft", "sft/", "sft/-a", "s_t/a", "sft/a/b"])
+@pytest.mark.parametrize(
+    "name", ["sft/cold@seed-1", "sft/Cold", "sft", "sft/", "sft/-a", "s_t/a", "sft/a/b", "sft/a\n"]
+)
 def test_declared_name_cannot_look_derived(name):
     """A name in the configuration has no `@`, so that none can be taken for a derived one."""
     assert not names.NAME.match(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("base/x.parquet", "ends in `.parquet`"),
+        ("base/x.log", "ends in `.log`"),
+        ("scores/x.md", "ends in `.md`"),
+        ("base/x.lock", "ends in `.lock`"),
+        ("sft/" + "abc" * 70, "has 210 characters; expected at most 200"),
+        ("sft/x" + "ab" * 20, "ends in `ab` twenty times"),
+        ("sft/x" + "ab" * 19, None),
+        ("grades/" + "-".join(map(str, range(50))), None),
+        ("base/x.logs", None),
+    ],
+)
+def test_name_that_no_file_can_have_is_refused(name, fault):
+    """A name is that of several files, and each must be its own."""
+    assert fault is None if names.file_fault(name) is None else fault in names.file_fault(name)

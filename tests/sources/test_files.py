@@ -1,20 +1,27 @@
 """Reading other people's files: every kind is streamed, a mistake names the file, the line and what was expected."""
 
 import json
+import os
+import shutil
+import socket
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from proofmill.recipes.paths import source_files
+from proofmill.schema.entries import Problems
 from proofmill.schema.errors import HubError, TableError
-from proofmill.sources import files
+from proofmill.sources import files, formats
 
 HOUSE_FORM = r"^.+: .+; expected .+\.( .+)?$"
 
 
 def mistake(path: Path) -> str:
     with pytest.raises(TableError, match=HOUSE_FORM) as caught:
-        list(files.read(path))
+        list(map(dict, (record for _, record in files.read(path))))
     return str(caught.value)
 
 
@@ -92,6 +99,14 @@ def test_read_of_broken_utf8_names_line_and_byte(tmp_path, name):
         ("[1, 2]", "found a JSON list"),
         ('"text"', "found a JSON text"),
         ("[" * 100_000, "no JSON"),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", "`a` is nested over 100 levels deep"),
+        ('{"a": NaN}', "no JSON (JSON has no number NaN; write null)"),
+        ('{"a": {"b": [-Infinity]}}', "no JSON (JSON has no number -Infinity; write null)"),
+        ('{"a": 1e400}', "no JSON (1e400 is larger than any number that can be computed with)"),
+        ('{"a": [' + "7" * 5000 + "]}", "no JSON (a number of 5,000 characters)"),
+        ('{"a": 0.' + "7" * 5000 + "}", "no JSON (a number of 5,002 characters)"),
+        ('{"a": 1, "b": {"c": 1, "c": 1}}', "no JSON (the key `c` stands twice in one object)"),
+        ('{"\\u001b[31m\\n": 1, "\\u001b[31m\\n": 2}', r"no JSON (the key `\x1b[31m\n` stands twice"),
     ],
 )
 def test_read_of_a_malformed_json_line_names_the_line(tmp_path, line, found):
@@ -112,7 +127,7 @@ def test_read_of_a_field_of_ten_megabytes_names_its_line(tmp_path, name):
 
 def test_read_of_an_endless_line_stops(tmp_path, monkeypatch):
     """A file without line ends is not read into memory."""
-    monkeypatch.setattr(files, "LINE_LIMIT", 1000)
+    monkeypatch.setattr(formats, "LINE_LIMIT", 1000)
     (tmp_path / "f.jsonl").write_text('{"a": 1}\n{"a": [' + "1," * 1000 + "1]}\n")
     assert "f.jsonl:2: over 1,000 bytes in one line" in mistake(tmp_path / "f.jsonl")
 
@@ -127,8 +142,8 @@ def test_read_of_half_a_surrogate_pair_names_the_field(tmp_path):
     ("text", "found"),
     [
         ("a,b\n1,2,3\n", "f.csv:2: 3 cells; expected 2"),
-        ("a,a\n1,2\n", "f.csv:1: the columns are ['a', 'a']"),
-        ("a,\n1,2\n", "f.csv:1: the columns are ['a', '']"),
+        ("a,a\n1,2\n", "f.csv:1: the columns are 'a', 'a'"),
+        ("a,\n1,2\n", "f.csv:1: the columns are 'a', ''"),
         ('a,b\nx,y\n1,"2\n3,4\n', "f.csv:3: a quote is never closed"),
     ],
 )
@@ -147,54 +162,76 @@ def test_read_of_corrupt_parquet_says_so(tmp_path):
         assert "cannot be read as Parquet" in mistake(tmp_path / "f.parquet")
 
 
-def test_field_that_is_missing_names_the_nearest_column():
-    """Of the columns there, the one with the most similar name is offered."""
-    with pytest.raises(TableError, match=r"f:1: no column `problem` among Problme, x; expected .* `Problme`\?"):
-        files.field("f:1", {"Problme": "", "x": ""}, "problem")
-
-
-def test_field_of_a_nested_column_is_found_by_its_path():
-    """`metadata.path` is the field of a field; a column with a dot in its own name comes first."""
-    assert files.field("f:1", {"metadata": {"path": "p"}}, "metadata.path") == "p"
-    assert files.field("f:1", {"metadata.path": "q", "metadata": {"path": "p"}}, "metadata.path") == "q"
-
-
-@pytest.mark.parametrize(
-    ("read", "value"),
-    [
-        (files.text, 7),
-        (files.text, ["x"]),
-        (files.text, True),
-        (files.word, ["7"]),
-        (files.word, True),
-        (files.year, "last year"),
-        (files.year, 99),
-        (files.texts, "x"),
-        (files.texts, [1]),
-    ],
-)
-def test_field_of_a_wrong_type_is_refused(read, value):
-    """A number is no statement, a text is no list, and 99 is no year."""
-    with pytest.raises(TableError, match=r"^f:1: `a` is .+; expected .+\.$"):
-        read("f:1", {"a": value}, "a")
-
-
-def test_field_of_numbers_as_words_is_their_text():
-    """An answer 204, 204.0 or "204" is the same answer; null stays null."""
-    assert [files.word("f:1", {"a": v}, "a") for v in (204, 204.0, "204", 0.5, None)] == [
-        "204",
-        "204",
-        "204",
-        "0.5",
-        None,
+def test_read_of_parquet_leaves_alone_what_nobody_asks_for(tmp_path):
+    """A column whose values have no form in Python costs nothing until it is read, and then a message with its row."""
+    times = [
+        pa.array([2**62], pa.timestamp("us")),
+        pa.array([0], pa.timestamp("s", "Nowhere/Atlantis")),
+        pa.array([2**62], pa.duration("s")),
+        pa.array([2**62 - 2**62 % 86_400_000], pa.date64()),
     ]
-    assert [files.year("f:1", {"a": v}, "a") for v in (2024, "2024", 2024.0, "", None)] == [
-        2024,
-        2024,
-        2024,
-        None,
-        None,
-    ]
+    names = ["far", "zone", "long", "date"]
+    parquet.write_table(pa.table([pa.array(["s"]), *times], ["statement", *names]), tmp_path / "f.parquet")
+    ((where, record),) = files.read(tmp_path / "f.parquet")
+    assert (record["statement"], where, list(record)) == ("s", f"{tmp_path}/f.parquet:1", ["statement", *names])
+    for name in names:
+        with pytest.raises(
+            TableError, match=rf"f.parquet:1: `{name}` cannot be read \(.+\); expected texts or numbers\."
+        ):
+            record[name]
+
+
+def test_read_of_parquet_with_two_columns_of_one_name_is_refused(tmp_path):
+    """No column wins over another, at any depth."""
+    one = pa.array(["x"])
+    inner = pa.StructArray.from_arrays([one, one], names=["b", "b"])
+    for table in (pa.table([one, one], ["a", "a"]), pa.table([one, pa.array([["y"]]), inner], ["a", "c", "d"])):
+        parquet.write_table(table, tmp_path / "f.parquet")
+        assert "two columns are called `" in mistake(tmp_path / "f.parquet")
+
+
+# -------------------------------------------------------------------------------------------------------- special files
+
+
+def test_read_of_a_folder_with_what_is_no_file_is_refused(tmp_path):
+    """A pipe, a socket, a link that leads nowhere or in a circle, a folder called like a file: named, and not opened."""
+    odd = tmp_path / "odd"
+    makers = {
+        "is a pipe": lambda path: os.mkfifo(path),
+        "is a pipe, a socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
+        "a link to gone, which cannot be reached": lambda path: path.symlink_to("gone"),
+        "a link to b.jsonl, which cannot be reached": lambda path: path.symlink_to("b.jsonl"),
+        "leads to a folder that is read already": lambda path: path.symlink_to(".."),
+        "is a folder; expected a file": lambda path: path.mkdir(),
+        "a device": lambda path: path.symlink_to("/dev/zero"),
+        "no rows": lambda path: path.symlink_to("/proc/self/mem"),
+    }
+    for said, make in makers.items():
+        (odd / "folder").mkdir(parents=True)
+        (odd / "a.jsonl").write_text('{"statement": "s"}\n')
+        make(odd / "folder/linked" if "already" in said else odd / "b.jsonl")
+        assert said in mistake(odd)
+        shutil.rmtree(odd)
+
+
+def test_read_of_a_folder_takes_what_the_graph_watches(tmp_path):
+    """A linked folder is read like any other, and each file that is read decides the fingerprint."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/b.jsonl").write_text('{"n": 2}\n')
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near/a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "near/linked").symlink_to(tmp_path / "far")
+    found = list(files.read(tmp_path / "near"))
+    assert [record["n"] for _, record in found] == [1, 2]
+    entry = Problems(source="table", path=str(tmp_path / "near"))
+    watched = source_files("problems", entry, {}.get)
+    assert [where.rpartition(":")[0] for where, _ in found] == list(map(str, watched))
+
+
+@pytest.mark.parametrize("name", ["/proc/self/mem", "/dev/zero", "/etc/passwd/a.jsonl", "/" + "a/" * 2_500 + "f.jsonl"])
+def test_read_of_a_path_that_is_no_file_of_rows_is_refused(name):
+    """What is no file, and a path that no file can have, is named."""
+    assert name[:50] in mistake(Path(name))
 
 
 def test_hub_reads_a_local_folder_as_a_dataset(tmp_path):

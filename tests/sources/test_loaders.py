@@ -344,3 +344,30 @@ def test_usamo_folder_without_its_files_is_refused(tmp_path):
     """What is missing in a contest folder is named."""
     with pytest.raises(TableError, match=r"config\.yaml: cannot be read"):
         load(source="usamo", path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("grading_scheme.json", "5"),
+        ("grading_scheme.json", "[1]"),
+        ("grading_scheme.json", '[{"id": ["1"], "scheme": []}]'),
+        ("grading_scheme.json", '[{"id": 1, "scheme": [{"title": "t", "points": NaN, "desc": "d"}]}]'),
+        ("grading_scheme.json", '[{"id": 1, "id": 2, "scheme": []}]'),
+        ("grading_scheme.json", '[{"id": 1, "scheme": [5]}]'),
+        ("grading_scheme.json", '[{"id": 2, "scheme": []}]'),
+        ("grading_scheme.json", "[" * 100_000),
+        ("config.yaml", "date: 2025-99-99"),
+        ("config.yaml", "date: [" * 1_000),
+        ("config.yaml", f"date: {'9' * 5_000}"),
+        ("config.yaml", "date: *nothing"),
+    ],
+)
+def test_usamo_folder_with_a_faulty_file_names_it(tmp_path, file, content):
+    """A contest's date and schemes are what they must be, or the file is named."""
+    (tmp_path / "problems").mkdir()
+    files = {"problems/1.tex": "Prove it.", "config.yaml": "date: 2025-03-19", "grading_scheme.json": "[]"}
+    for name, good in files.items():
+        (tmp_path / name).write_text(content if name == file else good)
+    with pytest.raises(TableError, match=rf"(?s)^{tmp_path}/{file}: .+; expected "):
+        load(source="usamo", path=str(tmp_path))

@@ -1,5 +1,6 @@
 """Fingerprints: digests of what decides the rows of a table, namely its entry, its parents and its sources."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,19 +11,26 @@ from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of, parts_of
 from proofmill.recipes.paths import source_files
 from proofmill.schema import references
-from proofmill.schema.errors import RecipeError, TableError
+from proofmill.schema.errors import RecipeError, SettingError, TableError
 from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.names import kind_of
+from proofmill.schema.quoting import shown
 
 
 def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
     """The entry of an identity, and the models and graders that it relies on.
 
-    Raises RecipeError when the user's own parts differ from those of the identity.
+    Raises SettingError for a text that is none, RecipeError when the user's own parts differ from those of the identity.
     """
-    values = json.loads(identity)
-    declared = {other: entry_from(kind_of(other), fields) for other, fields in values["declared"].items()}
-    entry = entry_from(kind_of(name), values["entry"])
+    try:
+        values = json.loads(identity)
+        decided, relied = values["entry"], values["declared"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise SettingError(
+            f"{name}: --entry is {shown(identity)}; expected the checked entry as JSON. Leave it out to read the configuration."
+        ) from error
+    declared = {other: entry_from(kind_of(other), fields) for other, fields in relied.items()}
+    entry = entry_from(kind_of(name), decided)
     if values.get("plugins", {}) != parts_of(entry, declared):
         raise RecipeError(
             f"{name}: the user's own parts ({', '.join(sorted(values.get('plugins', {})))}) are not those that the run was planned "
@@ -57,6 +65,10 @@ def fingerprint_of(
 
 
 def _source_digest(path: Path) -> str:
-    if not path.is_file():
-        raise TableError(f"{path}: no such file or folder; expected the source that the entry names.")
-    return file_sha256(path)
+    try:
+        # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
+        return file_sha256(path) if path.stat().st_size else hashlib.sha256().hexdigest()
+    except OSError as error:
+        raise TableError(
+            f"{path}: cannot be read ({error.strerror}); expected the source that the entry names."
+        ) from error

@@ -103,7 +103,11 @@ def run(main: Callable[[Any, Job], None]) -> None:
         prog=f"python -m proofmill.{kind}", description=f"Make one artifact of kind `{kind}`."
     )
     parser.add_argument("name", help=f"{kind}/<name>, as in config.yaml")
-    parser.add_argument("--entry", help="the checked entry as JSON, instead of reading the configuration")
+    parser.add_argument(
+        "--entry",
+        nargs="+",
+        help="the checked entry as JSON, in one argument or several, instead of reading the configuration",
+    )
     parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
     parser.add_argument(
@@ -123,10 +127,12 @@ def run(main: Callable[[Any, Job], None]) -> None:
         if kind_of(options.name) != kind:
             raise SettingError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         if options.entry is None:
-            options.entry, options.terms = _from_config(options)
+            identity, options.terms = _from_config(options)
+        else:
+            identity = "".join(options.entry)
         settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         with plugins.blamed():
-            make(main, options.name, options.entry, options.results, **settings)
+            make(main, options.name, identity, options.results, **settings)
     except ProofmillError as error:
         prefix = f"process {processes.rank()}: " if processes.rank() else ""
         sys.exit(f"{prefix}{type(error).__name__}: {error}")

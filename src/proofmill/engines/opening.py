@@ -13,6 +13,7 @@ environment say which engine serves it and where a server is:
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
@@ -89,7 +90,7 @@ def open_engine(job: Job, model: str) -> Iterator[Engine]:
 @contextmanager
 def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
     """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL."""
-    url, key = os.environ.get(f"{variable(name)}_URL"), os.environ.get(f"{variable(name)}_KEY", "none")
+    url, key = os.environ.get(f"{variable(name)}_URL"), _key(f"{variable(name)}_KEY")
     with ExitStack() as stack:
         server = None
         if url is None and api.program == "referee":
@@ -155,6 +156,18 @@ def _check_address(variable: str, url: str) -> None:
             f"{variable}: holds a user or a password; expected an address without one. Give what the server wants as a key in "
             f"{variable.removesuffix('_URL')}_KEY."
         )
+
+
+def _key(name: str) -> str:
+    """A key from the environment, `none` if unset. Raises SettingError, without the key, for what no header can carry."""
+    key = os.environ.get(name, "none")
+    if re.fullmatch(r"[!-~]+", key) is None:
+        found = "is empty" if not key.strip() else "has a line end, a blank or another character that no key has"
+        raise SettingError(
+            f"{name}: the key {found} (it is not shown here); expected letters, digits and signs alone. Set it again, or unset "
+            "it for a server that wants none."
+        )
+    return key
 
 
 def _number(name: str, kind: type) -> Any:

@@ -22,9 +22,16 @@ from proofmill.schema.declared import Api
 from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
 from proofmill.schema.fields import ASKED
 from proofmill.schema.model_entries import Base, Grpo, Sft
-from proofmill.schema.names import kind_of
+from proofmill.schema.names import WAY, kind_of
 from proofmill.sources.loaders import SOURCES
 from proofmill.text.suggestions import among
+
+# Fields of a request that a question consists of, that an entry has a word for, or that would change what comes back.
+DECIDED = (
+    *("model", "messages", "input", "instructions", "prompt", "previous_response_id", "conversation"),
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "seed", "logprobs", "n"),
+    *("stream", "stream_options", "background", "store", "include", "response_format"),
+)
 
 
 def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
@@ -34,8 +41,11 @@ def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
             f"`price-source` is {entry.price_source!r}; expected where the price was read and on which day, such as "
             "`https://example.org/pricing, 2026-11-20`."
         )
-    if "response_format" in entry.options or {"model", "messages", "input"} & set(entry.options):
-        yield "`options` sets what a question consists of; expected further fields of the request only."
+    if overruled := [name for name in DECIDED if name in entry.options]:
+        yield (
+            f"`options` sets {', '.join(f'`{name}`' for name in overruled)}, which an entry or the asking decides; expected "
+            "further fields of the request only."
+        )
 
 
 def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
@@ -167,6 +177,7 @@ def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
 
 def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt)
+    yield from _nucleus_faults(entry.model, entry.top_p, entries)
     if entry.rollouts and kind_of(entry.model) != "grpo":
         yield f"`rollouts` of `{entry.model}`; expected a grpo/<name>, which keeps what it was trained on."
     if entry.model == "given" and (source := _source_of(entry.problems, entries)) and not SOURCES[source].attempts:
@@ -177,6 +188,12 @@ def _asking_faults(field: str, name: str, shown: tuple[str, ...] = ("statement",
     """A prompt that needs more fields than are shown; a solver is shown the statement alone."""
     if name in templates.names() and (more := set(templates.prompt(name).needs) - {*shown}):
         yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows only {', '.join(shown)}."
+
+
+def _nucleus_faults(model: str, top_p: float, entries: Mapping) -> Iterator[str]:
+    """`top-p` beside a model whose `options` set it for every call; an entry has no other way to leave it to the model."""
+    if top_p != 1 and "top_p" in getattr(entries.get(model), "options", {}):
+        yield f"`top-p` is {top_p} and the `options` of {model} set `top_p`; expected one of the two."
 
 
 def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
@@ -229,6 +246,10 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
         if sampling.prompt not in templates.names():
             known = among(sampling.prompt, templates.names())
             yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
+        if not WAY.match(way):
+            yield f"sampling `{way}` is no name; expected letters, digits, `-`, `_`, `.`, and not `seed-` at its beginning."
+        for model in entry.models:
+            yield from (f"sampling `{way}`: {fault}" for fault in _nucleus_faults(model, sampling.top_p, entries))
     known = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
     of_attempts = [m for m, kernel in known.items() if not isinstance(kernel, OfCorpus | None)]
     of_texts = [m for m, kernel in known.items() if isinstance(kernel, OfCorpus)]

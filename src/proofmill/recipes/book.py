@@ -16,6 +16,7 @@ This module computes no rows, so importing it is cheap. `python -m proofmill.rec
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,9 @@ from proofmill.recipes.entry_values import read_entry
 from proofmill.recipes.expansion import expand_repeats, expand_scores
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
-from proofmill.schema.kinds import DECLARED, ENTRY_TYPES
-from proofmill.schema.names import NAME, kind_of
+from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
+from proofmill.schema.names import NAME, RECIPE, file_fault, kind_of
+from proofmill.schema.quoting import short, shown
 from proofmill.schema.references import ancestors, references
 from proofmill.text.suggestions import among
 
@@ -62,7 +64,7 @@ class _Block:
     shared: bool
 
     def where(self, entry: str) -> str:
-        return f"{'shared > ' * self.shared}{self.name} > {entry}"
+        return f"{'shared > ' * self.shared}{self.name} > {short(str(entry))}"
 
 
 def expand(config: Mapping) -> Book:
@@ -90,6 +92,7 @@ def _expanded(config: Mapping) -> Book:
         if entry is not None:
             entries[name] = entry
     budget = config.get("budget")
+    mistakes += _endless(config)
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
         mistakes.append(f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0.")
     mistakes += [m for name, entry in entries.items() for m in check(homes[name].where(name), entry, entries, homes)]
@@ -100,6 +103,10 @@ def _expanded(config: Mapping) -> Book:
     if not mistakes:
         expand_scores(entries, recipes, mistakes)
         expand_repeats(entries, recipes)
+    faults = {name: file_fault(name) for name in entries if kind_of(name) not in DECLARED}
+    mistakes += [
+        f"{homes[name].where(name) if name in homes else name}: {fault}" for name, fault in faults.items() if fault
+    ]
     if mistakes:
         raise RecipeError("\n".join(mistakes))
     declared = {name: entry for name, entry in entries.items() if kind_of(name) in DECLARED}
@@ -119,6 +126,12 @@ def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
         for name, entries in mapping.items():
             if str(name).startswith("_"):
                 continue
+            if not (isinstance(name, str) and RECIPE.match(name)) or name in KINDS:
+                mistakes.append(
+                    f"{short(str(name))}: is called {shown(name)}; expected a name of letters, digits, `-`, `_` and `.` that "
+                    "begins with a letter and is no kind. Rename it."
+                )
+                continue
             if not isinstance(entries, Mapping):
                 mistakes.append(
                     f"{name}: found {entries!r}; expected a mapping of entries (or a key that begins with _)."
@@ -134,6 +147,21 @@ def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
                 mistakes.append(f"{name}: `{WITH}` names {found}; expected some of {known}")
                 leans_on = []
             yield _Block(name, {key: value for key, value in entries.items() if key != WITH}, leans_on, is_shared)
+
+
+def _endless(config: Any) -> Iterator[str]:
+    """Mistakes for numbers that are infinite, no numbers at all, or larger than any machine counts, wherever they stand."""
+    pending, seen = [("", config)], set()
+    while pending:
+        where, value = pending.pop()
+        if isinstance(value, Mapping | list) and id(value) not in seen:
+            seen.add(id(value))  # an alias of YAML may contain itself
+            items = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
+            pending += ((f"{where} > {short(str(key))}" if where else short(str(key)), inner) for key, inner in items)
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield f"{where}: found {value}; expected a number that is finite."
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            yield f"{where}: found {shown(value)}; expected a number below 2^63."
 
 
 def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:

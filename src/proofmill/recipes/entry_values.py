@@ -47,7 +47,17 @@ def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
     if mistake["type"] in ("missing", "missing_argument"):
         return f"{where}: `{key}` is missing; expected a value. {description(cls, key)}"
     message = mistake["msg"].replace("Input should be", "").strip()
-    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {description(cls, key)}"
+    hint = _as_number(mistake["input"]) if mistake["type"] == "float_type" else ""
+    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {hint}{description(cls, key)}"
+
+
+def _as_number(value: Any) -> str:
+    """How a number is written that YAML 1.1 reads as a text, for want of a point or of a sign in its exponent."""
+    found = re.fullmatch(r"([-+]?\d+)(\.\d*)?[eE]([-+]?)(\d+)", value) if isinstance(value, str) else None
+    if found is None:
+        return ""
+    whole, fraction, sign, exponent = found.groups()
+    return f"YAML reads it as a text: write {whole}{fraction or '.0'}e{sign or '+'}{exponent}. "
 
 
 def _underscored(values: Mapping) -> dict:

@@ -4,6 +4,7 @@ It has the entry, the revision of its kind, its prompts, models and graders, and
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from proofmill.schema.references import canonical, references_by_word, relied_on
 
 # Fields of a model for readers, for plans and for stopping: no row depends on them.
 UNDECIDING = ("price_source", "guess", "max_parked")
+PIECE = 30_000  # characters, of up to four bytes: Linux takes no argument of 128 KiB
 
 
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
@@ -69,3 +71,9 @@ def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
     if parts := parts_of(entry, declared):
         decides["plugins"] = parts
     return json.dumps(decides, sort_keys=True, ensure_ascii=False)
+
+
+def arguments(identity: str) -> str | list[str]:
+    """An identity as what follows `--entry`: one argument, or several for a long one, none of which looks like a flag."""
+    pieces = re.findall(rf"(?s).{{1,{PIECE}}}(?!-)", identity)
+    return pieces if len(pieces) > 1 else identity

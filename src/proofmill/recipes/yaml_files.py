@@ -4,6 +4,7 @@ recipes: [workflow/recipes/qed-nano.yaml]    further files, read as part of this
 plugins: [my_parts.py]                       files of a user's own parts (plugins.py), with such paths too
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,12 @@ def read(*paths: str | Path) -> dict:
     return config
 
 
-def _with_recipes(path: Path, under: dict, seen: set[Path]) -> dict:
+def _with_recipes(path: Path, under: dict, seen: set[str]) -> dict:
     """A file and then the recipe files that it lists, laid over `under`; each file is read once."""
-    if path.resolve() in seen:
+    real = os.path.realpath(path)
+    if real in seen:
         return under
-    seen.add(path.resolve())
+    seen.add(real)
     loaded = _read_one(path)
     listed = {key: _paths(path, key, loaded.pop(key, None) or []) for key in LISTS}
     merged = overlay(under, loaded)
@@ -68,7 +70,7 @@ def _with_recipes(path: Path, under: dict, seen: set[Path]) -> dict:
 
 def _paths(file: Path, key: str, values: Any) -> Iterable[str]:
     """Paths that a file lists, made relative to the working directory."""
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise RecipeError(f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`.")
     return [value if value.startswith(("/", "~", "$")) else str(file.parent / value) for value in values]
 
@@ -78,7 +80,9 @@ def _read_one(path: Path) -> dict:
         loader = _Loader(path.read_text(encoding="utf-8"))
         loader.name = str(path)
         loaded = loader.get_single_data() or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise RecipeError(f"{path}: is nested too deeply; expected a mapping of recipes.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a date of no calendar, a number of thousands of digits
         raise RecipeError(f"{path}: cannot be read as YAML ({error}); expected a mapping of recipes.") from error
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror}; expected a configuration file.") from error

@@ -43,10 +43,13 @@ class Api(Entry):
     )
     max_tokens: Count = doc("The most tokens of one answer.", 4096)
     temperature: float | None = doc("Sampling temperature when judging; by default the server chooses.", None, ge=0)
-    delimiters: list[str] = doc("Marks that end the reasoning part of an answer, in the order they are tried.", [])
+    delimiters: list[Annotated[str, Field(min_length=1)]] = doc(
+        "Marks that end the reasoning part of an answer, in the order they are tried.", []
+    )
     protocol: Literal["chat", "responses"] = doc("The protocol of the server: Chat Completions or Responses.", "chat")
     options: dict[str, Any] = doc(
-        "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`.", {}
+        "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`; none that an entry or the asking decides.",
+        {},
     )
     omit: list[Literal["seed", "temperature", "top_p"]] = doc("Fields of a request that the server refuses.", [])
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = doc(

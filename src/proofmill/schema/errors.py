@@ -13,9 +13,14 @@
 A message reads: `<where>: <what was found>; expected <what>. <What to do>.`
 """
 
+from proofmill.schema.quoting import legible
+
 
 class ProofmillError(Exception):
     """An error with a message for people. What is none of these is a bug and ends in a traceback."""
+
+    def __init__(self, message: str):
+        super().__init__(legible(message))
 
 
 class RecipeError(ProofmillError):

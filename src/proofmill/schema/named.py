@@ -31,7 +31,7 @@ class Named:
             "number": _is_number(argument),
             "count": type(argument) is int and argument >= 1,
             "bounds": _is_bounds(argument),
-            "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) for t in argument),
+            "texts": isinstance(argument, list) and bool(argument) and all(isinstance(t, str) and t for t in argument),
         }[self.argument]
         shape = {
             "none": f"`{name}` alone, without an argument",

@@ -7,13 +7,33 @@ sft/cold@seed-1                     the same artifact made with another seed (`r
 
 import re
 
-NAME = re.compile(r"^[a-z]+/[a-z0-9][a-z0-9.-]*$")  # of a declared entry
+NAME = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.-]*\Z")  # of a declared entry
+RECIPE = re.compile(r"[A-Za-z][\w.-]*\Z")  # of a recipe or shared block
+WAY = re.compile(r"(?!seed-)[A-Za-z0-9][\w.-]*\Z")  # of sampling
+BESIDE = (".parquet", ".log", ".md", ".lock")  # what stands beside the weights of an artifact, by its name
+LONGEST = 200  # characters: a file's name may have 255, and the temporary one is longer
 _SEED = re.compile(r"@seed-(\d+)")
+# Snakemake takes a name that ends in twenty times the same for a circle of rules.
+_PERIODIC = re.compile(r"(.+?)\1{19}\Z")
 
 
 def kind_of(name: str) -> str:
     """`sft` of `sft/cold`."""
     return name.partition("/")[0]
+
+
+def file_fault(name: str) -> str | None:
+    """Why no files can be called by this name of an artifact, or None."""
+    last = name.partition("/")[2]
+    if ending := next((ending for ending in BESIDE if last.endswith(ending)), None):
+        return f"ends in `{ending}`, as files of other artifacts do; expected another end. Rename it."
+    if len(last) > LONGEST:
+        return f"has {len(last)} characters; expected at most {LONGEST}. Shorten it, or the names that it is made of."
+    if part := _PERIODIC.search(last):
+        return (
+            f"ends in `{part[1]}` twenty times; expected a name that Snakemake does not take for a circle. Rename it."
+        )
+    return None
 
 
 def slug(name: str) -> str:

@@ -9,6 +9,7 @@ How we differ:
 2. A problem whose records disagree about its statement is refused: attempts would be marked against the wrong one.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from proofmill.arithmetic.congruences import FAMILIES
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest
-from proofmill.sources import files
-from proofmill.sources.files import text, word
+from proofmill.schema.quoting import listed, shown
+from proofmill.sources import fields, files
+from proofmill.sources.fields import text, word
 from proofmill.text import statements
 
 Row = dict[str, Any]
@@ -75,9 +77,11 @@ def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
         used = {_column(where, record, STATEMENT, "the problem")}
         proof = text(where, record, _column(where, record, [c for c in PROOF if c not in used], "the proof"))
         mark, out_of = _mark(where, record)
-        origin = " ".join(str(record[c]) for c in ("competition", "year") if record.get(c) is not None)
+        origin = " ".join(
+            value for c in ("competition", "year") if (value := _known(where, record, word, c)) is not None
+        )
         id = next((word(where, record, c) for c in IDS if record.get(c) is not None), None)
-        references = files.texts(where, record, "reference_solutions") if "reference_solutions" in record else []
+        references = _known(where, record, fields.texts, "reference_solutions") or []
         solution = next((text(where, record, c) for c in ("solution", "reference_solution") if c in record), None)
         row = {
             "problem": id or digest(statements.normal(statement or "")),
@@ -87,8 +91,8 @@ def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
             "guidelines": _scheme(where, record),
             "asks": "proof",
             "origin": origin or where,
-            "year": files.year(where, record, "year") if "year" in record else None,
-            "level": word(where, record, "level") if "level" in record else None,
+            "year": _known(where, record, fields.year, "year"),
+            "level": _known(where, record, word, "level"),
         }
         writer = next((word(where, record, c) for c in ("model_id", "model_name", "model") if c in record), None)
         yield where, row, Attempt(proof or "", writer, mark, out_of, _tokens(record))
@@ -97,10 +101,15 @@ def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
 def _column(where: str, record: Mapping[str, Any], names: Any, what: str) -> str:
     if (column := next((name for name in names if name in record), None)) is None:
         raise TableError(
-            f"{where}: no column for {what} among {', '.join(map(str, record))}; expected one of {', '.join(names)}. "
+            f"{where}: no column for {what} among {listed(record)}; expected one of {', '.join(names)}. "
             "Rename the column."
         )
     return column
+
+
+def _known(where: str, record: Mapping[str, Any], read: Callable, column: str) -> Any:
+    """The value of a column that not every record has, or None."""
+    return read(where, record, column) if column in record else None
 
 
 def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | None]:
@@ -115,12 +124,12 @@ def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | No
         return float(value), 1
     try:
         mark = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         mark = float("nan")
     out_of = _out_of(record)
     if not 0 <= mark <= out_of:
         raise TableError(
-            f"{where}: `{column}` is {value!r}; expected marks from 0 to {out_of}, or correct / incorrect. Mend the row."
+            f"{where}: `{column}` is {shown(value)}; expected marks from 0 to {out_of}, or correct / incorrect. Mend the row."
         )
     return mark, out_of
 
@@ -130,20 +139,20 @@ def _out_of(record: Mapping[str, Any]) -> int:
     items = next((record[c] for c in SCHEME if isinstance(record.get(c), list)), None)
     worth = [item.get("max_points", item.get("points")) for item in items or [] if isinstance(item, Mapping)]
     total = sum(w for w in worth if isinstance(w, int | float))
-    return int(total) if total and total == int(total) else 7
+    return int(total) if total and math.isfinite(total) and total == int(total) else 7
 
 
 def _scheme(where: str, record: Mapping[str, Any]) -> str | None:
     column = next((name for name in SCHEME if record.get(name)), None)
     if column is None:
         return None
-    return files.rendered(where, record[column]) if isinstance(record[column], list) else text(where, record, column)
+    return (fields.rendered if isinstance(record[column], list) else text)(where, record, column)
 
 
 def _tokens(record: Mapping[str, Any]) -> int | None:
     cost = record.get("cost_run")
     tokens = cost.get("output_tokens") if isinstance(cost, Mapping) else None
-    return int(tokens) if isinstance(tokens, int | float) else None
+    return int(tokens) if isinstance(tokens, int | float) and math.isfinite(tokens) else None
 
 
 # ------------------------------------------------------------------------------------------------ the arithmetic family

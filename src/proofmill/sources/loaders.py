@@ -7,7 +7,6 @@ Files and datasets are streamed (files.py); mistakes in them end in one TableErr
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +21,9 @@ from proofmill.arithmetic.congruences import FAMILIES
 from proofmill.runtime.paths import local_path
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
-from proofmill.sources import files, graded_proofs
-from proofmill.sources.files import field, text, texts, word
+from proofmill.schema.quoting import shown
+from proofmill.sources import fields, files, formats, graded_proofs
+from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
 
@@ -99,10 +99,12 @@ def _aops(entry: Problems) -> Iterator[Row]:
 def _harp(entry: Problems) -> Iterator[Row]:
     """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
     for where, record in files.records(entry):
-        names = sorted((c for c in record if re.fullmatch(r"solution_\d+", c)), key=lambda c: int(c.rpartition("_")[2]))
+        names = sorted(
+            (c for c in record if re.fullmatch(r"solution_\d{1,4}", c)), key=lambda c: int(c.rpartition("_")[2])
+        )
         solutions = [s for name in names if (s := text(where, record, name))]
         contest, number = word(where, record, "contest"), word(where, record, "number")
-        year = files.year(where, record, "year")
+        year = fields.year(where, record, "year")
         yield {
             "statement": text(where, record, "problem"),
             "solution": solutions[0] if solutions else None,
@@ -213,16 +215,15 @@ def _aime(entry: Problems) -> Iterator[Row]:
             "answer": _first(where, record, word, "answer", "Answer"),
             "asks": "answer",
             "origin": origin or where,
-            "year": int(year[1]) if year else _optional(where, record, files.year, "year", "Year"),
+            "year": int(year[1]) if year else _optional(where, record, fields.year, "year", "Year"),
         }
 
 
 def _olympiadbench(entry: Problems) -> Iterator[Row]:
     """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
     for where, record in files.records(entry):
-        solutions = texts(where, record, "solution") if isinstance(record.get("solution"), list) else []
-        answer = record.get("final_answer")
-        finals = [str(f) for f in answer] if isinstance(answer, list) else [answer] if answer else []
+        solutions = words(where, record, "solution") if "solution" in record else []
+        finals = words(where, record, "final_answer") if "final_answer" in record else []
         subject = _optional(where, record, word, "subfield", "subject")
         yield {
             "problem": f"olympiadbench-{id}" if (id := _optional(where, record, word, "id")) else None,
@@ -243,9 +244,11 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
 def _usamo(entry: Problems) -> Iterator[Row]:
     """A MathArena contest folder: problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
     folder = local_path(entry.path)
-    date = str(_parsed(folder / "config.yaml", yaml.safe_load).get("date", ""))
+    contest = _parsed(folder / "config.yaml", yaml.safe_load)
+    date = str(contest.get("date")) if isinstance(contest, Mapping) else ""
     path = folder / "grading_scheme.json"
-    schemes = {str(field(str(path), s, "id")): field(str(path), s, "scheme") for s in _parsed(path, json.loads)}
+    listed = fields.records(str(path), {"schemes": _parsed(path, formats.parsed_json)}, "schemes")
+    schemes = {word(str(path), scheme, "id"): scheme for scheme in listed}
     problems = sorted((folder / "problems").glob("*.tex"), key=lambda file: (len(file.stem), file.stem))
     if not problems:
         raise TableError(f"{folder}/problems: no .tex files; expected a file for each problem.")
@@ -259,7 +262,7 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "problem": f"{folder.name}-{problem.stem}",
             "statement": _tex(problem),
             "solution": _tex(solution) if solution.exists() else None,
-            "guidelines": files.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem]),
+            "guidelines": fields.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem], "scheme"),
             "asks": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
@@ -277,14 +280,14 @@ def _tex(path: Path) -> str:
         raise TableError(
             f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it."
         ) from error
-    files.check_texts(str(path), content, "text")
+    formats.check_texts(str(path), content, "text")
     return content
 
 
 def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(_tex(path))
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TableError(
             f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file."
         ) from error
@@ -294,7 +297,7 @@ def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
 
 READ: dict[str, Callable] = {
     "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
-    "asks": text, "origin": word, "year": files.year, "level": word, "tags": texts,
+    "asks": text, "origin": word, "year": fields.year, "level": word, "tags": texts,
 }  # fmt: skip
 
 
@@ -311,10 +314,10 @@ def _mapped(entry: Problems) -> Iterator[Row]:
         mapped.setdefault("statement", "statement")
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
         if row.get("asks") not in (None, "proof", "answer"):
-            raise TableError(f"{where}: `{mapped['asks']}` is {row['asks']!r}; expected `proof` or `answer`.")
+            raise TableError(f"{where}: `{mapped['asks']}` is {shown(row['asks'])}; expected `proof` or `answer`.")
         if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
             raise TableError(
-                f"{where}: `{mapped['problem']}` is {id!r} as in {before}; expected each id once. "
+                f"{where}: `{mapped['problem']}` is {shown(id)} as in {before}; expected each id once. "
                 "Map another column to `problem`, or none: ids then come from the statements."
             )
         yield {"origin": where, **row}

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proofmill.schema.errors import TableError
-from proofmill.sources.files import field, text
+from proofmill.schema.quoting import shown
+from proofmill.sources.fields import field, records, text
 from proofmill.text import asks
 from proofmill.text.asks import BOX, END_OF_PROOF
 
@@ -28,12 +29,11 @@ def thread(where: str, record: Mapping) -> Row:
     end-of-proof mark; among equals the earliest. There is none if no post is like a solution. All other posts are
     candidates, in order. Deleted posts do not count. TableError for a record of another form.
     """
-    raw_posts = field(where, record, "response.response.posts")
-    if not isinstance(raw_posts, list) or not all(isinstance(post, dict) for post in raw_posts):
-        raise TableError(
-            f"{where}: `response.response.posts` is no list of posts; expected a thread of the forum's API."
-        )
-    posts = sorted((p for p in raw_posts if not p.get("deleted")), key=lambda p: _whole(where, p, "post_number"))
+    topic = field(where, record, "response.response")
+    posts = sorted(
+        (p for p in records(where, topic, "posts") if not p.get("deleted")),
+        key=lambda p: _whole(where, p, "post_number"),
+    )
     contents = [_content(where, post) for post in posts]
     likely = [
         (-(_whole(where, post, "thanks_received", 0)), not _marked(content), n)
@@ -43,7 +43,6 @@ def thread(where: str, record: Mapping) -> Row:
     chosen = min(likely)[2] if likely else None
     statement = contents[0] if contents else None
     solution = contents[chosen] if chosen is not None else None
-    tags = record["response"]["response"].get("tags") or []
     return {
         "statement": statement,
         "solution": solution,
@@ -51,26 +50,39 @@ def thread(where: str, record: Mapping) -> Row:
         "asks": asks.asks(statement, solution),
         "origin": where,
         "year": _posted(where, posts[0]) if posts else None,
-        "tags": [tag["tag_text"] for tag in tags if isinstance(tag, dict) and isinstance(tag.get("tag_text"), str)],
+        "tags": [tag for each in _objects(topic, "tags") if isinstance(tag := each.get("tag_text"), str)],
     }
+
+
+def _objects(record: Mapping, column: str) -> list[Mapping]:
+    """The objects of a list that not every record has."""
+    items = record.get(column)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _whole(where: str, post: Mapping, column: str, default: int | None = None) -> int:
     value = post.get(column, default)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TableError(f"{where}: a post has `{column}` {value!r}; expected a whole number.")
+        raise TableError(f"{where}: a post has `{column}` {shown(value)}; expected a whole number.")
     return value
 
 
 def _posted(where: str, post: Mapping) -> int | None:
-    return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year if post.get("post_time") else None
+    if not post.get("post_time"):
+        return None
+    try:
+        return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year
+    except (ValueError, ArithmeticError, OSError) as error:
+        raise TableError(
+            f"{where}: a post has `post_time` {shown(post['post_time'])}; expected seconds since 1970. Mend the row."
+        ) from error
 
 
 def _content(where: str, post: Mapping) -> str:
     """The text of a post without quotes and markup, but with its images, which filters look for."""
     content = plain(text(where, post, "post_canonical") or "")
-    for attached in post.get("attachments") or []:
-        name = attached.get("name") if isinstance(attached, dict) else None
+    for attached in _objects(post, "attachments"):
+        name = attached.get("name")
         if name and str(name) not in content:
             content = f"{content}\n[attachment={name}]".strip()
     return content
