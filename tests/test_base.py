@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from damage import truncate
 from mill import Mill
 from proofmill.schema.errors import HubError, TableError
 
@@ -66,3 +67,22 @@ def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
     assert digests(small.table("base/tiny"))["model.safetensors"] == digests(made.make("base/x"))["model.safetensors"]
     with pytest.raises(HubError, match="cannot be fetched"):
         made.make("base/y")
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("config.json", lambda path: path.write_text("{")),
+        ("tokenizer.json", lambda path: path.write_bytes(bytes(100))),
+        ("model.safetensors", lambda path: truncate(path, 20_000)),
+        ("model.safetensors", lambda path: path.write_bytes(b"")),
+    ],
+)
+def test_damaged_model_folder_is_refused(small, tmp_path, name, harm):
+    """A model that a copy cut off is named with its file before anything is taken from it."""
+    folder = tmp_path / "model"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    harm(folder / name)
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(folder)}})
+    with pytest.raises(TableError, match=rf"model/{name}: cannot be read .*Copy it again"):
+        made.make("base/x")

@@ -1,4 +1,4 @@
-"""The command `proofmill`: plan a run, inspect, rename and publish its results. Snakemake runs the stages."""
+"""The command `proofmill`: plan a run, inspect, check, rename and publish its results. Snakemake runs the stages."""
 
 import argparse
 import json
@@ -60,7 +60,18 @@ def main() -> None:
     )
     paged.add_argument("page", help="a kind, `api`, `grader` or `reasons`")
     paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    runs = {planned: plan, adopted: adopt, replayed: replay, drawn: curves, published: publish, paged: manual}
+    checked = commands.add_parser("check", help="whether results are what was written, and what to do with what is not")
+    checked.add_argument("names", nargs="*", help="<kind>/<name>; everything in results without one")
+    checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
+    runs = {
+        planned: plan,
+        adopted: adopt,
+        replayed: replay,
+        drawn: curves,
+        published: publish,
+        paged: manual,
+        checked: check,
+    }
     for command, run in runs.items():
         command.set_defaults(run=run)
         command.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
@@ -124,6 +135,18 @@ def adopt(options: argparse.Namespace) -> None:
         )
     old, new = (Table(name, options.results).calls for name in (options.old, options.new))
     say(options.new, f"has {journal.adopt(old, new):,} answers now, those of {options.old} among them")
+
+
+def check(options: argparse.Namespace) -> None:
+    from proofmill.inspect.check import damaged
+
+    whole = True
+    for error in damaged(options.names, options.results, options.deep):
+        whole = False
+        print(error, flush=True)
+    if not whole:
+        sys.exit(1)
+    say("check", "nothing is damaged")
 
 
 def publish(options: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ How we differ:
 3. The chat template is stored with the weights; later stages assume no template of their own.
 """
 
+import json
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,7 @@ PLAIN_TEMPLATE = (
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 NEEDED = ("config.json",)
+JSON = (*NEEDED, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def main(entry: Base, job: Job) -> None:
@@ -104,7 +106,7 @@ def train_tokenizer(texts, vocabulary: int):
 
 
 def _copy(source: Path, folder: Path) -> None:
-    """Copy a model's folder. Raises TableError when it has no config.json or no weights."""
+    """Copy a model's folder. Raises TableError when it has no config.json or no weights, or when those are damaged."""
     missing = [name for name in NEEDED if not (source / name).is_file()]
     weights = [*source.glob("*.safetensors"), *source.glob("*.bin")] if source.is_dir() else []
     if missing or not weights:
@@ -112,7 +114,24 @@ def _copy(source: Path, folder: Path) -> None:
             f"{source}: {'no such folder' if not source.is_dir() else 'no ' + ' and no '.join(missing or ['weights'])}; "
             "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer."
         )
+    _check_readable(source)
     shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _check_readable(source: Path) -> None:
+    """Raise TableError for JSON that is none, and for weights that are cut off or are no safetensors."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in sorted([*(source / name for name in JSON if (source / name).is_file()), *source.glob("*.safetensors")]):
+        try:
+            if path.name in JSON:
+                json.loads(path.read_bytes())
+            else:
+                safe_open(path, "numpy").keys()  # opens if the file is as long as its header says
+        except (ValueError, SafetensorError) as error:
+            raise TableError(
+                f"{path}: cannot be read ({error}); expected a file of a model as it was saved. Copy it again."
+            ) from error
 
 
 def _set_template(folder: Path, template: str) -> None:

@@ -69,12 +69,12 @@ def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -
 def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     """The rows of the source, then the kept rows of the `also` tables; each problem comes once."""
     if "/" in entry.source:
-        rows = islice(_carried(entry.source, job), entry.rows)
+        rows = islice(job.parent(entry.source).stream(), entry.rows)
     else:
         loaded = _without_folder(islice(SOURCES[entry.source].load(entry), entry.rows), entry)
         rows = _with_ids(loaded)
     if entry.also:
-        rows = _once(rows, [(name, _carried(name, job)) for name in entry.also])
+        rows = _once(rows, [(name, job.parent(name).stream()) for name in entry.also])
     return ({**row, "asks": entry.asks} for row in rows) if entry.asks else rows
 
 
@@ -105,14 +105,6 @@ def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Itera
     folder = f"{local_path(entry.path).parent}/" if entry.path else ""
     for row in rows:
         yield {**row, "origin": row["origin"].removeprefix(folder)} if folder and row.get("origin") else row
-
-
-def _carried(name: str, job: Job) -> Iterator[dict]:
-    frame = job.parent(name).scan()
-    start = 0
-    while (batch := frame.slice(start, BATCH).collect()).height:
-        yield from batch.iter_rows(named=True)
-        start += BATCH
 
 
 def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:

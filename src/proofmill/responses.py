@@ -121,7 +121,7 @@ def _solutions(entry: Responses, job: Job) -> Iterator[dict]:
 def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
     """The rollouts of a `grpo` on the kept problems; a response has the id of its rollout."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
-    rollouts = pl.read_parquet(job.parent(entry.model).folder / ROLLOUTS)
+    rollouts = pl.read_parquet(job.parent(entry.model).weights() / ROLLOUTS)
     times: Counter[str] = Counter()
     for row in rollouts.iter_rows(named=True):
         if row["problem"] in kept:

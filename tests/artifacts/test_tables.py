@@ -10,7 +10,8 @@ import pytest
 
 from mill import MAINS, SMALL
 from proofmill.artifacts import jobs
-from proofmill.artifacts.tables import Table, rows_sha256
+from proofmill.artifacts.contents import rows_sha256
+from proofmill.artifacts.tables import Table
 from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of
 from proofmill.schema.columns import COLUMNS
@@ -211,7 +212,9 @@ def test_model_is_its_weights_alone(small, tmp_path):
         with open(folder / "config.json", "ab") as file:
             file.write(changed)
         table.write(
-            [{"step": 1, "epoch": 0.5, "measure": "loss", "value": value}], {"fingerprint": "f"}, weights=folder
+            [{"step": 1, "epoch": 0.5, "measure": "loss", "value": value}],
+            {"fingerprint": "f", "entry": {}},
+            weights=folder,
         )
         return table
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from mill import SMALL, Mill
 from proofmill import __main__ as command
-from proofmill.artifacts.kept import MARK
 from proofmill.artifacts.tables import Table
+from proofmill.artifacts.weights import MARK
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
 from proofmill.inspect import _comparison, replay
@@ -63,8 +63,11 @@ def reward(made, unscored="drop"):
     return Fraction(made["grade"] or 0, 7) + Fraction(made["text"] == WELL_FORMED, 2)
 
 
-def stored(results, steps, name="grpo/x", without=(), **entry):
-    """A run's table and rollouts as a training leaves them: `steps` are lists of groups of attempts."""
+def stored(results, steps, name="grpo/x", without=(), written=pl.DataFrame.clone, **entry):
+    """A run's table and rollouts as a training leaves them: `steps` are lists of groups of attempts.
+
+    `written` changes the rollouts before they are written.
+    """
     made = entry_from("grpo", {**ENTRY, **entry})
     rows = []
     for step, groups in enumerate(steps, 1):
@@ -84,7 +87,7 @@ def stored(results, steps, name="grpo/x", without=(), **entry):
                 rows.append({key: value for key, value in row.items() if key not in without})
     folder = results / "made"
     folder.mkdir(parents=True)
-    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / ROLLOUTS)
+    written(pl.DataFrame(rows, infer_schema_length=None)).write_parquet(folder / ROLLOUTS)
     stamp = {"entry": json.loads(references.canonical(made)), "fingerprint": "f", "counts": {}}
     Table(name, results).write([{"step": 1, "epoch": 0.0, "measure": "reward", "value": 0.0}], stamp, folder)
     return results
@@ -134,13 +137,15 @@ def test_replay_of_own_terms_changes_nothing(steps, scale, unscored):
 
 def test_rounding_of_rewards_that_cancel_is_no_advantage(tmp_path):
     """6 marks of 7 less 6/7 for the format are 0, and in float32 nearly; what a run made of that is no sign to change."""
-    results = stored(
-        tmp_path, [[[attempt(6), attempt(0, well_formed=False)]]], group=2, rewards={"grade": 1, "format": -6 / 7}
-    )
-    path = results / "grpo/x" / ROLLOUTS
     noise = pl.Series("advantage", [4e-4, -4e-4])
     rewards = [pl.Series("reward_grade", [0.8571429252624512, 0.0]), pl.Series("reward_format", [1.0, 0.0])]
-    pl.read_parquet(path).with_columns(noise, *rewards).write_parquet(path)
+    results = stored(
+        tmp_path,
+        [[[attempt(6), attempt(0, well_formed=False)]]],
+        written=lambda frame: frame.with_columns(noise, *rewards),
+        group=2,
+        rewards={"grade": 1, "format": -6 / 7},
+    )
     found = replay.replayed("grpo/x", results)
     assert found.as_recorded() == (2, 2)
     assert not found.before_PG.any() and not found.changed_PG.any()
@@ -220,9 +225,10 @@ def test_replay_says_when_the_code_is_no_longer_that_of_the_run(tmp_path):
 
 def test_replay_says_when_recorded_advantages_are_not_those_of_the_rewards(tmp_path):
     """An advantage that does not follow from the recorded rewards is counted too, and stays what was before."""
-    results = stored(tmp_path, [[[attempt(7), attempt(0), attempt(3)]]], scale="none")
+    other = pl.col("advantage") * pl.Series([1.0, 1.0, 1.5])
+    steps = [[[attempt(7), attempt(0), attempt(3)]]]
+    results = stored(tmp_path, steps, written=lambda frame: frame.with_columns(other), scale="none")
     path = results / "grpo/x" / ROLLOUTS
-    pl.read_parquet(path).with_columns(pl.col("advantage") * pl.Series([1.0, 1.0, 1.5])).write_parquet(path)
     found = replay.replayed("grpo/x", results)
     assert found.as_recorded() == (3, 2)
     assert found.before_PG.tolist() == found.recorded_PG.tolist() == [pl.read_parquet(path)["advantage"].to_list()]
@@ -457,7 +463,7 @@ def test_rollouts_that_are_gone_are_missed(tmp_path):
     """A run whose rollouts were deleted is named; its rewards cannot be had from the table of steps."""
     results = stored(tmp_path, [[TURNED]])
     (results / "grpo/x" / ROLLOUTS).unlink()
-    with pytest.raises(TableError, match=r"rollouts.parquet: no such file; .*snakemake --forcerun"):
+    with pytest.raises(TableError, match=r"rollouts.parquet: no such file; .*snakemake .*grpo/x.parquet"):
         replay.replayed("grpo/x", results)
 
 
@@ -472,9 +478,7 @@ def test_rollouts_of_an_older_shape_are_refused(tmp_path, column):
 @pytest.mark.parametrize("order", [[0, 1, 3, 2, 4, 5], [0, 1, 2, 3, 4], [6, 7, 8, 0, 1, 2], [0, 3, 1, 4, 2, 5]])
 def test_rollouts_of_torn_groups_are_refused(tmp_path, order):
     """Groups whose attempts are apart, of another size, or out of their steps' order, are not guessed at."""
-    results = stored(tmp_path, [[TURNED, ALIKE], [TURNED]])
-    path = results / "grpo/x" / ROLLOUTS
-    pl.read_parquet(path)[order].write_parquet(path)
+    results = stored(tmp_path, [[TURNED, ALIKE], [TURNED]], written=lambda frame: frame[order])
     with pytest.raises(TableError, match="differ in size or are torn apart; expected 3 attempts"):
         replay.replayed("grpo/x", results)
 

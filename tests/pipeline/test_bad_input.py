@@ -13,9 +13,10 @@ import polars as pl
 import pytest
 import yaml
 
+from damage import fill, mounted
 from mill import REFEREE, SMALL
 from project import Project, snapshot
-from proofmill.artifacts.kept import MARK
+from proofmill.artifacts.weights import MARK
 from proofmill.calls import records
 from proofmill.schema.errors import HubError, JournalError, RecipeError, ServiceError, SettingError, TableError
 
@@ -208,7 +209,7 @@ def other_training(**changed) -> dict:
 def test_missing_weights_are_refused(desk):
     """A table without its weights trains nothing, and the message says how to make them again."""
     shutil.rmtree(desk.results / "base/tiny")
-    desk.refused("sft/x", "base/tiny", "no weights", "--forcerun", entries=other_training())
+    desk.refused("sft/x", "base/tiny", "no weights", "rm ", entries=other_training())
 
 
 def test_weights_of_another_fingerprint_are_refused(desk):
@@ -301,17 +302,8 @@ def test_folder_in_the_place_of_a_journal_is_refused(desk):
 @pytest.fixture
 def small_disk(small, tmp_path) -> Iterator[Desk]:
     """A desk whose results are a small file system of their own."""
-    folder = tmp_path / "mounted"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(tmp_path / "mounted", "size=64m") as folder:
         yield Desk(folder, small.results)
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 def test_read_only_results_are_refused(small_disk):
@@ -328,19 +320,11 @@ def test_read_only_results_are_refused(small_disk):
     assert before == snapshot(small_disk.results)
 
 
-def fill(desk: Desk, leave: int) -> Path:
-    """Take all room of a disk but some bytes; returns the file that takes it."""
-    free = os.statvfs(desk.folder)
-    path = desk.folder / "filler"
-    path.write_bytes(b"\x00" * (free.f_bavail * free.f_frsize - leave))
-    return path
-
-
 def test_full_disk_leaves_the_tables_as_they_were(small_disk):
     """Without room for a table there is no part of one; with room again the same command makes it."""
     entries = {"problems/new": {**NEW["problems/new"], "rows": 400}}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)  # its page is taken before the disk is full
-    filler = fill(small_disk, leave=12_288)
+    filler = fill(small_disk.folder, leave=12_288)
     small_disk.refused("problems/new", "No space left", entries=entries)
     filler.unlink()
     assert small_disk.run("problems/new", entries=entries).returncode == 0
@@ -350,7 +334,7 @@ def test_full_disk_keeps_what_was_answered(small_disk):
     """When the disk fills up the asking stops with a message; its answers are whole, and none is asked again."""
     entries = {"schemes/x": SMALL["schemes/train"]}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)
-    filler = fill(small_disk, leave=4 * 2**20 + 24_576)
+    filler = fill(small_disk.folder, leave=4 * 2**20 + 24_576)
     done = small_disk.run("schemes/x", entries=entries, PROOFMILL_CONCURRENCY="1")
     assert done.returncode == 1 and "Traceback" not in done.stdout, done.stdout
     assert "schemes/x: stopped because the disk is full; " in done.stdout.splitlines()[-1]

@@ -27,7 +27,7 @@ def test_table_refuses_a_value_that_is_none(tmp_path, column):
     row = {**dict.fromkeys(COLUMNS["responses"]), "response": "a", "stop": Stop.END, "reason": Reason.OK}
     table = Table("responses/x", tmp_path)
     with pytest.raises(TableError, match=rf"responses/x: `{column}` is `okay`; expected one of "):
-        table.write([{**row, column: "okay"}], {"fingerprint": "f"})
+        table.write([{**row, column: "okay"}], {"fingerprint": "f", "entry": {}})
     assert not table.path.exists()
-    table.write([row], {"fingerprint": "f"})
+    table.write([row], {"fingerprint": "f", "entry": {}})
     assert table.rows()[0]["reason"] == "ok"

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
+from proofmill.artifacts.faults import explained
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
@@ -29,6 +28,8 @@ from proofmill.runtime import locks, processes, signals
 from proofmill.runtime.progress import clock, say
 from proofmill.schema.errors import ProofmillError, SettingError, TableError
 from proofmill.schema.names import kind_of
+
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of flock, where a file system has none
 
 
 @dataclass
@@ -136,13 +137,6 @@ def run(main: Callable[[Any, Job], None]) -> None:
     except ProofmillError as error:
         prefix = f"process {processes.rank()}: " if processes.rank() else ""
         sys.exit(f"{prefix}{type(error).__name__}: {error}")
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            raise
-        sys.exit(
-            f"TableError: {error.filename or options.results}: {error.strerror}; expected room and permission to write "
-            f"there. Make room and run again: {options.name} goes on where it was."
-        )
     except KeyboardInterrupt:
         signals.leave(f"{options.name}: interrupted; run the same command to go on.")
 
@@ -178,43 +172,43 @@ def make(
                 declared[model] = replace(declared[model], max_parked=most)
         return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
 
-    if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes
-        if processes.broadcast():
-            main(entry, job())
-        processes.leave()
-        return
-    with _alone(table):
-        current = job()
-        fresh = os.environ.get("PROOFMILL_FRESH", "").split()
-        restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
-        processes.broadcast(not restored)
-        if restored:
-            say(name, "restored: the same was made before and kept")
-        else:
-            try:
+    with explained(table, parents):
+        if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes
+            if processes.broadcast():
+                main(entry, job())
+            processes.leave()
+            return
+        with _alone(table):
+            current = job()
+            fresh = os.environ.get("PROOFMILL_FRESH", "").split()
+            restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
+            processes.broadcast(not restored)
+            if restored:
+                say(name, "restored: the same was made before and kept")
+            else:
                 main(entry, current)
-            except pl.exceptions.ComputeError:
-                for parent in parents:
-                    current.parent(parent).check()
-                raise
-        processes.leave()  # after everything is written
-        shutil.rmtree(current.checkpoints, ignore_errors=True)
-        with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
-            table.scratch.rmdir()
+            processes.leave()  # after everything is written
+            shutil.rmtree(current.checkpoints, ignore_errors=True)
+            with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
+                table.scratch.rmdir()
 
 
 @contextmanager
 def _alone(table: Table) -> Iterator[None]:
     """Lock out other processes that make this artifact: a requeued job, or one that outlived a killed Snakemake.
 
-    Raises TableError when the lock stays taken or cannot be written.
+    Raises TableError when the lock stays taken, or where the file system has none.
     """
     with ExitStack() as stack:
         try:
-            locked = stack.enter_context(locks.alone(table.scratch.with_name(f"{table.scratch.name}.lock")))
+            locked = stack.enter_context(locks.alone(table.lock))
         except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
             raise TableError(
-                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
+                f"{table.lock}: this file system has no locks ({error.strerror}); expected one where `flock` works, since two jobs "
+                "could make one table. Mount it with locks (Lustre: -o flock; NFS: without -o nolock), or put results on "
+                "another (--results)."
             ) from error
         if not locked:
             raise TableError(

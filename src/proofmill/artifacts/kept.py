@@ -4,15 +4,20 @@ A copy has the table, its weights and its page, as hard links where the file sys
 configuration is reverted, or a table was deleted, the copy is restored, and nothing is paid or trained again.
 """
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import polars as pl
+from proofmill.artifacts import contents
+from proofmill.artifacts.checked_parquet import CheckedParquet
+from proofmill.artifacts.stamps import read_stamp
+from proofmill.artifacts.weights import MARK, Weights
+from proofmill.schema.errors import TableError
+from proofmill.schema.names import kind_of
 
-MARK = "proofmill.json"  # beside weights: the fingerprint of the table they belong to
+ASIDE = ".damaged"  # ends the name of a copy that is not restored
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Kept:
     """The copy of a table with one fingerprint; it may not exist."""
 
     folder: Path
+    name: str
 
     @property
     def _table(self) -> Path:
@@ -34,12 +40,44 @@ class Kept:
         return self.folder / "page.md"
 
     @property
-    def stamp(self) -> dict | None:
+    def _file(self) -> CheckedParquet:
+        return CheckedParquet(self._table, f"a copy of {self.name}", f"Delete the copy: rm -r {self.folder}")
+
+    def exists(self) -> bool:
+        """Whether there is a copy, whole or damaged; what a kill left of keeping one is none."""
+        return self._table.exists()
+
+    @property
+    def stamp(self) -> dict[str, Any] | None:
         """The stamp of the copy; None when there is no readable copy."""
         try:
-            return json.loads(pl.read_parquet_metadata(self._table)["proofmill"])
-        except (OSError, pl.exceptions.PolarsError):
+            return self._stamp() if self.exists() else None
+        except TableError:
             return None
+
+    def _stamp(self) -> dict[str, Any]:
+        stamp = read_stamp(self._file, kind_of(self.name))
+        if stamp["fingerprint"] != self.folder.name:
+            raise TableError(
+                f"{self._table}: is a copy of {stamp['fingerprint']}; expected {self.folder.name}. {self._file.remedy}"
+            )
+        return stamp
+
+    def check(self, deep: bool = False) -> None:
+        """Read the stamp and, if `deep`, compare every byte with its digests. Raises TableError when it is damaged."""
+        stamp, weights = self._stamp(), Weights(self._weights, self._table, self._file.remedy)
+        if deep:
+            contents.check(self._file, weights, stamp, kind_of(self.name), deep)
+
+    @property
+    def is_aside(self) -> bool:
+        return self.folder.suffix == ASIDE
+
+    def put_aside(self) -> Path:
+        """Rename the copy, so that nobody restores it; an older one of that name is deleted."""
+        aside = self.folder.with_suffix(ASIDE)
+        shutil.rmtree(aside, ignore_errors=True)
+        return self.folder.rename(aside)
 
     def keep(self, table: Path, weights: Path, page: Path) -> None:
         """Copy a finished table, with its weights and page if it has them."""

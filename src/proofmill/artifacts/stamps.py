@@ -6,9 +6,36 @@ import subprocess
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import proofmill
+from proofmill.artifacts.checked_parquet import CheckedParquet
+from proofmill.schema.errors import TableError
+from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
+
+KEY = "proofmill"  # of a file's metadata
+ALWAYS = ("entry", "fingerprint", "content")
+
+
+def read_stamp(file: CheckedParquet, kind: str) -> dict[str, Any]:
+    """The stamp of a finished table. Raises TableError when the file cannot be read, or has none of this kind."""
+    text = file.metadata(KEY)
+    if text is None:
+        raise TableError(
+            f"{file.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
+        )
+    try:
+        stamp = json.loads(text)
+    except ValueError as error:
+        raise TableError(
+            f"{file.path}: its stamp is damaged ({error}); expected {file.holds}. {file.remedy}"
+        ) from error
+    needed = (*ALWAYS, "model") if KINDS[kind].weights else ALWAYS
+    missing = [key for key in needed if key not in stamp] if isinstance(stamp, dict) else ["a fingerprint"]
+    if missing:
+        raise TableError(f"{file.path}: its stamp lacks {', '.join(missing)}; expected {file.holds}. {file.remedy}")
+    return stamp
 
 
 def new_stamp(

@@ -11,7 +11,6 @@ How we differ from caches of this kind:
 3. `datasets` and polars open the files as they are, without an index or side files.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,32 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pyarrow import parquet
 
-from proofmill.artifacts.kept import MARK, Kept, replace_folder
+from proofmill.artifacts import contents
+from proofmill.artifacts.checked_parquet import CheckedParquet, writer
+from proofmill.artifacts.contents import ROW_GROUP, content_of, rows_sha256
+from proofmill.artifacts.kept import Kept, replace_folder
+from proofmill.artifacts.stamps import KEY, read_stamp
+from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
+from proofmill.runtime.progress import say
 from proofmill.schema.columns import COLUMNS, ENUMS
 from proofmill.schema.errors import TableError
-from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING
-
-ROW_GROUP = 2048  # rows made, hashed and written at a time
-
-
-def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
-    """A digest of the rows in order, passed in parts of ROW_GROUP; it does not depend on a file's compression."""
-    whole = hashlib.sha256()
-    for part in frames:
-        whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
-    return whole.hexdigest()
-
-
-def files_of(folder: Path) -> list[tuple[str, str]]:
-    """(path, SHA-256) of each file of a folder of weights, sorted, without MARK."""
-    return sorted(
-        (str(f.relative_to(folder)), file_sha256(f)) for f in folder.rglob("*") if f.is_file() and f.name != MARK
-    )
 
 
 @dataclass(frozen=True)
@@ -85,10 +71,28 @@ class Table:
         """Checkpoints and unfinished files, outside declared outputs: Snakemake deletes those before a rerun."""
         return self.results / "unfinished" / self.name
 
+    @property
+    def lock(self) -> Path:
+        """Held by the process that makes it."""
+        return self.scratch.with_name(f"{self.scratch.name}.lock")
+
     def other(self, name: str) -> "Table":
         return Table(name, self.results)
 
     # ------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def again(self) -> str:
+        """What to do when it is damaged."""
+        return f"Restore it from its kept copy or, without one, make it again: rm {self.path}; snakemake {self.path}"
+
+    @property
+    def _file(self) -> CheckedParquet:
+        return CheckedParquet(self.path, f"the rows of {self.name}", self.again)
+
+    @property
+    def _weights(self) -> Weights:
+        return Weights(self.folder, self.path, self.again)
 
     @cached_property
     def stamp(self) -> dict:
@@ -97,18 +101,12 @@ class Table:
             raise TableError(
                 f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}"
             )
-        try:
-            metadata = pl.read_parquet_metadata(self.path)
-        except (pl.exceptions.PolarsError, OSError) as error:
+        stamp = read_stamp(self._file, self.kind)
+        if stamp.get("name", self.name) != self.name:
             raise TableError(
-                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
-                f"Make it again: snakemake --forcerun {self.path} {self.path}"
-            ) from error
-        if "proofmill" not in metadata:
-            raise TableError(
-                f"{self.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
+                f"{self.path}: is the table of {stamp['name']}; expected that of {self.name}. {self.again}"
             )
-        return json.loads(metadata["proofmill"])
+        return stamp
 
     @property
     def content(self) -> str:
@@ -121,21 +119,19 @@ class Table:
         return self.stamp["model"]
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, lazily. Raises TableError when the columns are not those of the kind."""
+        """The rows, lazily. Raises TableError when the columns are not those of the kind, or when what is read is damaged."""
         _ = self.stamp
-        frame = pl.scan_parquet(self.path)
+        frame = self._file.scan()
         _check_columns(self.kind, str(self.path), frame.collect_schema())
         return frame
 
-    def check(self) -> None:
-        """Read the whole file. Raises TableError when a part of it is damaged."""
-        try:
-            self.scan().collect()
-        except pl.exceptions.ComputeError as error:
-            raise TableError(
-                f"{self.path}: cannot be read as Parquet ({error}); expected the rows of {self.name}. "
-                f"Make it again: snakemake --forcerun {self.path} {self.path}"
-            ) from error
+    def check(self, deep: bool = False) -> None:
+        """Read the whole table and check its weights. Raises TableError when a part of them is damaged.
+
+        `deep` compares every byte with the stamp's digests.
+        """
+        self.scan()
+        contents.check(self._file, self._weights, self.stamp, self.kind, deep)
 
     def rows(self, *columns: str, kept: bool = True) -> list[dict]:
         """Rows in order, as dictionaries of the named columns (default: all); `kept` leaves out dropped rows."""
@@ -147,20 +143,12 @@ class Table:
     def stream(self, *columns: str) -> Iterator[dict]:
         """All rows, dropped ones too, as dictionaries of the named columns (default: all); one batch is in memory."""
         self.scan()
-        with parquet.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=1024, columns=list(columns) or None):
-                yield from batch.to_pylist()
+        for batch in self._file.batches(columns or None, size=1024):
+            yield from batch.to_pylist()
 
     def weights(self) -> Path:
-        """The folder of a `base`, `sft` or `grpo`. Raises TableError when its weights are missing or not its own."""
-        expected = self.stamp["fingerprint"]
-        mark = self.folder / MARK
-        found = json.loads(mark.read_text())["fingerprint"] if mark.exists() else None
-        if found != expected:
-            raise TableError(
-                f"{self.folder}: {'no weights here' if found is None else f'weights of {found}'}; expected those of "
-                f"{self.path} ({expected}). Make them again: snakemake --forcerun {self.path} {self.path}"
-            )
+        """The folder of a `base`, `sft` or `grpo`. Raises TableError when its weights are missing, damaged or not its own."""
+        self._weights.check(self.stamp, self.kind)
         return self.folder
 
     # ------------------------------------------------------------------------------------------------------- writing
@@ -178,9 +166,10 @@ class Table:
         rows do not fit the kind, or when an id occurs twice; the old table then stays.
         """
         with self._new_file() as temporary:
-            stamp = self._write_rows(temporary, rows, stamp, files_of(weights) if weights else None)
+            facts = facts_of(weights) if weights else None
+            stamp = self._write_rows(temporary, rows, stamp, facts)
             if weights is not None:
-                (weights / MARK).write_text(json.dumps({"fingerprint": stamp["fingerprint"], "name": self.name}))
+                Weights(weights, self.path, self.again).write_mark(self.name, stamp["fingerprint"], facts)
                 replace_folder(weights, self.folder)
             if page is not None:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
@@ -191,22 +180,23 @@ class Table:
                 self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
         self.__dict__.pop("stamp", None)
 
-    def _write_rows(self, path: Path, rows: Any, stamp: Any, files: list[tuple[str, str]] | None) -> dict:
+    def _write_rows(self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None) -> dict:
         """Write rows and stamp to a file, a part at a time; returns the stamp with the digests of rows and weights."""
         schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
         arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-        with parquet.ParquetWriter(path, arrow, compression="zstd") as writer:
+        with writer(path, arrow) as file:
 
             def written() -> Iterator[pl.DataFrame]:
                 for frame in self._checked(rows, schema):
-                    writer.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
+                    file.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
                     yield frame
 
-            content = digest(rows_sha256(written()), files)
-            stamp = {**(stamp() if callable(stamp) else stamp), "content": content}
-            if files:
-                stamp["model"] = digest([file for file in files if file[0] not in KINDS[self.kind].beside])
-            writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
+            content = content_of(rows_sha256(written()), facts)
+            pages = CheckedParquet(path, "pages", self.again).pages()
+            stamp = {**(stamp() if callable(stamp) else stamp), "content": content, "pages": pages}
+            if facts:
+                stamp["model"] = model_digest(self.kind, facts)
+            file.add_key_value_metadata({KEY: json.dumps(stamp, ensure_ascii=False)})
         return stamp
 
     def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
@@ -223,20 +213,14 @@ class Table:
 
     @contextmanager
     def _new_file(self) -> Iterator[Path]:
-        """A temporary file beside the table's. Raises TableError when it cannot be written."""
+        """A temporary file beside the table's, gone at the end."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
-        except PermissionError as error:
-            raise TableError(
-                f"{error.filename}: cannot be written ({error.strerror}); expected a writable results folder."
-            ) from error
-        except (OSError, pl.exceptions.ComputeError) as error:
-            raise TableError(
-                f"{self.path}: cannot be written ({getattr(error, 'strerror', None) or error}); "
-                "expected room and permission to write there."
-            ) from error
+        except OSError as error:
+            error.filename = error.filename or str(temporary)  # pyarrow names no file
+            raise
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -245,12 +229,17 @@ class Table:
 
     def kept(self, fingerprint: str) -> Kept:
         """The kept copy of the table with this fingerprint; it may not exist."""
-        return Kept(self.results / "kept" / self.name / fingerprint)
+        return Kept(self.results / "kept" / self.name / fingerprint, self.name)
 
     def restore(self, fingerprint: str) -> bool:
-        """Restore the kept table with this fingerprint; False when there is none."""
+        """Restore the kept table with this fingerprint; False when there is none, or when it is damaged."""
         kept = self.kept(fingerprint)
-        if kept.stamp is None:
+        if not kept.exists():
+            return False
+        try:
+            kept.check(deep=True)
+        except TableError as error:
+            say(self.name, f"{error} Not restored: put aside as {kept.put_aside()}, and made again.")
             return False
         with self._new_file() as temporary:
             kept.bring_back(temporary, self.folder, self.page, self.scratch / "restored")

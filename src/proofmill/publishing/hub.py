@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import fingerprints
-from proofmill.artifacts.kept import MARK
 from proofmill.artifacts.tables import Table
+from proofmill.artifacts.weights import MARK
 from proofmill.publishing.private import Private
 from proofmill.publishing.repositories import SHOWN, Publication, Repository
 from proofmill.recipes import yaml_files

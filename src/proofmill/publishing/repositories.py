@@ -8,8 +8,8 @@ from typing import Any
 
 from pyarrow import parquet
 
-from proofmill.artifacts.kept import MARK
 from proofmill.artifacts.tables import Table
+from proofmill.artifacts.weights import MARK
 from proofmill.publishing import cards
 from proofmill.publishing.cards import Shown
 from proofmill.publishing.private import Private

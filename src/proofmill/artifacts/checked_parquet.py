@@ -1,0 +1,90 @@
+"""Parquet files with a checksum on every page: written with them, and compared with them whenever rows are read.
+
+How we differ from reading with polars: it reads past the checksums of pages (2.1), so pyarrow reads and polars gets its
+batches. Both leave unread what nobody asks for. A file that was written without checksums opens all the same.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+from pyarrow import parquet
+
+from proofmill.schema.errors import TableError
+
+BATCH = 2048
+CHUNK = 2**20  # bytes
+
+
+def writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+    """Writes a file of this schema, with checksums."""
+    return parquet.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)
+
+
+@dataclass(frozen=True)
+class CheckedParquet:
+    """A Parquet file that is read with its checksums. All methods raise TableError where it is damaged."""
+
+    path: Path
+    holds: str  # what is expected in it
+    remedy: str  # what to do when it is damaged
+
+    def metadata(self, key: str) -> bytes | None:
+        """A value of the file's own metadata; None where it has no such key."""
+        with self._readable(), parquet.ParquetFile(self.path) as file:
+            return (file.metadata.metadata or {}).get(key.encode())
+
+    def pages(self, length: int | None = None) -> dict[str, Any]:
+        """Length and SHA-256 of the file's first bytes, which are its pages: all that there are, until a footer is written."""
+        sha256, found = hashlib.sha256(), 0
+        with self._readable(), open(self.path, "rb") as file:
+            while part := file.read(CHUNK if length is None else min(CHUNK, length - found)):
+                sha256.update(part)
+                found += len(part)
+        return {"bytes": found, "sha256": sha256.hexdigest()}
+
+    def scan(self) -> pl.LazyFrame:
+        """The rows, lazily: only the columns, and as many rows, as are asked for are read."""
+        with self._readable(), parquet.ParquetFile(self.path) as file:
+            schema = pl.from_arrow(file.schema_arrow.empty_table()).schema
+
+        def frames(
+            columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
+        ) -> Iterator[pl.DataFrame]:
+            for batch in self.batches(columns):
+                frame = pl.from_arrow(batch)
+                frame = (frame if predicate is None else frame.filter(predicate)).slice(0, most)
+                yield frame
+                if most is not None and (most := most - frame.height) == 0:
+                    return
+
+        return register_io_source(frames, schema=schema, is_pure=True)
+
+    def batches(self, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
+        """The rows of the named columns (None: all) in order, `size` at a time."""
+        with self._readable(), parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
+                batch.validate(full=True)  # without checksums, damage can be a text that is no UTF-8
+                yield batch
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            where, why = f"{self.path}: ", str(error).splitlines()[0] if str(error) else type(error).__name__
+            if self.path.is_dir():
+                raise TableError(f"{where}is a folder; expected {self.holds}. Move it away. {self.remedy}") from error
+            if getattr(error, "errno", None):  # the system refuses the file, whatever is in it
+                raise TableError(
+                    f"{where}cannot be read ({error.strerror or why}); expected {self.holds}. See to the file system."
+                ) from error
+            raise TableError(
+                f"{where}is damaged, and cannot be read as Parquet ({why}); expected {self.holds}. {self.remedy}"
+            ) from error

@@ -1,0 +1,103 @@
+"""Check: whether what stands in a results folder is what was written there, and what to do with what is not.
+
+Of each table the stamp and the checksums of its pages are read, of weights what `Table.weights` reads before they are
+loaded (artifacts/weights.py), of kept copies the stamp, of journals all answers. `deep` reads every byte of tables,
+weights and kept copies, and compares it with the digests in the stamps.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofmill.artifacts.tables import Table
+from proofmill.calls import records
+from proofmill.runtime import locks
+from proofmill.runtime.progress import Progress, say
+from proofmill.schema.errors import JournalError, SettingError, TableError
+from proofmill.schema.kinds import KINDS
+from proofmill.text.suggestions import among
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is checked at once: a table with its weights, a kept copy, or a journal."""
+
+    name: str  # of the artifact
+    what: str
+    files: Sequence[Path]
+    check: Callable[[], object]  # raises TableError when it is damaged
+
+    @property
+    def megabytes(self) -> int:
+        return math.ceil(sum(path.stat().st_size for path in self.files) / 2**20)
+
+
+def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator[TableError]:
+    """What is damaged of these artifacts (none named: of all), one error for each part that is.
+
+    Raises SettingError for a name of which the results folder has nothing.
+    """
+    parts = list(_parts(results, deep))
+    known = {part.name for part in parts}
+    if not known:
+        raise SettingError(f"{results}: nothing was made here; expected a results folder. Name one by --results.")
+    if unknown := [name for name in names if name not in known]:
+        raise SettingError(f"{unknown[0]}: {results} has nothing of it; expected one of {among(unknown[0], known)}")
+    chosen = [part for part in parts if not names or part.name in names]
+    progress = Progress("check", sum(part.megabytes for part in chosen), "MB")
+    for part in chosen:
+        if locks.held(Table(part.name, results).lock):
+            say(part.name, f"is being made: its {part.what} is not checked")
+            continue
+        try:
+            part.check()
+            if deep and part.what == "table" and "pages" not in Table(part.name, results).stamp:
+                say(
+                    part.name,
+                    "its pages have no digests, as before they were written: it can be read, and no more is known",
+                )
+        except TableError as error:
+            yield error
+        progress.add(part.megabytes)
+    progress.close()
+
+
+def _parts(results: Path, deep: bool) -> Iterator[Part]:
+    for name in _names(results, "*.parquet"):
+        table = Table(name.removesuffix(".parquet"), results)
+        weights = _files(table.folder) if deep and KINDS[table.kind].weights else []
+        yield Part(table.name, "table", [table.path, *weights], lambda table=table: table.check(deep))
+    for name in _names(results / "kept", "*"):
+        for folder in sorted((results / "kept" / name).iterdir()):
+            kept = Table(name, results).kept(folder.name)
+            if kept.exists() and not kept.is_aside:
+                yield Part(name, "kept copy", _files(folder) if deep else [], lambda kept=kept: kept.check(deep))
+    for name in _names(results / "calls", "*"):
+        folder = results / "calls" / name
+        yield Part(name, "journal", _files(folder), lambda folder=folder: _check_journal(folder))
+
+
+def _check_journal(folder: Path) -> None:
+    """Raise JournalError for a segment or a line that is damaged."""
+    for path in records.segments(folder):
+        records.read(path)
+    tail = folder / "answers.jsonl"
+    if tail.is_file():
+        with open(tail, "rb") as file:
+            broken = sum(line.endswith(b"\n") and records.row_of(line) is None for line in file)
+        if broken:
+            raise JournalError(
+                f"{tail}: {broken:,} lines are damaged; expected answers that were paid for. Bring the file back from a copy, or "
+                "run the stage: it puts them aside and asks their questions again."
+            )
+
+
+def _names(folder: Path, pattern: str) -> Iterator[str]:
+    """What a folder has below its folders of kinds, as `<kind>/<name>`, in the order of kinds."""
+    for kind in KINDS:
+        yield from (f"{kind}/{path.name}" for path in sorted((folder / kind).glob(pattern)))
+
+
+def _files(folder: Path) -> Sequence[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]

@@ -1,0 +1,116 @@
+"""A kept copy is restored when it is whole; a damaged one is put aside, and the table is made again."""
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from damage import truncate, zero
+from mill import MAINS, SMALL, Mill
+from proofmill.artifacts.weights import MARK
+
+NAMES = ("problems/train", "base/tiny")
+
+
+@pytest.fixture
+def made(mill, monkeypatch):
+    """A mill that has made problems and a small model, and the kinds that it computes from now on."""
+    own, computed = mill({name: SMALL[name] for name in NAMES}), Counter()
+    own.make(*NAMES)
+    for kind in ("problems", "base"):
+
+        def main(entry, job, kind=kind, make=MAINS[kind]):
+            computed[kind] += 1
+            make(entry, job)
+
+        monkeypatch.setitem(MAINS, kind, main)
+    return own, computed
+
+
+def kept(own: Mill, name: str):
+    return own.table(name).kept(own.table(name).stamp["fingerprint"])
+
+
+HARM = {
+    "zeros": lambda folder: zero(folder / "table.parquet", 400),
+    "cut-off": lambda folder: truncate(folder / "table.parquet", 700),
+    "not-parquet": lambda folder: truncate(folder / "table.parquet", 0),
+    "stamp": lambda folder: zero(folder / "table.parquet", (folder / "table.parquet").stat().st_size - 2000, 1500),
+}
+HARM_TO_WEIGHTS = {
+    "zeroed weights": lambda folder: zero(folder / "weights/model.safetensors", 20_000, 400),
+    "forgotten bytes": lambda folder: zero(folder / "weights/model.safetensors", 20_000, 400, keep_time=True),
+    "no file": lambda folder: (folder / "weights/model.safetensors").unlink(),
+    "no weights": lambda folder: shutil.rmtree(folder / "weights"),
+    "no mark": lambda folder: (folder / "weights" / MARK).unlink(),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("problems/train", harm) for harm in HARM.values()]
+    + [("base/tiny", harm) for harm in (*HARM.values(), *HARM_TO_WEIGHTS.values())],
+    ids=[*HARM, *(f"base {harm}" for harm in (*HARM, *HARM_TO_WEIGHTS))],
+)
+def test_damaged_copy_is_put_aside_and_the_table_made_again(made, capsys, name, harm):
+    """No damage to a copy comes back with it: the same rows and weights are made again, and kept; the damaged stays."""
+    own, computed = made
+    table, copy = own.table(name), kept(own, name)
+    content, _ = table.content, capsys.readouterr()
+    harm(copy.folder)
+    table.path.unlink()
+    table = own.make(name)
+    assert (computed[table.kind], table.content) == (1, content)
+    table.check(deep=True)
+    aside = copy.folder.with_name(f"{copy.folder.name}.damaged")
+    said = capsys.readouterr().err
+    assert aside.is_dir() and f"Not restored: put aside as {aside}, and made again." in said
+    table.path.unlink()
+    own.make(name)
+    assert computed[table.kind] == 1
+
+
+@pytest.mark.parametrize(("name", "file"), [("problems/train", None), ("base/tiny", "model.safetensors")])
+def test_damage_in_place_reaches_the_copy_and_is_noticed(made, name, file):
+    """A copy is the same file as the table, so that bytes zeroed in one are zeroed in both; they are made again."""
+    own, computed = made
+    table, content = own.table(name), own.table(name).content
+    path = table.folder / file if file else table.path
+    zero(path, path.stat().st_size // 3, 400)
+    table.path.unlink()
+    assert (own.make(name).content, computed[table.kind]) == (content, 1)
+    own.table(name).check(deep=True)
+
+
+def test_whole_copy_brings_lost_weights_back(made):
+    """Weights that were deleted, or replaced by another's file, come back from the copy, and nothing is computed."""
+    own, computed = made
+    table = own.table("base/tiny")
+    for harm in (lambda: shutil.rmtree(table.folder), (table.folder / "model.safetensors").unlink):
+        harm()
+        table.path.unlink()
+        own.make("base/tiny").check(deep=True)
+    assert not computed
+
+
+def test_copy_under_the_fingerprint_of_another_is_not_restored(made, mill):
+    """A copy that stands where another should is put aside, whole as it is."""
+    own, computed = made
+    copy = kept(own, "problems/train")
+    fewer = mill({"problems/train": {**SMALL["problems/train"], "rows": 5}})
+    fewer.make("problems/train")
+    other = kept(fewer, "problems/train")
+    shutil.rmtree(other.folder)
+    copy.folder.rename(other.folder)
+    own.table("problems/train").path.unlink()
+    assert len(fewer.make("problems/train").rows()) == 5
+    assert computed["problems"] == 2
+
+
+def test_unreadable_copy_is_no_stamp_for_a_plan(made):
+    """A plan counts on no copy whose stamp cannot be read."""
+    own, _ = made
+    copy = kept(own, "base/tiny")
+    assert copy.stamp["name"] == "base/tiny"
+    truncate(copy.folder / "table.parquet", 100)
+    assert copy.stamp is None
