@@ -4,7 +4,7 @@ VENV ?= .venv
 # What is installed: envs/cpu.txt, or envs/gpu.txt for a machine with CUDA.
 LOCK ?= envs/cpu.txt
 BIN := $(VENV)/bin
-# The environment of what keeps the locks: uv.
+# The environment of what keeps the locks: uv and a pip that reads licences.
 TOOLS := $(VENV)/tools
 PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
 PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
@@ -57,6 +57,7 @@ lock: $(TOOLS)/ready ## envs/ from pyproject.toml, with the versions it has; UPG
 	  --excludes envs/cpu-without.txt --output-file envs/cpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev --output-file envs/gpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group tools --output-file envs/tools.txt >/dev/null
+	$(TOOLS)/bin/python envs/licences.py
 
 # First what is needed to build the rest, and torch: its CPU build is on an index that would be asked for all packages.
 $(VENV)/ready: $(LOCK) pyproject.toml
