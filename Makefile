@@ -4,7 +4,7 @@ VENV ?= .venv
 # What is installed: envs/cpu.txt, or envs/gpu.txt for a machine with CUDA.
 LOCK ?= envs/cpu.txt
 BIN := $(VENV)/bin
-# The environment of what keeps the locks: uv and a pip that reads licences.
+# The environment of what keeps the locks: uv, pip-audit, a pip that reads licences.
 TOOLS := $(VENV)/tools
 PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
 PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
@@ -16,14 +16,14 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock clean
+.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
 
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
 test: lint test-fast test-slow ## everything, the fast tests first
 
-test-fast: $(VENV)/ready
+test-fast: $(VENV)/ready $(TOOLS)/ready
 	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm"
 
 # One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
@@ -58,6 +58,9 @@ lock: $(TOOLS)/ready ## envs/ from pyproject.toml, with the versions it has; UPG
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev --output-file envs/gpu.txt >/dev/null
 	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group tools --output-file envs/tools.txt >/dev/null
 	$(TOOLS)/bin/python envs/licences.py
+
+audit: $(TOOLS)/ready ## known vulnerabilities of what is pinned; AUDIT=--where-at-hand is content without advisories
+	$(TOOLS)/bin/python envs/audit.py $(AUDIT) envs/cpu.txt envs/gpu.txt envs/tools.txt
 
 # First what is needed to build the rest, and torch: its CPU build is on an index that would be asked for all packages.
 $(VENV)/ready: $(LOCK) pyproject.toml
