@@ -1,8 +1,13 @@
 # `make run` and `make test` do all set-up themselves, on a machine with Python 3.11 and a compiler.
 PYTHON ?= python3.11
 VENV ?= .venv
+# What is installed: envs/cpu.txt, or envs/gpu.txt for a machine with CUDA.
+LOCK ?= envs/cpu.txt
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+# The environment of what keeps the locks: uv, pip-audit, a pip that reads licences.
+TOOLS := $(VENV)/tools
+PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
+PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
 CORES ?= all
 # Test files run side by side, each file in one process: its tests share what they make.
 PYTEST := $(BIN)/pytest -q --dist loadfile
@@ -11,14 +16,14 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs clean
+.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
 
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
 test: lint test-fast test-slow ## everything, the fast tests first
 
-test-fast: $(VENV)/ready
+test-fast: $(VENV)/ready $(TOOLS)/ready
 	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm"
 
 # One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
@@ -47,11 +52,28 @@ format: $(VENV)/ready
 docs: $(VENV)/ready ## docs/kinds/ from the dataclasses
 	$(BIN)/python -m proofmill.recipes.manual
 
-$(VENV)/ready: envs/cpu.txt pyproject.toml
+lock: $(TOOLS)/ready ## envs/ from pyproject.toml, with the versions it has; UPGRADE=--upgrade takes the newest
+	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra cpu --group dev \
+	  --excludes envs/cpu-without.txt --output-file envs/cpu.txt >/dev/null
+	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) pyproject.toml --extra gpu --group dev --output-file envs/gpu.txt >/dev/null
+	$(TOOLS)/bin/uv pip compile --quiet $(UPGRADE) --group tools --output-file envs/tools.txt >/dev/null
+	$(TOOLS)/bin/python envs/licences.py
+
+audit: $(TOOLS)/ready ## known vulnerabilities of what is pinned; AUDIT=--where-at-hand is content without advisories
+	$(TOOLS)/bin/python envs/audit.py $(AUDIT) envs/cpu.txt envs/gpu.txt envs/tools.txt
+
+# First what is needed to build the rest, and torch: its CPU build is on an index that would be asked for all packages.
+$(VENV)/ready: $(LOCK) pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu $(shell grep '^torch==' envs/cpu.txt)
-	$(PIP) -r envs/cpu.txt
-	$(PIP) --no-build-isolation -e .
+	sed -nE '/^(setuptools|torch)==/,/[^\]$$/p' $(LOCK) >$(VENV)/first.txt
+	$(PIP) --require-hashes --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu -r $(VENV)/first.txt
+	$(PIP) --require-hashes -r $(LOCK)
+	$(PIP) -e .
+	touch $@
+
+$(TOOLS)/ready: envs/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install $(PIP_FLAGS) --require-hashes -r envs/tools.txt
 	touch $@
 
 clean: ## the environment; results are yours to delete

