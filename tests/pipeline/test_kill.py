@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -11,15 +12,18 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 
-from project import Project, copy_of
+from project import CHAIN, Project, copy_of
 from proofmill.arithmetic import referee
 from proofmill.schema.ids import file_sha256
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
 
 pytestmark = pytest.mark.pipeline
 IN_FLIGHT = 4
@@ -311,3 +315,47 @@ def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
     assert_equal_to(chain, project, *names)
     assert len(asked) <= len(chain.journal("labels/threads")) + len(chain.journal("schemes/train")) + IN_FLIGHT
     assert set() == project.planned(target)
+
+
+def test_many_kills_of_whole_runs_lose_nothing(chain, tmp_path):
+    """However often a run, or the jobs alone, are killed at any moment, each run in the end has what an undisturbed one has.
+
+    PROOFMILL_KILLS is the number of kills: 3 here, 100 by hand (docs/measurements.md).
+    """
+    kills, rng, runs, project = int(os.environ.get("PROOFMILL_KILLS", "3")), random.Random(0), 0, None
+    names = [name for name in chain.book.recipes["chain"] if kind_of(name) in KINDS]
+    often = {"PROOFMILL_SAVE_STEPS": "4"}
+    while kills:
+        if project is None:
+            runs += 1
+            project = Project(tmp_path / f"run-{runs}", CHAIN)
+        process = started(project, project.snakemake_command("chain"), **often)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=rng.uniform(2, 14))
+        if process.poll() is None:
+            killing(process.pid, rng)
+            kills -= 1
+        if process.wait(timeout=300) == 0:
+            project = finished_like(chain, project, names)
+    if project is not None:
+        project.made("chain", **often)
+        finished_like(chain, project, names)
+    print(f"{runs} runs", file=sys.stderr)
+
+
+def killing(pid: int, rng: random.Random) -> None:
+    """SIGKILL for all processes of a run, for its jobs alone, or for Snakemake alone; or SIGTERM for all."""
+    way = rng.choice(("all", "all", "jobs", "alone", "term"))
+    jobs = [job.pid for job in psutil.Process(pid).children(recursive=True)] if way == "jobs" else []
+    with suppress(ProcessLookupError):
+        if way in ("all", "term"):
+            os.killpg(pid, signal.SIGKILL if way == "all" else signal.SIGTERM)
+        for one in jobs if way == "jobs" else [pid] * (way == "alone"):
+            os.kill(one, signal.SIGKILL)
+
+
+def finished_like(chain: Project, project: Project, names: list[str]) -> None:
+    """The project is as the undisturbed one, and a further run does nothing; it is then thrown away."""
+    assert_equal_to(chain, project, *names)
+    assert project.planned("chain") == set()
+    shutil.rmtree(project.folder)
