@@ -4,6 +4,7 @@ import functools
 import os
 import shlex
 import sys
+import time
 
 from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
@@ -75,26 +76,35 @@ def states():
     return States(BOOK, forced=forced | {name for name in BOOK.entries if kind_of(name) in rules_forced})
 
 
+def due(name):
+    """Whether an artifact is to be made or restored; Snakemake is then told to, whatever it thinks of the files' times."""
+    if states()[name].name == "done":
+        return False
+    workflow.dag.forcefiles.add(f"results/{name}.parquet")
+    return True
+
+
 def parents(kind):
-    """The tables and source files an artifact is made from. Its stamp decides whether it is made: forced, or never."""
+    """The tables and source files an artifact is made from: first those that are due, then those that stand."""
 
     def files(wildcards):
         name = f"{kind}/{wildcards.name}"
         made_from = declared(name)
         try:
             sources = source_files(kind, made_from, BOOK.entries.get)
-            done = states()[name].name == "done"
+            tables = reads(kind, made_from, BOOK.entries.get)
+            coming = [table for table in tables if due(table)] if due(name) else []
         except ProofmillError as error:
             raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
-        tables = [f"results/{table}.parquet" for table in reads(kind, made_from, BOOK.entries.get)]
-        # A word in braces is a wildcard to Snakemake, which cannot escape it. The stamp sees an edit of such a file.
-        inputs = tables + [path for path in sources if not contains_wildcard(path)]
-        if done:  # it needs none of them, not even one that is gone
-            return [ancient(file) for file in inputs if os.path.exists(file)]
-        workflow.dag.forcefiles.add(f"results/{name}.parquet")
-        return inputs
+        standing = [f"results/{table}.parquet" for table in tables if table not in coming] + sources
+        return [f"results/{table}.parquet" for table in coming] + [ancient(file) for file in standing if shown(file)]
 
     return files
+
+
+def shown(file):
+    """Whether Snakemake can be shown a file that stands: it refuses those of the future, and reads braces as wildcards."""
+    return os.path.exists(file) and os.path.getmtime(file) <= time.time() and not contains_wildcard(file)
 
 
 def targets(recipe):

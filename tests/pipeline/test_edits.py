@@ -211,6 +211,16 @@ def test_missing_table_is_made_only_where_it_is_asked_for_or_read(finished, tmp_
     assert project.planned("edits") == by_plan(project) == set()
 
 
+def test_tables_from_the_future_are_read_like_others(finished, tmp_path):
+    """A clock that is behind those that wrote the tables loses nothing: what is made from them is made, and made once."""
+    project = copy_of(finished, tmp_path / "project")
+    for name in ("grades/given", "problems/train"):
+        touched(f"results/{name}.parquet")(project)
+    project.edit("[one-per-problem]", "[full-marks]")
+    assert project.made("edits") == ["examples/given"]
+    assert project.made("edits") == []
+
+
 @pytest.mark.parametrize("forced", [("--forcerun", "results/schemes/train.parquet"), ("-R", "schemes")])
 def test_forced_table_is_made_again_with_its_descendants(finished, tmp_path, forced):
     """What the command line forces is made again, and so is what is made from it; the rest stays."""
