@@ -81,6 +81,7 @@ def test_final_part_is_what_is_graded(text, reasoning, expected):
         (congruences.proof(PROBLEM), "length", False),
         ("\\boxed{1}", "end", False),
         ("<think>a</think>\nno box", "end", False),
+        ("The tag <think> opens it: \\boxed{1}", "end", False),
         ("<think>a</think>\n\\boxed{1} or \\boxed{2}", "end", False),
     ],
 )

@@ -35,10 +35,20 @@ GOOD = {
         (json.dumps({**GOOD, "difficulty": 11}), "off-scale"),
         (json.dumps({**GOOD, "difficulty": True}), "off-scale"),
         (json.dumps({**GOOD, "wrong": "no"}), "off-scale"),
+        (
+            f"```json\n{json.dumps({**GOOD, 'difficulty': 9})}\n``` is his, mine is ```json\n{json.dumps(GOOD)}\n```",
+            "ok",
+        ),
+        (f"```json\n{json.dumps(GOOD)}\n``` is his, mine is ```json\n{{", "no-verdict"),
+        (f"```json{json.dumps(GOOD)}", "ok"),
+        (f"```json\u00a0{json.dumps(GOOD)}```", "ok"),
+        ("[" * 100_000, "no-verdict"),
+        (json.dumps(GOOD).replace("3", "3" * 5000), "no-verdict"),
+        ("```json" + " " * 100_000, "no-verdict"),
     ],
 )
 def test_labels_are_read_strictly(text, reason):
-    """Labels are all there and of their kinds, or there are none and the reason says why."""
+    """Labels are all there and of their kinds in the last block, or there are none and the reason says why."""
     labels, found = read_labels(Answer(text, "end"))
     assert (reason, GOOD if reason == "ok" else {}) == (found, labels)
 

@@ -7,7 +7,6 @@ How we differ:
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +21,6 @@ from proofmill.schema.entries import Labels
 from proofmill.schema.reasons import UNREAD, Reason
 
 FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
-FENCE = re.compile(r"```json\s*(.*?)```", re.DOTALL)
 
 
 def main(entry: Labels, job: Job) -> None:
@@ -68,13 +66,17 @@ def _begin(entry: Labels, job: Job) -> Begin:
 
 
 def read_labels(answer: Answer) -> tuple[dict[str, Any], Reason]:
-    """The six labels of an answer and `ok`; or no labels and no-verdict, off-scale, or the answer's own reason."""
+    """The six labels of an answer and `ok`; or no labels and no-verdict, off-scale, or the answer's own reason.
+
+    They are the JSON in the last ```json block, as the last verdict counts: a judge may quote an earlier one. Without
+    such a block the whole answer is the JSON.
+    """
     if answer.reason != Reason.OK:
         return {}, Reason(answer.reason)
-    fence = FENCE.search(answer.text)
+    _, fence, block = answer.text.rpartition("```json")
     try:
-        labels = json.loads(fence[1] if fence else answer.text)
-    except ValueError:
+        labels = json.loads(block.partition("```")[0].strip() if fence else answer.text)
+    except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, lists in lists in lists
         return {}, Reason.NO_VERDICT
     if not isinstance(labels, dict) or not {*FLAGS, "difficulty"} <= set(labels):
         return {}, Reason.NO_VERDICT

@@ -36,7 +36,18 @@ def test_statement_is_read_back_in_every_wording(wording):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Prove that $x$ divides $2$.", "Prove that $7$ divides $3^2+5^3$.", "Compute $4*5$."]
+    "text",
+    [
+        "",
+        "Prove that $x$ divides $2$.",
+        "Prove that $7$ divides $3^2+5^3$.",
+        "Compute $4*5$.",
+        "Prove that $0$ divides $2^3+3^2+1$.",
+        "Find the remainder of $5$ modulo $7$.",
+        "Find the remainder of $57$ modulo $0$.",
+        f"Find the remainder of ${'5' * 5000}$ modulo $7$.",
+        "Let $x_0=1$ and $x_{n+1}=2x_n+3$. Find the remainder of $x_0$ modulo $7$.",
+    ],
 )
 def test_statement_outside_the_family_is_not_read(text):
     """What the family does not contain is not guessed at."""
@@ -72,7 +83,7 @@ def test_false_line_caps_the_mark():
         assert congruences.check(problem, text).marks() <= 4
 
 
-@pytest.mark.parametrize("line", ["1+1≡2", "a≡b", "2*3=6≡0 mod 3", "12≡≡3", "5*=5≡0", "9≡9"])
+@pytest.mark.parametrize("line", ["1+1≡2", "a≡b", "2*3=6≡0 mod 3", "12≡≡3", "5*=5≡0", "9≡9", f"{'3' * 5000}≡0"])
 def test_line_that_cannot_be_read_is_a_false_line(line):
     """Noise in the shape of a calculation earns nothing and costs the cap."""
     problem = Congruence("products", 3, (2, 3, 3, 3, 3))

@@ -73,6 +73,8 @@ def test_filter_lets_a_good_row_pass(item):
         ("no-image", {"statement": "[img]http://x.y/a.png[/img]"}, "the statement has an image"),
         ("no-image", {"statement": "In the figure [asy] draw(A--B); [/asy]"}, "the statement has an image"),
         ("no-image", {"solution": "see [attachment=a.png]"}, "the solution has an image"),
+        ("no-image", {"statement": "As in ![figure [1]](a) ![or ![b](c)"}, "has an image: ![b](c)"),
+        ("no-image", {"statement": "https://x.y/z?of=http://x.y/a.PNG!"}, "has an image: http://x.y/a.PNG!"),
         ("not-spam", {"statement": "Visit our shop http://x.example and order now!"}, "no mathematics"),
         (
             "not-spam",
@@ -134,6 +136,26 @@ def test_filter_over_labels_never_passes_a_row_without_them(item):
 def test_filter_not_spam_lets_word_problems_pass(statement):
     """Browsers, downloads and shops may stand in a problem."""
     assert refused("not-spam", statement=statement) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["Is $5![a] (x)$ prime?", "https://x.y/a.pngs and http://x.y png", "![" * 100_000, "http://a." * 30_000],
+)
+def test_filter_no_image_lets_what_only_begins_like_an_image_pass(statement):
+    """An address of something else, a factorial before a bracket, however many."""
+    assert refused("no-image", statement=statement) is None
+
+
+@pytest.mark.parametrize("statement", ["Second   solution:", "Problem 5.", "(see above)", "Solutions", "Part\tb!!"])
+def test_filter_is_problem_refuses_a_pointer(statement):
+    """A heading poses nothing, even where a question mark or a formula stands beside it."""
+    assert refused("is-problem", statement=f"{statement} ?")
+
+
+def test_filter_is_problem_lets_what_only_begins_like_a_pointer_pass():
+    """However far the rest is."""
+    assert refused("is-problem", statement=f"Solution{' ' * 50_000}of it: $x=1$?") is None
 
 
 def test_filter_no_image_lets_a_drawing_beside_a_solution_pass():

@@ -85,7 +85,17 @@ def test_unreadable_verdict_is_asked_for_again(judged, tmp_path):
     assert (again.grade, asked["a"]) == (5, [])
 
 
-@pytest.mark.parametrize("text", ["no tag", "<points>ten</points>", "<points>8</points>", "<points>-1</points>"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no tag",
+        "<points>ten</points>",
+        "<points>8</points>",
+        "<points>-1</points>",
+        f"<points>{'7' * 5000}</points>",
+        f"<points>-{'7' * 5000}</points>",
+    ],
+)
 def test_verdict_that_stays_unreadable_is_no_grade(judged, text):
     """After two more questions there is no grade, and the reason says whether it was unreadable or off the scale. Never 0."""
     (verdict,), asked = judged({"a": lambda *_: text}, {"judges": ["api/a"], "requeries": 2})
@@ -539,6 +549,22 @@ def test_normalised_proof_that_was_cut_off_is_not_marked(jury):
 def test_verdict_of_an_answer_that_was_cut_off_counts_only_at_its_end(text, grade):
     """A quoted mark before the cut is not the judge's."""
     assert read(Answer(text, "length"), templates.prompt("grade-strict")).grade == grade
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("<points>3</points> and <points>7", 3),  # the last tag that is closed
+        ("<points> or <points>5</points>", None),
+        ("I write <points and then <points>5</points>", 5),
+        ('<points out-of="7">5</points>', 5),
+        ("<points>" * 50_000, None),
+        ("<points " * 50_000 + "<points>4</points>", 4),
+    ],
+)
+def test_verdict_is_in_the_last_tag_that_is_closed(text, grade):
+    """A tag begins and ends, with no other tag in it; one that is never closed is no verdict, however many there are."""
+    assert read(Answer(text, "end"), templates.prompt("grade-strict")).grade == grade
 
 
 def test_escalation_to_a_judge_keeps_prompt_and_reference(judged):

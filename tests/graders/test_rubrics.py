@@ -98,6 +98,52 @@ def test_price_of_a_deduction_is_not_a_formula(item, price):
     assert (deduction.minus, deduction.cap) == price
 
 
+@pytest.mark.parametrize(
+    ("price", "points", "weight"),
+    [
+        ("(4 pts, main)", 4, "main"),
+        ("[ 4 points ; the main idea ]", 4, "main"),
+        ("(4pt.:\n critical)", 4, "main"),
+        ("(4.0 pts)", 4, None),
+        ("(4 pts, )", 4, None),
+        (f"({'4' * 10} pts, main)", None, None),
+        (f"({'4' * 5000} pts, main)", None, None),
+        (f"(4 pts,{' ' * 50_000}main, {' ' * 50_000}", None, None),
+    ],
+)
+def test_price_of_a_checkpoint_is_a_number_in_brackets(price, points, weight):
+    """Spaces, dots and words may stand around it; a number too long to be a price leaves the item without one."""
+    rubric = rubrics.parse(SCHEME.replace("(4 pts, main)", price))
+    if points is None:
+        assert len(rubric.unpriced) == 1 and "unpriced-checkpoint" in rubrics.faults(rubric)
+    else:
+        assert (rubric.checkpoints[0].points, rubric.checkpoints[0].weight) == (points, weight)
+
+
+@pytest.mark.parametrize("price", [f"minus {'1' * 5000}", f"cap at {'1' * 5000}/7", f"-{'1' * 5000}: x"])
+def test_deduction_by_a_number_of_thousands_of_digits_has_no_price(price):
+    """It is a fault of the scheme like any other deduction without a price."""
+    assert "unpriced-deduction" in rubrics.faults(rubrics.parse(SCHEME.replace("minus 2", price)))
+
+
+def test_structured_scheme_with_points_of_thousands_of_digits_has_no_such_item():
+    """An item whose points cannot be read is none."""
+    assert rubrics.parse(f"# One ({'3' * 5000} points)\nDescription: a").checkpoints == ()
+
+
+@pytest.mark.parametrize("before", ["\n", "#\n", "1.\n", "**\n", " \n"])
+def test_heading_far_down_is_found_with_what_stands_before_it(before):
+    """Lines of nothing but signs before a heading belong to it, however many they are."""
+    scheme = SCHEME.replace("Deductions", before * 50_000 + "## Deductions")
+    assert rubrics.faults(rubrics.parse(scheme)) == []
+    assert rubrics.clean(before * 50_000 + scheme).endswith(scheme.strip())
+
+
+def test_heading_in_letters_that_only_look_like_ours_is_none():
+    """A long s is no s."""
+    assert "no-sections" in rubrics.faults(rubrics.parse(SCHEME.replace("Deductions", "Deduction\u017f")))
+
+
 def test_totals_of_chains_hide_no_chain():
     """A line of totals after each chain, or an item that begins with the word, ends nothing."""
     totals = CHAINS.replace("1. (6 pts, main) The long way.\n", "1. (6 pts, main) The long way.\nTotal (max 7)\n")

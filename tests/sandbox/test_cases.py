@@ -45,6 +45,13 @@ def test_cases_of_what_is_no_tests_says_so(answer, found):
     assert found in str(raised.value)
 
 
+def test_cases_nested_nearly_too_deeply_say_so():
+    """What can just be read and not be written again is no test either."""
+    for depth in range(900, 1000):
+        with pytest.raises(ValueError, match=r"^tests: "):
+            cases_of(f'[{{"call": "f()", "other": {"[" * depth}{"]" * depth}}}]')
+
+
 LINES = st.lists(st.sampled_from(["", " ", "a", "a ", " a", "b"]), max_size=4).map("\n".join)
 
 

@@ -37,9 +37,10 @@ def test_code_of_a_text_is_its_last_block_of_python(text, code):
     assert code_of(text) == code
 
 
-def test_code_of_a_text_full_of_fences_is_found_at_once():
+@pytest.mark.parametrize("text", ["```python\n" * 100_000, f"```{'a' * 200_000}`", f"```{' ' * 200_000}`"])
+def test_code_of_a_text_without_a_block_is_none_however_long(text):
     """The time goes with the length of the text, not with its square."""
-    assert code_of("```python\n" * 100_000) is None
+    assert code_of(text) is None
 
 
 # -------------------------------------------------------------------------------------------------------------- the edits

@@ -161,6 +161,8 @@ def test_post_that_argues_is_like_a_solution(text):
         ("a[/b] [quote]never closed", "a[/b] [quote]never closed"),
         ("$x \\in [a,b]$, $[0,1]$", "$x \\in [a,b]$, $[0,1]$"),
         ("[b]" * 20_000, "[b]" * 20_000),
+        ("[quote]" * 50_000 + "[/b]" * 50_000, "[quote]" * 50_000 + "[/b]" * 50_000),
+        ("[b]a[i]b[/b]c[/i]", "a[i]bc[/i]"),  # what was opened within is not closed outside
     ],
 )
 def test_plain_opens_wrappers_and_leaves_out_quotes(post, said):

@@ -52,6 +52,20 @@ def test_answer_format_of_anything_else_is_zero(text):
     assert formats.answer_format(text) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<think>a</think> So \\boxed{2}.", 1.0),
+        ("<think>a</think> The tag <think> opens it: \\boxed{2}.", 0.0),  # not one block
+        ("The tag <think> opens it: \\boxed{2}.", 0.0),
+        ("<think>a \\boxed{2}", 0.0),
+    ],
+)
+def test_think_format_asks_for_one_block_at_the_beginning(text, value):
+    """A tag that the writer speaks of opens no reasoning, and an answer alone has not the format."""
+    assert (formats.think_format(text), formats.boxed_format(text)) == (value, value)
+
+
 @UNTIMED
 @given(TEXTS, TEXTS, st.sampled_from(["", "", "\n", "x"]), st.sampled_from(["", "", "\n", "\nx"]))
 def test_answer_format_is_tags_around_two_texts_without_tags(thought, answer, before, after):

@@ -86,6 +86,12 @@ Done.""",
     ("गणित है की", {"DEVANAGARI": 3}),
     # abc word hyphen: full-width and mathematical letters are letters, and a soft hyphen is nothing
     ("ａｂｃ 𝐰𝐨𝐫𝐝 hy\u00adphen", {"LATIN": 3}),
+    # one word, however many marks its letter bears, and in whatever order
+    ("be" + "\u0301\u0323" * 100_000, {"LATIN": 1}),
+    # a macro without an argument, and a word
+    ("\\macro" + " " * 100_000 + "word", {"LATIN": 1}),
+    # half-width カ with its voicing mark is one character, が of two signs too
+    ("ｶﾞ か\u3099", {"KANA": 2}),
 ]
 
 

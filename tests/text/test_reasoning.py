@@ -41,6 +41,7 @@ def test_key_step_is_the_longest_but_not_the_conclusion(solution, expected):
         ("Well. <think>So.</think>2", "So."),
         ("It is 2.", ""),
         ("<think></think>2", ""),
+        ("The tag <think> opens it.", ""),
         ("", ""),
     ],
 )
@@ -57,6 +58,9 @@ def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
         ("a</think>b", None, "b"),
         ("<think>a", None, ""),  # cut off while thinking
         ("a", None, "a"),
+        (" \n<think>a", None, ""),
+        ("The tag <think> opens it.", None, "The tag <think> opens it."),  # the writer speaks of the tag
+        ("<think>a</think>The tag <think> opens it.", None, "The tag <think> opens it."),
         ("<think>a", "sent apart", "<think>a"),
         ("a\n## Self-Evaluation\nIt is right.", None, "a"),
         ("a\n**Final Evaluation:** 7", "r", "a"),
@@ -67,6 +71,61 @@ def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
 def test_final_part_is_what_follows_the_thought(text, reasoning, final):
     """The part that is graded has neither the thought nor the writer's own evaluation."""
     assert final_part(text, reasoning) == final
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("<think>So.</think>It is 2.", "So."),
+        ("<think>So.", "So."),
+        ("It is 2.", "It is 2."),
+        ("The tag <think> opens it.", "The tag <think> opens it."),
+    ],
+)
+def test_thought_or_all_of_an_answer_alone_is_all_of_it(text, seen):
+    """Rewards for the language of the reasoning look at something, also where the writer speaks of the tag."""
+    assert thought_or_all(text) == seen
+
+
+PROOF = r"""Let $f(x) = x^2 + 1$ for real $x$. Since $x^2 \geq 0$, we have $f(x) \geq 1$, with equality only for $x = 0$.
+
+Suppose $f(a) = f(b)$. Then $a^2 = b^2$, hence $a = \pm b$. Therefore $f(a) + f(b) \equiv 2f(a)$ and the sum is
+\[ \sum_{k=1}^{n} f(k) = \frac{n(n+1)(2n+1)}{6} + n. \] This proves the claim. $\blacksquare$"""
+CORE = r"""Put $x = \tan t$, so that $dx = (1+x^2)\,dt$ and $I = \int_0^{\pi/4} \ln(1+\tan t)\,dt$. With $t \to \pi/4 - t$
+\[ I = \int_0^{\pi/4} \ln \frac{2}{1+\tan t}\,dt = \frac{\pi}{4} \ln 2 - I, \] hence $I = \frac{\pi}{8} \ln 2$."""
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        "## Self-Evaluation\n\nThe proof is complete and rigorous. Every step is justified, so it deserves full marks.",
+        "## Self-Evaluation\n\nThe bound $f(x) \\geq 1$ is right. The identity for the sum was checked for $n = 1$: it holds.\n\n"
+        "Based on this the overall score is \\boxed{1}.",
+        "**Final Evaluation:** The case $a = 0$ is covered. Score: 7/7",
+        "# Evaluation\n\n1. Correctness: yes.\n2. Completeness: yes, $x = 0$ too.\n3. Rigor: yes.",
+        "## Evaluation: 7/7",
+    ],
+)
+def test_final_part_of_a_proof_with_a_self_evaluation_is_the_proof(evaluation):
+    """An evaluation in words, with a formula or two, is not graded."""
+    assert final_part(f"{PROOF}\n\n{evaluation}") == PROOF
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"## Final evaluation of the sum\n\n{PROOF}",
+        f"# Evaluation\n\n{CORE}",
+        f"**Evaluation:** {CORE}",
+        f"We are to find $I = \\int_0^1 \\frac{{\\ln(1+x)}}{{1+x^2}}\\,dx$.\n\n## Evaluation: the integral I\n\n{CORE}",
+        f"{PROOF}\n\n## Final evaluation of the integral\n\n{CORE}",
+        f"## Evaluation\n\n{CORE}\n\n## Final evaluation of the sum\n\n{PROOF}",
+    ],
+)
+def test_final_part_of_a_proof_that_evaluates_something_is_all_of_it(text):
+    """A section that is made of mathematics belongs to the proof, whatever its heading, also the first of the text."""
+    assert final_part(text) == text
+    assert final_part(f"{text}\n\n## Self-Evaluation\n\nAll is proved, and $I > 0$.") == text
 
 
 @pytest.mark.parametrize(

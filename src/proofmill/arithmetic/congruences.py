@@ -102,19 +102,22 @@ def statement(problem: Congruence, wording: int = 0) -> str:
 
 
 _READERS = [
-    ("powers", re.compile(r"^(?:Prove that \$(?P<m>\d)\$ divides \$F\$\.|Show that \$F\$ is divisible by \$(?P<m2>\d)\$\.)$"
+    ("powers", re.compile(r"^(?:Prove that \$(?P<m>[1-9])\$ divides \$F\$\.|Show that \$F\$ is divisible by \$(?P<m2>[1-9])\$\.)$"
                           .replace("F", r"(\d)\^(\d)\+(\d)\^(\d)\+(\d)"))),
-    ("products", re.compile(r"^(?:Prove that \$(?P<m>\d)\$ divides \$F\$\.|Show that \$F\$ is divisible by \$(?P<m2>\d)\$\.)$"
+    ("products", re.compile(r"^(?:Prove that \$(?P<m>[1-9])\$ divides \$F\$\.|Show that \$F\$ is divisible by \$(?P<m2>[1-9])\$\.)$"
                             .replace("F", r"(\d)\*(\d)\+(\d)\*(\d)\+(\d)"))),
-    ("digits", re.compile(r"^(?:Find the remainder of \$(\d+)\$ modulo \$(?P<m>\d)\$\."
-                          r"|What is the remainder of \$(\d+)\$ when divided by \$(?P<m2>\d)\$\?)$")),
+    ("digits", re.compile(r"^(?:Find the remainder of \$(\d{2,99})\$ modulo \$(?P<m>[1-9])\$\."
+                          r"|What is the remainder of \$(\d{2,99})\$ when divided by \$(?P<m2>[1-9])\$\?)$")),
     ("recurrence", re.compile(r"^(?:Let|A sequence has) \$x_0=(\d)\$ and \$x_\{n\+1\}=(\d)x_n\+(\d)\$\. "
-                              r"(?:Find|What is) the remainder of \$x_(\d)\$ modulo \$(?P<m>\d)\$[.?]$")),
+                              r"(?:Find|What is) the remainder of \$x_([1-9])\$ modulo \$(?P<m>[1-9])\$[.?]$")),
 ]  # fmt: skip
 
 
 def read(text: str) -> Congruence | None:
-    """The problem that a statement states, or None when it is not one of the family."""
+    """The problem that a statement states, or None when it is not one of the family.
+
+    Nor is one without a line to write (a number of one digit, the term x_0), modulo 0, or of a hundred digits.
+    """
     for family, pattern in _READERS:
         if match := pattern.match(text.strip()):
             modulus = match["m"] or match["m2"]
@@ -211,7 +214,10 @@ def _slip(line: str, modulus: int, rng: random.Random) -> str:
 # ---------------------------------------------------------------------------------------------------------- the checker
 
 _FORMAT = re.compile(r"^<think>[^<>]*</think>\n(?P<body>.*\\boxed\{(?P<box>[^{}]*)\}\.?)\s*$", re.DOTALL)
-_STEP = re.compile(r"^(?:(?P<sum>\d+(?:[*+]\d+)+)=(?P<value>\d+)|(?P<plain>\d+))≡(?P<residue>\d)$")
+_NUMBER = r"\d{1,99}"
+_STEP = re.compile(
+    rf"^(?:(?P<sum>{_NUMBER}(?:[*+]{_NUMBER}){{1,99}})=(?P<value>{_NUMBER})|(?P<plain>{_NUMBER}))≡(?P<residue>\d)$"
+)
 
 
 @dataclass(frozen=True)
@@ -264,7 +270,10 @@ def _line_is_true(line: str, modulus: int) -> bool:
 
 
 def _step_residue(step: str, modulus: int) -> int:
-    """The residue of a true step `4*4=16≡2` or `47≡5`. Raises ValueError for a step that is false or unreadable."""
+    """The residue of a true step `4*4=16≡2` or `47≡5`. Raises ValueError for a step that is false or unreadable.
+
+    A number of a hundred digits, or a sum of a hundred terms, is unreadable: the family has two digits and three terms.
+    """
     match = _STEP.match(step)
     if match is None:
         raise ValueError(step)

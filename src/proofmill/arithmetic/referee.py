@@ -23,9 +23,8 @@ from proofmill.arithmetic.congruences import FALSE_LINE_CAP, Congruence
 from proofmill.text import answers
 from proofmill.text.folding import unescaped
 
-BLOCK = r"<{0}>\n(.*?)\n</{0}>"
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
-PRICED = re.compile(r"^\d+\. \((\d+) pts?, (?:main|routine)\)", re.MULTILINE)
+PRICED = re.compile(r"^\d+\. \((\d{1,9}) pts?, (?:main|routine)\)", re.MULTILINE)
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 TEACHER = "referee-teacher"
@@ -56,9 +55,12 @@ def verdict(prompt: str) -> str:
 def blocks(prompt: str) -> dict[str, str]:
     """The content of each block that a prompt shows."""
     names = ("problem", "solution", "comments", "scheme", "proof", "summary", "reasoning", "reply")
-    matches = {name: re.search(BLOCK.format(name), prompt, re.DOTALL) for name in names}
-    # As its writer wrote it: outside the prompt it cannot pass for one of our tags.
-    return {name: unescaped(match[1]) for name, match in matches.items() if match}
+    shown = {}
+    for name in names:
+        content, closed, _ = prompt.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")
+        if closed:  # as its writer wrote it: outside the prompt it cannot pass for one of our tags
+            shown[name] = unescaped(content)
+    return shown
 
 
 def classify(problem: Congruence | None, solution: str, comments: str) -> str:
@@ -145,7 +147,8 @@ def sum_up(problem: Congruence | None, summary: str, reasoning: str) -> str:
 
 def _false(problem: Congruence | None, text: str) -> tuple[str, ...]:
     """The lines of a text that the checker finds false; none for a problem outside the family."""
-    return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if problem else ()
+    calculates = problem is not None and "≡" in text
+    return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if calculates else ()
 
 
 def teach(prompt: str) -> str | None:

@@ -99,7 +99,9 @@ def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
     for n in range(max(len(texts) - SHINGLE + 1, 1)):
         run = texts[n : n + SHINGLE]
         if run:
-            digest = int.from_bytes(blake2b(" ".join(run).encode(), digest_size=8).digest()) % _CLASS
+            digest = (
+                int.from_bytes(blake2b(" ".join(run).encode(errors="surrogatepass"), digest_size=8).digest()) % _CLASS
+            )
             yield (SHINGLE - sum(tells[n : n + SHINGLE])) * _CLASS + digest
 
 

@@ -47,8 +47,8 @@ def _has_problem(row: Row) -> str | None:
 
 
 _POINTER = re.compile(
-    r"^\W*(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
-    r"(?:solution|proof|answer|problem|part|question)\s*[0-9a-z]?|see (?:above|below)|same as (?:above|below))\W*$",
+    r"^\W*+(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
+    r"(?:solution|proof|answer|problem|part|question)\s*+[0-9a-z]?+|see (?:above|below)|same as (?:above|below))\W*+$",
     re.IGNORECASE,
 )
 
@@ -79,9 +79,10 @@ def _is_proof(row: Row) -> str | None:
     return None if row["asks"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
 
 
+# An address or a `![` is searched up to the next one, which is searched in its turn.
 _IMAGE = re.compile(
-    r"\[img\b|\[/img\]|\[attachment\b|\[asy\]|\\includegraphics|!\[[^\]\n]*\]\(|<img\b|\[image\b|"
-    r"https?://\S+\.(?:png|jpe?g|gif|svg|bmp|webp)\b",
+    r"\[img\b|\[/img\]|\[attachment\b|\[asy\]|\\includegraphics|!\[(?:(?!!\[)[^\]\n])*+\]\(|<img\b|\[image\b|"
+    r"https?://(?:(?!https?://)\S)+?\.(?:png|jpe?g|gif|svg|bmp|webp)\b",
     re.IGNORECASE,
 )
 

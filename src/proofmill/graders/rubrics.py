@@ -22,25 +22,29 @@ from proofmill.text.reasoning import after_thought
 MAIN, ROUTINE = 4, 3  # points: main ideas together at least, routine work together at most
 SECTIONS = ("Checkpoints", "Zero-credit items", "Deductions")
 
-_HEADING = re.compile(r"^[\s#*_0-9.]*(Checkpoints|Zero-credit items|Deductions)\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
+# What may stand before a heading or a chain can fill many lines. It is matched also where neither follows (there group 1
+# is None), and so is passed over at once instead of once from each of its lines.
+_HEADING = re.compile(
+    r"^[\s#*_0-9.]*+(?:((?a:Checkpoints|Zero-credit items|Deductions))\b[^\n]*$)?+", re.MULTILINE | re.IGNORECASE
+)
 _TOTAL = re.compile(r"^[ \t]*(?:\*\*|#+[ \t]*|_+)?Total\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
-_CHAIN = re.compile(r"^\W*Chain ([A-Z])\b[^\n]*$", re.MULTILINE)
+_CHAIN = re.compile(r"^\W*+(?:Chain ([A-Z])\b[^\n]*$)?+", re.MULTILINE)
 _ITEM = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+", re.MULTILINE)
-# `(3 pts, main)`, `[2 points]`, `(1 pt)`, `(1.5 pts)`, `(-1 pts)`
+# `(3 pts, main)`, `[2 points]`, `(1 pt)`, `(1.5 pts)`, `(-1 pts)`.
 _PRICE = re.compile(
-    r"[(\[]\s*(?P<points>-?\d+(?:\.\d+)?)\s*(?:pts?|points?)\.?\s*(?:[,;:]\s*(?P<weight>[a-z ]+?))?\s*[)\]]",
+    r"[(\[]\s*+(?P<points>-?\d{1,9}(?:\.\d+)?+)\s*+(?:pts?|points?)\.?+\s*+(?:[,;:]\s*+(?P<weight>[a-z ]*+))?+\s*+[)\]]",
     re.IGNORECASE,
 )
 # A price in words is looked for before a sign, which may belong to a formula such as `n-1`.
 _PENALTY = re.compile(
-    r"\b(?:cap(?:ped)?\s*(?:at|of|to)?\s*:?\s*(?P<cap>\d+)\s*/\s*7"
-    r"|(?:minus|deduct|subtract|penalty\s*:?)\s*(?P<minus>\d+)\b)",
+    r"\b(?:cap(?:ped)?+\s*+(?:at|of|to)?+\s*+:?+\s*+(?P<cap>\d{1,9})\s*+/\s*+7"
+    r"|(?:minus|deduct|subtract|penalty\s*+:?+)\s*+(?P<minus>\d{1,9})\b)",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
-    r"(?<![\w})\]^_])[-−–](?P<minus>\d+)\s*(?:pts?\b|points?\b|[:;,.)]|$)", re.IGNORECASE | re.MULTILINE
+    r"(?<![\w})\]^_])[-−–](?P<minus>\d{1,9})\s*(?:pts?\b|points?\b|[:;,.)]|$)", re.IGNORECASE | re.MULTILINE
 )
-_STRUCTURED = re.compile(r"^# (?P<title>.*) \((?P<points>-?\d+(?:\.\d+)?) points?\)\nDescription: ", re.MULTILINE)
+_STRUCTURED = re.compile(r"^# (?P<title>.*) \((?P<points>-?\d{1,9}(?:\.\d+)?) points?\)\nDescription: ", re.MULTILINE)
 _NOTHING = re.compile(r"^\W*(?:none|nothing|n/a)\b", re.IGNORECASE)
 # Pointers that a reader who has only the scheme cannot follow.
 _ELSEWHERE = re.compile(
@@ -100,16 +104,19 @@ class Rubric:
 def clean(text: str) -> str:
     """The scheme itself, without the reasoning and the preamble before it."""
     text = after_thought(text.rpartition("</thought>")[2])
-    heading = next((h for h in _HEADING.finditer(text) if h[1].lower() == "checkpoints"), None)
+    heading = next((h for h in _headings(text) if _section(h[1]) == "Checkpoints"), None)
     start = heading.start() if heading else max(text.find("Checkpoints"), 0)
     return text[start:].strip()
 
 
 def parse(text: str) -> Rubric:
-    """The parts of a scheme, as far as they can be read: of three sections, or of structured items as in MathArena."""
+    """The parts of a scheme, as far as they can be read: of three sections, or of structured items as in MathArena.
+
+    A number of ten digits or more is no price.
+    """
     if _STRUCTURED.search(text):
         return _structured(text)
-    headings = list(_HEADING.finditer(text))
+    headings = _headings(text)
     parts: dict[str, str] = {}
     for heading, end in _with_ends(headings, text):
         parts.setdefault(_section(heading[1]), text[heading.end() : end])
@@ -127,6 +134,10 @@ def parse(text: str) -> Rubric:
     )
 
 
+def _headings(text: str) -> list[re.Match]:
+    return [match for match in _HEADING.finditer(text) if match[1]]
+
+
 def _section(heading: str) -> str:
     return next(section for section in SECTIONS if section.lower() == heading.lower())
 
@@ -142,7 +153,7 @@ def _structured(text: str) -> Rubric:
 
 def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
     """Priced items with the chain they stand in, and numbered items that have no price."""
-    marks = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body)]
+    marks = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body) if m[1]]
     pieces = [(None, body[: marks[0][0]] if marks else body)]
     pieces += [
         (name, body[end : following[0] if following else len(body)])

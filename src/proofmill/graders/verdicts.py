@@ -16,9 +16,11 @@ from proofmill.prompts.templates import Prompt
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text import answers
 
-POINTS = re.compile(r"<points\b[^>]*>(.*?)</points>", re.DOTALL | re.IGNORECASE)
-NUMBER = re.compile(r"^[\s*]*(-?\d+)(?:\.0+)?(?:\s*(?:/|out of)\s*(\d+))?[\s*.]*$")
-ENDED = re.compile(r"(?:</points>|\\boxed\{[^{}]*(?:\{[^{}]*\})?[^{}]*\})[\s.$*]*\Z", re.IGNORECASE)
+# A tag that is never closed runs to the end and holds no verdict: looking for its end once more at each tag is what
+# would take quadratic time.
+POINTS = re.compile(r"<points\b[^<>]*+>(.*?)(</points>|\Z)", re.DOTALL | re.IGNORECASE)
+NUMBER = re.compile(r"^[\s*]*(-?\d{1,9})(?:\.0+)?(?:\s*(?:/|out of)\s*(\d+))?[\s*.]*$")
+ENDED = re.compile(r"(?:</points>|\\boxed\{[^{}]*+(?:\{[^{}]*+\})?+[^{}]*+\})[\s.$*]*+\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class Verdict:
 
 
 def read(answer: Answer, prompt: Prompt) -> Verdict:
-    """The verdict in a judge's answer to a prompt, checked against the prompt's scale."""
+    """The verdict in a judge's answer to a prompt, checked against the prompt's scale.
+
+    A tag that is never closed is no verdict, nor is a number of ten digits or more.
+    """
     full = max(prompt.scale)
     if answer.reason != Reason.OK:
         return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
@@ -72,7 +77,7 @@ def read(answer: Answer, prompt: Prompt) -> Verdict:
 
 
 def _points(text: str) -> int | None:
-    tags = POINTS.findall(text)
+    tags = [inside for inside, closed in POINTS.findall(text) if closed]
     number = NUMBER.match(tags[-1]) if tags else None
     return int(number[1]) if number and number[2] in (None, "7") else None
 

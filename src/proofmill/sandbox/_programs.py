@@ -23,7 +23,7 @@ LONGEST = 32_768  # characters of a program: this process compiles any program o
 
 # ---------------------------------------------------------------------------------------------------------------- texts
 
-_FENCE = re.compile(r"[ \t]*(`{3,})[ \t]*([^`\s]*)[^`]*")
+_FENCE = re.compile(r"[ \t]*+(`{3,}+)[ \t]*+([^`\s]*+)[^`]*+")
 
 
 def code_of(text: str) -> str | None:

@@ -48,7 +48,10 @@ def cases_of(answer: str) -> tuple[Case, ...]:
         raise _wrong(f"`{answer[:60]}` is not JSON") from None
     if not isinstance(rows, list) or not rows:
         raise _wrong(f"`{answer[:60]}` is no list with a test in it")
-    return tuple(_case(row, f"test {n}") for n, row in enumerate(rows, 1))
+    try:
+        return tuple(_case(row, f"test {n}") for n, row in enumerate(rows, 1))
+    except RecursionError:  # what could just be read may be too deep to be written
+        raise _wrong(f"`{answer[:60]}` is nested too deeply") from None
 
 
 def _case(row: Any, where: str) -> Case:

@@ -8,6 +8,7 @@ How we differ from the published corpora:
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -98,19 +99,22 @@ def plain(post: str) -> str:
     """A post without BBCode: quotes are removed, other tags unwrapped. An unclosed tag is text, as in `a[i]`."""
     parts: list[str] = []
     opened: list[tuple[str, int]] = []
+    awaited: Counter[str] = Counter()  # number of each name in `opened`
     end = 0
     for tag in _TAG.finditer(post):
         parts.append(post[end : tag.start()])
         end = tag.end()
         name = tag[2].lower()
-        depth = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][0] == name), None) if tag[1] else None
-        if depth is None:
+        if not (tag[1] and awaited[name]):
             if not tag[1]:
                 opened.append((name, len(parts)))
+                awaited[name] += 1
             parts.append(tag[0])
             continue
-        _, start = opened[depth]
-        del opened[depth:]
+        inner = None
+        while inner != name:  # what was opened within and is never closed is text
+            inner, start = opened.pop()
+            awaited[inner] -= 1
         if name == "quote":
             del parts[start:]
         else:

@@ -28,7 +28,7 @@ _SIGNS = re.compile(
     |(?P<brace>[{}])""",
     re.VERBOSE | re.DOTALL,
 )
-_FIRST = re.compile(r"\\*(?:boxed|fbox)")
+_FIRST = re.compile(r"(?<!\\)\\*+(?:boxed|fbox)")
 _HASHES = re.compile(r"^[ \t]*\#{4}[ \t]*([-+]?\$?[0-9.,]*[0-9]%?)\.?[ \t\r]*$", re.MULTILINE)
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 

@@ -100,10 +100,24 @@ def _plain(text: str) -> str:
     """Letters in their usual form (NFKC: full-width and mathematical letters are letters), without marks on them."""
     if text.isascii():
         return text
-    return "".join(c for c in unicodedata.normalize("NFKC", text) if not _is_mark(c))
+    return text.translate(_USUAL_FORMS)
 
 
-@cache
+class _UsualForms(dict):
+    """A table for str.translate that fills itself on demand.
+
+    Characters are normalised one by one: to normalise a text takes quadratic time if one letter bears all its marks.
+    """
+
+    def __missing__(self, code: int) -> str:
+        usual = unicodedata.normalize("NFKC", chr(code))
+        self[code] = "".join(character for character in usual if not _is_mark(character))
+        return self[code]
+
+
+_USUAL_FORMS = _UsualForms()
+
+
 def _is_mark(character: str) -> bool:
     """Whether a character is a mark on a letter, or invisible (a soft hyphen, a joiner)."""
     category = unicodedata.category(character)
@@ -133,7 +147,8 @@ _FORMULA_ENVIRONMENTS = frozenset(
     subarray matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix cases dcases
     """.split()  # noqa: SIM905
 )
-_FENCE = r"(?P<fence>`{3,}|^~{3,}).*?(?:(?P=fence)|\Z)"  # an unclosed fence runs to the end
+# An unclosed fence runs to the end. Each sign may be compared with the fence, whose length is therefore bounded.
+_FENCE = r"(?P<fence>`{3,99}|^~{3,99}).*?(?:(?P=fence)|\Z)"
 FENCED = re.compile(_FENCE, re.DOTALL | re.MULTILINE)
 _SIGN = re.compile(
     rf"""(?P<dropped>{_FENCE}
@@ -148,7 +163,7 @@ _SIGN = re.compile(
     |\\(?P<closes>[)\]])
     |\\begin[ \t]*\{{(?P<begin>[A-Za-z]+)\*?\}}
     |\\end[ \t]*\{{(?P<end>[A-Za-z]+)\*?\}}
-    |\\(?P<macro>[A-Za-z]+)\*?(?P<argument>[ \t]*(?:\[[^\[\]\n]*\])?[ \t]*\{{)?
+    |\\(?P<macro>[A-Za-z]+)\*?(?P<argument>[ \t]*+(?:\[[^\[\]\n]*+\])?+[ \t]*+\{{)?
     |\\.
     |(?P<brace>[{{}}])""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,

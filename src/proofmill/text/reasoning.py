@@ -4,7 +4,11 @@ Reasoning stands in `<think>` tags, or the server sent it separately, or it ends
 
 How we differ from QED-Nano's evaluation:
 1. A heading "Self-Evaluation" with a hyphen ends the solution too, and "Evaluation of the integral" does not.
-2. A text that was cut off while thinking has an empty final part, with or without delimiters declared.
+2. Proofs evaluate sums and integrals, and a section of a proof may have such a heading. It ends the solution only if
+   little mathematics follows: at most a quarter of the signs of formulas (`$`, `\\`, `^`, `_`, relations) that stand
+   before it. An evaluation that works the proof out once more stays, then, and the judge sees it.
+3. A text that was cut off while thinking has an empty final part, with or without delimiters declared. A tag `<think>`
+   further on in a text is one that the writer speaks of.
 """
 
 import re
@@ -21,17 +25,39 @@ _SELF_EVALUATION = re.compile(
     rf"^[ \t]*(?:#+[\s*_]*|\*\*[ \t]*)(?:(?:(?:Self|Final){_HYPHEN}){{1,2}}Evaluation\b[^\n]*|Evaluation[ *_]*(?::[^\n]*)?)\r?$",
     re.MULTILINE | re.IGNORECASE,
 )
+_FORMULA_SIGN = re.compile(r"[$\\^_=≤≥≡≠]")
+_LITTLE = (
+    1 / 4
+)  # of the signs before a heading; an evaluation names a few formulas, a section of a proof is made of them
 
 
 def final_part(text: str, reasoning: str | None = None) -> str:
     """The part of a text that is graded: the answer after the reasoning, without the writer's evaluation of it.
 
-    With `reasoning`, which the server sent separately, all of `text` is the answer. Without it, a text whose `<think>`
-    is never closed was cut off while thinking, and its final part is empty.
+    With `reasoning`, which the server sent separately, all of `text` is the answer. Without it, the answer follows the
+    last `</think>`; a text that begins with `<think>` and never closes it was cut off while thinking, and its final
+    part is empty; any other text is an answer, also if it speaks of the tag.
     """
     if reasoning is None:
-        text = after_thought(text) if CLOSE in text else "" if OPEN in text else text
-    return _SELF_EVALUATION.split(text)[0].strip()
+        text = "" if is_cut_off(text) else after_thought(text)
+    return _without_evaluation(text).strip()
+
+
+def _without_evaluation(text: str) -> str:
+    """The text before the first heading of an evaluation that little mathematics follows."""
+    signs = len(_FORMULA_SIGN.findall(text))
+    before = place = 0
+    for heading in _SELF_EVALUATION.finditer(text):
+        before += len(_FORMULA_SIGN.findall(text, place, heading.start()))
+        place = heading.start()
+        if signs - before <= _LITTLE * before:
+            return text[:place]
+    return text
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether a text begins with reasoning that never ends; a template's opening tag is part of the text."""
+    return CLOSE not in text and text.lstrip().startswith(OPEN)
 
 
 def after_thought(text: str) -> str:
@@ -53,16 +79,18 @@ def is_closed(text: str) -> bool:
 def thought(text: str) -> str:
     """The chain of thought: the text between `<think>` and the last `</think>`, or the end if it was cut off.
 
-    Without `<think>` it begins with the text (a template wrote the tag); a text without tags has none.
+    Without `<think>` it begins with the text (a template wrote the tag); a text without `</think>` that was not cut off
+    has none.
     """
-    before, closed, after = text.rpartition(CLOSE)
-    head, opened, inside = (before if closed else after).partition(OPEN)
-    return (inside if opened else head if closed else "").strip()
+    if CLOSE not in text:
+        return text.partition(OPEN)[2].strip() if is_cut_off(text) else ""
+    head, opened, inside = text.rpartition(CLOSE)[0].partition(OPEN)
+    return (inside if opened else head).strip()
 
 
 def thought_or_all(text: str) -> str:
-    """The chain of thought; of a text without tags, all of it."""
-    return thought(text) if "think>" in text else text
+    """The chain of thought; of a text without one, all of it."""
+    return thought(text) if CLOSE in text or is_cut_off(text) else text
 
 
 def split_at(text: str, delimiters: Sequence[str]) -> tuple[str, str]:
