@@ -235,6 +235,9 @@ def test_file_that_is_no_table_of_ours_is_not_overwritten(finished, tmp_path):
     path.write_bytes(b"mine")
     done = project.snakemake("edits")
     assert done.returncode != 0
-    assert "schemes/train.parquet: cannot be read as Parquet" in done.stdout
+    assert "schemes/train.parquet: is damaged, and cannot be read as Parquet" in done.stdout
     assert path.read_bytes() == b"mine"
-    assert "cannot be read as Parquet" in project.run(sys.executable, "-m", "proofmill", "plan", "edits").stdout
+    assert (
+        "is damaged, and cannot be read as Parquet"
+        in project.run(sys.executable, "-m", "proofmill", "plan", "edits").stdout
+    )
