@@ -9,6 +9,8 @@ How we differ from TRL 1.16:
    order.
 4. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
 5. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
+6. The text of a rollout is all that was written. TRL's is an answer without its reasoning, where the tokenizer says how
+   to take them apart (`response_template`).
 """
 
 import math
@@ -106,15 +108,16 @@ class Trainer(GRPOTrainer):
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """The rewards NK of the rollouts of all processes; NaN for a missing one."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
         rows = [
             {
                 **{key: row.get(key) for key in ROW},
                 "prompt": prompt[-1]["content"],
-                "text": self.opening + completion[0]["content"],
+                "text": self.opening + text,
                 "tokens": len(ids),
                 "stop": Stop.END if ids[-1] in ends else Stop.LENGTH,
             }
-            for row, prompt, completion, ids in zip(inputs, prompts, completions, completion_ids_list, strict=True)
+            for row, prompt, text, ids in zip(inputs, prompts, texts, completion_ids_list, strict=True)
         ]
         self._rows = gather_object(rows)
         shared: list[Any] = [None]
