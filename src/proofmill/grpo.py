@@ -44,8 +44,8 @@ from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import Diary
 
-# TRL's name for our sum over tokens. Our own loss replaces `luspo`, which sums in the same way.
-LOSSES = {"sequence_sum": "luspo"}
+# TRL's names for losses whose sums are our own (grpo_trainer.py): `luspo` is replaced, `dapo` is given other counts.
+LOSSES = {"sequence_sum": "luspo", "bnpo": "dapo"}
 
 
 def main(entry: Grpo, job: Job) -> None:
@@ -77,7 +77,6 @@ def main(entry: Grpo, job: Job) -> None:
         use_bias_correction_kl=False,  # as in DeepSeekMath; TRL's default weighs the divergence by the ratio
         epsilon=entry.epsilon,
         epsilon_high=entry.epsilon_high,
-        entropy_coef=entry.entropy,
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,

@@ -2,11 +2,17 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 
 import polars as pl
 import pytest
+import torch
+from transformers import TrainerCallback
 
 from mill import SMALL, Mill
+from proofmill.graders.graders import Marker
+from proofmill.graders.verdicts import Verdict
+from proofmill.training import run
 
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
 GRPO = {
@@ -56,3 +62,60 @@ def test_rollout_is_all_that_was_written_whatever_the_tokenizer_parses(taught, t
     plain, parsed = frames
     assert plain.equals(parsed)
     assert plain["text"].str.contains("</think>").any() and plain["reward_think-format"].sum() > 0
+
+
+# ------------------------------------------------------------------------------------- what a gradient does not depend on
+
+
+class Gradients(TrainerCallback):
+    """Keeps the gradient of each optimizer step."""
+
+    def __init__(self):
+        self.found = []
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        self.found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]).double())
+
+
+class SilentOnSome(Marker):
+    """The real grader, with no verdict on every third submission."""
+
+    def __call__(self, submissions, quiet=False):
+        verdicts = super().__call__(submissions, quiet)
+        return [Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loss": "bnpo"},
+        {"loss": "bnpo", "batches": 2, "kl": 0.01, "entropy": 0.05},
+        {"loss": "dapo", "entropy": 0.05, "mask-truncated": True},
+        {"loss": "dapo", "batches": 2, "iterations": 2},
+        {"loss": "grpo", "entropy": 0.05},
+        {"loss": "dr_grpo", "entropy": 0.05, "scale": "none"},
+        {"loss": "sequence_sum", "entropy": 0.01, "kl": 0.01},
+    ],
+    ids=lambda changed: " ".join(f"{name}={value}" for name, value in changed.items()),
+)
+def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkeypatch, changed):
+    """8, 4, 2 or 1 rows at a time: the gradient of each step is the same to five digits, unscored rollouts included."""
+    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
+    steps = changed.get("batches", 1) * changed.get("iterations", 1)
+    # The weights stay where they are, so that a step's gradient is no consequence of the rounding in the one before.
+    still = {"problems-per-step": 2, "steps": steps, "learning-rate": 1e-12, "clip": 1e9}
+    found = []
+    for rows in (8, 4, 2, 1):
+        monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", str(rows))
+        gradients = Gradients()
+        monkeypatch.setattr(run, "watching", lambda name, callback=gradients: nullcontext([callback]))
+        monkeypatch.setenv("PROOFMILL_FRESH", "all")
+        Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/split": {**GRPO, **still, **changed}}).make(
+            "grpo/split"
+        )
+        found.append(gradients.found)
+    whole, *splits = found
+    assert len(whole) == steps and all(gradient.norm() > 0 for gradient in whole)
+    for split in splits:
+        for one, other in zip(whole, split, strict=True):
+            assert (one - other).norm() < 1e-5 * one.norm()

@@ -4,12 +4,14 @@ How we differ from TRL 1.16:
 1. A rollout is unscored if any reward that applies to it is missing; in TRL, only if all are missing.
 2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or
    REINFORCE.
-3. Checkpoints hold the reference model of `sync-reference`; TRL would resume with the first one. After a resume beyond
+3. `bnpo` and the entropy are means over the tokens of a whole optimizer step, on all devices; TRL takes the mean of
+   every forward pass, so that its gradient depends on the rows of one pass.
+4. Checkpoints hold the reference model of `sync-reference`; TRL would resume with the first one. After a resume beyond
    the first epoch, problems continue in the shuffled order of that epoch; TRL would restart with the first epoch's
    order.
-4. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
-5. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
-6. The text of a rollout is all that was written. TRL's is an answer without its reasoning, where the tokenizer says how
+5. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
+6. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
+7. The text of a rollout is all that was written. TRL's is an answer without its reasoning, where the tokenizer says how
    to take them apart (`response_template`).
 """
 
@@ -86,6 +88,21 @@ class Trainer(GRPOTrainer):
         for _ in range(self.start // steps_per_epoch if self.shuffle_dataset else 0):
             torch.randperm(sampler.num_samples, generator=sampler.generator)
         return sampler
+
+    def _prepare_inputs(self, generation_batch):
+        """The rows of the next forward pass, with the number of learned tokens of their step (`step_tokens`)."""
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is not before:  # a new round of rollouts
+            self._count_tokens(self._buffered_inputs)
+        return inputs
+
+    def _count_tokens(self, passes: list[dict[str, Any]]) -> None:
+        size = self.args.gradient_accumulation_steps
+        tokens = torch.stack([inputs["completion_mask"].sum() for inputs in passes])
+        tokens_S = self.accelerator.reduce(tokens.view(-1, size).sum(dim=1), reduction="sum")
+        for index, inputs in enumerate(passes):
+            inputs["step_tokens"] = tokens_S[index // size]
 
     def _generate_and_score_completions(self, inputs):
         self.made_for = self.state.global_step + 1
@@ -194,11 +211,7 @@ class Trainer(GRPOTrainer):
         return outputs
 
     def _compute_loss(self, model, inputs):
-        loss = (
-            self._sequence_sum(model, inputs)
-            if self.entry.loss == "sequence_sum"
-            else super()._compute_loss(model, inputs)
-        )
+        loss = self._sequence_sum(model, inputs) if self.entry.loss == "sequence_sum" else self._by_trl(model, inputs)
         now_NT = self._latest[0].detach()
         mask_NT = inputs["completion_mask"]
         ratios_NT = losses.ratios(now_NT, inputs.get("old_per_token_logps", now_NT))
@@ -207,6 +220,16 @@ class Trainer(GRPOTrainer):
             self._measure("ratio/mean", learned_ratios.mean())
             self._measure("ratio/max", learned_ratios.max())
             self._measure("ratio/effective-share", losses.effective_share(ratios_NT, mask_NT))
+        return loss
+
+    def _by_trl(self, model, inputs):
+        """TRL's loss, with its token counts and the entropy those of the whole step."""
+        if self.entry.loss == "bnpo":  # computed as `dapo`, whose count TRL divides by the steps of a round
+            inputs = {**inputs, "num_items_in_batch": inputs["step_tokens"] * self.entry.batches}
+        loss = super()._compute_loss(model, inputs)
+        if self.entry.entropy:
+            entropy = (self._latest[1] * inputs["completion_mask"]).sum() / inputs["step_tokens"].clamp(min=1)
+            loss = loss - self.entry.entropy * entropy * self.accelerator.num_processes  # whose gradients are averaged
         return loss
 
     def _measure(self, name: str, value: torch.Tensor) -> None:
