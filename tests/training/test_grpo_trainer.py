@@ -1,7 +1,10 @@
 """The trainer of `grpo`: what is read of a rollout, and what a step's gradient depends on."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import polars as pl
@@ -9,6 +12,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+import fixed_rollouts
 from mill import SMALL, Mill
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
@@ -119,3 +123,21 @@ def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkey
     for split in splits:
         for one, other in zip(whole, split, strict=True):
             assert (one - other).norm() < 1e-5 * one.norm()
+
+
+TWO = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
+
+
+def test_gradient_of_a_step_does_not_depend_on_the_devices(taught, tmp_path):
+    """Two processes with two passes of two rows each have the gradient of one process with eight rows, for each loss."""
+    losses = ["bnpo", "dapo:0.05", "grpo:0.05", "dr_grpo:0.05", "bnpo:0.05", "sequence_sum:0.01"]
+    weights, path = taught.table("sft/taught").folder, tmp_path / "gradients.pt"
+    subprocess.run(
+        [sys.executable, *TWO, fixed_rollouts.__file__, weights, path, "2", *losses],
+        env={**os.environ, "ACCELERATE_TORCH_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    one, two = fixed_rollouts.gradients(weights, 8, losses), torch.load(path)
+    for loss in losses:
+        assert (one[loss] - two[loss]).norm() < 1e-5 * one[loss].norm(), loss
+    assert (one["bnpo"] - one["bnpo:0.05"]).norm() > 1e-3 * one["bnpo"].norm()
