@@ -60,10 +60,8 @@ def main(entry: Grpo, job: Job) -> None:
     rows, sampling = run.batches(job, batch), sampler(job)
     check_devices(entry, job, rows)
     run.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
-    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
-    data = attempts_at(entry, job, tokenizer)
     config = GRPOConfig(
-        **run.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
+        **run.arguments(entry, job, entry.log_every),
         **rows,
         **sampling,
         max_steps=entry.steps,
@@ -87,6 +85,8 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
     )
+    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
+    data = attempts_at(entry, job, tokenizer)
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = _step_of(checkpoints.last_checkpoint(job))

@@ -16,6 +16,7 @@ import fixed_rollouts
 from mill import SMALL, Mill
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
+from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
@@ -141,3 +142,27 @@ def test_gradient_of_a_step_does_not_depend_on_the_devices(taught, tmp_path):
     for loss in losses:
         assert (one[loss] - two[loss]).norm() < 1e-5 * one[loss].norm(), loss
     assert (one["bnpo"] - one["bnpo:0.05"]).norm() > 1e-3 * one["bnpo"].norm()
+
+
+# ----------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, monkeypatch):
+    """However often it is due: two steps share a round and are gone through twice, so that the first is after step 4."""
+    monkeypatch.setenv("PROOFMILL_SAVE_MINUTES", "1e-9")
+    fields = {**GRPO, "problems-per-step": 2, "batches": 2, "iterations": 2, "steps": 8}
+    mill = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/whole": fields, "grpo/killed": fields})
+    remember = trainer_module.Trainer._remember
+
+    def dying(self):
+        if self.made_for == 5:
+            raise ConnectionError("as if it were killed")
+        remember(self)
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(trainer_module.Trainer, "_remember", dying)
+        mill.make("grpo/killed")
+    folders = mill.table("grpo/killed").scratch.glob("checkpoints-*/checkpoint-*")
+    assert [path.name for path in folders] == ["checkpoint-4"]
+    whole, killed = mill.make("grpo/whole"), mill.make("grpo/killed")
+    assert list(whole.rows()) == list(killed.rows())

@@ -6,6 +6,7 @@ import pytest
 from mill import SMALL, Mill
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
+from proofmill.training import run
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -86,9 +87,19 @@ def test_rewards_with_arguments_train(small):
     assert sizes["len"].to_list() == [4] * 4 and sizes["advantage"].abs().max() < 1e-3
 
 
-def digests(table):
-    """Digest of each file that makes a model."""
-    return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
+@pytest.mark.parametrize(("kind", "arguments"), [("sft", "SFTConfig"), ("grpo", "GRPOConfig")])
+def test_model_is_loaded_after_the_trainers_arguments_exist(small, monkeypatch, kind, arguments):
+    """ZeRO-3 shares out what is loaded from then on, so that no process holds the whole model."""
+    import trl
 
+    made, class_ = [], getattr(trl, arguments)
+    monkeypatch.setattr(class_, "__post_init__", lambda self, init=class_.__post_init__: made.append(init(self)))
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+    def load(*_):
+        assert made == [None]
+        raise InterruptedError
+
+    monkeypatch.setattr(run, "load", load)
+    entry = {"grpo": GRPO, "sft": SMALL["sft/cold"]}[kind]
+    with pytest.raises(InterruptedError):
+        Mill(small.results, **{**SMALL, f"{kind}/shared": {**entry, "seed": 5}}).make(f"{kind}/shared")
