@@ -522,7 +522,9 @@ def test_unscored_rollouts_move_nothing(train, monkeypatch):
     """Where nobody has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
     monkeypatch.setattr("proofmill.grpo.Marker", Silent)
     for loss in ("sequence_sum", "dapo"):
-        table, rollouts = train(f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2)
+        table, rollouts = train(
+            f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2, **{"max-unscored": 1.0}
+        )
         before, after = (
             load_file(folder / "model.safetensors") for folder in (table.other("sft/cold").folder, table.folder)
         )

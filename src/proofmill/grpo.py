@@ -42,7 +42,7 @@ from proofmill.schema.reasons import PASSING, Stop
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import Diary
+from proofmill.training.rollouts import DIARY, Diary
 
 # TRL's names for losses whose sums are our own (grpo_trainer.py): `luspo` is replaced, `dapo` is given other counts.
 LOSSES = {"sequence_sum": "luspo", "bnpo": "dapo"}
@@ -78,6 +78,9 @@ def main(entry: Grpo, job: Job) -> None:
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
+        # vLLM's probabilities are those within the nucleus (`top-p`), the trained model's are of all tokens: their ratio
+        # would weigh tokens by the nucleus that they were drawn from, which transformers' sampling does not.
+        vllm_importance_sampling_correction=entry.top_p == 1,
         # Each token has its own weight, at most 3. TRL's default weighs a whole rollout by the product of its tokens'
         # ratios, which is 0 for nearly all rollouts of 50,000 tokens, however little vLLM and the training differ.
         vllm_importance_sampling_mode="token_truncate",
@@ -90,7 +93,7 @@ def main(entry: Grpo, job: Job) -> None:
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = _step_of(checkpoints.last_checkpoint(job))
-        diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
+        diary = Diary(job.checkpoints / DIARY, names, after) if rewards else None
         trainer = trainers.Trainer(
             entry, job.name, rewards, diary, cache, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,

@@ -57,7 +57,9 @@ class SilentOnSome(Marker):
 def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypatch, unscored):
     """Dropped, it has no reward and no advantage and its group is centred without it; as zero, it counts as the worst."""
     monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
-    made = Mill(small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2}})
+    made = Mill(
+        small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2, "max-unscored": 1.0}}
+    )
     table = made.make(f"grpo/{unscored}")
     rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
     silent = rollouts.filter(pl.col("reason") == "no-verdict")
@@ -103,3 +105,15 @@ def test_model_is_loaded_after_the_trainers_arguments_exist(small, monkeypatch, 
     entry = {"grpo": GRPO, "sft": SMALL["sft/cold"]}[kind]
     with pytest.raises(InterruptedError):
         Mill(small.results, **{**SMALL, f"{kind}/shared": {**entry, "seed": 5}}).make(f"{kind}/shared")
+
+
+@pytest.mark.parametrize(("top_p", "corrected"), [(1.0, True), (0.9, False)])
+def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, top_p, corrected):
+    """Where `top-p` cuts off the tail, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
+    import trl
+
+    made, init = [], trl.GRPOConfig.__post_init__
+    monkeypatch.setattr(trl.GRPOConfig, "__post_init__", lambda self: made.append(self) or init(self))
+    name = f"grpo/nucleus-{corrected}".lower()
+    Mill(small.results, **{**SMALL, name: {**GRPO, "top-p": top_p, "steps": 1}}).make(name)
+    assert made[0].vllm_importance_sampling_correction is corrected

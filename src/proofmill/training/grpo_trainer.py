@@ -27,13 +27,15 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from proofmill.graders.submissions import Submission
+from proofmill.runtime import processes
 from proofmill.runtime.progress import say
+from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.reasons import Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, losses, rollout_rewards, rollouts
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import Diary
+from proofmill.training.rollouts import DIARY, Diary
 
 REFERENCE = "reference.pt"
 ROW = ("problem", "statement", "answer", "solution", "scheme", "asks", "reference_tokens", "question_tokens", "turn")
@@ -57,6 +59,7 @@ class Trainer(GRPOTrainer):
         self.start = start
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        self.recent = rollout_rewards.Unscored(entry)
         self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
 
     @property
@@ -113,7 +116,18 @@ class Trainer(GRPOTrainer):
         self._leave_out(outputs)
         if self.accelerator.is_main_process:
             self._remember()
+        self._must_be_scored()
         return outputs
+
+    def _must_be_scored(self) -> None:
+        """Raise ServiceError in every process when too many of the latest rollouts have no verdict."""
+        fault = self.recent.add(self._scored) if self.accelerator.is_main_process else None
+        if fault := processes.broadcast(fault):
+            raise ServiceError(
+                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
+                f"learned from them. See what the grader wrote (`verdict` in {Path(self.args.output_dir) / DIARY}), and mend "
+                "what it lacks, or raise the limit if you accept the gap. The same command goes on from the last checkpoint."
+            )
 
     def _leave_out(self, outputs: dict[str, Any]) -> None:
         """Exclude unscored rollouts from the loss."""
