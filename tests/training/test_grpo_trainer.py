@@ -20,6 +20,7 @@ from mill import SMALL, Mill
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
+from proofmill.recipes.identity import identity_of
 from proofmill.rewards.rewards import Rollout
 from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
@@ -212,6 +213,27 @@ def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taugh
     assert Silent.calls == 4 + 10 and rollouts["step"].n_unique() == 12
     assert rollouts.filter(~pl.col("unscored"))["step"].unique().to_list() == [1]
     assert table.stamp["counts"]["unscored"] == 88
+
+
+def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp_path):
+    """The main process alone counts the verdicts; both end with the same sentence, and neither waits for the other."""
+    path = tmp_path / "others.jsonl"
+    path.write_text("".join(f'{{"statement": "What is love, part {n}?"}}\n' for n in range(4)))
+    training = {**GRPO, "problems": "problems/other", "problems-per-step": 2, "steps": 20, "max-tokens": 48}
+    entries = {"sft/taught": TAUGHT, "problems/other": {"source": "table", "path": str(path)}, "grpo/other": training}
+    mill = Mill(taught.results, **SMALL, **entries)
+    mill.make("problems/other")
+    identity = identity_of(mill.book.entries["grpo/other"], mill.book.declared)
+    done = subprocess.run(
+        [sys.executable, *TWO, "-m", "proofmill.grpo", "grpo/other", "--entry", identity, "--results", taught.results],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = r"^ServiceError: grpo/other: \d+ of the last \d+ rollouts have no verdict \(\d+ no-verdict\)"
+    assert done.returncode and re.search(said, done.stderr, re.MULTILINE), done.stderr
+    assert not mill.table("grpo/other").path.exists()
 
 
 def rewarded(*reasons: str) -> Rewarded:
