@@ -68,8 +68,8 @@ def test_rollout_is_all_that_was_written_whatever_the_tokenizer_parses(taught, t
             path.write_text(path.read_text().replace("<|assistant|>{% endif %}", "<|assistant|><think>\n{% endif %}"))
         base = f"base/{name}-{opens}".lower()
         training = {**GRPO, "model": base}
-        more = {base: {"source": "folder", "path": str(folder)}, "grpo/x": training}
-        table = Mill(taught.results, **SMALL, **more).make(base, "grpo/x")
+        more = {base: {"source": "folder", "path": str(folder)}, "grpo/read": training}
+        table = Mill(taught.results, **SMALL, **more).make(base, "grpo/read")
         frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout"))
         kept = json.loads((table.folder / "tokenizer_config.json").read_text())
         assert (kept.get("response_template") == RESPONSE) == (name == "parsed")
