@@ -93,8 +93,8 @@ def trainer(small, tmp_path):
         config = GRPOConfig(
             output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=2, num_generations=2,
             max_completion_length=entry.max_tokens, loss_type=LOSSES.get(entry.loss, entry.loss), beta=entry.kl,
-            use_bias_correction_kl=False, epsilon=entry.epsilon, epsilon_high=entry.epsilon_high, entropy_coef=entry.entropy,
-            temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
+            use_bias_correction_kl=False, epsilon=entry.epsilon, epsilon_high=entry.epsilon_high,
+            steps_per_generation=entry.batches, temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
         )  # fmt: skip
         data = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 2)
         ready = Trainer(
@@ -119,6 +119,7 @@ def batch(off_policy: float = 0.0, reference: bool = False, seed: int = 0) -> di
         "completion_mask": mask,
         "advantages": torch.tensor(ADVANTAGES),
         "num_items_in_batch": mask.sum(),
+        "step_tokens": mask.sum(),
     }
     if off_policy:
         inputs["old_shift"] = off_policy * torch.randn(2, 3, generator=generator)
@@ -215,6 +216,15 @@ def test_loss_equals_the_formula(trainer, loss, changed):
     inputs = shifted(made, batch(off_policy=0.5, reference=bool(changed.get("kl"))))
     wanted = slow_loss(made.entry, *slow_logprobs(made, inputs), inputs)
     assert made.compute_loss(made.model, inputs).item() == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "tokens"), [("bnpo", 4), ("dapo", 6)])
+def test_loss_of_a_step_is_divided_by_its_own_tokens_or_by_its_share_of_the_round(trainer, loss, tokens):
+    """Of two steps with 4 and 8 tokens: `bnpo` divides the first by 4, `dapo` each by 6."""
+    made = trainer(loss=loss, batches=2)
+    made.model.train()
+    inputs = {**batch(), "num_items_in_batch": torch.tensor(12), "step_tokens": torch.tensor(4)}
+    assert made.compute_loss(made.model, inputs).item() == pytest.approx(4 * BY_HAND[loss] / tokens, abs=1e-6)
 
 
 def test_reinforce_equals_the_formula(trainer):
@@ -517,7 +527,9 @@ def test_unscored_rollouts_move_nothing(train, monkeypatch):
     """Where nobody has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
     monkeypatch.setattr("proofmill.grpo.Marker", Silent)
     for loss in ("sequence_sum", "dapo"):
-        table, rollouts = train(f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2)
+        table, rollouts = train(
+            f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2, **{"max-unscored": 1.0}
+        )
         before, after = (
             load_file(folder / "model.safetensors") for folder in (table.other("sft/cold").folder, table.folder)
         )

@@ -29,6 +29,7 @@ from proofmill.schema.errors import RecipeError, ServiceError, SettingError, Tab
 from proofmill.schema.ids import file_sha256
 from proofmill.sft import IGNORED, Encoder, drawn, end_of_turn
 from proofmill.training import run
+from proofmill.training.checkpoints import Intervals
 from proofmill.training.sft_trainer import FilledSampler, Trainer
 
 COLD = {**SMALL["sft/cold"], "log-every": 1}
@@ -659,6 +660,40 @@ def test_broken_checkpoint_is_not_gone_on_from(trained, tmp_path, monkeypatch):
     next(table.scratch.glob("checkpoints-*/checkpoint-6/running.json")).unlink()
     next(table.scratch.glob("checkpoints-*/checkpoint-6/optimizer.pt")).write_bytes(b"torn")
     assert trained(fields, "sft/broken").content == whole
+
+
+@pytest.mark.parametrize(
+    ("environment", "kept"),
+    [
+        ({"PROOFMILL_SAVE_MINUTES": "1e-9"}, [6, 7]),
+        ({}, []),
+        ({"PROOFMILL_SAVE_STEPS": "3", "PROOFMILL_SAVE_MINUTES": "1e-9"}, [3, 6]),
+    ],
+    ids=["each step takes longer", "all steps take less", "steps"],
+)
+def test_checkpoint_is_made_by_the_clock_or_after_so_many_steps(trained, tmp_path, monkeypatch, environment, kept):
+    """A training that dies in its eighth step has the two latest checkpoints that were due, and goes on to the same table."""
+    fields = {"steps": 11, "log-every": 4}
+    whole = trained(fields).content
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with acting(8, interrupted), pytest.raises(KeyboardInterrupt):
+        trained(fields, "sft/killed")
+    folders = Table("sft/killed", tmp_path / "results").scratch.glob("checkpoints-*/checkpoint-*")
+    assert sorted(path.name for path in folders) == [f"checkpoint-{step}" for step in kept]
+    assert trained(fields, "sft/killed").content == whole
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [(f"PROOFMILL_SAVE_{unit}", value) for unit in ("STEPS", "MINUTES") for value in ("0", "-1", "soon", "")]
+    + [("PROOFMILL_SAVE_STEPS", "1.5"), ("PROOFMILL_SAVE_MINUTES", "nan")],
+)
+def test_interval_of_checkpoints_that_is_no_number_is_refused(monkeypatch, variable, value):
+    """The message names the variable and what it holds."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingError, match=f"{variable} is `{value}`; expected"):
+        Intervals.from_environment()
 
 
 def test_training_that_stands_still_is_ended(trained, monkeypatch):

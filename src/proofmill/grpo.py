@@ -43,10 +43,10 @@ from proofmill.schema.reasons import PASSING, Stop
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import Diary
+from proofmill.training.rollouts import DIARY, Diary
 
-# TRL's name for our sum over tokens. Our own loss replaces `luspo`, which sums in the same way.
-LOSSES = {"sequence_sum": "luspo"}
+# TRL's names for losses whose sums are our own (grpo_trainer.py): `luspo` is replaced, `dapo` is given other counts.
+LOSSES = {"sequence_sum": "luspo", "bnpo": "dapo"}
 
 
 def main(entry: Grpo, job: Job) -> None:
@@ -61,10 +61,8 @@ def main(entry: Grpo, job: Job) -> None:
     rows, sampling = run.batches(job, batch), sampler(job)
     check_devices(entry, job, rows)
     run.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
-    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
-    data = attempts_at(entry, job, tokenizer)
     config = GRPOConfig(
-        **run.arguments(entry, job, entry.log_every, entry.iterations * entry.batches),
+        **run.arguments(entry, job, entry.log_every),
         **rows,
         **sampling,
         max_steps=entry.steps,
@@ -78,10 +76,12 @@ def main(entry: Grpo, job: Job) -> None:
         use_bias_correction_kl=False,  # as in DeepSeekMath; TRL's default weighs the divergence by the ratio
         epsilon=entry.epsilon,
         epsilon_high=entry.epsilon_high,
-        entropy_coef=entry.entropy,
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
+        # vLLM's probabilities are those within the nucleus (`top-p`), the trained model's are of all tokens: their ratio
+        # would weigh tokens by the nucleus that they were drawn from, which transformers' sampling does not.
+        vllm_importance_sampling_correction=entry.top_p == 1,
         # Each token has its own weight, at most 3. TRL's default weighs a whole rollout by the product of its tokens'
         # ratios, which is 0 for nearly all rollouts of 50,000 tokens, however little vLLM and the training differ.
         vllm_importance_sampling_mode="token_truncate",
@@ -89,10 +89,12 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
     )
+    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
+    data = attempts_at(entry, job, tokenizer)
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = _step_of(checkpoints.last_checkpoint(job))
-        diary = Diary(job.checkpoints / "rollouts.jsonl", names, after) if rewards else None
+        diary = Diary(job.checkpoints / DIARY, names, after) if rewards else None
         trainer = trainers.Trainer(
             entry, job.name, rewards, diary, cache, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,

@@ -110,20 +110,22 @@ def test_judge_of_two_answers_is_strict_mathematics(gold, text, status):
 
 
 @pytest.mark.parametrize(
-    ("gold", "text", "detail"),
+    ("gold", "text", "status", "detail"),
     [
-        ("", r"\boxed{5}", "gold answer is empty"),
-        ("$$", r"\boxed{5}", "gold answer is empty"),
-        ("5", r"\boxed{\,}", "answer is empty"),
-        (r"\frac{7}", r"\boxed{5}", "gold answer cannot be parsed"),
-        ("5", r"\boxed{\frac{7}}", "answer cannot be parsed"),
-        ("5", r"\boxed{" + "1" * 1001 + "}", "over 1,000 characters"),
-        (r"\frac{1}{0}", r"\boxed{5}", "ValueError"),
+        ("", r"\boxed{5}", "no-gold", "gold answer is empty"),
+        ("$$", r"\boxed{5}", "no-gold", "gold answer is empty"),
+        ("$$", r"\boxed{" + "1" * 1001 + "}", "no-gold", "gold answer is empty"),
+        ("5", r"\boxed{\,}", "unparsable", "answer is empty"),
+        (r"\frac{7}", r"\boxed{5}", "no-gold", "gold answer cannot be parsed"),
+        (r"\frac{7}", r"\boxed{\frac{8}}", "no-gold", "gold answer cannot be parsed"),
+        ("5", r"\boxed{\frac{7}}", "unparsable", "answer cannot be parsed"),
+        ("5", r"\boxed{" + "1" * 1001 + "}", "unparsable", "over 1,000 characters"),
+        (r"\frac{1}{0}", r"\boxed{5}", "unparsable", "ValueError"),
     ],
 )
-def test_judge_of_what_cannot_be_judged_says_why(gold, text, detail):
-    """An unparsable pair tells whether it is the gold answer or the answer, and what went wrong."""
-    assert judge(gold, text) == Check("unparsable", extract(text), detail)
+def test_judge_of_what_cannot_be_judged_says_why(gold, text, status, detail):
+    """A pair without a verdict tells whether it is the gold answer or the answer, and what went wrong."""
+    assert judge(gold, text) == Check(status, extract(text), detail)
 
 
 def test_judge_of_the_longest_answer_goes_on():

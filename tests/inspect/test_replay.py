@@ -93,12 +93,12 @@ def stored(results, steps, name="grpo/x", without=(), written=pl.DataFrame.clone
     return results
 
 
-def graded(results, grades, responses="responses/again"):
-    """A grades table: marks by response, None for no verdict."""
+def graded(results, grades, reasons=None, responses="responses/again"):
+    """A grades table: marks by response, None for no verdict; a reason where it is another than these say."""
     rows = [
         {
-            "response": response, "problem": "p", "attempt": 0, "grade": grade, "out_of": 7, "reason": "ok" if grade is not None
-            else "no-verdict", "well_formed": True, "answer": None, "stop": "end", "verdict": "", "opinions": [], "prompt_tokens": 0,
+            "response": response, "problem": "p", "attempt": 0, "grade": grade, "out_of": 7, "reason": (reasons or {}).get(
+                response, "ok" if grade is not None else "no-verdict"), "well_formed": True, "answer": None, "stop": "end", "verdict": "", "opinions": [], "prompt_tokens": 0,
             "tokens": 0, "cost": 0.0,
         } for response, grade in grades.items()
     ]  # fmt: skip
@@ -183,7 +183,8 @@ def test_replay_of_a_trained_run_is_the_run(small, monkeypatch, name, rewards, m
     monkeypatch.setattr("proofmill.grpo.Marker", MarksByPlace)
     grpo = {
         "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee", "group": 4,
-        "problems-per-step": 2, "steps": 3, "learning-rate": 1e-3, "max-tokens": 24, "unscored": "drop", "rewards": rewards, **more,
+        "problems-per-step": 2, "steps": 3, "learning-rate": 1e-3, "max-tokens": 24, "unscored": "drop", "max-unscored": 1.0, "rewards": rewards,
+        **more,
     }  # fmt: skip
     made = Mill(small.results, **SMALL, **{name: grpo})
     made.make(name)
@@ -335,6 +336,14 @@ def test_replay_with_unscored_as_zero_counts_them(tmp_path):
     assert found.recorded_PG.tolist() == [[0, 0, 0]]
     assert np.sign(found.after_PG).tolist() == [[1, 1, -1]]
     assert found.again.unscored_PG.tolist() == found.now.unscored_PG.tolist() == [[False, False, True]]
+
+
+def test_replay_of_other_grades_counts_what_no_program_could_decide_as_0(tmp_path):
+    """As in a training: an unreadable answer earns 0, and a missing verdict nothing."""
+    results = stored(tmp_path, [[[attempt(7), attempt(7), attempt(7)]]])
+    graded(results, {"r0": 7, "r1": None, "r2": None}, {"r1": "unparsable", "r2": "no-verdict"})
+    found = replay.replayed("grpo/x", results, rewards="{grade: 1}", grades="grades/y")
+    assert found.now.totals_PG.tolist() == pytest.approx(np.array([[1, 0, np.nan]]), nan_ok=True)
 
 
 # ------------------------------------------------------------------------------------------- what applies, preferences

@@ -19,6 +19,7 @@ from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries import Examples
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
+from reached import alone, reached
 
 pytestmark = pytest.mark.pipeline
 
@@ -31,9 +32,11 @@ ASKED = {"labels", "schemes", "responses", "grades"}
 
 @pytest.fixture(scope="module")
 def nano(tmp_path_factory) -> Project:
-    """The recipe `nano`, run to its end under the rehearsal."""
-    project = Project(tmp_path_factory.mktemp("nano") / "project", overlay="workflow/rehearsal.yaml")
-    project.first = project.made("nano")
+    """The recipe `nano`, run to its end under the rehearsal by processes that can reach this machine alone."""
+    folder = tmp_path_factory.mktemp("nano")
+    project = Project(folder / "project", overlay="workflow/rehearsal.yaml")
+    project.first = project.made("nano", **alone(folder))
+    project.reached = reached(folder)
     return project
 
 
@@ -55,6 +58,11 @@ def journals(project: Project) -> dict[str, int]:
 def test_nano_makes_every_table_of_its_recipe_once(nano):
     """A first run runs one job for each artifact of the recipe."""
     assert sorted(nano.book.recipes["nano"]) == sorted(nano.first)
+
+
+def test_nano_reaches_nothing_beyond_this_machine(nano):
+    """No process of the run, Snakemake among them, has looked up a name or opened a connection elsewhere."""
+    assert nano.reached == []
 
 
 def test_nano_tables_open_in_polars_and_datasets(nano, tmp_path):

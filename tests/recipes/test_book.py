@@ -398,6 +398,24 @@ def test_comment_on_a_price_changes_nothing():
     assert one != identity_of(entry, {"api/a": Api(id="a", price={**price, "input": 2.0})})
 
 
+def test_limit_of_unscored_rollouts_changes_nothing_and_reaches_the_job():
+    """How many rollouts may lack a verdict is not identity, so that a training goes on with another limit; jobs are told."""
+    training = {
+        "model": "base/b",
+        "problems": "problems/x",
+        "grader": "arithmetic",
+        "rewards": {"grade": 1},
+        "steps": 1,
+    }
+    entries = {"problems/x": BENCH, "base/b": {"source": "scratch", "problems": "problems/x"}}
+    one, two = (
+        expand({"r": {**entries, "grpo/x": {**training, "unscored": "drop", "max-unscored": share}}})
+        for share in (0.1, 0.5)
+    )
+    assert identity_of(one.entries["grpo/x"], {}) == identity_of(two.entries["grpo/x"], {})
+    assert [json.loads(book.terms)["max_unscored"] for book in (one, two)] == [{"grpo/x": 0.1}, {"grpo/x": 0.5}]
+
+
 def test_prompt_that_is_not_asked_is_no_part_of_an_entry():
     """A program that checks, and guidelines that are taken as they are, are asked nothing."""
     by_program = Grades(responses="responses/r", grader="arithmetic")

@@ -58,18 +58,18 @@ def test_discount_is_by_tokens():
 @pytest.mark.parametrize(
     ("preset", "expected"),
     [
-        ("pure-success", [1, 1, 0, 0, 0, 0]),
-        ("success", [1, 0.5, 0, 0, 0, 0]),
-        ("success-and-format", [1, 0, 0, 0, 0, 0]),
-        ("format", [1, 1, 1, 1, 0, 0]),
-        ("base", [1, -1, -0.5, -1, -1, -1]),
-        ("alex", [1, 0.5, -0.5, -1, -1, -1]),
-        ("dima", [1, 0.5, -1, 0, -1, 0]),
+        ("pure-success", [1, 1, 0, 0, 0, 0, 0, 0]),
+        ("success", [1, 0.5, 0, 0, 0, 0, 0, 0]),
+        ("success-and-format", [1, 0, 0, 0, 0, 0, 0, 0]),
+        ("format", [1, 1, 1, 1, 0, 0, 0, 0]),
+        ("base", [1, -1, -0.5, -1, -1, -1, -1, -1]),
+        ("alex", [1, 0.5, -0.5, -1, -1, -1, -1, -1]),
+        ("dima", [1, 0.5, -1, 0, -1, 0, -1, -1]),
     ],
 )
 def test_outcomes_are_those_of_the_published_tables(preset, expected):
-    """Right, wrong and no answer, each finished and cut off."""
-    cases = [(1.0, "ok"), (0.0, "ok"), (0.0, "no-answer")]
+    """Right, wrong, no answer and an unreadable one, each finished and cut off."""
+    cases = [(1.0, "ok"), (0.0, "ok"), (0.0, "no-answer"), (0.0, "unparsable")]
     rollouts = [rollout(g, out_of=1, reason=r, stop=stop) for g, r in cases for stop in ("end", "length")]
     assert given("outcome", *rollouts, arguments={"preset": preset}) == expected
     assert set(OUTCOMES) >= {preset}

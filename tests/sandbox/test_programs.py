@@ -51,7 +51,7 @@ class _Wrapped(ast.NodeTransformer):
 
     def visit_GeneratorExp(self, node):
         self.generic_visit(node)
-        return ast.Call(ast.Name("iter", ast.Load()), [node], [])
+        return ast.Call(ast.Name("_sandbox_iter", ast.Load()), [node], [])
 
     def visit_JoinedStr(self, node):
         return node
@@ -72,7 +72,7 @@ def edited(code: str) -> tuple[str, str]:
     ],
 )  # fmt: skip
 def test_edits_of_generators_change_nothing_else(code):
-    """Each generator outside f-strings becomes `iter` of itself, and the tree is otherwise the same."""
+    """Each generator outside f-strings becomes its iterator, and the tree is otherwise the same."""
     found, expected = edited(code)
     assert found == expected
 

@@ -104,6 +104,64 @@ def test_check_of_a_call_with_an_endless_value_is_wrong(box):
     assert ran(box, "def f(x): return [x] * 10**4", calls(("f(1)", repr([1] * 10**4)))) == Ran(1.0, 1, 1, "ok")
 
 
+OWN_REPR = {  # what a program may make of the name by which Python would write its value
+    "list": "def repr(x): return [x]",
+    "none": "def repr(x): return None",
+    "number": "def repr(x): return 5",
+    "right answer": "def repr(x): return '3'",
+    "true": "def repr(x): return 'True'",
+    "bytes": "def repr(x): return b'3'",
+    "tuple": "def repr(x): return ('3',)",
+    "set": "def repr(x): return {'3'}",
+    "mapping": "def repr(x): return {'3': 3}",
+    "function": "def repr(x): return repr",
+    "class": "class A: pass\ndef repr(x): return A",
+    "object": "class A: pass\ndef repr(x): return A()",
+    "class itself": "class repr:\n    def __init__(self, x): self.x = x",
+    "dataclass": "from dataclasses import dataclass\n@dataclass\nclass repr:\n    x: int",
+    "date": "import datetime\ndef repr(x): return datetime.datetime(2020, 1, 1)",
+    "path": "from pathlib import Path\ndef repr(x): return Path('3')",
+    "decimal": "import decimal\ndef repr(x): return decimal.Decimal(3)",
+    "cyclic list": "y = []\ny.append(y)\ndef repr(x): return y",
+    "nested list": "y = []\nfor _ in range(200): y = [y]\ndef repr(x): return y",
+    "error": "def repr(x): raise ValueError('3')",
+    "no function": "repr = '3'",
+}
+
+
+@pytest.mark.parametrize("own", OWN_REPR.values(), ids=OWN_REPR)
+def test_check_of_calls_asks_no_function_of_the_program_for_their_values(box, own):
+    """Whatever a program calls `repr`, its sum passes and its product does not, of numbers and of comparisons."""
+    tests = calls(("f(1, 2)", "3"), ("f(1, 2) == 3", "True"))
+    right, wrong = (f"{own}\n\ndef f(a, b): return a {sign} b" for sign in "+*")
+    found = list(box.check([(f"```python\n{code}\n```", tests) for code in (right, wrong)]))
+    assert found == [Ran(1.0, 2, 2, "ok"), Ran(0.0, 0, 2, "ok")]
+
+
+@pytest.mark.parametrize("given", ["[x]", "None", "5", "b'3'", "A"])
+def test_check_of_a_call_whose_value_has_no_text_is_failed(box, given):
+    """An object that says of itself what is no text has no value, as in Python."""
+    code = f"class A:\n    def __repr__(self):\n        return {given}\nx = 3\ndef f(a, b): return A()"
+    found = ran(box, code, calls(("f(1, 2)", "3")))
+    assert (found.share, found.status) == (0.0, "failed") and "__repr__ returned non-string" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        (
+            "for iter in range(3): pass\nprint(sum(x for x in [2, 3]), [i + x for i, x in enumerate([5, 6])])",
+            "5 [5, 7]",
+        ),
+        ("import sys\nlist = len = float = isinstance = 7\nprint(sys.stdin.readlines(), round(2.5, 1))", "[] 2.5"),
+        ("import sys\nlen = str = 7\nprint(len, sys.stdout.write('6'), file=None)\nsys.exit(0)", "67 1"),
+    ],
+)
+def test_check_of_a_program_with_names_of_its_own_is_that_of_python(box, code, printed):
+    """A program may use the names of built-in functions for its own values: what stands in for Python needs none."""
+    assert ran(box, code, prints(printed)) == Ran(1.0, 1, 1, "ok")
+
+
 def test_check_of_the_same_program_is_the_same(box):
     """What is drawn at random is the same each time, so that a share does not depend on luck; nobody waits for a sleep."""
     code = "import random, time\ntime.sleep(10**6)\nprint(random.random(), random.sample(range(10**9), 3))"

@@ -6,6 +6,7 @@ import pytest
 from mill import SMALL, Mill
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
+from proofmill.training import run
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -56,7 +57,9 @@ class SilentOnSome(Marker):
 def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypatch, unscored):
     """Dropped, it has no reward and no advantage and its group is centred without it; as zero, it counts as the worst."""
     monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
-    made = Mill(small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2}})
+    made = Mill(
+        small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2, "max-unscored": 1.0}}
+    )
     table = made.make(f"grpo/{unscored}")
     rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
     silent = rollouts.filter(pl.col("reason") == "no-verdict")
@@ -86,9 +89,31 @@ def test_rewards_with_arguments_train(small):
     assert sizes["len"].to_list() == [4] * 4 and sizes["advantage"].abs().max() < 1e-3
 
 
-def digests(table):
-    """Digest of each file that makes a model."""
-    return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
+@pytest.mark.parametrize(("kind", "arguments"), [("sft", "SFTConfig"), ("grpo", "GRPOConfig")])
+def test_model_is_loaded_after_the_trainers_arguments_exist(small, monkeypatch, kind, arguments):
+    """ZeRO-3 shares out what is loaded from then on, so that no process holds the whole model."""
+    import trl
+
+    made, class_ = [], getattr(trl, arguments)
+    monkeypatch.setattr(class_, "__post_init__", lambda self, init=class_.__post_init__: made.append(init(self)))
+
+    def load(*_):
+        assert made == [None]
+        raise InterruptedError
+
+    monkeypatch.setattr(run, "load", load)
+    entry = {"grpo": GRPO, "sft": SMALL["sft/cold"]}[kind]
+    with pytest.raises(InterruptedError):
+        Mill(small.results, **{**SMALL, f"{kind}/shared": {**entry, "seed": 5}}).make(f"{kind}/shared")
 
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+@pytest.mark.parametrize(("top_p", "corrected"), [(1.0, True), (0.9, False)])
+def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, top_p, corrected):
+    """Where `top-p` cuts off the tail, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
+    import trl
+
+    made, init = [], trl.GRPOConfig.__post_init__
+    monkeypatch.setattr(trl.GRPOConfig, "__post_init__", lambda self: made.append(self) or init(self))
+    name = f"grpo/nucleus-{corrected}".lower()
+    Mill(small.results, **{**SMALL, name: {**GRPO, "top-p": top_p, "steps": 1}}).make(name)
+    assert made[0].vllm_importance_sampling_correction is corrected

@@ -155,12 +155,14 @@ def make(
 ) -> None:
     """Make the artifact `name` from the identity of its entry (recipes/identity.py), or restore the table it once had.
 
-    `terms` (`Book.terms`) limits cost and failures of calls; `how` has the fields of Job that belong to this machine.
+    `terms` (`Book.terms`) limits cost and failures; `how` has the fields of Job that belong to this machine.
     """
-    allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
+    allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}, "max_unscored": {}}
     if "plugins" in allowed:
         plugins.use(allowed["plugins"])
     entry, declared = read_identity(name, identity)
+    if name in allowed["max_unscored"]:
+        entry = replace(entry, max_unscored=allowed["max_unscored"][name])
     table = Table(name, results)
     parents, sources = made_from(table, entry)
     fingerprint = fingerprint_of(entry, declared, parents, sources)

@@ -12,8 +12,9 @@ How we differ:
    works in a main thread only; elsewhere it failed silently and made every reward 0 (verl, pull request 5635).
 2. The kernel keeps the clock and counts the processor time of one pair from its first instruction. Neither the pair's
    wait in a queue (which made false zeros: PrimeIntellect's verifiers, pull request 831) nor other work counts.
-3. A pair that cannot be judged is `unparsable`, with the cause. math-verify by itself calls it wrong: a time-out, an
-   exception, and a gold answer that it could not read, so that every answer to that problem is wrong.
+3. A pair that cannot be judged is `unparsable`, with the cause, or `no-gold` if the gold answer cannot be read.
+   math-verify by itself calls it wrong: a time-out, an exception, and such a gold answer, so that every answer to that
+   problem is wrong.
 4. Only LaTeX is parsed. math-verify goes on to look for any number, so that `k \equiv 1 \pmod 4` and
    `k \equiv 3 \pmod 4` both are 4.
 5. Answers with the same normal form are equal before anything is parsed (`answers.normal`).
@@ -33,7 +34,7 @@ from typing import Any, Literal, NamedTuple
 from proofmill.schema.errors import VerifierError
 from proofmill.text.answers import extract, normal, of_gold
 
-Status = Literal["correct", "wrong", "no-answer", "unparsable"]
+Status = Literal["correct", "wrong", "no-answer", "unparsable", "no-gold"]
 LONGEST = 1000  # characters of an answer (QED-Nano: max_prediction_length)
 SECONDS = 2.0  # of processor time for one pair (QED-Nano: 1 s by the wall); MATH, GSM8K and AIME need less
 
@@ -44,7 +45,7 @@ class Check:
 
     status: Status
     answer: str | None  # the final answer of the text
-    detail: str = ""  # why it is unparsable
+    detail: str = ""  # why it cannot be judged
 
 
 class Decision(NamedTuple):
@@ -76,12 +77,13 @@ def read_pair(gold: str, text: str) -> tuple[str | None, Pair | Decision]:
     answer = extract(text)
     if answer is None:
         return None, Decision("no-answer")
+    if not (form := _gold_form(gold)):
+        return answer, Decision("no-gold", "gold answer is empty")
     if len(answer) > LONGEST:
         return answer, Decision("unparsable", f"over {LONGEST:,} characters")
-    pair = Pair(_gold_form(gold), normal(answer))
-    for form, whose in zip(pair, ("gold answer", "answer"), strict=True):
-        if not form:
-            return answer, Decision("unparsable", f"{whose} is empty")
+    pair = Pair(form, normal(answer))
+    if not pair.answer:
+        return answer, Decision("unparsable", "answer is empty")
     return answer, Decision("correct") if pair.gold == pair.answer else pair
 
 
@@ -91,20 +93,28 @@ def _gold_form(gold: str) -> str:
 
 
 def by_mathematics(pair: Pair) -> Decision:
-    """math-verify's verdict in strict mode; unparsable where it raises an exception or cannot read one of the two."""
+    """math-verify's verdict in strict mode; unparsable or no-gold where it fails or cannot read one of the two."""
     from math_verify import verify
 
     try:
-        gold, answer = (_parsed(form) for form in pair)
+        gold = _parsed(pair.gold)
+    except _failures() as error:
+        return Decision("no-gold", f"gold answer: {type(error).__name__}")
+    try:
+        answer = _parsed(pair.answer)
         # Each list ends with the text. Reversed, the texts are compared first, which cannot fail.
         if verify(gold[::-1], answer[::-1], strict=True, timeout_seconds=None, raise_on_error=True):
             return Decision("correct")
     except _failures() as error:
         return Decision("unparsable", type(error).__name__)
-    for parsed, whose in ((gold, "gold answer"), (answer, "answer")):
-        if all(isinstance(item, str) for item in parsed):
-            return Decision("unparsable", f"{whose} cannot be parsed")
-    return Decision("wrong")
+    if _is_text(gold):
+        return Decision("no-gold", "gold answer cannot be parsed")
+    return Decision("unparsable", "answer cannot be parsed") if _is_text(answer) else Decision("wrong")
+
+
+def _is_text(parsed: list[Any]) -> bool:
+    """Whether math-verify read no more than the text itself."""
+    return all(isinstance(item, str) for item in parsed)
 
 
 @lru_cache(maxsize=4096)

@@ -44,6 +44,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 from proofmill.training import advantages
+from proofmill.training.rollout_rewards import decided
 
 # Share of a group's largest sum of absolute rewards: sixteen times the rounding error of float32 sums.
 ROUNDING = 2e-6
@@ -354,7 +355,8 @@ def read_verdicts(name: str, run: Run, results: Path) -> Verdicts:
     table = Table(name, results)
     rows = table.rows("response", "grade", "out_of", "reason")
     rollouts = set(run.frame["rollout"])
-    verdicts = {r["response"]: Verdict(r["grade"], r["out_of"], r["reason"]) for r in rows if r["response"] in rollouts}
+    rows = [row for row in rows if row["response"] in rollouts]
+    verdicts = {row["response"]: decided(Verdict(row["grade"], row["out_of"], row["reason"])) for row in rows}
     if not verdicts:
         raise TableError(
             f"{table.path}: marks no rollout of {run.name}, but {table.stamp['entry']['responses']}; expected grades of its "

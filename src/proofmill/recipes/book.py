@@ -28,6 +28,7 @@ from proofmill.recipes.expansion import expand_repeats, expand_scores
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
+from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import NAME, RECIPE, file_fault, kind_of
 from proofmill.schema.quoting import short, shown
 from proofmill.schema.references import ancestors, references
@@ -49,9 +50,11 @@ class Book:
 
     @property
     def terms(self) -> str:
-        """What a job needs besides its entry, as JSON: the budget, how many calls may fail, the user's own parts."""
-        most = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
-        return json.dumps({"budget": self.budget, "max_parked": most, "plugins": self.plugins})
+        """What a job needs besides its entry, as JSON: the budget, how much may fail, the user's own parts."""
+        parked = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
+        unscored = {name: entry.max_unscored for name, entry in self.entries.items() if isinstance(entry, Grpo)}
+        failing = {"max_parked": parked, "max_unscored": unscored}
+        return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins})
 
 
 @dataclass(frozen=True)

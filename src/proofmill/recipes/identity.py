@@ -17,8 +17,6 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.named import name_of
 from proofmill.schema.references import canonical, references_by_word, relied_on
 
-# Fields of a model for readers, for plans and for stopping: no row depends on them.
-UNDECIDING = ("price_source", "guess", "max_parked")
 PIECE = 30_000  # characters, of up to four bytes: Linux takes no argument of 128 KiB
 
 
@@ -56,14 +54,16 @@ def _lists(entry: Any) -> tuple[tuple[str, str], ...]:
     return next((kind.lists for kind in KINDS.values() if kind.entry is type(entry)), ())
 
 
+def _deciding(entry: Any) -> dict[str, Any]:
+    """The fields of an entry that decide rows."""
+    return {name: value for name, value in json.loads(canonical(entry)).items() if name not in entry.undeciding}
+
+
 def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
     """The identity as JSON with sorted keys."""
-    relied = {name: json.loads(canonical(value)) for name, value in relied_on(entry, declared).items()}
-    for values in relied.values():
-        for key in UNDECIDING:
-            values.pop(key, None)
+    relied = {name: _deciding(value) for name, value in relied_on(entry, declared).items()}
     decides = {
-        "entry": json.loads(canonical(entry)),
+        "entry": _deciding(entry),
         "revision": type(entry).revision,
         "prompts": prompts_of(entry, declared),
         "declared": relied,

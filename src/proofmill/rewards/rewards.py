@@ -2,7 +2,8 @@
 
 A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward by the
 grader's verdict is None where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left
-out of its group's mean.
+out of its group's mean. An attempt that a program could not decide about (`unparsable`, `unsupported`) comes with 0
+marks: else it would pay to write what cannot be read.
 
 From: QED-Nano, open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5, GRPO-LEAD,
 DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
@@ -16,7 +17,7 @@ from typing import Any
 
 from proofmill.rewards import lengths
 from proofmill.rewards.lengths import RIGHT_RANGE, WRONG_RANGE
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import UNDECIDED, Reason, Stop
 from proofmill.text import formats, languages
 from proofmill.text.reasoning import thought_or_all
 
@@ -128,24 +129,24 @@ def _discounted(rollout: Rollout, rate: float) -> float | None:
     return None if grade is None else grade * float(lengths.discount([rollout.tokens], rate)[0])
 
 
-# (finished, not finished) for each outcome; QED-Nano's tables. An unreadable answer is unscored, whatever they say.
+# (finished, not finished) for each outcome; QED-Nano's tables.
 OUTCOMES: dict[str, dict[str, tuple[float, float]]] = {
-    "pure-success": {"correct": (1, 1), "wrong": (0, 0), "no-answer": (0, 0)},
-    "success": {"correct": (1, 0.5), "wrong": (0, 0), "no-answer": (0, 0)},
-    "success-and-format": {"correct": (1, 0), "wrong": (0, 0), "no-answer": (0, 0)},
-    "format": {"correct": (1, 1), "wrong": (1, 1), "no-answer": (0, 0)},
-    "base": {"correct": (1, -1), "wrong": (-0.5, -1), "no-answer": (-1, -1)},
-    "alex": {"correct": (1, 0.5), "wrong": (-0.5, -1), "no-answer": (-1, -1)},
-    "dima": {"correct": (1, 0.5), "wrong": (-1, 0), "no-answer": (-1, 0)},
+    "pure-success": {"correct": (1, 1), "wrong": (0, 0), "no-answer": (0, 0), "unparsable": (0, 0)},
+    "success": {"correct": (1, 0.5), "wrong": (0, 0), "no-answer": (0, 0), "unparsable": (0, 0)},
+    "success-and-format": {"correct": (1, 0), "wrong": (0, 0), "no-answer": (0, 0), "unparsable": (0, 0)},
+    "format": {"correct": (1, 1), "wrong": (1, 1), "no-answer": (0, 0), "unparsable": (0, 0)},
+    "base": {"correct": (1, -1), "wrong": (-0.5, -1), "no-answer": (-1, -1), "unparsable": (-1, -1)},
+    "alex": {"correct": (1, 0.5), "wrong": (-0.5, -1), "no-answer": (-1, -1), "unparsable": (-1, -1)},
+    "dima": {"correct": (1, 0.5), "wrong": (-1, 0), "no-answer": (-1, 0), "unparsable": (-1, -1)},
 }
+NO_OUTCOME = {Reason.NO_ANSWER: "no-answer", Reason.EMPTY: "no-answer"} | dict.fromkeys(UNDECIDED, "unparsable")
 
 
 def _outcome(rollout: Rollout, preset: str) -> float | None:
     verdict = rollout.verdict
     if verdict.grade is None:
         return None
-    silent = verdict.reason in (Reason.NO_ANSWER, Reason.EMPTY)
-    outcome = "no-answer" if silent else "correct" if rollout.right else "wrong"
+    outcome = NO_OUTCOME.get(verdict.reason, "correct" if rollout.right else "wrong")
     return OUTCOMES[preset][outcome][rollout.submission.stop != Stop.END]
 
 

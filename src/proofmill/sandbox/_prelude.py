@@ -4,13 +4,15 @@
     inputs(stdin)        the variables that the source reads
 
 The interpreter is pydantic-monty 1.4. A piece is included only for programs that need it, because reading it takes
-time. Its own names begin with `_sandbox_`; `_sandbox_lines` holds the lines of the input, the last one first.
+time. Its own names begin with `_sandbox_`; `_sandbox_lines` holds the lines of the input, the last one first. Built-in
+functions that the pieces call are kept under such names too: a program may use `iter`, `str` or `list` for its own.
 """
 
 import re
 from collections.abc import Set
 
 LAZY = ("enumerate", "filter", "map", "reversed", "zip")  # these return lists in the sandbox
+_KEPT = ("float", "isinstance", "iter", "len", "list", "str")
 _PIECES: list[tuple[set[str], str]] = [  # (words of the programs that need a piece, its source)
     # The sandbox cannot derive classes: an exception that it has stands for EOFError.
     ({"EOFError", "input", "sys"}, "import binascii\nEOFError = binascii.Incomplete\n"),
@@ -29,7 +31,7 @@ def input(prompt=''):
         {"exit", "quit", "sys"},
         """
 def exit(code=None):
-    raise SystemExit(str(code or ''))
+    raise SystemExit(_sandbox_str(code or ''))
 quit = exit
 """,
     ),
@@ -50,7 +52,7 @@ class _sandbox_In:
     def readline(self):
         return self._sandbox_as(_sandbox_lines.pop() if _sandbox_lines else '')
     def readlines(self):
-        return list(self)
+        return _sandbox_list(self)
     def __iter__(self):
         return self
     def __next__(self):
@@ -63,7 +65,7 @@ class _sandbox_Out:
     def write(self, text):
         if self._sandbox_shown:
             _sandbox_print(text, end='')
-        return len(text)
+        return _sandbox_len(text)
     def writelines(self, lines):
         self.write(''.join(lines))
     def flush(self):
@@ -89,7 +91,7 @@ def print(*values, sep=' ', end='\\n', file=None, flush=False):
     if file is None:
         _sandbox_print(*values, sep=sep, end=end)
     else:
-        file.write((' ' if sep is None else sep).join([str(value) for value in values]) + ('\\n' if end is None else end))
+        file.write((' ' if sep is None else sep).join([_sandbox_str(value) for value in values]) + ('\\n' if end is None else end))
 """,
     ),
     (
@@ -99,15 +101,15 @@ _sandbox_round = round
 def round(number, ndigits=None):
     if ndigits is None:
         return _sandbox_round(number)
-    if isinstance(number, float) and 0 <= ndigits < 300:
-        return float(f'{number:.{ndigits}f}')
+    if _sandbox_isinstance(number, _sandbox_float) and 0 <= ndigits < 300:
+        return _sandbox_float(f'{number:.{ndigits}f}')
     return _sandbox_round(number, ndigits)
 """,
     ),
     *(
         (
             {name},
-            f"_sandbox_{name} = {name}\ndef {name}(*some, **named):\n    return iter(_sandbox_{name}(*some, **named))\n",
+            f"_sandbox_{name} = {name}\ndef {name}(*some, **named):\n    return _sandbox_iter(_sandbox_{name}(*some, **named))\n",
         )
         for name in LAZY
     ),
@@ -115,8 +117,9 @@ def round(number, ndigits=None):
 
 
 def prelude(words: Set[str]) -> str:
-    """The pieces that a program with these words needs. Their value is None."""
-    return "None\n" + "".join(source for users, source in _PIECES if words & users)
+    """The kept functions, and the pieces that a program with these words needs. Their value is None."""
+    kept = "".join(f"_sandbox_{name} = {name}\n" for name in _KEPT)
+    return kept + "None\n" + "".join(source for users, source in _PIECES if words & users)
 
 
 def inputs(stdin: str) -> dict[str, list[str]]:

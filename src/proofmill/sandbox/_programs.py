@@ -167,7 +167,7 @@ def _edits(tree: ast.AST) -> Iterator[_Edit]:
     """
     for node in nodes(tree):
         if isinstance(node, ast.GeneratorExp):
-            yield _start(node), _start(node), "(iter"
+            yield _start(node), _start(node), "(_sandbox_iter"
             yield _end(node), _end(node), ")"
         elif isinstance(node, (ast.Import, ast.ImportFrom)) and (new := _import(node)):
             yield _start(node), _end(node), new

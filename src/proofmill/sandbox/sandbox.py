@@ -252,7 +252,7 @@ class Sandbox:
                 session.feed_run(prelude(program.words | words(case.call)), inputs=inputs(case.stdin))
                 session.feed_run(source, print_callback=printed)
                 if case.call:
-                    value = session.feed_run(f"repr({case.call})[:{printed.most}]", print_callback=printed)
+                    value = session.feed_run(_value_of(case.call, printed.most), print_callback=printed)
         except (MontyRuntimeError, MontySyntaxError) as error:
             fault = _fault(error)
         except MontyCrashedError as error:
@@ -266,6 +266,14 @@ class Sandbox:
         if printed.left < 0:
             fault = Fault("MemoryError", f"printed more than {printed.most:,} characters")
         return fault, value if case.call else "".join(printed.texts)
+
+
+def _value_of(call: str, most: int) -> str:
+    """Source whose value is that of a call as Python writes it, cut to `most` characters.
+
+    A format string writes it, and no name: the program may have a `repr` of its own.
+    """
+    return f"_sandbox_value = {call}\nf'{{_sandbox_value!r}}'[:{most}]"
 
 
 def _not_run(refused: Refused, cases: Sequence[Case]) -> Ran:

@@ -1,6 +1,6 @@
 """What an entry can refer to and is no artifact: remote models and graders, declared once."""
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -31,6 +31,7 @@ class Guess(TypedDict):
 class Api(Entry):
     """A remote model: what it is called and what it costs. Its address, key and rate limits are in the environment."""
 
+    undeciding: ClassVar[tuple[str, ...]] = ("price_source", "guess", "max_parked")
     id: str = doc("The model's id as the server knows it.")
     price: Price | Literal["unknown"] = doc(
         "Dollars per million tokens, `{input: , output: , cached-input: , reasoning: }`, where the last two are those of input and output unless they are given; or `unknown`, if the price is not known."

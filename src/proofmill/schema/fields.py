@@ -1,7 +1,7 @@
 """The types of fields in entries: references to other entries, lists of named things, bounded numbers."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -45,6 +45,8 @@ NamedItems = list[str | dict[str, Any]]
 
 class Entry:
     """What every entry can be asked besides its fields."""
+
+    undeciding: ClassVar[tuple[str, ...]] = ()  # fields for readers, plans and stopping: no row depends on them
 
     def graders(self) -> list[tuple[str, str | None]]:
         """(grader, prompt) of everyone who marks for it."""

@@ -22,7 +22,6 @@ class Kind:
     key: str | None = None  # the column that identifies a row; an id occurs once
     asks: bool = False  # may ask a model; unless it trains, its module has `questions(entry, job)` for the plan
     learns: str | None = None  # it is a training: how, in a few words
-    save_steps: int | None = None  # of a training, between checkpoints
     weights: bool = False  # weights stand beside its table
     beside: tuple[str, ...] = ()  # files beside the weights that are no part of the model
     reseeded: bool = False  # `repeat` makes it again with another `seed`
@@ -45,13 +44,11 @@ KINDS: dict[str, Kind] = {
         lists=(("keep", "selectors"),),
         behind=("responses.problems", "grades.responses", "grades.responses.problems"),
     ),
-    "sft": Kind(Sft, learns="supervised fine-tuning", save_steps=200, weights=True, reseeded=True),
-    # A step of rollouts takes many times as long as one of examples, and costs judges' money.
+    "sft": Kind(Sft, learns="supervised fine-tuning", weights=True, reseeded=True),
     "grpo": Kind(
         Grpo,
         asks=True,
         learns="reinforcement learning (GRPO)",
-        save_steps=20,
         weights=True,
         beside=(ROLLOUTS,),
         reseeded=True,

@@ -129,6 +129,7 @@ class Grpo(Entry):
     """One row is a measured training step; the weights and the rollouts stand beside the table."""
 
     revision: ClassVar[int] = 5
+    undeciding: ClassVar[tuple[str, ...]] = ("max_unscored",)
     model: WeightsRef = doc("The model where training starts.")
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
@@ -148,6 +149,10 @@ class Grpo(Entry):
     unscored: Literal["drop", "zero"] = doc(
         "What happens to an attempt without a verdict: `drop` gives it no gradient and leaves it out of its group's mean, `zero` counts what is missing as 0."
     )
+    max_unscored: Share = doc(
+        "The training stops, with its checkpoints, when a larger share of the rollouts of its last ten rounds has no verdict.",
+        0.1,
+    )
     group: int = doc("Attempts at each problem.", 8, ge=2)
     problems_per_step: Count = doc("Problems in one step.", 16)
     steps: Count = doc("Number of optimizer steps.")
@@ -161,7 +166,7 @@ class Grpo(Entry):
     top_p: float = doc("Share of the probability that nucleus sampling of the rollouts draws from.", 1.0, gt=0, le=1)
     max_tokens: Count = doc("The most tokens of one rollout.", 128)
     loss: Literal["grpo", "dapo", "bnpo", "dr_grpo", "sequence_sum"] = doc(
-        "How the losses of tokens are combined: `grpo` takes the mean over attempts of each attempt's mean, `dapo` the mean over all tokens of a step, `bnpo` of a batch; `dr_grpo` divides the sum by attempts times `max-tokens`, `sequence_sum` by attempts (QED-Nano).",
+        "How the losses of tokens are combined: `grpo` takes the mean over attempts of each attempt's mean, `bnpo` the mean over all tokens of a step, `dapo` the same, where each of the `batches` of a round divides by the mean number of tokens of a step; `dr_grpo` divides the sum by attempts times `max-tokens`, `sequence_sum` by attempts (QED-Nano).",
         "dapo",
     )
     policy: Literal["clipped", "reinforce"] = doc(
@@ -215,6 +220,11 @@ class Grpo(Entry):
 
     def prompts(self) -> list[str]:
         return [self.ask, *([self.turn_prompt, self.summary_prompt] if self.summarizer else [])]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of rollouts are made, of `batches` steps each, which are gone through `iterations` times."""
+        return -(-self.steps // (self.batches * self.iterations))
 
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return self.steps * self.problems_per_step * self.group // self.iterations

@@ -6,11 +6,16 @@ checkpoint between two rows the next row would miss steps. This module saves the
 checkpoint complete:
 
     running.json    the sums since the last row; written last and in one rename, when every process has written its part
+
+They are made by the clock, because a step may take a second or an hour.
 """
 
 import json
+import math
 import os
 import shutil
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +26,38 @@ from transformers.trainer_utils import IntervalStrategy
 from proofmill.artifacts.jobs import Job
 from proofmill.runtime import processes
 from proofmill.runtime.signals import StopRequest
-from proofmill.schema.errors import RecipeError
+from proofmill.schema.errors import RecipeError, SettingError
 
 RUNNING = "running.json"
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How often a checkpoint is made: after so many steps, or without them after so many minutes."""
+
+    steps: int | None = None
+    minutes: float = 15.0
+
+    @classmethod
+    def from_environment(cls) -> "Intervals":
+        """PROOFMILL_SAVE_STEPS and PROOFMILL_SAVE_MINUTES; raises SettingError for what is no such number."""
+        steps, minutes = (os.environ.get(f"PROOFMILL_SAVE_{unit}") for unit in ("STEPS", "MINUTES"))
+        if steps is not None and not (steps.isdecimal() and int(steps)):
+            raise SettingError(
+                f"PROOFMILL_SAVE_STEPS is `{steps}`; expected a whole number of steps. Set it, or unset it."
+            )
+        try:
+            found = cls(steps and int(steps), cls.minutes if minutes is None else float(minutes))
+        except ValueError:
+            found = cls(minutes=math.nan)
+        if not found.minutes > 0:
+            raise SettingError(
+                f"PROOFMILL_SAVE_MINUTES is `{minutes}`; expected minutes, such as 15. Set it, or unset it."
+            )
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.steps:,} steps" if self.steps else f"{self.minutes:g} minutes"
 
 
 def last_checkpoint(job: Job) -> Path | None:
@@ -53,7 +87,7 @@ def block_of(trainer: Any) -> int:
 
 
 class Checkpoints(TrainerCallback):
-    """Completes checkpoints, restores their sums, and requests one when the training is to stop.
+    """Requests checkpoints when they are due and when the training is to stop, completes them, restores their sums.
 
     `last` is the step after which the training ends, if that is before the end of its schedule.
     """
@@ -61,6 +95,13 @@ class Checkpoints(TrainerCallback):
     def __init__(self, trainer: Any, name: str, found: Path | None, stop: StopRequest, last: int | None):
         self.trainer, self.name, self.found, self.stop, self.last = trainer, name, found, stop, last
         self.block, self.stopped = block_of(trainer), False
+        self.intervals, self.saved = Intervals.from_environment(), time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether a checkpoint is due after this step, which ends a block; by the clock of rank 0 in every process."""
+        if self.intervals.steps:
+            return step % (max(self.intervals.steps // self.block, 1) * self.block) == 0
+        return processes.broadcast(time.monotonic() - self.saved >= 60 * self.intervals.minutes)
 
     def on_train_begin(self, args, state, control, **_):
         if self.last and self.last > state.max_steps:
@@ -86,6 +127,7 @@ class Checkpoints(TrainerCallback):
             control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
         elif state.global_step % self.block == 0:
             self.stopped = processes.any_of(self.stop.why is not None)
+            control.should_save |= self.is_due(state.global_step)
         if self.stopped or state.global_step == last:
             control.should_save = control.should_training_stop = True
 
@@ -106,3 +148,4 @@ class Checkpoints(TrainerCallback):
         new = folder / f"{RUNNING}.new"
         new.write_text(json.dumps(running, default=float))
         os.replace(new, folder / RUNNING)
+        self.saved = time.monotonic()

@@ -4,11 +4,15 @@ How we differ from TRL 1.16:
 1. A rollout is unscored if any reward that applies to it is missing; in TRL, only if all are missing.
 2. `sequence_sum`: QED-Nano's sum over tokens, with its entropy and its clamped divergence, for the clipped ratio or
    REINFORCE.
-3. Checkpoints hold the reference model of `sync-reference`; TRL would resume with the first one. After a resume beyond
+3. `bnpo` and the entropy are means over the tokens of a whole optimizer step, on all devices; TRL takes the mean of
+   every forward pass, so that its gradient depends on the rows of one pass.
+4. Checkpoints hold the reference model of `sync-reference`; TRL would resume with the first one. After a resume beyond
    the first epoch, problems continue in the shuffled order of that epoch; TRL would restart with the first epoch's
    order.
-4. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
-5. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
+5. An unscored rollout is excluded from the loss, with its entropy and divergence; TRL only sets its advantage to 0.
+6. On several devices the main process alone asks judges and writes the diary; it broadcasts the rewards.
+7. The text of a rollout is all that was written. TRL's is an answer without its reasoning, where the tokenizer says how
+   to take them apart (`response_template`).
 """
 
 import math
@@ -23,13 +27,15 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from proofmill.graders.submissions import Submission
+from proofmill.runtime import processes
 from proofmill.runtime.progress import say
+from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.reasons import Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, losses, rollout_rewards, rollouts
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import Diary
+from proofmill.training.rollouts import DIARY, Diary
 
 REFERENCE = "reference.pt"
 ROW = ("problem", "statement", "answer", "solution", "scheme", "asks", "reference_tokens", "question_tokens", "turn")
@@ -53,6 +59,7 @@ class Trainer(GRPOTrainer):
         self.start = start
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        self.recent = rollout_rewards.Unscored(entry)
         self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
 
     @property
@@ -85,6 +92,21 @@ class Trainer(GRPOTrainer):
             torch.randperm(sampler.num_samples, generator=sampler.generator)
         return sampler
 
+    def _prepare_inputs(self, generation_batch):
+        """The rows of the next forward pass, with the number of learned tokens of their step (`step_tokens`)."""
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is not before:  # a new round of rollouts
+            self._count_tokens(self._buffered_inputs)
+        return inputs
+
+    def _count_tokens(self, passes: list[dict[str, Any]]) -> None:
+        size = self.args.gradient_accumulation_steps
+        tokens = torch.stack([inputs["completion_mask"].sum() for inputs in passes])
+        tokens_S = self.accelerator.reduce(tokens.view(-1, size).sum(dim=1), reduction="sum")
+        for index, inputs in enumerate(passes):
+            inputs["step_tokens"] = tokens_S[index // size]
+
     def _generate_and_score_completions(self, inputs):
         self.made_for = self.state.global_step + 1
         if self.turns is not None:
@@ -94,7 +116,18 @@ class Trainer(GRPOTrainer):
         self._leave_out(outputs)
         if self.accelerator.is_main_process:
             self._remember()
+        self._must_be_scored()
         return outputs
+
+    def _must_be_scored(self) -> None:
+        """Raise ServiceError in every process when too many of the latest rollouts have no verdict."""
+        fault = self.recent.add(self._scored) if self.accelerator.is_main_process else None
+        if fault := processes.broadcast(fault):
+            raise ServiceError(
+                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
+                f"learned from them. See what the grader wrote (`verdict` in {Path(self.args.output_dir) / DIARY}), and mend "
+                "what it lacks, or raise the limit if you accept the gap. The same command goes on from the last checkpoint."
+            )
 
     def _leave_out(self, outputs: dict[str, Any]) -> None:
         """Exclude unscored rollouts from the loss."""
@@ -106,15 +139,16 @@ class Trainer(GRPOTrainer):
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """The rewards NK of the rollouts of all processes; NaN for a missing one."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        texts = self._tokenizer.batch_decode(completion_ids_list, skip_special_tokens=True)
         rows = [
             {
                 **{key: row.get(key) for key in ROW},
                 "prompt": prompt[-1]["content"],
-                "text": self.opening + completion[0]["content"],
+                "text": self.opening + text,
                 "tokens": len(ids),
                 "stop": Stop.END if ids[-1] in ends else Stop.LENGTH,
             }
-            for row, prompt, completion, ids in zip(inputs, prompts, completions, completion_ids_list, strict=True)
+            for row, prompt, text, ids in zip(inputs, prompts, texts, completion_ids_list, strict=True)
         ]
         self._rows = gather_object(rows)
         shared: list[Any] = [None]
@@ -191,11 +225,7 @@ class Trainer(GRPOTrainer):
         return outputs
 
     def _compute_loss(self, model, inputs):
-        loss = (
-            self._sequence_sum(model, inputs)
-            if self.entry.loss == "sequence_sum"
-            else super()._compute_loss(model, inputs)
-        )
+        loss = self._sequence_sum(model, inputs) if self.entry.loss == "sequence_sum" else self._by_trl(model, inputs)
         now_NT = self._latest[0].detach()
         mask_NT = inputs["completion_mask"]
         ratios_NT = losses.ratios(now_NT, inputs.get("old_per_token_logps", now_NT))
@@ -204,6 +234,16 @@ class Trainer(GRPOTrainer):
             self._measure("ratio/mean", learned_ratios.mean())
             self._measure("ratio/max", learned_ratios.max())
             self._measure("ratio/effective-share", losses.effective_share(ratios_NT, mask_NT))
+        return loss
+
+    def _by_trl(self, model, inputs):
+        """TRL's loss, with its token counts and the entropy those of the whole step."""
+        if self.entry.loss == "bnpo":  # computed as `dapo`, whose count TRL divides by the steps of a round
+            inputs = {**inputs, "num_items_in_batch": inputs["step_tokens"] * self.entry.batches}
+        loss = super()._compute_loss(model, inputs)
+        if self.entry.entropy:
+            entropy = (self._latest[1] * inputs["completion_mask"]).sum() / inputs["step_tokens"].clamp(min=1)
+            loss = loss - self.entry.entropy * entropy * self.accelerator.num_processes  # whose gradients are averaged
         return loss
 
     def _measure(self, name: str, value: torch.Tensor) -> None:

@@ -4,14 +4,18 @@ How we differ from TRL's reward functions:
 1. A reward may not apply to a problem (marks for small talk, a preference before its first step). It is then neither 0
    nor missing, and the others count. If a reward applies and is missing, the rollout is unscored, whatever its other
    rewards.
-2. A second grader marks a sample now and then, without rewarding. If its marks fall behind the reward's, the reward is
+2. An attempt that a program cannot decide about, or of which nothing stands outside the reasoning, earns 0 and is no
+   missing reward: the policy could learn to write what is never judged. open-r1 calls an unreadable answer wrong too, and
+   has no reward for an unreadable gold answer.
+3. A second grader marks a sample now and then, without rewarding. If its marks fall behind the reward's, the reward is
    being gamed (the hold-out judge; Gao et al. 2022 measure this gap).
 """
 
 import math
 import random
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ from proofmill.rewards import lengths
 from proofmill.rewards.rewards import REWARDS, Group, Rollout, weight
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import preference_name
-from proofmill.schema.reasons import Reason
+from proofmill.schema.reasons import UNDECIDED, Reason
 from proofmill.training import advantages
 from proofmill.training.preferences import Preference
 
@@ -47,6 +51,16 @@ class Rewarded:
     def counted(self, unscored: str) -> np.ndarray:
         """The rewards NK that are added up: an unscored rollout has none (`drop`), or 0 for missing ones (`zero`)."""
         return advantages.counted(self.values_NK, self.applies_NK, unscored)
+
+
+def decided(verdict: Verdict) -> Verdict:
+    """The verdict as a reward: 0 marks where a program could not decide, with the reason.
+
+    Nobody stands between the policy and its text: what it left in its reasoning it did not answer.
+    """
+    if verdict.reason == Reason.UNANSWERED:
+        return replace(verdict, grade=0.0, reason=Reason.EMPTY)
+    return replace(verdict, grade=0.0) if verdict.reason in UNDECIDED else verdict
 
 
 class Rewarding:
@@ -73,7 +87,8 @@ class Rewarding:
     ) -> Rewarded:
         """The rewards of a step's rollouts; the attempts of a group are consecutive."""
         indices = [index for index, submission in enumerate(submissions) if submission.asks != "talk"]
-        verdicts = dict(zip(indices, self.grader([submissions[index] for index in indices], quiet=True), strict=True))
+        marked = self.grader([submissions[index] for index in indices], quiet=True)
+        verdicts = dict(zip(indices, map(decided, marked), strict=True))
         rollouts = [
             Rollout(submission, verdicts.get(index, UNASKED), count, reference)
             for index, (submission, count, reference) in enumerate(zip(submissions, tokens, references, strict=True))
@@ -134,6 +149,38 @@ def drifted(gaps: Sequence[float], most: float | None) -> bool:
     if most is None or len(known) < 2 * OPINIONS:
         return False
     return float(np.mean(known[-OPINIONS:]) - np.mean(known[:OPINIONS])) > most
+
+
+ROUNDS = 10  # the latest rounds of rollouts, of which `max-unscored` is a share
+
+
+class Unscored:
+    """Counts the unscored rollouts of the latest rounds, by reason.
+
+    The limit is a share of all rollouts that so many rounds will have, as `max-parked` is of all calls: the first few
+    stop nothing, and a training of which nobody is scored does not wait for the last round.
+    """
+
+    def __init__(self, entry: Grpo):
+        self.rounds: deque[Counter[str]] = deque(maxlen=min(ROUNDS, entry.rounds))
+        self.share = entry.max_unscored
+        self.a_round = entry.batches * entry.problems_per_step * entry.group
+
+    def add(self, rewarded: Rewarded) -> str | None:
+        """Add a round; returns what is wrong if there are too many now, as a phrase."""
+        missing = [rollout.verdict.reason for rollout in rewarded.rollouts]
+        unscored = zip(missing, rewarded.unscored_N, strict=True)
+        self.rounds.append(Counter(_cause(reason) for reason, is_unscored in unscored if is_unscored))
+        causes = sum(self.rounds, Counter())
+        if causes.total() <= self.share * self.a_round * self.rounds.maxlen:
+            return None
+        shown = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common(5))
+        return f"{causes.total():,} of the last {len(self.rounds) * self.a_round:,} rollouts have no verdict ({shown})"
+
+
+def _cause(reason: str) -> str:
+    """Why a rollout is unscored, by the reason of its verdict: with a verdict, a preference is missing."""
+    return "no preference" if reason in (Reason.OK, Reason.NOT_ASKED) else reason
 
 
 def without_signal(totals_PG: np.ndarray) -> float:

@@ -17,6 +17,8 @@ from proofmill.schema.columns import ROLLOUT_COLUMNS
 from proofmill.schema.ids import digest
 from proofmill.training.rollout_rewards import Rewarded
 
+DIARY = "rollouts.jsonl"  # among the checkpoints
+
 
 class Diary:
     """A file of rollouts, one JSON line each. Opening it drops the steps beyond `after`, where the run resumes.

@@ -7,7 +7,8 @@ rollouts):
     PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
     PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
     PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
-    PROOFMILL_SAVE_STEPS                steps between checkpoints (sft 200, grpo 20)
+    PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
+    PROOFMILL_SAVE_STEPS                steps between checkpoints, instead of minutes
     PROOFMILL_STALL_MINUTES             minutes without progress after which a training is ended (never)
     PROOFMILL_GRACE                     seconds for the end of the step and its checkpoint after SIGTERM or Ctrl-C (20)
 """
@@ -29,9 +30,8 @@ from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
 from proofmill.schema.errors import SettingError, TableError
-from proofmill.schema.kinds import KINDS
 from proofmill.training import adapters, memory
-from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
+from proofmill.training.checkpoints import Checkpoints, Intervals, is_finished, last_checkpoint, remove_broken
 from proofmill.training.watchdog import Steps, watching
 
 # Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
@@ -40,11 +40,11 @@ CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|t
 
 
 def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None:
-    """Print how a batch is split over devices, and the memory plan, before anything is allocated.
+    """Print how a batch is split over devices, how often it is saved, and the memory plan, before anything is allocated.
 
     `tokens` is the largest number in a row; `more` goes to `memory.plan`.
     """
-    split = batches(job, batch)
+    split, intervals = batches(job, batch), Intervals.from_environment()
     rows, passes = split["per_device_train_batch_size"], split["gradient_accumulation_steps"]
     if processes.rank():
         return
@@ -53,6 +53,7 @@ def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None
             job.name,
             f"{batch:,} rows a step: {processes.world()} x {rows:,} x {passes:,} (devices, rows at a time, turns)",
         )
+    say(job.name, f"a checkpoint every {intervals}")
     available, cuda = memory.device_memory()
     plan = memory.plan(
         job.parent(entry.model).weights(),
@@ -91,8 +92,8 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
     return AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options), tokenizer
 
 
-def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str, Any]:
-    """Arguments of every trainer. Checkpoints fall on the end of a block: `block` steps that share their rollouts."""
+def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
+    """Arguments of every trainer. They must exist before a model is loaded: DeepSpeed's ZeRO-3 then shares it out."""
     import torch
 
     torch.set_num_threads(job.threads)
@@ -112,16 +113,11 @@ def arguments(entry: Any, job: Job, log_every: int, block: int = 1) -> dict[str,
         "ddp_find_unused_parameters": False,  # every weight contributes to every loss
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
-        "save_strategy": "steps",
-        "save_steps": max(_save_steps(job) // block, 1) * block,
+        "save_strategy": "no",  # checkpoints.py decides when
         "save_total_limit": 2,
         "report_to": [],
         "disable_tqdm": True,
     }
-
-
-def _save_steps(job: Job) -> int:
-    return int(os.environ.get("PROOFMILL_SAVE_STEPS") or KINDS[job.table.kind].save_steps)
 
 
 def _schedule(entry: Any) -> dict[str, Any]:

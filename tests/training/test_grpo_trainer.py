@@ -1,0 +1,303 @@
+"""The trainer of `grpo`: what is read of a rollout, and what a step's gradient depends on."""
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import nullcontext
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from transformers import TrainerCallback
+
+import fixed_rollouts
+from mill import SMALL, Mill
+from proofmill.graders.graders import Marker
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.recipes.identity import identity_of
+from proofmill.rewards.rewards import Rollout
+from proofmill.schema.errors import ServiceError
+from proofmill.schema.model_entries import Grpo
+from proofmill.training import grpo_trainer as trainer_module
+from proofmill.training import run
+from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored
+
+TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
+GRPO = {
+    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group": 4,
+    "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5, "language": 0.1}, "problems-per-step": 4, "steps": 1,
+    "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
+}  # fmt: skip
+# As in TRL's for Qwen3: what stands in the tags is the reasoning, and the rest is the content.
+RESPONSE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|assistant|>",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close_pattern": r"</think>\s*", "content": "text"},
+        "content": {"close_pattern": r"<\|end\|>\s*", "content": "text"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def taught(small) -> Mill:
+    """The small chain with a model that has learned to think in tags, answer and end."""
+    made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
+    made.make("sft/taught")
+    return made
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["the model opens", "the template opens"])
+def test_rollout_is_all_that_was_written_whatever_the_tokenizer_parses(taught, tmp_path, opens):
+    """With and without a `response_template` the same seed gives the same texts, rewards and verdicts, reasoning included."""
+    frames = []
+    for name in ("plain", "parsed"):
+        folder = tmp_path / name
+        shutil.copytree(taught.table("sft/taught").folder, folder)
+        if name == "parsed":
+            path = folder / "tokenizer_config.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "response_template": RESPONSE}))
+        if opens:
+            path = folder / "chat_template.jinja"
+            path.write_text(path.read_text().replace("<|assistant|>{% endif %}", "<|assistant|><think>\n{% endif %}"))
+        base = f"base/{name}-{opens}".lower()
+        training = {**GRPO, "model": base}
+        more = {base: {"source": "folder", "path": str(folder)}, "grpo/read": training}
+        table = Mill(taught.results, **SMALL, **more).make(base, "grpo/read")
+        frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout"))
+        kept = json.loads((table.folder / "tokenizer_config.json").read_text())
+        assert (kept.get("response_template") == RESPONSE) == (name == "parsed")
+    plain, parsed = frames
+    assert plain.equals(parsed)
+    assert plain["text"].str.contains("</think>").any() and plain["reward_think-format"].sum() > 0
+
+
+# ------------------------------------------------------------------------------------- what a gradient does not depend on
+
+
+class Gradients(TrainerCallback):
+    """Keeps the gradient of each optimizer step."""
+
+    def __init__(self):
+        self.found = []
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        self.found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]).double())
+
+
+class SilentOnSome(Marker):
+    """The real grader, with no verdict on every third submission."""
+
+    def __call__(self, submissions, quiet=False):
+        verdicts = super().__call__(submissions, quiet)
+        return [Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loss": "bnpo"},
+        {"loss": "bnpo", "batches": 2, "kl": 0.01, "entropy": 0.05},
+        {"loss": "dapo", "entropy": 0.05, "mask-truncated": True},
+        {"loss": "dapo", "batches": 2, "iterations": 2},
+        {"loss": "grpo", "entropy": 0.05},
+        {"loss": "dr_grpo", "entropy": 0.05, "scale": "none"},
+        {"loss": "sequence_sum", "entropy": 0.01, "kl": 0.01},
+    ],
+    ids=lambda changed: " ".join(f"{name}={value}" for name, value in changed.items()),
+)
+def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkeypatch, changed):
+    """8, 4, 2 or 1 rows at a time: the gradient of each step is the same to five digits, unscored rollouts included."""
+    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
+    steps = changed.get("batches", 1) * changed.get("iterations", 1)
+    # The weights stay where they are, so that a step's gradient is no consequence of the rounding in the one before.
+    still = {"problems-per-step": 2, "steps": steps, "learning-rate": 1e-12, "clip": 1e9, "max-unscored": 1.0}
+    found = []
+    for rows in (8, 4, 2, 1):
+        monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", str(rows))
+        gradients = Gradients()
+        monkeypatch.setattr(run, "watching", lambda name, callback=gradients: nullcontext([callback]))
+        monkeypatch.setenv("PROOFMILL_FRESH", "all")
+        Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/split": {**GRPO, **still, **changed}}).make(
+            "grpo/split"
+        )
+        found.append(gradients.found)
+    whole, *splits = found
+    assert len(whole) == steps and all(gradient.norm() > 0 for gradient in whole)
+    for split in splits:
+        for one, other in zip(whole, split, strict=True):
+            assert (one - other).norm() < 1e-5 * one.norm()
+
+
+TWO = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
+
+
+def test_gradient_of_a_step_does_not_depend_on_the_devices(taught, tmp_path):
+    """Two processes with two passes of two rows each have the gradient of one process with eight rows, for each loss."""
+    losses = ["bnpo", "dapo:0.05", "grpo:0.05", "dr_grpo:0.05", "bnpo:0.05", "sequence_sum:0.01"]
+    weights, path = taught.table("sft/taught").folder, tmp_path / "gradients.pt"
+    subprocess.run(
+        [sys.executable, *TWO, fixed_rollouts.__file__, weights, path, "2", *losses],
+        env={**os.environ, "ACCELERATE_TORCH_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    one, two = fixed_rollouts.gradients(weights, 8, losses), torch.load(path)
+    for loss in losses:
+        assert (one[loss] - two[loss]).norm() < 1e-5 * one[loss].norm(), loss
+    assert (one["bnpo"] - one["bnpo:0.05"]).norm() > 1e-3 * one["bnpo"].norm()
+
+
+# ----------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, monkeypatch):
+    """However often it is due: two steps share a round and are gone through twice, so that the first is after step 4."""
+    monkeypatch.setenv("PROOFMILL_SAVE_MINUTES", "1e-9")
+    fields = {**GRPO, "problems-per-step": 2, "batches": 2, "iterations": 2, "steps": 8}
+    mill = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/whole": fields, "grpo/killed": fields})
+    remember = trainer_module.Trainer._remember
+
+    def dying(self):
+        if self.made_for == 5:
+            raise ConnectionError("as if it were killed")
+        remember(self)
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(trainer_module.Trainer, "_remember", dying)
+        mill.make("grpo/killed")
+    folders = mill.table("grpo/killed").scratch.glob("checkpoints-*/checkpoint-*")
+    assert [path.name for path in folders] == ["checkpoint-4"]
+    whole, killed = mill.make("grpo/whole"), mill.make("grpo/killed")
+    assert list(whole.rows()) == list(killed.rows())
+
+
+# ------------------------------------------------------------------------------------------------- nobody has a verdict
+
+
+class Silent(Marker):
+    """The real grader, which never comes to a verdict after its first call."""
+
+    calls = 0
+
+    def __call__(self, submissions, quiet=False):
+        Silent.calls += 1
+        verdicts = super().__call__(submissions, quiet)
+        return verdicts if Silent.calls == 1 else [Verdict(None, 7, "no-verdict") for _ in verdicts]
+
+
+def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taught, monkeypatch):
+    """It stops in its third step and says why; with a higher limit it goes on from its checkpoint, and not from its beginning."""
+    monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")
+    monkeypatch.setattr("proofmill.grpo.Marker", Silent)
+    Silent.calls = 0
+    few = {**GRPO, "problems-per-step": 2, "steps": 12, "max-tokens": 16}
+
+    def mill(**changed):
+        return Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/silent": {**few, **changed}})
+
+    said = r"16 of the last 24 rollouts have no verdict \(16 no-verdict\); expected at most 10% \(`max-unscored`\)"
+    with pytest.raises(ServiceError, match=said):
+        mill().make("grpo/silent")
+    assert Silent.calls == 3
+    with pytest.raises(ServiceError, match=r"8 of the last 8 rollouts .* expected at most 5%"):
+        mill(**{"max-unscored": 0.05}).make("grpo/silent")
+    assert Silent.calls == 4
+    table = mill(**{"max-unscored": 1.0}).make("grpo/silent")
+    rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
+    assert Silent.calls == 4 + 10 and rollouts["step"].n_unique() == 12
+    assert rollouts.filter(~pl.col("unscored"))["step"].unique().to_list() == [1]
+    assert table.stamp["counts"]["unscored"] == 88
+
+
+def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp_path):
+    """The main process alone counts the verdicts; both end with the same sentence, and neither waits for the other."""
+    path = tmp_path / "others.jsonl"
+    path.write_text("".join(f'{{"statement": "What is love, part {n}?"}}\n' for n in range(4)))
+    training = {**GRPO, "problems": "problems/other", "problems-per-step": 2, "steps": 20, "max-tokens": 48}
+    entries = {"sft/taught": TAUGHT, "problems/other": {"source": "table", "path": str(path)}, "grpo/other": training}
+    mill = Mill(taught.results, **SMALL, **entries)
+    mill.make("problems/other")
+    identity = identity_of(mill.book.entries["grpo/other"], mill.book.declared)
+    done = subprocess.run(
+        [sys.executable, *TWO, "-m", "proofmill.grpo", "grpo/other", "--entry", identity, "--results", taught.results],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = r"^ServiceError: grpo/other: \d+ of the last \d+ rollouts have no verdict \(\d+ no-verdict\)"
+    assert done.returncode and re.search(said, done.stderr, re.MULTILINE), done.stderr
+    assert not mill.table("grpo/other").path.exists()
+
+
+def rewarded(*reasons: str) -> Rewarded:
+    """A round whose rollouts have these reasons; `ok?` has marks, and lacks another reward."""
+    verdicts = [Verdict(1.0 if reason.startswith("ok") else None, 7, reason.strip("?")) for reason in reasons]
+    values = [[1.0 if reason == "ok" else math.nan] for reason in reasons]
+    rollouts = [Rollout(Submission("s", None, None, "text"), verdict, 3) for verdict in verdicts]
+    return Rewarded(rollouts, np.array(values), np.ones((len(reasons), 1), dtype=bool))
+
+
+ENTRY = {"model": "sft/x", "problems": "problems/x", "grader": "api/x", "unscored": "drop", "rewards": {"grade": 1}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "rounds", "said"),
+    [
+        # 0.25 of ten rounds of four: ten may be missing
+        ({"steps": 100}, [["timeout"] * 4] * 2 + [["off-scale", "off-scale", "ok", "ok?"]], "11 of the last 12 rollouts"),
+        ({"steps": 100}, [["no-verdict", "ok", "ok", "ok"]] * 100, None),
+        ({"steps": 100}, [["no-verdict"] * 4] * 2 + [["ok"] * 4] * 8 + [["no-verdict"] * 4] * 2, None),
+        ({"steps": 2}, [["ok"] * 4, ["ok", "no-verdict", "no-verdict", "ok"]], None),
+        ({"steps": 2}, [["ok"] * 4, ["ok", "no-verdict", "no-verdict", "no-scheme"]], "3 of the last 8 rollouts"),
+        ({"steps": 4, "batches": 2, "iterations": 2}, [["ok?"] * 8], r"8 of the last 8 rollouts .*\(8 no preference\)"),
+        ({"steps": 1, "max_unscored": 1.0}, [["no-verdict"] * 4], None),
+        ({"steps": 1, "max_unscored": 0.0}, [["ok", "ok", "ok", "no-verdict"]], "1 of the last 4 rollouts"),
+    ],
+)  # fmt: skip
+def test_unscored_rollouts_are_a_share_of_those_of_the_latest_rounds(fields, rounds, said):
+    """A round too many is told with its reasons, and not one before; what is older than ten rounds does not count."""
+    unscored = Unscored(Grpo(**{**ENTRY, "group": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields}))
+    *before, last = [unscored.add(rewarded(*reasons)) for reasons in rounds]
+    assert not any(before)
+    assert last is None if said is None else re.match(said, last)
+
+
+CODE = '[{"call": "f(2)", "result": "4"}]'
+
+
+def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade():
+    """An unreadable answer and a program that cannot run earn 0 with their reason; an unreadable gold answer is no fault."""
+
+    def submission(asks: str, answer: str, text: str) -> Submission:
+        return Submission("s", answer, None, text, asks=asks)
+
+    shown = [
+        submission("answer", "18", "\\boxed{18}"),
+        submission("answer", "18", "\\boxed{" + "1" * 1001 + "}"),
+        submission("answer", "18", "\\boxed{\\frac{7}}"),
+        submission("answer", "\\frac{7}", "\\boxed{18}"),
+        submission("code", CODE, "```python\ndef f(x): return 2 * x\n```"),
+        submission("code", CODE, "```python\nimport heapq\ndef f(x): return 2 * x\n```"),
+        submission("code", CODE, "```python\ndef f(x): return 3\n" + "#" * 33_000 + "\n```"),
+        submission("code", "no tests", "```python\ndef f(x): return 2 * x\n```"),
+    ]
+    reasons = ["ok", "unparsable", "unparsable", "no-gold", "ok", "unsupported", "unsupported", "no-gold"]
+    entry = Grpo(
+        **{**ENTRY, "grader": "rules", "rewards": {"grade": 1, "outcome": {"preset": "dima"}}, "steps": 1, "group": 4}
+    )
+    with Marker("rules", None, {}) as grader:
+        grades = grader(shown)
+        found = Rewarding(entry, grader).rewarded(shown, [3] * 8, [None] * 8, step=1)
+    assert [verdict.reason for verdict in grades] == reasons
+    assert [verdict.grade for verdict in grades] == [1.0, None, None, None] * 2
+    assert [rollout.verdict.reason for rollout in found.rollouts] == reasons
+    assert found.values_NK[:, 0].tolist() == pytest.approx([1, 0, 0, math.nan, 1, 0, 0, math.nan], nan_ok=True)
+    assert found.values_NK[:, 1].tolist() == pytest.approx([1, -1, -1, math.nan, 1, -1, -1, math.nan], nan_ok=True)
+    assert found.unscored_N.tolist() == [False, False, False, True] * 2
