@@ -103,7 +103,7 @@ def parents(kind):
 
 
 def shown(file):
-    """Whether Snakemake can be shown a file that stands: it refuses those of the future, and reads braces as wildcards."""
+    """Whether Snakemake can be shown a file: it refuses those of the future, and reads words in braces as wildcards."""
     return os.path.exists(file) and os.path.getmtime(file) <= time.time() and not contains_wildcard(file)
 
 

@@ -1,8 +1,8 @@
 """Training code of `sft` and `grpo`: loading, trainer arguments, the split over devices, the table of steps, saving.
 
 The entry says what is trained; the profile, which starts the processes, and the environment say where and how. The
-latter change no row beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
-rollouts):
+latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
+rollouts). The table's `entropy`, `kl`, `clip_ratio/...` and `ratio/...` are means over forward passes:
 
     PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
     PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
