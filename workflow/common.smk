@@ -77,7 +77,7 @@ def states():
 
 
 def due(name):
-    """Whether an artifact is to be made or restored; Snakemake is then told to, whatever it thinks of the files' times."""
+    """Whether an artifact is to be made or restored; Snakemake is then told to, whatever the files' times are."""
     if states()[name].name == "done":
         return False
     workflow.dag.forcefiles.add(f"results/{name}.parquet")
