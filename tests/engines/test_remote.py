@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -334,6 +338,47 @@ def test_time_limit_runs_from_the_start_of_a_call(ask, monkeypatch, hasty):
 
     answer, served = ask(dawdle)
     assert (answer.text, answer.attempts, len(served.requests)) == ("fine", 2, 2)
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker
+from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.journal import Journal
+from proofmill.engines.opening import open_api
+from proofmill.schema.declared import Api
+
+made = [(f"row-{n}", Question("m", (("user", f"question {n}"),))) for n in range(8)]
+with open_api("api/judge", Api(id="m", price="unknown")) as engine, Journal(Path(sys.argv[1])) as journal:
+    answers = Asker("x", engine, journal, Budget(None, Path(sys.argv[1]).parent, journal))(Questions(8, lambda: made))
+    print(sum(answer.text == "fine" for answer in answers), {answer.attempts for answer in answers})
+"""
+
+
+def test_time_in_which_a_process_stands_still_is_not_counted(tmp_path):
+    """A process that is stopped and goes on takes the answers that came meanwhile; none is asked for again."""
+
+    def slow(_, number):
+        time.sleep(0.5)
+        return FINE
+
+    with server(slow) as (url, served):
+        environment = {
+            **os.environ, "PROOFMILL_JUDGE_URL": url, "PROOFMILL_CONCURRENCY": "4", "PROOFMILL_TIMEOUT": "3",
+            "PROOFMILL_PATIENCE": "3",
+        }  # fmt: skip
+        command = [sys.executable, "-c", STOPPED, str(tmp_path / "calls" / "x")]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        while len(served.requests) < 4:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(5.0)
+        process.send_signal(signal.SIGCONT)
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, len(served.requests)) == (0, 8)
+    assert said.splitlines()[-1] == "8 {1}"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Conversation:
         self.tasks: set[asyncio.Task] = set()
         self.arrived: list[tuple[Row, float, float, Answer | Failure]] = []
         self.news = asyncio.Event()
-        self.last_answer, self.last_failure = time.monotonic(), ""
+        self.last_answer, self.last_failure = engine.limits.clock(), ""
         self.answered = len(asking.journal) > 0  # somebody, in this run or an earlier one
         self.forbidden: list[Row] = []  # refused before anybody was answered: the rows, or all of us?
         self.broken: BaseException | None = None
@@ -161,7 +161,7 @@ class Conversation:
         self.asking.take(row.question, outcome, row.cost)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
-        self.last_answer = time.monotonic()
+        self.last_answer = self.engine.limits.clock()
         self.pace.ended(start, tokens=outcome.prompt_tokens + outcome.tokens - tokens)
 
     def _after_failure(self, row: Row) -> None:
@@ -210,7 +210,7 @@ class Conversation:
                 self.asking.journal.add(row.question, self._parked(row))
 
     def _lose_patience(self) -> None:
-        silent = time.monotonic() - self.last_answer
+        silent = self.engine.limits.clock() - self.last_answer
         if self.last_failure and silent > max(self.engine.patience, self.engine.limit):
             self.asking.stop.ask(
                 f"stopped because {self.engine.name} answered nothing for {clock(silent)}: {self.last_failure}"

@@ -23,6 +23,7 @@ from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.pacing import Pace
 from proofmill.engines import replies
 from proofmill.engines.conversation import Conversation, Failure
+from proofmill.engines.limits import TimeLimits
 from proofmill.engines.redaction import Redaction
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.reasons import Reason, Stop
@@ -77,12 +78,13 @@ class ApiEngine:
         self.limit = float(os.environ.get("PROOFMILL_TIMEOUT", "600"))
         self.patience = float(os.environ.get("PROOFMILL_PATIENCE", "600"))
         self._path = "/responses" if api.protocol == "responses" else "/chat/completions"
+        self.limits = TimeLimits()
         self._runner = asyncio.Runner()
         self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=key,
             max_retries=0,
-            timeout=self.limit,
+            timeout=None,  # ours is for the whole call
             # aiohttp: the default transport looks at every connection for each call, a second of work with 512.
             http_client=openai.DefaultAioHttpClient(
                 limits=httpx2.Limits(max_connections=pace.most, max_keepalive_connections=pace.most),
@@ -109,7 +111,11 @@ class ApiEngine:
         return split_reasoning(answer, self.api.delimiters)
 
     def answer(self, questions: Iterator[Question], asking: Asking) -> None:
-        self._runner.run(Conversation(self, questions, asking).hold())
+        self._runner.run(self._hold(Conversation(self, questions, asking)))
+
+    async def _hold(self, conversation: Conversation) -> None:
+        with self.limits:
+            await conversation.hold()
 
     # --------------------------------------------------------------------------------------------------- one attempt
 
@@ -117,7 +123,7 @@ class ApiEngine:
         """Ask once; returns the answer or the failure."""
         start = time.monotonic()
         try:
-            async with asyncio.timeout(self.limit):
+            async with self.limits.at_most(self.limit):
                 # As plain bytes: the typed methods walk their type hints for each call, half of a call's work, and know
                 # fewer fields than servers send.
                 raw = await self._client.post(self._path, body=self._request(question), cast_to=bytes)
