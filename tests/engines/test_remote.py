@@ -572,6 +572,37 @@ def test_remote_model_without_an_address_says_what_to_set(monkeypatch):
         pass
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://user:pass-word-123@127.0.0.1:9/v1", "http://:pass-word-123@host", "http://user:pass-word-123@host:99999",
+     "ftp://pass-word-123/", "pass-word-123", "http://[pass-word-123", "http://", ""],
+)  # fmt: skip
+def test_address_that_is_none_or_holds_a_password_is_refused_unseen(monkeypatch, url):
+    """The message names the variable, and shows neither password nor address."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
+    with (
+        pytest.raises(SettingError, match="PROOFMILL_JUDGE_URL") as stop,
+        open_api("api/judge", Api(id="m", price="unknown")),
+    ):
+        pass
+    assert "pass-word" not in str(stop.value)
+
+
+def test_nothing_of_the_environment_goes_to_the_server(ask, monkeypatch):
+    """Ids of an organisation at another provider are not sent, under whatever name."""
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET"):
+        monkeypatch.setenv(name, "from-the-environment")
+    _, served = ask([FINE])
+    assert "from-the-environment" not in str(served.headers)
+
+
+def test_prompt_is_not_sent_on_to_another_address(ask):
+    """A server that sends us on is not followed: nobody named the other address."""
+    with server(lambda *_: FINE) as (elsewhere, reached), pytest.raises(SystemExit, match="no redirect is followed"):
+        ask([(307, b"", {"Location": f"{elsewhere}/chat/completions"})])
+    assert reached.requests == []
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_limit_that_is_no_number_says_so(monkeypatch, value):
     """A variable that makes no sense is a message that names it."""
