@@ -25,9 +25,8 @@ def test_dirty_file_gives_rows_or_one_message_that_names_it(tmp_path):
         path.write_bytes(content)
         entry = Problems(source="table", path=str(path))
         table = Table("problems/x", tmp_path / "results")
-        job = Job(
-            table, {}, f"{number}", {"fingerprint": f"{number}", "sources": sources_of("problems", entry, {}.get)}
-        )
+        stamp = {"entry": {}, "fingerprint": f"{number}", "sources": sources_of("problems", entry, {}.get)}
+        job = Job(table, {}, f"{number}", stamp)
         try:
             problems.main(entry, job)
         except ProofmillError as error:
