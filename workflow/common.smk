@@ -8,6 +8,7 @@ import time
 
 from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
+from snakemake.settings.enums import RerunTrigger
 
 from proofmill.artifacts.states import States
 from proofmill.recipes.book import expand
@@ -69,8 +70,14 @@ def entry(kind):
 
 @functools.cache
 def states():
-    """What every artifact is, by its stamp. What Snakemake is told to make is known once it builds the graph."""
+    """What every artifact is, by its stamp. What Snakemake is told to make is known once it builds the graph.
+
+    Its own reasons count for nothing: what it remembers of runs, and marks of incomplete files. A table is whole or
+    absent.
+    """
     dag = workflow.dag
+    dag.ignore_incomplete = True
+    workflow.dag_settings.rerun_triggers = frozenset({RerunTrigger.MTIME})
     forced = {name for name in BOOK.entries if f"results/{name}.parquet" in dag.forcefiles}
     rules_forced = {rule.name for rule in dag.forcerules}
     return States(BOOK, forced=forced | {name for name in BOOK.entries if kind_of(name) in rules_forced})
@@ -93,7 +100,8 @@ def parents(kind):
         try:
             sources = source_files(kind, made_from, BOOK.entries.get)
             tables = reads(kind, made_from, BOOK.entries.get)
-            coming = [table for table in tables if due(table)] if due(name) else []
+            # A job on another node makes what it was started for: nothing is coming there.
+            coming = [table for table in tables if due(table)] if not workflow.remote_exec and due(name) else []
         except ProofmillError as error:
             raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
         standing = [f"results/{table}.parquet" for table in tables if table not in coming] + sources

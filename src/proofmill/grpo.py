@@ -39,7 +39,7 @@ from proofmill.schema.fields import ASKED
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import PASSING, Stop
+from proofmill.schema.reasons import PASSING
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
@@ -118,8 +118,8 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | N
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
     spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
-    for answer in records.frame(job.table.calls, "stop", "cost", "tokens").iter_rows(named=True):
-        spent.add(answer["cost"] or 0.0 if answer["stop"] == Stop.ERROR else answer["cost"], answer["tokens"])
+    for row in records.all_rows(job.table.calls):
+        spent.add(row.answer.paid, row.answer.tokens)
     job.finish(list(run.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)
 
 

@@ -225,7 +225,7 @@ def test_small_segments_are_joined(tmp_path):
     """A stage that is run again and again for some rows more does not leave a file for each time."""
     for name in "abcdef":
         write(tmp_path, name)
-    assert [path.name for path in module.segments(tmp_path)] == ["00001.parquet"]
+    assert [path.name for path in records.segments(tmp_path)] == ["00001.parquet"]
     assert texts(tmp_path, *"fedcba") == list("fedcba")
 
 
@@ -417,5 +417,5 @@ def test_every_line_is_json_for_others(tmp_path):
     """Whoever reads the tail without us finds the fields of an answer under their names."""
     unfinished(tmp_path, "a")
     row = json.loads((tmp_path / "answers.jsonl").read_text())
-    assert {*row} == {*module.ANSWER_COLUMNS, "crc"}
+    assert {*row} == {*records.ANSWER_COLUMNS, "crc"}
     assert replace(Answer("a", "end", cost=0.5)) == Answer(**{k: v for k, v in row.items() if k not in ("key", "crc")})

@@ -172,7 +172,6 @@ def test_passing_failure_is_tried_again(ask, hasty, status):
         (b"[" * 100_000 + b"]" * 100_000, {}),
         (json.dumps(good(finish_reason=["stop"])).encode(), {}),
         (json.dumps(good(message={"role": "assistant", "content": "a", "reasoning": ["b"]})).encode(), {}),
-        (json.dumps(good(logprobs={"content": [{"token": "a", "logprob": float("nan")}]})).encode(), {}),
         (b'{"error": {"message": "overloaded", "code": 503}}', {}),
         (json.dumps(good(finish_reason="error")).encode(), {}),
     ],
@@ -238,6 +237,53 @@ def test_cost_of_rows_that_wait_is_not_forgotten(ask, monkeypatch, tmp_path):
     with pytest.raises(SystemExit):
         ask(lambda _, number: (200, good(""), {}) if number < 3 else (503, BUSY, {}), count=3)
     assert records.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
+
+
+KILLED = """
+import os, sys, threading, time
+from pathlib import Path
+from proofmill.calls import pacing
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker
+from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.journal import Journal
+from proofmill.engines.opening import open_api
+from proofmill.schema.declared import Api
+
+folder, made = Path(sys.argv[1]), [("row", Question("m", (("user", "question 0"),), max_tokens=100))]
+api = Api(id="m", price={"input": 1.0, "output": 10.0})
+with open_api("api/judge", api) as engine, Journal(folder) as journal:
+    threading.Thread(target=lambda: (time.sleep(1.5), os.kill(os.getpid(), 9)), daemon=True).start()
+    Asker("x", engine, journal, Budget(1.0, folder.parents[1], journal))(Questions(1, lambda: made))
+"""
+
+
+def test_cost_of_a_row_that_waits_outlives_a_kill(tmp_path):
+    """What a failed attempt may have cost is on disk before the next is made: a kill -9 between them forgets nothing."""
+    with server(lambda _, number: (200, b"{", {}) if number == 0 else (503, BUSY, {"Retry-After": "60"})) as (url, _):
+        environment = {**os.environ, "PROOFMILL_JUDGE_URL": url}
+        folder = tmp_path / "calls/test/x"
+        done = subprocess.run([sys.executable, "-c", KILLED, str(folder)], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert records.cost(folder) == pytest.approx((len("question 0") * 1.0 + 100 * 10.0) / 1e6)
+
+
+def test_answer_costs_what_its_failures_cost_too(ask, hasty, tmp_path):
+    """In one run or over several, a row's answer carries the cost of all attempts; the journal counts each once."""
+    failed = good(finish_reason="error")
+    answer, _ = ask([(200, failed, {}), (200, failed, {}), (200, failed, {})])
+    assert (answer.stop, answer.cost) == ("error", pytest.approx(90e-6))
+    answer, _ = ask([(200, failed, {}), FINE])
+    assert (answer.text, answer.cost) == ("fine", pytest.approx(5 * 30e-6))
+    assert records.cost(tmp_path / "calls/test/x") == pytest.approx(5 * 30e-6)
+    answer, _ = ask([FINE])
+    assert answer.cost == pytest.approx(5 * 30e-6)
+
+
+def test_unknown_price_stays_unknown_however_often_it_is_asked(ask, hasty):
+    """An answer that is empty again and again has no known cost where no price is known, with a budget too."""
+    answer, _ = ask([(200, good(""), {})], price="unknown", budget=1.0)
+    assert (answer.text, answer.cost) == ("", None)
 
 
 def test_same_failure_again_and_again_is_parked(ask, hasty):

@@ -69,12 +69,8 @@ class Budget:
         return True
 
     def spent_up(self, dollars: float) -> bool:
-        """Whether so much is spent that the budget has no room for a call, even if other jobs spend nothing more.
-
-        To be asked while no call is in flight: what is reserved then is owed.
-        """
-        spent = self.others()[0] + self.journal.spent + self.reserved
-        return self.dollars is not None and spent + dollars > self.dollars
+        """Whether so much is spent that the budget has no room for a call, even if other jobs spend nothing more."""
+        return self.dollars is not None and self.others()[0] + self.journal.spent + dollars > self.dollars
 
     def settle(self, dollars: float) -> None:
         """Free the sum that was set aside for a call that has ended."""

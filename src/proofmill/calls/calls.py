@@ -99,18 +99,10 @@ class Asking:
         """Free what `reserve` set aside."""
         self.budget.settle(self.most(question))
 
-    def owe(self, dollars: float) -> None:
-        """Count what a failed attempt cost until the row's answer, which carries it, is in the journal."""
-        self.budget.reserved += dollars
-
-    def take(self, question: Question, answer: Answer, owed: float = 0.0) -> None:
-        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking.
-
-        `owed` is what was counted by `owe`, and is now in the answer's cost.
-        """
+    def take(self, question: Question, answer: Answer) -> None:
+        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
         failed = answer.stop == Stop.ERROR
         self.journal.add(question, answer)
-        self.budget.settle(owed)
         self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
         if failed:
             self.parked.append((question.key, answer.reason, answer.detail[:200]))

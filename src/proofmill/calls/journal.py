@@ -1,7 +1,5 @@
 """The journal of an artifact's calls: each answer of a model is a row on disk the moment it arrives.
 
-    JournalError   the journal cannot be written or read: another job holds it, the disk is full, a part is damaged
-
 A journal is a folder results/calls/<kind>/<name>/:
 
     answers.jsonl     the newest answers, appended: one JSON object a line, key first, checksum of the line last
@@ -17,7 +15,7 @@ How we differ from other caches of answers:
    has, is put aside, not deleted. Segments have checksums, which are looked at when they are read.
 3. There is one writer: the operating system releases the lock when its process ends, also one requeued or killed.
 4. Room for the answers under way is reserved beforehand: a full disk stops the stage and loses none of them.
-5. Failures are written with their reason and asked again; a later answer replaces them.
+5. Failures are written with their reason and asked again. A later answer replaces them, and costs what they cost, too.
 """
 
 import contextlib
@@ -26,30 +24,17 @@ import os
 import threading
 import time
 import zlib
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import parquet
 
+from proofmill.calls import records
 from proofmill.calls.exchange import Answer
-from proofmill.calls.records import (
-    ANSWER_COLUMNS,
-    all_rows,
-    answer_of,
-    as_frame,
-    dollars,
-    read,
-    reading,
-    row_of,
-    segments,
-    whole_rows,
-    write,
-)
 from proofmill.runtime import locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
@@ -69,6 +54,7 @@ class Journal:
         self._reserve = folder / "reserve"
         self._places: dict[str, int] = {}  # by key: byte offset in the tail, or -1 - row, counted over all segments
         self._parked: dict[str, str] = {}  # key -> reason
+        self._failed: dict[str, float] = {}  # key -> dollars of its failures
         self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
         self._rows = 0  # in all segments
         self._end = 0  # of the tail, in bytes
@@ -170,14 +156,21 @@ class Journal:
             places = [self._places[question.key] for question in some]
             answers = dict(self._from_tail({p for p in places if p >= 0}))
             answers.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
-            yield from (answers[place] for place in places)
+            yield from (self._in_all(q.key, answers[place]) for q, place in zip(some, places, strict=True))
+
+    def _in_all(self, key: str, answer: Answer) -> Answer:
+        """The answer with what the failures before it cost."""
+        failed = self._failed.get(key, 0.0)
+        if not failed or answer.cost is None:
+            return answer
+        return replace(answer, cost=failed if answer.stop == Stop.ERROR else answer.cost + failed)
 
     def _from_tail(self, places: set[int]) -> Iterator[tuple[int, Answer]]:
         if places:
             with open(self.tail, "rb") as file:
                 for place in sorted(places):
                     file.seek(place)
-                    row = row_of(file.readline())
+                    row = records.row_of(file.readline())
                     if row is None:
                         raise self._meddled()
                     yield place, row.answer
@@ -192,15 +185,8 @@ class Journal:
                 in_segment.append(rows[index] - before)
                 index += 1
             if in_segment:
-                with reading(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                    groups = range(file.num_row_groups)
-                    starts = [0, *accumulate(file.metadata.row_group(group).num_rows for group in groups)]
-                    group, values = -1, []
-                    for row in in_segment:
-                        if row >= starts[group + 1] or group < 0:
-                            group = bisect_right(starts, row) - 1
-                            values = pl.from_arrow(file.read_row_group(group)).to_dicts()
-                        yield -1 - (before + row), answer_of(values[row - starts[group]])
+                places = (-1 - (before + row) for row in in_segment)
+                yield from zip(places, records.answers_at(path, in_segment), strict=True)
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
@@ -255,15 +241,18 @@ class Journal:
         self.spent += cost or 0.0
         if stop == Stop.ERROR:
             self._parked[key] = reason
+            if cost:
+                self._failed[key] = self._failed.get(key, 0.0) + cost
         else:
             self._parked.pop(key, None)
 
     def empty(self) -> None:
         """Delete all answers, on disk too, once another journal has them."""
-        for path in [*segments(self.folder), self.folder / "claim"]:
+        for path in [*records.segments(self.folder), self.folder / "claim"]:
             path.unlink(missing_ok=True)
         self._cut(0)
         self._places.clear()
+        self._failed.clear()
 
     def _cut(self, end: int) -> None:
         os.ftruncate(self._file, end)
@@ -298,16 +287,16 @@ class Journal:
         there = os.stat(self.tail) if self.tail.exists() else None
         if there is None or (there.st_ino, there.st_size) != (os.fstat(self._file).st_ino, self._end):
             raise self._meddled()
-        new = as_frame(whole_rows(self.tail), ANSWER_COLUMNS)
+        new = records.as_frame(records.whole_rows(self.tail), records.ANSWER_COLUMNS)
         if new.is_empty():
             return
         path, before = self._next_segment()
         merged = bool(self._segments) and path == self._segments[-1][1]
         if merged:
-            new = pl.concat([read(path), new])
+            new = pl.concat([records.read(path), new])
         temporary = path.with_suffix(".new")
         try:
-            write(new, temporary)
+            records.write(new, temporary)
             _sync_file(temporary)
             os.replace(temporary, path)
             _sync_file(self.folder)
@@ -331,12 +320,16 @@ class Journal:
         return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows
 
     def _load(self) -> None:
-        for path in segments(self.folder):
-            frame, before = read(path, "key", "stop", "reason", "cost"), self._rows
+        for path in records.segments(self.folder):
+            frame, before = records.read(path, "key", "stop", "reason", "cost"), self._rows
             self._segments.append((before, path))
             self._rows += frame.height
             self._places.update(zip(frame["key"], range(-1 - before, -1 - self._rows, -1), strict=True))
-            self.spent += dollars(frame["cost"])
+            self.spent += records.dollars(frame["cost"])
+            for key, cost in (
+                frame.filter((pl.col("stop") == Stop.ERROR) & (pl.col("cost") > 0)).select("key", "cost").rows()
+            ):
+                self._failed[key] = self._failed.get(key, 0.0) + cost
             if self._parked or (frame["stop"] == Stop.ERROR).any():
                 last = frame.unique("key", keep="last")
                 for key in self._parked.keys() & set(last["key"]):
@@ -349,7 +342,7 @@ class Journal:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                if row := row_of(line):
+                if row := records.row_of(line):
                     self._note(row.key, row.answer.stop, row.answer.reason, row.answer.cost)
                     self._places[row.key] = end
                 else:
@@ -361,7 +354,7 @@ class Journal:
 
     def _moved(self, last: pl.Series) -> bool:
         """Whether a kill came just after the segment was written: the tail's rows are then also its last rows."""
-        keys = [row.key for row in whole_rows(self.tail)]
+        keys = [row.key for row in records.whole_rows(self.tail)]
         return bool(keys) and last.tail(len(keys)).to_list() == keys
 
     def _put_aside(self, damaged: list[bytes]) -> None:
@@ -377,10 +370,10 @@ def adopt(old: Path, new: Path) -> int:
 
     Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
     """
-    if not (old / "answers.jsonl").exists() and not segments(old):
+    if not (old / "answers.jsonl").exists() and not records.segments(old):
         raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
     with Journal(old) as source, Journal(new) as target:
-        for row in all_rows(old):
+        for row in records.all_rows(old):
             if row not in target:
                 target.add(row, row.answer)
         target.compact()

@@ -7,8 +7,10 @@ How we differ from reading JSON and Parquet:
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,19 @@ def read(path: Path, *columns: str) -> pl.DataFrame:
             path, columns=list(columns or ANSWER_COLUMNS), page_checksum_verification=True, memory_map=False
         )
     return pl.from_arrow(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
+
+
+def answers_at(path: Path, rows: Sequence[int]) -> Iterator[Answer]:
+    """The answers at ascending places of a segment; only the row groups that hold some of them are read."""
+    with reading(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        sizes = (file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
+        starts = [0, *accumulate(sizes)]
+        group, values = -1, []
+        for row in rows:
+            if group < 0 or row >= starts[group + 1]:
+                group = bisect_right(starts, row) - 1
+                values = pl.from_arrow(file.read_row_group(group)).to_dicts()
+            yield answer_of(values[row - starts[group]])
 
 
 def write(rows: pl.DataFrame, path: Path) -> None:

@@ -6,7 +6,8 @@ How we differ from a loop that retries:
    once, before it has cost a million calls. What a server forbids (403, 404) parks its row where others are answered,
    and stops the stage where nobody is.
 3. If a server answers no call for PROOFMILL_PATIENCE (600 s), the stage stops and parks no more rows.
-4. With a budget, a call that the server may have charged without saying how much costs what was set aside for it.
+4. With a budget, a call that the server may have charged without saying how much costs what was set aside for it. What
+   a failed attempt cost is in the journal before the next is made.
 """
 
 import asyncio
@@ -44,11 +45,10 @@ class Failure:
 
 @dataclass
 class Row:
-    """A question under way, its failures so far, and their cost in dollars."""
+    """A question under way, and its failures so far."""
 
     question: Question
     failures: list[Failure] = field(default_factory=list)
-    cost: float = 0.0
 
 
 class Conversation:
@@ -64,7 +64,7 @@ class Conversation:
         self.arrived: list[tuple[Row, float, float, Answer | Failure]] = []
         self.news = asyncio.Event()
         self.last_answer, self.last_failure = engine.limits.clock(), ""
-        self.answered = len(asking.journal) > 0  # somebody, in this run or an earlier one
+        self.answered = False
         self.forbidden: list[Row] = []  # refused before anybody was answered: the rows, or all of us?
         self.broken: BaseException | None = None
         self.lengths = [512.0, 1.0]  # mean tokens of an answer (a guess at first), and of how many answers
@@ -93,7 +93,6 @@ class Conversation:
         finally:
             for task in self.tasks:
                 task.cancel()
-            self._write_down_costs()
 
     def _start(self) -> float:
         """Start all calls that may start; returns the seconds until the next may."""
@@ -111,8 +110,10 @@ class Conversation:
                 return wait
             if not asking.reserve(row.question):
                 self.held = row
-                if not self.tasks and asking.spent_up(row.question):
-                    asking.stop.ask(f"stopped because the budget of ${asking.budget.dollars:,.2f} is spent")
+                if not self.tasks:
+                    self.last_answer = self.engine.limits.clock()  # other jobs hold us up, not the server
+                    if asking.spent_up(row.question):
+                        asking.stop.ask(f"stopped because the budget of ${asking.budget.dollars:,.2f} is spent")
                 return math.inf
             task = asyncio.create_task(self._ask(row, self.pace.started(tokens), tokens))
             self.tasks.add(task)
@@ -146,25 +147,25 @@ class Conversation:
         if isinstance(outcome, Failure):
             overload = outcome.kind in ("away", "timeout")
             self.pace.ended(start, overload=overload, asked=outcome.wait, answered=False)
-            cost = outcome.cost + (self.asking.set_aside(row.question) if outcome.charged else 0.0)
-            self.asking.owe(cost)
-            row.cost += cost
             row.failures.append(outcome)
-            self._after_failure(row)
+            self._after_failure(row, outcome.cost + (self.asking.set_aside(row.question) if outcome.charged else 0.0))
             return
-        cost = outcome.cost
-        if cost is None and self.asking.limited and self.engine.price != "unknown":
-            cost = self.asking.set_aside(row.question)
-        if cost is not None:
-            outcome = replace(outcome, cost=cost + row.cost)
+        if outcome.cost is None and self._is_limited:
+            outcome = replace(outcome, cost=self.asking.set_aside(row.question))
         self.answered = True
-        self.asking.take(row.question, outcome, row.cost)
+        self.asking.take(row.question, outcome)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
         self.last_answer = self.engine.limits.clock()
         self.pace.ended(start, tokens=outcome.prompt_tokens + outcome.tokens - tokens)
 
-    def _after_failure(self, row: Row) -> None:
+    @property
+    def _is_limited(self) -> bool:
+        """Whether a call of unknown cost costs what was set aside for it."""
+        return self.asking.limited and self.engine.price != "unknown"
+
+    def _after_failure(self, row: Row, cost: float) -> None:
+        """Retry, accept or park the row; what the attempt cost is in the journal before anything else is asked."""
         failure, failures = row.failures[-1], row.failures
         self.last_failure = failure.detail
         alike = sum(f.kind == failure.kind for f in failures)
@@ -174,19 +175,21 @@ class Conversation:
         elif failure.kind == "forbidden" and not self.answered:
             self.forbidden.append(row)
         elif alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES):
+            if cost:
+                self.asking.journal.add(row.question, self._parked(row, cost))
             wait = backoff(len(failures)) / 2 if failure.wait is None else min(failure.wait, LONGEST_ASKED)
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
         elif failure.answer:  # empty again and again: this counts as the answer, and was charged
-            unknown = failure.answer.cost is None and not self.asking.limited
-            self.asking.take(row.question, replace(failure.answer, cost=None if unknown else row.cost), row.cost)
+            unknown = failure.answer.cost is None and not self._is_limited
+            self.asking.take(row.question, replace(failure.answer, cost=None if unknown else cost))
         else:
-            self.asking.take(row.question, self._parked(row), row.cost)
+            self.asking.take(row.question, self._parked(row, cost))
 
-    def _parked(self, row: Row) -> Answer:
+    def _parked(self, row: Row, cost: float) -> Answer:
         failure = row.failures[-1]
         stop = Stop.END if failure.kind in ("refused", "too-long") else Stop.ERROR
-        cost = None if self.engine.price == "unknown" else row.cost
-        return Answer("", stop, failure.reason, cost=cost, attempts=len(row.failures), detail=failure.detail)
+        known = None if self.engine.price == "unknown" else cost
+        return Answer("", stop, failure.reason, cost=known, attempts=len(row.failures), detail=failure.detail)
 
     def _judge_the_forbidden(self) -> None:
         """Park the rows that were refused, if another was answered; else, and if that is all or many, they blame us."""
@@ -195,19 +198,13 @@ class Conversation:
         elif self.answered:
             while self.forbidden:
                 row = self.forbidden.pop()
-                self.asking.take(row.question, self._parked(row), row.cost)
+                self.asking.take(row.question, self._parked(row, 0.0))
 
     def _more(self) -> bool:
         """Whether there are rows to ask, now or later."""
         if not (self.held or self.waiting):
             self.held = next(self.fresh, None)
         return bool(self.held or self.waiting)
-
-    def _write_down_costs(self) -> None:
-        """Journal the costs of rows that were still waiting for a retry when the asking stopped."""
-        for row in [*(row for _, _, row in self.waiting), *self.forbidden, *([self.held] if self.held else [])]:
-            if row.cost:
-                self.asking.journal.add(row.question, self._parked(row))
 
     def _lose_patience(self) -> None:
         silent = self.engine.limits.clock() - self.last_answer

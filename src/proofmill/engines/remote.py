@@ -10,6 +10,7 @@ How we differ from the plain client:
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -40,6 +41,7 @@ TOO_LONG = (
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
 HEADERS = ("retry-after-ms", "retry-after")
+SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  # names of parameters of an address
 
 
 class ApiEngine:
@@ -252,9 +254,8 @@ def variable(name: str) -> str:
 
 
 def _secrets_of(url: str) -> list[str]:
-    """What may be a password or a key in an address: the password, and the values behind its question mark."""
-    parts = urlsplit(url)
-    return [*filter(None, [parts.password]), *(value for _, value in parse_qsl(parts.query))]
+    """The values behind the question mark of an address that may be keys, by their names."""
+    return [value for name, value in parse_qsl(urlsplit(url).query) if SECRET.search(name)]
 
 
 def _retry_after(response: Any) -> float | None:

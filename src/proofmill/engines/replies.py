@@ -53,7 +53,7 @@ class Part(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
-    logprobs: Any = None
+    logprobs: Any = None  # of interest where they were asked for
 
 
 class Message(msgspec.Struct):
@@ -75,7 +75,7 @@ class Logprobs(msgspec.Struct):
 class Choice(msgspec.Struct):
     message: Message
     finish_reason: str | None = None
-    logprobs: Logprobs | None = None
+    logprobs: Any = None  # of interest where they were asked for
 
 
 class Chat(msgspec.Struct):
@@ -156,7 +156,7 @@ def _chat(body: Any, question: Question) -> Reply:
         finish=choice.finish_reason or "",
         refused=bool(message.refusal),
         usage=_counted(reply.usage, "prompt_tokens", "completion_tokens"),
-        tokens=choice.logprobs and choice.logprobs.content,
+        tokens=(msgspec.convert(choice.logprobs, Logprobs | None) or Logprobs()).content if question.logprobs else None,
         model=reply.model,
         question=question,
     )
@@ -168,14 +168,14 @@ def _response(body: Any, question: Question) -> Reply:
     parts = [part for item in reply.output if item.type == "message" for part in item.content or []]
     thoughts = [item.content or item.summary or [] for item in reply.output if item.type == "reasoning"]
     refusals = [part.refusal for part in parts if part.type == "refusal" and part.refusal]
-    tokens = [token for part in parts for token in part.logprobs or []]
+    tokens = [msgspec.convert(part.logprobs, list[Token] | None) or [] for part in parts] if question.logprobs else []
     return _reply(
         text="".join(refusals or [part.text or "" for part in parts if part.type == "output_text"]),
         reasoning="\n".join(part.text or "" for thought in thoughts for part in thought),
         finish=(reply.incomplete_details and reply.incomplete_details.reason) or reply.status or "",
         refused=bool(refusals),
         usage=_counted(reply.usage, "input_tokens", "output_tokens"),
-        tokens=msgspec.convert(tokens, list[Token]),
+        tokens=[token for part in tokens for token in part],
         model=reply.model,
         question=question,
     )
