@@ -164,7 +164,7 @@ def test_response_that_is_none_has_no_grade(reason):
         ("", "all of the proof", "length", (0, "empty")),
         ("", "all of the proof", "loop", (0, "empty")),
         ("", "all of the proof", "end", (None, "unanswered")),
-        ("<think>a proof that is never closed", None, "end", (None, "unanswered")),
+        ("<think>a thought that is never closed", None, "end", (0, "empty")),
         ("<think>a proof that is cut off", None, "length", (0, "empty")),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 
 from mill import REFEREE, SMALL
 from proofmill.calls.exchange import Answer
-from proofmill.responses import _silent, is_attempt
+from proofmill.responses import is_attempt, why_none
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import ROLLOUTS
 from served import good, server
@@ -48,19 +48,24 @@ def test_solutions_are_attempts_of_the_officials(small, mill):
 
 
 @pytest.mark.parametrize(
-    ("answer", "silent"),
+    ("answer", "reason"),
     [
-        (Answer("", "end"), True),
-        (Answer(" \n", "end"), True),
-        (Answer("", "length"), False),
-        (Answer("", "end", reasoning="hm"), False),
-        (Answer("", "end", "refused"), False),
-        (Answer("x", "end"), False),
+        (Answer("", "end"), "silent"),
+        (Answer(" \n", "end"), "silent"),
+        (Answer("", "length"), "ok"),
+        (Answer("", "end", reasoning="hm"), "unanswered"),
+        (Answer("", "length", reasoning="hm"), "ok"),
+        (Answer("<think>hm", "end"), "unanswered"),
+        (Answer("<think>hm", "length"), "ok"),
+        (Answer("<think>hm</think>x", "end"), "ok"),
+        (Answer("it opens <think> and goes on", "end"), "ok"),
+        (Answer("", "end", "refused"), "refused"),
+        (Answer("x", "end"), "ok"),
     ],
 )
-def test_server_that_says_nothing_at_all_is_silent(answer, silent):
-    """Cut off, thinking, refusing and answering are not silence."""
-    assert _silent(answer) is silent
+def test_server_that_gives_no_answer_says_why(answer, reason):
+    """Silence and reasoning alone are no answers of a server; what was cut off, refused or answered is."""
+    assert why_none(answer) == reason
 
 
 @pytest.mark.parametrize(

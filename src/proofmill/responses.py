@@ -30,6 +30,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import statements
+from proofmill.text.reasoning import CLOSE, OPEN
 
 
 def questions(entry: Responses, job: Job) -> dict[str, Questions]:
@@ -76,7 +77,7 @@ def main(entry: Responses, job: Job) -> None:
                 "text": answer.text,
                 "reasoning": answer.reasoning,
                 "stop": answer.stop,
-                "reason": Reason.SILENT if engine == "api" and _silent(answer) else answer.reason,
+                "reason": why_none(answer) if engine == "api" else answer.reason,
                 "prompt_tokens": answer.prompt_tokens,
                 "tokens": answer.tokens,
                 "reasoning_tokens": answer.reasoning_tokens,
@@ -87,8 +88,14 @@ def main(entry: Responses, job: Job) -> None:
     job.finish(rows(), counts, spent=spent, engine=engine)
 
 
-def _silent(answer: Answer) -> bool:
-    return answer.reason == Reason.OK and answer.stop == Stop.END and not answer.text.strip() and not answer.reasoning
+def why_none(answer: Answer) -> str:
+    """The reason of a server's answer: what ended by itself and has no text but reasoning may have been cut by the server."""
+    if answer.reason != Reason.OK or answer.stop != Stop.END:
+        return answer.reason
+    if not answer.text.strip():
+        return Reason.UNANSWERED if answer.reasoning else Reason.SILENT
+    unclosed = answer.text.lstrip().startswith(OPEN) and CLOSE not in answer.text
+    return Reason.UNANSWERED if unclosed and answer.reasoning is None else answer.reason
 
 
 # ------------------------------------------------------------------------------------------ attempts that exist already

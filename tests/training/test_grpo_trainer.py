@@ -303,13 +303,16 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
     assert found.unscored_N.tolist() == [False, False, False, True] * 2
 
 
-def test_rollout_that_ends_in_its_thought_earns_0_and_is_unscored_as_a_response():
-    """A policy cannot leave its mark open by never closing its thought; of a response, a server may have done that."""
-    submission = Submission("s", "18", None, "<think>It is \\boxed{18}", asks="answer")
+def test_rollout_that_never_comes_to_an_answer_earns_0():
+    """A policy cannot leave its mark open by never closing its thought, nor by sending it apart."""
+    shown = [
+        Submission("s", "18", None, "<think>It is \\boxed{18}", asks="answer"),
+        Submission("s", "18", None, "", reasoning="It is \\boxed{18}", asks="answer"),
+    ]
     entry = Grpo(**{**ENTRY, "grader": "rules", "rewards": {"grade": 1}, "steps": 1, "group": 2})
     with Marker("rules", None, {}) as grader:
-        (grade,) = grader([submission])
-        found = Rewarding(entry, grader).rewarded([submission] * 2, [3] * 2, [None] * 2, step=1)
-    assert (grade.grade, grade.reason) == (None, "unanswered")
+        grades = grader(shown)
+        found = Rewarding(entry, grader).rewarded(shown, [3] * 2, [None] * 2, step=1)
+    assert [(grade.grade, grade.reason) for grade in grades] == [(0, "empty"), (None, "unanswered")]
     assert found.values_NK[:, 0].tolist() == [0.0, 0.0]
     assert {rollout.verdict.reason for rollout in found.rollouts} == {"empty"}

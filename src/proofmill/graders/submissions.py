@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from proofmill.schema.reasons import Reason, Stop
-from proofmill.text.reasoning import final_part, is_closed
+from proofmill.text.reasoning import OPEN, final_part, is_closed
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,12 @@ class Submission:
 
     @property
     def unanswered(self) -> bool:
-        """Whether the writer ended by itself, and wrote nothing but reasoning."""
-        return self.stop == Stop.END and not self.final and bool(self.text.strip() or self.reasoning)
+        """Whether the writer ended by itself, and all that it wrote was taken for something else than an answer.
+
+        A text that begins with the tag of reasoning is all that was written: its writer never came to an answer.
+        """
+        elsewhere = bool(self.reasoning) or (bool(self.text.strip()) and not self.text.lstrip().startswith(OPEN))
+        return self.stop == Stop.END and not self.final and elsewhere
 
     @property
     def well_formed(self) -> bool:
