@@ -283,11 +283,11 @@ def test_training_counts_whom_it_asks_besides_its_grader(small):
         "summarizer": "api/summarizer", "turns": 3, "states": 2,
     }  # fmt: skip
     entries = {
-        "grpo/x": training,
-        "responses/taken": {"problems": "problems/train", "model": "grpo/x", "rollouts": True},
+        "grpo/asking": training,
+        "responses/taken": {"problems": "problems/train", "model": "grpo/asking", "rollouts": True},
     }
     plan = planned(small, "responses/taken", **apis, **entries)
     marked, tasted, sampled, summed = 10 * 2 * 4, 4 * 2 * 4, 2 * 3, 10 * 2 // 2 * 3
-    assert plan.stages["grpo/x"].calls == marked + tasted + sampled + summed
-    assert plan.stages["grpo/x"].tokens.value == 20 * plan.stages["grpo/x"].calls
+    assert plan.stages["grpo/asking"].calls == marked + tasted + sampled + summed
+    assert plan.stages["grpo/asking"].tokens.value == 20 * plan.stages["grpo/asking"].calls
     assert plan.stages["responses/taken"].calls == 0
