@@ -558,9 +558,9 @@ def test_missing_and_stale_tables_are_named_before_anything_is_sent(finished, hu
     edited = Mill(mill.results, **{**ROWS, "examples/some": {"problems": "problems/rows", "seed": 7}})
     with pytest.raises(TableError) as error:
         publish(edited)
-    assert "base/theirs (missing)" in str(error.value)
-    assert "examples/some (stale: made from another entry" in str(error.value)
-    assert "sft/one (stale, because base/theirs is missing)" in str(error.value)
+    assert "base/theirs (kept, but not in its place)" in str(error.value)
+    assert "examples/some (`seed` 0 -> 7)" in str(error.value)
+    assert "sft/one (examples/some will be made)" in str(error.value)
     assert "problems/rows (" not in str(error.value)
     assert not hub.asked
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,18 @@ def fingerprint_of(
 
 def _source_digest(path: Path) -> str:
     try:
+        found = path.stat()
         # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
-        return file_sha256(path) if path.stat().st_size else hashlib.sha256().hexdigest()
+        if not found.st_size:
+            return hashlib.sha256().hexdigest()
+        return _digest_of(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     except OSError as error:
         raise TableError(
             f"{path}: cannot be read ({error.strerror}); expected the source that the entry names."
         ) from error
+
+
+@cache
+def _digest_of(path: Path, *_: int) -> str:
+    """SHA-256 of a file, read once in a process for each state that the file system knows of it: many entries share it."""
+    return file_sha256(path)

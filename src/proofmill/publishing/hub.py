@@ -23,19 +23,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proofmill.artifacts import fingerprints
-from proofmill.artifacts.tables import Table
+from proofmill.artifacts.states import States
 from proofmill.artifacts.weights import MARK
 from proofmill.publishing.private import Private
 from proofmill.publishing.repositories import SHOWN, Publication, Repository
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
 from proofmill.runtime.progress import say
-from proofmill.schema import references
 from proofmill.schema.errors import HubError, ProofmillError, SettingError, TableError
 from proofmill.text.suggestions import among
 
@@ -104,23 +101,10 @@ def _selected(book: Book, wanted: Sequence[str], only: Sequence[str]) -> list[st
 
 
 def _check_finished(book: Book, names: Sequence[str], results: Path) -> None:
-    """Raise TableError with the tables that are missing or stale (of another entry, prompt, parent or source)."""
-
-    @cache
-    def fault(name: str) -> str | None:
-        entry, table = book.entries[name], Table(name, results)
-        if not table.path.exists():
-            return "missing"
-        read = references.reads(table.kind, entry, book.entries.get)
-        for parent in read:
-            if why := fault(parent):
-                return why if why.startswith("stale, because") else f"stale, because {parent} is {why}"
-        parents = {parent: table.other(parent).content for parent in read}
-        sources = fingerprints.sources_of(table.kind, entry, book.entries.get)
-        fresh = fingerprints.fingerprint_of(entry, book.declared, parents, sources) == table.stamp["fingerprint"]
-        return None if fresh else "stale: made from another entry, prompt, parent or source than there is now"
-
-    if faults := [f"{name} ({why})" for name in names if (why := fault(name))]:
+    """Raise TableError with the tables that are not as the configuration, their parents and sources are now."""
+    states = States(book, results)
+    due = {name: states[name].why for name in names if states[name].name != "done"}
+    if faults := [f"{name} ({'; '.join(why) or 'kept, but not in its place'})" for name, why in due.items()]:
         more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         raise TableError(
             f"{len(faults)} of {len(names)} tables to publish are not finished: {', '.join(faults[:SHOWN])}{more}; expected all of "
