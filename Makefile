@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
 CORES ?= all
 # Test files run side by side, each file in one process: its tests share what they make.
 PYTEST := $(BIN)/pytest -q --dist loadfile
-SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local --cores $(CORES)
+SNAKEMAKE := $(BIN)/snakemake --cores $(CORES)
 export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1

@@ -1,10 +1,8 @@
 """proofmill: from raw forum threads to proof-writing models and honest benchmark numbers.
 
-A target is a recipe of config.yaml (`snakemake nano`) or one table (`snakemake results/sft/cold.parquet`).
-Without a target: `nano`. `snakemake --list` shows the kinds of artifact and the recipes.
+A target is a recipe of config.yaml (`snakemake nano`) or one artifact (`snakemake sft/cold`), by its name or its table.
+Without a target: the first recipe. `snakemake --list` shows kinds, recipes and artifacts.
 """
-
-from pathlib import Path
 
 from snakemake.utils import min_version
 
@@ -20,26 +18,46 @@ for kind in KINDS:
     include: f"workflow/rules/{kind}.smk"
 
 
-# Every recipe is a target of its own; the first one of config.yaml is made when none is named.
-for recipe in BOOK.recipes:
+# Every recipe is a target, and every artifact by its name; the first recipe of config.yaml is made when none is named.
+# They show what was made, each time they are asked for.
+for target in [*BOOK.recipes, *BOOK.entries]:
 
     rule:
         name:
-            recipe
-        default_target: recipe == next(iter(BOOK.recipes))
+            target
+        default_target: target == next(iter(BOOK.recipes))
         input:
-            targets(recipe),
+            targeted(target),
+        localrule: True
+        params:
+            names=BOOK.targeted(target) if target not in BOOK.faults else [],
+        shell:
+            "{PYTHON} -m proofmill show {params.names} --results {RESULTS}"
 
-    workflow.get_rule(recipe).docstring = f"Recipe with {len(BOOK.recipes[recipe])} tables."
+    if target in BOOK.recipes:
+        workflow.get_rule(target).docstring = f"Recipe with {len(BOOK.recipes[target])} tables."
 
 
-# The final screen: the page of every table that was asked for and has one. What is to be published is (docs/publishing.md).
+# A target that nothing declares has a rule all the same, which says what there is.
+rule unknown:
+    input:
+        lambda wildcards: refused(wildcards.target),
+    output:
+        "{target}",
+    wildcard_constraints:
+        target=r"[^/.]+|(" + "|".join(KINDS) + r")/[^/]+",
+
+
+# What is to be published is (docs/publishing.md).
 onsuccess:
-    asked = workflow.dag_settings.targets or [next(iter(BOOK.recipes))]
-    tables = [table for target in asked for table in (targets(target) if target in BOOK.recipes else [target])]
-    for page in filter(os.path.exists, (table.replace(".parquet", ".md") for table in map(str, tables))):
-        print(open(page, encoding="utf-8").read(), file=sys.stderr)
     if "PROOFMILL_PUBLISH" in os.environ:
         from proofmill.publishing.hub import at_end
 
-        at_end([str(target) for target in asked], Path("results"), BOOK)
+        asked = workflow.dag_settings.targets or [next(iter(BOOK.recipes))]
+        at_end([str(target) for target in asked], Path(RESULTS), BOOK)
+
+
+# What stopped, and why, once more at the end: other jobs have gone on meanwhile.
+onerror:
+    for line in stopped():
+        print(line, file=sys.stderr)

@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("Snakefile", "config.yaml", "workflow"):
             os.symlink(ROOT / name, Path(folder) / name)
-        command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", "--cores", options.cores]
+        command = [sys.executable, "-m", "snakemake", "--cores", options.cores]
         command += [options.recipe, *(["--configfile", *options.configfile] if options.configfile else [])]
         wall, peak = run(command, Path(folder))
         again, _ = run(command, Path(folder))

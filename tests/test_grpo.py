@@ -680,7 +680,7 @@ def test_two_processes_share_the_rollouts_and_one_of_them_asks(chain, tmp_path):
     """Each rollout is there once, with a verdict and an advantage within its group; the judge was asked about each of them once."""
     project = copy_of(chain, tmp_path / "copy")
     project.forget("grpo/cold")
-    profile = project.folder / "workflow/profiles/local/config.yaml"
+    profile = project.folder / "profiles/default/config.yaml"
     profile.write_text(f"{profile.read_text()}\nset-resources:\n  grpo: {{launch: {LAUNCH}}}\n")
     assert project.made("results/grpo/cold.parquet") == ["grpo/cold"]
     rollouts = pl.read_parquet(project.table("grpo/cold").folder / "rollouts.parquet")

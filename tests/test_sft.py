@@ -745,7 +745,7 @@ def test_two_processes_train_what_one_does(chain, tmp_path):
     name = "sft/cold"
     project = copy_of(chain, tmp_path / "copy")
     project.forget(name)
-    profile = project.folder / "workflow/profiles/local/config.yaml"
+    profile = project.folder / "profiles/default/config.yaml"
     profile.write_text(f"{profile.read_text()}\nset-resources:\n  sft: {{launch: {LAUNCH}}}\n")
     assert project.made(f"results/{name}.parquet", PROOFMILL_ROWS_PER_DEVICE="1") == [name]
     assert_close(chain.table(name), project.table(name))

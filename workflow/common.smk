@@ -3,12 +3,14 @@
 import functools
 import os
 import shlex
+import shutil
 import sys
 import time
+from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
-from snakemake.settings.enums import RerunTrigger
+from snakemake.logging import logger
+from snakemake.settings.enums import Quietness, RerunTrigger
 
 from proofmill.artifacts.states import States
 from proofmill.recipes.book import expand
@@ -30,13 +32,22 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
+# What Snakemake says between jobs belongs to its words on progress, though it cannot tell; and the command of a job that
+# failed would stand around what the job itself said (`onerror` says it again).
+NOISE = ("Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
+if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
+    logger.addFilter(lambda record: not str(record.msg).startswith(NOISE))
+
+
 # Our own reader refuses a name declared twice, which Snakemake's lets win, says what is wrong with a file, and follows
-# the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml.
+# the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml. An entry
+# with a mistake is left out until somebody asks for it.
 try:
-    BOOK = expand(overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config))
-    TERMS = BOOK.terms
+    CONFIG = overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config)
+    BOOK = expand(CONFIG, drafts=True)
 except ProofmillError as error:
-    raise WorkflowError(f"{type(error).__name__}: {error}")
+    sys.exit(f"{type(error).__name__}: {error}")
+TERMS, RESULTS = BOOK.terms, BOOK.results
 
 
 # --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings
@@ -44,23 +55,39 @@ except ProofmillError as error:
 onstart:
     dag = workflow.dag_settings
     asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
-    forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in asked]
+    forced = [str(f).removeprefix(f"{RESULTS}/").removesuffix(".parquet") for f in asked]
     os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
+    for mistake in dict.fromkeys(line for lines in BOOK.faults.values() for line in lines.splitlines()):
+        print(f"left out until it is mended: {mistake}", file=sys.stderr)
 
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
-# itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down.
+# itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A log has every
+# run of its job, each line with its time; it is none of Snakemake's, which would remove it before the next.
+LOG = RESULTS + "/{rule}/{wildcards.name}.log"
 JOB = (
-    "trap '' INT TERM; {LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} "
-    "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | tee {log}"
+    "trap '' INT TERM; printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>" + LOG + "; "
+    "{LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} --results {RESULTS} "
+    "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | "
+    'while IFS= read -r line || [ -n "$line" ]; do '
+    "printf '%(%T)T  %s\\n' -1 \"$line\" >>" + LOG + "; printf '%s\\n' \"$line\"; done"
 )
 TRAINING = JOB.replace("{LAUNCH}", "{resources.launch}")
 
 
 def declared(name):
     if name not in BOOK.entries:
-        raise WorkflowError(f"{name}: no recipe declares it; see `python -m proofmill.recipes` for all that do.")
+        refused(name)
     return BOOK.entries[name]
+
+
+def refused(target):
+    """Stop with what is wrong with a target that cannot be made; an error would be shown with the stack of this file."""
+    try:
+        BOOK.targeted(target)
+    except ProofmillError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    sys.exit(f"{target}: is made, but is no file; expected it as a target alone.")
 
 
 def entry(kind):
@@ -78,16 +105,23 @@ def states():
     dag = workflow.dag
     dag.ignore_incomplete = True
     workflow.dag_settings.rerun_triggers = frozenset({RerunTrigger.MTIME})
-    forced = {name for name in BOOK.entries if f"results/{name}.parquet" in dag.forcefiles}
+    if workflow.executor_plugin is not None and workflow.executor_plugin.name == "slurm" and not shutil.which("sbatch"):
+        sys.exit("sbatch: no such command; expected SLURM's, on a machine that may submit jobs. Run it there.")
+    forced = {name for name in BOOK.entries if table(name) in dag.forcefiles}
     rules_forced = {rule.name for rule in dag.forcerules}
-    return States(BOOK, forced=forced | {name for name in BOOK.entries if kind_of(name) in rules_forced})
+    forced |= {name for name in BOOK.entries if rules_forced & {name, kind_of(name)}}
+    return States(BOOK, Path(RESULTS), forced)
+
+
+def table(name):
+    return f"{RESULTS}/{name}.parquet"
 
 
 def due(name):
     """Whether an artifact is to be made or restored; Snakemake is then told to, whatever the files' times are."""
     if states()[name].name == "done":
         return False
-    workflow.dag.forcefiles.add(f"results/{name}.parquet")
+    workflow.dag.forcefiles.add(table(name))
     return True
 
 
@@ -101,11 +135,11 @@ def parents(kind):
             sources = source_files(kind, made_from, BOOK.entries.get)
             tables = reads(kind, made_from, BOOK.entries.get)
             # A job on another node makes what it was started for: nothing is coming there.
-            coming = [table for table in tables if due(table)] if not workflow.remote_exec and due(name) else []
+            coming = [other for other in tables if due(other)] if not workflow.remote_exec and due(name) else []
         except ProofmillError as error:
-            raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
-        standing = [f"results/{table}.parquet" for table in tables if table not in coming] + sources
-        return [f"results/{table}.parquet" for table in coming] + [ancient(file) for file in standing if shown(file)]
+            sys.exit(f"{name}: {type(error).__name__}: {error}")
+        standing = [table(other) for other in tables if other not in coming] + sources
+        return [table(other) for other in coming] + [ancient(file) for file in standing if shown(file)]
 
     return files
 
@@ -115,5 +149,25 @@ def shown(file):
     return os.path.exists(file) and os.path.getmtime(file) <= time.time() and not contains_wildcard(file)
 
 
-def targets(recipe):
-    return [f"results/{name}.parquet" for name in BOOK.recipes[recipe]]
+def targeted(target):
+    """The tables of a recipe, or of an artifact by its name."""
+
+    def files(_):
+        try:
+            return [table(name) for name in BOOK.targeted(target)]
+        except ProofmillError as error:
+            sys.exit(f"{type(error).__name__}: {error}")
+
+    return files
+
+
+STARTED = time.time()
+
+
+def stopped():
+    """A line for each job of this run that did not end well, its last words."""
+    for name in BOOK.entries:
+        log = Path(RESULTS, f"{name}.log")
+        if not os.path.exists(table(name)) and log.exists() and log.stat().st_mtime >= STARTED:
+            words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1]
+            yield f"{name} was not made: {words} (all of it: {log})"

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from proofmill.artifacts.tables import Table
@@ -63,7 +64,11 @@ def main() -> None:
     checked = commands.add_parser("check", help="whether results are what was written, and what to do with what is not")
     checked.add_argument("names", nargs="*", help="<kind>/<name>; everything in results without one")
     checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
+    seen = commands.add_parser("show", help="what a target's finished tables say, and where everything lies")
+    seen.add_argument("targets", nargs="*", help="a recipe or <kind>/<name>; the first recipe without one")
+    seen.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     runs = {
+        seen: show,
         planned: plan,
         adopted: adopt,
         replayed: replay,
@@ -74,12 +79,34 @@ def main() -> None:
     }
     for command, run in runs.items():
         command.set_defaults(run=run)
-        command.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
+        command.add_argument("--results", type=Path, help="where tables stand; `results` of config.yaml without it")
     options = parser.parse_args()
     try:
+        options.results = options.results or _results(getattr(options, "configfile", []))
         options.run(options)
     except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def _results(configfiles: Sequence[str]) -> Path:
+    """The folder of tables that the configuration names, if there is one here."""
+    from proofmill.recipes import yaml_files
+
+    files = [*(["config.yaml"] if Path("config.yaml").exists() else []), *configfiles]
+    return Path(yaml_files.read(*files).get("results", "results"))
+
+
+def show(options: argparse.Namespace) -> None:
+    from proofmill.inspect.show import shown
+
+    names = options.targets
+    if not all(kind_of(name) in KINDS for name in names) or not names:
+        from proofmill.recipes import yaml_files
+        from proofmill.recipes.book import expand
+
+        book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+        names = [name for target in names or [next(iter(book.recipes))] for name in book.targeted(target)]
+    print("\n".join(shown(names, options.results)))
 
 
 def plan(options: argparse.Namespace) -> None:

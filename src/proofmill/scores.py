@@ -28,7 +28,6 @@ from proofmill.measures.intervals import interval
 from proofmill.measures.measures import MEASURES, OfCorpus
 from proofmill.measures.numbers import BLANK, LEVELS, Cell, Rows, interval_options, measured_rows
 from proofmill.measures.text_lengths import TEXTS
-from proofmill.runtime.progress import say
 from proofmill.schema.entries import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import TAKEN
@@ -54,10 +53,7 @@ def main(entry: Scores, job: Job) -> None:
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
         row["p"] = p
     rows = measured + compared
-    page = pages.page(job.name, rows, entry)
-    for line in page.splitlines():
-        say(job.name, line)
-    job.finish(rows, {"numbers": len(rows)}, page=page)
+    job.finish(rows, {"numbers": len(rows)}, page=pages.page(job.name, rows, entry))
 
 
 # ------------------------------------------------------------------------------------------------------------- attempts

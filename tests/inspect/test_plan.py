@@ -21,7 +21,7 @@ from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
 from proofmill.recipes.book import expand
 from proofmill.schema.entries import Grades
-from proofmill.schema.errors import SettingError
+from proofmill.schema.errors import RecipeError
 
 PAID = {
     "id": "judge-1",
@@ -187,7 +187,7 @@ def test_budget_that_may_not_suffice_is_said(small):
 
 def test_unknown_target_says_what_there_is(small):
     """A target that nobody declared is a message with the recipes."""
-    with pytest.raises(SettingError, match="no recipe and no artifact; expected one of test"):
+    with pytest.raises(RecipeError, match="no recipe and no artifact; expected one of test"):
         planned(small, "nonsense")
 
 

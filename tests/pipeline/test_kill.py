@@ -311,7 +311,9 @@ def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
             when=lambda: len(lines(answers(project, "labels/threads"))) >= 10,
             group=group,
         )
-        assert set(names) == set(project.made(target, **environment))
+        # A job that outlived its Snakemake may have ended by now.
+        made = set(project.made(target, **environment))
+        assert made == set(names) or (not group and made == set(names) - {"labels/threads"})
     assert_equal_to(chain, project, *names)
     assert len(asked) <= len(chain.journal("labels/threads")) + len(chain.journal("schemes/train")) + IN_FLIGHT
     assert set() == project.planned(target)

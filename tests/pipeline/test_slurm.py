@@ -15,7 +15,7 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
 pytestmark = pytest.mark.slurm
-SLURM = ("--profile", "workflow/profiles/slurm")
+SLURM = ("--workflow-profile", "slurm")
 # Jobs of seconds are looked at more often than the profile does for jobs of hours.
 OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
 # The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits

@@ -581,3 +581,61 @@ def test_option_that_sets_the_nucleus_of_an_entry_is_refused():
 def test_delimiter_of_no_characters_is_refused():
     """Every text ends its reasoning at an empty mark, so none does."""
     assert "`delimiters.0` is ''; expected" in mistake(**{"api/m": {**API, "delimiters": [""]}}).replace("String", "")
+
+
+# --------------------------------------------------------------------------------------------------------------- drafts
+
+DRAFT = {
+    "api/referee": REFEREE,
+    "problems/x": BENCH,
+    "problems/y": {"source": "arithmetic", "rovs": 3},
+    "examples/x": {"problems": "problems/x"},
+    "examples/y": {"problems": "problems/y"},
+    "base/y": {"source": "scratch", "problems": "problems/x"},
+    "sft/y": {"model": "base/y", "examples": "examples/y", "steps": 1},
+}
+
+
+def test_entry_with_a_mistake_stops_only_what_needs_it():
+    """The others are there; who asks for it, for what needs it, or for its recipe is told the mistake, once."""
+    book = expand({"r": DRAFT, "other": {"problems/z": BENCH}}, drafts=True)
+    assert set(book.entries) == {"problems/x", "examples/x", "base/y", "problems/z"}
+    assert book.targeted("examples/x") == ["examples/x"] and book.targeted("other") == ["problems/z"]
+    assert set(book.faults) == {"problems/y", "examples/y", "sft/y", "r"}
+    for target in ("sft/y", "results/sft/y.parquet", "r"):
+        with pytest.raises(RecipeError) as refused:
+            book.targeted(target)
+        assert str(refused.value).count("unknown key `rovs`") == 1 == len(str(refused.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("entries", "left_out"),
+    [
+        ({"problems/My_Data": BENCH}, set()),
+        ({"api/x": {"id": "x"}, "labels/x": {"problems": "problems/x", "model": "api/x"}}, {"labels/x"}),
+        ({"examples/x": {"like": "examples/nope"}}, {"examples/x"}),
+        ({"scores/x": {"models": ["sft/nope"], "measures": ["avg-at-k"]}}, {"scores/x"}),
+    ],
+    ids=["name", "behind-a-model", "like", "scores"],
+)
+def test_drafts_of_every_sort_are_left_out(entries, left_out):
+    """A name that is none, a model without its price, a `like` and a reference that lead nowhere."""
+    book = expand({"r": {"problems/x": BENCH, **entries}}, drafts=True)
+    assert set(book.entries) == {"problems/x"} and "r" in book.faults
+    assert left_out <= set(book.faults)
+
+
+@pytest.mark.parametrize(
+    "config", [{"budget": "much"}, {"results": "a b"}, {"results": ""}, {"s": 3}, {"r": DRAFT, "s": 3}]
+)
+def test_mistake_of_the_whole_is_no_draft(config):
+    """What belongs to no entry is refused for every target."""
+    with pytest.raises(RecipeError, match="expected"):
+        expand({"q": {"problems/q": BENCH}, **config}, drafts=True)
+
+
+def test_circle_of_drafts_is_refused():
+    """Entries that go round in a circle are found beside one with another mistake."""
+    circle = {"problems/a": {"source": "problems/b"}, "problems/b": {"source": "problems/a"}}
+    with pytest.raises(RecipeError, match="go round in a circle"):
+        expand({"r": {**DRAFT, **circle}}, drafts=True)

@@ -10,9 +10,7 @@ rule base:
     input:
         parents("base"),
     output:
-        "results/base/{name}.parquet",
-    log:
-        "results/base/{name}.log",
+        RESULTS + "/base/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

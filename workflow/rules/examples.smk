@@ -10,9 +10,7 @@ rule examples:
     input:
         parents("examples"),
     output:
-        "results/examples/{name}.parquet",
-    log:
-        "results/examples/{name}.log",
+        RESULTS + "/examples/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,9 +10,7 @@ rule grades:
     input:
         parents("grades"),
     output:
-        "results/grades/{name}.parquet",
-    log:
-        "results/grades/{name}.log",
+        RESULTS + "/grades/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,9 +10,7 @@ rule grpo:
     input:
         parents("grpo"),
     output:
-        "results/grpo/{name}.parquet",
-    log:
-        "results/grpo/{name}.log",
+        RESULTS + "/grpo/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,9 +10,7 @@ rule labels:
     input:
         parents("labels"),
     output:
-        "results/labels/{name}.parquet",
-    log:
-        "results/labels/{name}.log",
+        RESULTS + "/labels/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

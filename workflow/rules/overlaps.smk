@@ -10,9 +10,7 @@ rule overlaps:
     input:
         parents("overlaps"),
     output:
-        "results/overlaps/{name}.parquet",
-    log:
-        "results/overlaps/{name}.log",
+        RESULTS + "/overlaps/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,9 +10,7 @@ rule problems:
     input:
         parents("problems"),
     output:
-        "results/problems/{name}.parquet",
-    log:
-        "results/problems/{name}.log",
+        RESULTS + "/problems/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

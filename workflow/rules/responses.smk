@@ -10,9 +10,7 @@ rule responses:
     input:
         parents("responses"),
     output:
-        "results/responses/{name}.parquet",
-    log:
-        "results/responses/{name}.log",
+        RESULTS + "/responses/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

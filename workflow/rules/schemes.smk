@@ -10,9 +10,7 @@ rule schemes:
     input:
         parents("schemes"),
     output:
-        "results/schemes/{name}.parquet",
-    log:
-        "results/schemes/{name}.log",
+        RESULTS + "/schemes/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,10 +10,8 @@ rule scores:
     input:
         parents("scores"),
     output:
-        table="results/scores/{name}.parquet",
-        page="results/scores/{name}.md",
-    log:
-        "results/scores/{name}.log",
+        table=RESULTS + "/scores/{name}.parquet",
+        page=RESULTS + "/scores/{name}.md",
     threads: 1
     resources:
         engine="transformers",

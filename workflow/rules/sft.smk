@@ -10,9 +10,7 @@ rule sft:
     input:
         parents("sft"),
     output:
-        "results/sft/{name}.parquet",
-    log:
-        "results/sft/{name}.log",
+        RESULTS + "/sft/{name}.parquet",
     threads: 1
     resources:
         engine="transformers",

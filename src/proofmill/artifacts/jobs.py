@@ -110,7 +110,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
         help="the checked entry as JSON, in one argument or several, instead of reading the configuration",
     )
     parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
+    parser.add_argument("--results", type=Path, help="where tables stand, instead of where the configuration says")
     parser.add_argument(
         "--engine",
         default="transformers",
@@ -128,12 +128,12 @@ def run(main: Callable[[Any, Job], None]) -> None:
         if kind_of(options.name) != kind:
             raise SettingError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         if options.entry is None:
-            identity, options.terms = _from_config(options)
+            identity, options.terms, results = _from_config(options)
         else:
-            identity = "".join(options.entry)
+            identity, results = "".join(options.entry), "results"
         settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         with plugins.blamed():
-            make(main, options.name, identity, options.results, **settings)
+            make(main, options.name, identity, options.results or Path(results), **settings)
     except ProofmillError as error:
         prefix = f"process {processes.rank()}: " if processes.rank() else ""
         sys.exit(f"{prefix}{type(error).__name__}: {error}")
@@ -141,13 +141,11 @@ def run(main: Callable[[Any, Job], None]) -> None:
         signals.leave(f"{options.name}: interrupted; run the same command to go on.")
 
 
-def _from_config(options: argparse.Namespace) -> tuple[str, str]:
-    """The identity of the entry, and the terms of its calls, from the configuration."""
-    book = expand(yaml_files.read("config.yaml", *options.configfile))
-    if options.name not in book.entries:
-        known = [n for n in book.entries if kind_of(n) == kind_of(options.name)]
-        raise SettingError(f"{options.name}: no recipe declares it; expected one of {', '.join(sorted(known))}.")
-    return identity_of(book.entries[options.name], book.declared), book.terms
+def _from_config(options: argparse.Namespace) -> tuple[str, str, str]:
+    """The identity of the entry, the terms of its calls, and the folder of tables, from the configuration."""
+    book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+    (name,) = book.targeted(options.name)
+    return identity_of(book.entries[name], book.declared), book.terms, book.results
 
 
 def make(

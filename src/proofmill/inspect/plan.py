@@ -33,7 +33,7 @@ from proofmill.schema import references
 from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
 from proofmill.schema.entries import Schemes, Scores
-from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Stop
@@ -81,16 +81,7 @@ class Plan:
         return total
 
     def _order(self, target: str) -> list[str]:
-        name = target.removeprefix(f"{self.results}/").removeprefix("results/").removesuffix(".parquet")
-        if name in self.book.recipes:
-            targets = self.book.recipes[name]
-        elif name in self.book.entries:
-            targets = [name]
-        else:
-            raise SettingError(
-                f"{target}: no recipe and no artifact; expected one of {', '.join(self.book.recipes)}, or <kind>/<name>."
-            )
-        needed, stack = set(), list(targets)
+        needed, stack = set(), list(self.book.targeted(target))
         while stack:
             name = stack.pop()
             if name not in needed:
@@ -258,5 +249,5 @@ def _stamp(table: Table) -> dict | None:
 
 def planned(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
     """The plan of a target of config.yaml (default: its first recipe); raises SettingError for an unknown target."""
-    book = expand(yaml_files.read("config.yaml", *configfiles))
+    book = expand(yaml_files.read("config.yaml", *configfiles), drafts=True)
     return Plan(book, target or next(iter(book.recipes)), results)

@@ -17,8 +17,9 @@ This module computes no rows, so importing it is cheap. `python -m proofmill.rec
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from proofmill.recipes import plugins as plugins_module
@@ -29,24 +30,26 @@ from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
 from proofmill.schema.model_entries import Grpo
-from proofmill.schema.names import NAME, RECIPE, file_fault, kind_of
+from proofmill.schema.names import NAME, RECIPE, RESULTS, file_fault, kind_of
 from proofmill.schema.quoting import short, shown
 from proofmill.schema.references import ancestors, references
 from proofmill.text.suggestions import among
 
-SETTINGS = ("budget", "plugins")  # top-level keys that name no recipe, besides `shared`
+SETTINGS = ("budget", "plugins", "results")  # top-level keys that name no recipe, besides `shared`
 WITH, LIKE = "with", "like"
 
 
 @dataclass(frozen=True)
 class Book:
-    """Every artifact's entry, models and graders, the artifacts of each recipe, the budget, the user's own parts."""
+    """Every artifact's entry, models and graders, the artifacts of each recipe, and what holds for all of them."""
 
     entries: dict[str, Any]
     declared: dict[str, Any]  # api/... and grader/...
     recipes: dict[str, list[str]]
     budget: float | None = None  # dollars for all calls under one results folder; None is no limit
-    plugins: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()  # the user's own parts
+    results: str = "results"  # the folder of all tables
+    faults: Mapping[str, str] = field(default_factory=dict)  # of entries and recipes that were left out: the mistakes
 
     @property
     def terms(self) -> str:
@@ -55,6 +58,21 @@ class Book:
         unscored = {name: entry.max_unscored for name, entry in self.entries.items() if isinstance(entry, Grpo)}
         failing = {"max_parked": parked, "max_unscored": unscored}
         return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins})
+
+    def targeted(self, target: str) -> list[str]:
+        """The artifacts that a target names: those of a recipe, one by its name, or one by the path of its table.
+
+        Raises RecipeError for a target that nothing declares, and for one with a mistake.
+        """
+        name = target.removeprefix(f"{self.results}/").removesuffix(".parquet")
+        if target in self.faults or name in self.faults:
+            raise RecipeError(self.faults.get(target) or self.faults[name])
+        if target in self.recipes:
+            return self.recipes[target]
+        if name not in self.entries:
+            known = [*self.recipes, *(entry for entry in self.entries if kind_of(entry) == kind_of(name))]
+            raise RecipeError(f"{target}: no recipe and no artifact; expected one of {among(name, known)}")
+        return [name]
 
 
 @dataclass(frozen=True)
@@ -70,52 +88,112 @@ class _Block:
         return f"{'shared > ' * self.shared}{self.name} > {short(str(entry))}"
 
 
-def expand(config: Mapping) -> Book:
-    """Check the whole configuration and expand it. Raises RecipeError with all mistakes."""
+class _Mistakes:
+    """Mistakes of the configuration as a whole, and by the name of an entry; each says where it is."""
+
+    def __init__(self) -> None:
+        self.whole: list[str] = []
+        self.of: defaultdict[str, list[str]] = defaultdict(list)
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.of)
+
+    def all(self) -> list[str]:
+        return [*self.whole, *(mistake for mistakes in self.of.values() for mistake in mistakes)]
+
+
+def expand(config: Mapping, drafts: bool = False) -> Book:
+    """Check the whole configuration and expand it. Raises RecipeError with all mistakes.
+
+    With `drafts`, an entry with a mistake is left out with all that needs it, and the mistakes stand in `Book.faults`:
+    whoever asks for something else need not wait until they are mended.
+    """
     plugins_module.use(config.get("plugins", []))
     with plugins_module.blamed():
-        return _expanded(config)
+        return _expanded(config, drafts)
 
 
-def _expanded(config: Mapping) -> Book:
-    mistakes: list[str] = []
-    blocks = {block.name: block for block in _blocks(config, mistakes)}
+def _expanded(config: Mapping, drafts: bool) -> Book:
+    mistakes = _Mistakes()
+    blocks = {block.name: block for block in _blocks(config, mistakes.whole)}
+    mistakes.whole += [*_endless(config), *_settings_faults(config)]
+    entries, homes = _entries(blocks, mistakes)
+    if drafts and not mistakes.whole:
+        _leave_out(entries, mistakes)
+    sound = not mistakes or (drafts and not mistakes.whole)
+    recipes = _recipes(blocks, entries) if sound else {}
+    if sound:
+        expand_scores(entries, recipes, mistakes.whole)
+        expand_repeats(entries, recipes)
+    for name in entries:
+        if kind_of(name) not in DECLARED and (fault := file_fault(name)):
+            mistakes.whole.append(f"{homes[name].where(name) if name in homes else name}: {fault}")
+    if mistakes.whole or not (drafts or not mistakes):
+        raise RecipeError("\n".join(mistakes.all()))
+    declared = {name: entry for name, entry in entries.items() if kind_of(name) in DECLARED}
+    artifacts = {name: entry for name, entry in entries.items() if name not in declared}
+    faults = {name: _lines(found) for name, found in mistakes.of.items()}
+    for block in blocks.values():
+        left_out = [mistake for name in map(str, block.entries) for mistake in mistakes.of.get(name, ())]
+        if left_out and not block.shared:
+            faults[block.name] = _lines(left_out)
+    listed = {name: names for name, names in recipes.items() if names or name in faults}
+    plugins, results = tuple(config.get("plugins", [])), config.get("results", "results")
+    return Book(artifacts, declared, listed, config.get("budget"), plugins, results, faults)
+
+
+def _lines(mistakes: list[str]) -> str:
+    return "\n".join(dict.fromkeys(mistakes))
+
+
+def _settings_faults(config: Mapping) -> Iterator[str]:
+    budget, results = config.get("budget"), config.get("results", "results")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
+        yield f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0."
+    if not isinstance(results, str) or not (results and RESULTS.match(results)):
+        yield (
+            f"results: found {results!r}; expected a folder for all tables, such as `results` or `/scratch/me/mill`, of letters, "
+            "digits, `-`, `_`, `.` and `/`."
+        )
+
+
+def _entries(blocks: Mapping[str, _Block], mistakes: _Mistakes) -> tuple[dict[str, Any], dict[str, _Block]]:
+    """The entries that could be read, and the block of each name; they are checked one by one and together."""
     homes: dict[str, _Block] = {}
     written: dict[str, Any] = {}
     for block in blocks.values():
         for name, values in block.entries.items():
             if fault := _name_fault(name, homes):
-                mistakes.append(f"{block.where(name)}: {fault}")
+                mistakes.of[str(name)].append(f"{block.where(name)}: {fault}")
             else:
                 homes[name], written[name] = block, values
     entries: dict[str, Any] = {}
     for name, block in homes.items():
-        values = _like(name, written, block.where(name), mistakes)
-        entry = read_entry(block.where(name), ENTRY_TYPES[kind_of(name)], values, mistakes)
+        where = block.where(name)
+        values = _like(name, written, where, mistakes.of[name])
+        entry = read_entry(where, ENTRY_TYPES[kind_of(name)], values, mistakes.of[name])
         if entry is not None:
             entries[name] = entry
-    budget = config.get("budget")
-    mistakes += _endless(config)
-    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
-        mistakes.append(f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0.")
-    mistakes += [m for name, entry in entries.items() for m in check(homes[name].where(name), entry, entries, homes)]
-    mistakes += [m for name, entry in entries.items() for m in _unseen(name, entry, written[name], homes, blocks)]
+    for name, entry in entries.items():
+        mistakes.of[name] += check(homes[name].where(name), entry, entries, homes)
+        mistakes.of[name] += _unseen(name, entry, written[name], homes, blocks)
+    mistakes.of = defaultdict(list, {name: found for name, found in mistakes.of.items() if found})
     if not mistakes:
-        mistakes += cycles(entries)
-    recipes = _recipes(blocks, entries) if not mistakes else {}
-    if not mistakes:
-        expand_scores(entries, recipes, mistakes)
-        expand_repeats(entries, recipes)
-    faults = {name: file_fault(name) for name in entries if kind_of(name) not in DECLARED}
-    mistakes += [
-        f"{homes[name].where(name) if name in homes else name}: {fault}" for name, fault in faults.items() if fault
-    ]
-    if mistakes:
-        raise RecipeError("\n".join(mistakes))
-    declared = {name: entry for name, entry in entries.items() if kind_of(name) in DECLARED}
-    artifacts = {name: entry for name, entry in entries.items() if name not in declared}
-    listed = {name: names for name, names in recipes.items() if names}
-    return Book(artifacts, declared, listed, budget, tuple(config.get("plugins", [])))
+        mistakes.whole += cycles(entries)
+    return entries, homes
+
+
+def _leave_out(entries: dict[str, Any], mistakes: _Mistakes) -> None:
+    """Take out the entries with mistakes, and those that need them, however far behind: theirs are the same mistakes."""
+    faulty = set(mistakes.of)
+    while faulty:
+        for name in faulty:
+            entries.pop(name, None)
+        needing = {name: [other for other in references(entry) if other in faulty] for name, entry in entries.items()}
+        faulty = {name for name, needed in needing.items() if needed}
+        for name in faulty:
+            mistakes.of[name] = [mistake for other in needing[name] for mistake in mistakes.of[other]]
+    mistakes.whole += cycles(entries)
 
 
 def _blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
@@ -219,9 +297,9 @@ def _reached(block: _Block, blocks: Mapping[str, _Block]) -> set[str]:
 def _recipes(blocks: Mapping[str, _Block], entries: Mapping[str, Any]) -> dict[str, list[str]]:
     """The artifacts of each recipe: those of shared blocks that it is made from, then its own."""
     recipes: dict[str, list[str]] = {}
-    shared = [name for block in blocks.values() if block.shared for name in block.entries]
+    shared = [name for block in blocks.values() if block.shared for name in block.entries if name in entries]
     for block in blocks.values():
-        own = [name for name in block.entries if kind_of(name) not in DECLARED]
+        own = [name for name in block.entries if name in entries and kind_of(name) not in DECLARED]
         if not block.shared:
             needed = {other for name in own for other in ancestors(entries, name)}
             recipes[block.name] = [name for name in shared if name in needed] + own

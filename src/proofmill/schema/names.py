@@ -10,6 +10,7 @@ import re
 NAME = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.-]*\Z")  # of a declared entry
 RECIPE = re.compile(r"[A-Za-z][\w.-]*\Z")  # of a recipe or shared block
 WAY = re.compile(r"(?!seed-)[A-Za-z0-9][\w.-]*\Z")  # of sampling
+RESULTS = re.compile(r"[\w.-]*(/[\w.-]+)*\Z")  # of the folder of all tables
 BESIDE = (".parquet", ".log", ".md", ".lock")  # what stands beside the weights of an artifact, by its name
 LONGEST = 200  # characters: a file's name may have 255, and the temporary one is longer
 _SEED = re.compile(r"@seed-(\d+)")

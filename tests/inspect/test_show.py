@@ -1,0 +1,36 @@
+"""`proofmill show`: what finished tables say and where they lie."""
+
+import sys
+
+import pytest
+
+from proofmill import __main__ as command
+from proofmill.inspect.show import shown
+
+
+def test_pages_come_first_and_then_where_everything_lies(small, tmp_path):
+    """A page as it stands, each kind's tables, models by their folders, and what is not made yet."""
+    page = tmp_path / "scores/x.md"
+    page.parent.mkdir()
+    page.write_text("# scores/x\n\n| a |\n")
+    for name in ("sft/cold", "problems/train"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / f"{name}.parquet").symlink_to(small.table(name).path)
+    lines = list(shown(["problems/train", "sft/cold", "scores/x"], tmp_path))
+    assert lines[:3] == ["# scores/x", "", "| a |"]
+    assert f"2 of 3 tables stand in {tmp_path}/, each with its log beside it:" in lines
+    assert f"  {tmp_path}/sft/  cold" in lines
+    assert any(line.startswith("Models, ") and line.endswith(f"{tmp_path}/sft/cold/") for line in lines)
+    assert lines[-1] == "Not made yet: scores/x; see `proofmill plan scores/x`"
+
+
+def test_recipe_is_read_from_the_configuration(monkeypatch, tmp_path, capsys):
+    """Without a target the first recipe is shown; its folder of tables is the configuration's."""
+    (tmp_path / "config.yaml").write_text("results: there\nr: {problems/x: {source: arithmetic, rows: 2}}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["proofmill", "show"])
+    command.main()
+    assert "0 of 1 tables stand in there/" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["proofmill", "show", "s"])
+    with pytest.raises(SystemExit, match="s: no recipe and no artifact; expected one of r"):
+        command.main()
