@@ -32,8 +32,8 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
-# What Snakemake says between jobs belongs to its words on progress, though it cannot tell; and the command of a job that
-# failed would stand around what the job itself said (`onerror` says it again).
+# What Snakemake says between jobs belongs to its words on progress, though it cannot tell; and the command of a job
+# that failed would stand around what the job itself said (`onerror` says it again).
 NOISE = ("Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
 if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
     logger.addFilter(lambda record: not str(record.msg).startswith(NOISE))
@@ -82,7 +82,7 @@ def declared(name):
 
 
 def refused(target):
-    """Stop with what is wrong with a target that cannot be made; an error would be shown with the stack of this file."""
+    """Stop with what is wrong with a target that cannot be made; an error would come with the stack of this file."""
     try:
         BOOK.targeted(target)
     except ProofmillError as error:

@@ -21,7 +21,7 @@ OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10
 # The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits
 # five seconds before each submission and eleven between its looks at a job, so the whole of nano would take ten minutes.
 # A filter, a reward, a grader and a measure are a user's own (docs/your-parts.md): their file must reach every node.
-TARGET = "results/scores/nano.parquet"
+TARGET = "scores/nano"
 OVERLAY = """
 plugins: [my_parts.py]
 nano:
@@ -102,9 +102,7 @@ def test_forced_table_is_made_again_on_the_cluster(both):
     """--forcerun reaches a submitted job: the table is computed, not brought back, and comes out equal."""
     _, cluster = both
     before = cluster.frame("examples/cold")
-    done = cluster.snakemake(
-        "results/examples/cold.parquet", "--forcerun", "results/examples/cold.parquet", *OFTEN, profile=SLURM
-    )
+    done = cluster.snakemake("examples/cold", "--forcerun", "examples/cold", *OFTEN, profile=SLURM)
     assert done.returncode == 0, done.stdout
     assert "restored" not in (cluster.results / "examples/cold.log").read_text()
     assert before.equals(cluster.frame("examples/cold"))

@@ -24,7 +24,6 @@ faulty:
 def two(tmp_path_factory) -> Project:
     """A recipe of two tables beside one with a mistake, run as a user types it: no profile, no flag, no path."""
     project = Project(tmp_path_factory.mktemp("two") / "project", TWO)
-    project.results = project.folder / "made"
     project.said = project.run("snakemake", "problems/y").stdout
     return project
 
