@@ -45,7 +45,7 @@ onstart:
     dag = workflow.dag_settings
     asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
     forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in asked]
-    os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
+    os.environ.update(PROOFMILL_FRESH=" ".join(["all"] * bool(dag.forceall) + forced))
 
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job

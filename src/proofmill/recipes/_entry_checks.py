@@ -15,12 +15,11 @@ from proofmill.graders.escalation import full_marks, graders_of
 from proofmill.graders.programs import PROGRAMS
 from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
-from proofmill.recipes._descriptions import description
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
 from proofmill.schema import named
 from proofmill.schema.declared import Api
 from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
-from proofmill.schema.fields import ASKED, info_of
+from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
 from proofmill.sources.loaders import SOURCES
@@ -76,7 +75,7 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
-        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
+        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
     if entry.source == "hub" and not entry.commit:
         yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
 

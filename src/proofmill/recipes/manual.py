@@ -1,6 +1,7 @@
 """The manual: a page for each kind, with the fields of an entry, the columns of the table, and the names it can use.
 
-`python -m proofmill.recipes.manual` writes docs/kinds/; a test fails when they are not in step with the code.
+`python -m proofmill.recipes.manual` writes docs/kinds/, and the schema of configuration files (config_schema.py); a test
+fails when they are not in step with the code.
 """
 
 import inspect
@@ -15,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from proofmill.filters.schemes import FAULTS
 from proofmill.graders.programs import PROGRAMS
+from proofmill.recipes import config_schema
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
 from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
@@ -129,9 +131,10 @@ def _table(head: tuple[str, ...], rows: list[tuple]) -> str:
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-        print(FOLDER / name, file=sys.stderr)
+    files = {FOLDER / name: text for name, text in pages().items()} | {config_schema.PATH: config_schema.text()}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+        print(path, file=sys.stderr)
 
 
 if __name__ == "__main__":

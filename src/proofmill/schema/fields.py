@@ -82,6 +82,12 @@ def info_of(field: dataclasses.Field) -> FieldInfo:
     return info
 
 
+def description_of(cls: Any, key: str) -> str:
+    """The sentence of a field by its key in the configuration, as in the manual; empty for an unknown key."""
+    docs = {field.name.replace("_", "-"): info_of(field).description or "" for field in dataclasses.fields(cls)}
+    return docs.get(key.split(".")[0], "")
+
+
 def ref_of(hint: Any) -> Ref | None:
     """The reference inside a type such as `list[Annotated[str, Ref("x")]] | None`."""
     for argument in getattr(hint, "__metadata__", ()):
