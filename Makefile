@@ -1,7 +1,9 @@
-# `make run` and `make test` do all set-up themselves, on a machine with Python 3.11 and a compiler.
-PYTHON ?= python3.11
+# `make run` and `make test` do all set-up themselves, on a machine with Python 3.11, 3.12 or 3.13 and a compiler.
+PYTHONS := python3.11 python3.12 python3.13
+# The first that starts and can make environments; 3.11 before the others because all figures are measured with it.
+PYTHON ?= $(shell for python in $(PYTHONS); do $$python -c "import ensurepip, venv" 2>/dev/null && echo $$python && break; done)
 VENV ?= .venv
-# What is installed: envs/cpu.txt, or envs/gpu.txt for a machine with CUDA.
+# What is installed: envs/cpu.txt, or envs/gpu.txt for a machine with CUDA (`make gpu`).
 LOCK ?= envs/cpu.txt
 BIN := $(VENV)/bin
 # The environment of what keeps the locks: uv, pip-audit, a pip that reads licences.
@@ -16,40 +18,47 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: run test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
+.PHONY: help run gpu test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
+
+help: ## what can be made
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
+gpu: ## installs envs/gpu.txt, for a machine with CUDA; `make run LOCK=envs/gpu.txt` then runs with it
+	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt
+
 test: lint test-fast test-slow ## everything, the fast tests first
 
-test-fast: $(VENV)/ready $(TOOLS)/ready
+test-fast: $(VENV)/ready $(TOOLS)/ready ## the tests without whole runs, vLLM and SLURM
 	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm"
 
 # One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
-test-slow: $(VENV)/ready
+test-slow: $(VENV)/ready ## those with them
 	$(PYTEST) -n 3 -m "pipeline or vllm or slurm"
 
-test-pipeline: $(VENV)/ready
+test-pipeline: $(VENV)/ready ## whole runs at reduced sizes
 	$(PYTEST) -n 2 -m pipeline
 
-test-vllm: $(VENV)/ready
+test-vllm: $(VENV)/ready ## a tiny model, served by vLLM
 	$(BIN)/pytest -q -m vllm
 
 test-slurm: $(VENV)/ready ## needs a SLURM that answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine
 	$(BIN)/pytest -q -m slurm
 
-lint: $(VENV)/ready
+lint: $(VENV)/ready ## style, formatting, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/mypy
 
-format: $(VENV)/ready
+format: $(VENV)/ready ## mends style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
 
-docs: $(VENV)/ready ## docs/kinds/ from the dataclasses
+docs: $(VENV)/ready ## docs/kinds/ and the schema of configuration files, from the dataclasses
 	$(BIN)/python -m proofmill.recipes.manual
 
 lock: $(TOOLS)/ready ## envs/ from pyproject.toml, with the versions it has; UPGRADE=--upgrade takes the newest
@@ -62,8 +71,16 @@ lock: $(TOOLS)/ready ## envs/ from pyproject.toml, with the versions it has; UPG
 audit: $(TOOLS)/ready ## known vulnerabilities of what is pinned; AUDIT=--where-at-hand is content without advisories
 	$(TOOLS)/bin/python envs/audit.py $(AUDIT) envs/cpu.txt envs/gpu.txt envs/tools.txt
 
+define NEEDS_PYTHON
+@$(if $(PYTHON),$(PYTHON),false) -c "import ensurepip, venv" 2>/dev/null || { \
+  echo "make: no Python that can make environments; expected one of $(or $(PYTHON),$(PYTHONS)), with its module venv." >&2; \
+  echo "Install one, for example by 'apt install python3.11 python3.11-venv', 'pyenv install 3.11' (then" >&2; \
+  echo "'make PYTHON=$$HOME/.pyenv/versions/3.11.x/bin/python') or 'uv python install 3.11'." >&2; exit 1; }
+endef
+
 # First what is needed to build the rest, and torch: its CPU build is on an index that would be asked for all packages.
 $(VENV)/ready: $(LOCK) pyproject.toml
+	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	sed -nE '/^(setuptools|torch)==/,/[^\]$$/p' $(LOCK) >$(VENV)/first.txt
 	$(PIP) --require-hashes --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu -r $(VENV)/first.txt
@@ -72,6 +89,7 @@ $(VENV)/ready: $(LOCK) pyproject.toml
 	touch $@
 
 $(TOOLS)/ready: envs/tools.txt
+	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install $(PIP_FLAGS) --require-hashes -r envs/tools.txt
 	touch $@

@@ -24,8 +24,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from proofmill.graders._final_answer_workers import Verifier
 from proofmill.graders.final_answers import LONGEST
+from proofmill.graders.verifier import Verifier
 from proofmill.text.answers import extract, normal, of_gold
 
 Row = tuple[str, str]  # gold answer, text

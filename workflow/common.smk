@@ -56,7 +56,7 @@ onstart:
     dag = workflow.dag_settings
     asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
     forced = [str(f).removeprefix(f"{RESULTS}/").removesuffix(".parquet") for f in asked]
-    os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
+    os.environ.update(PROOFMILL_FRESH=" ".join(["all"] * bool(dag.forceall) + forced))
     for mistake in dict.fromkeys(line for lines in BOOK.faults.values() for line in lines.splitlines()):
         print(f"left out until it is mended: {mistake}", file=sys.stderr)
 

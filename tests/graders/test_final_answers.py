@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofmill.graders import final_answers
-from proofmill.graders._final_answer_workers import CHUNK, WINDOW, Verifier, _parse_in_two_stages, _Worker
 from proofmill.graders.final_answers import (
     CANARIES,
     Check,
@@ -28,6 +27,7 @@ from proofmill.graders.final_answers import (
     judge,
     read_pair,
 )
+from proofmill.graders.verifier import CHUNK, WINDOW, Verifier, _parse_in_two_stages, _Worker
 from proofmill.schema.errors import VerifierError
 from proofmill.text.answers import boxed, extract, normal
 
@@ -483,7 +483,7 @@ def test_worker_killed_while_it_waits_costs_nothing(pool):
 
 ORPHANS = """
 import os
-from proofmill.graders._final_answer_workers import Verifier
+from proofmill.graders.verifier import Verifier
 with Verifier(2, seconds=600) as made:
     def pairs():
         yield from [("2^{2024}", f"\\\\boxed{{\\\\binom{{10^9}}{{5 \\\\cdot 10^8 + {n}}}}}") for n in range(64)]
@@ -532,7 +532,7 @@ def test_verifier_whose_library_cannot_be_imported_says_so(monkeypatch, tmp_path
 def test_parent_of_the_workers_imports_no_algebra():
     """SymPy, math-verify and the parser are imported by workers alone."""
     code = (
-        "import sys; from proofmill.graders._final_answer_workers import Verifier\n"
+        "import sys; from proofmill.graders.verifier import Verifier\n"
         "with Verifier(1) as made: print([c.status for c in made.check([('x+1', r'\\boxed{1+x}')])])\n"
         "print(sorted({'sympy', 'math_verify', 'antlr4', 'latex2sympy2_extended', 'mpmath'} & set(sys.modules)))"
     )

@@ -26,7 +26,7 @@ Send = Callable[[dict], Awaitable[None]]
 
 def _error(status: int, text: str, **headers: str) -> Callable[[Send, bytes], Awaitable[None]]:
     async def fault(send: Send, _: bytes) -> None:
-        await _reply(send, status, json.dumps({"error": {"message": text}}).encode(), **headers)
+        await _reply(send, status, json.dumps({"error": {"message": text}}).encode(), None, **headers)
 
     return fault
 

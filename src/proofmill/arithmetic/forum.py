@@ -77,10 +77,11 @@ def threads(part: str, seed: int, rows: int, families: tuple[str, ...] = FAMILIE
         elif kind == "false":
             problem, wording = _false(rng, provable, part), rng.randint(0, 1)
         elif kind in ("solved", "unsolved", "partial"):
-            problem, wording = next(fresh, None), rng.randint(0, 1)
-            if problem is None:  # the part has no further problem of these families
+            solved, wording = next(fresh, None), rng.randint(0, 1)
+            if solved is None:  # the part has no further problem of these families
                 return
-            posted.append((problem, wording))
+            posted.append((solved, wording))
+            problem = solved
         else:
             problem, wording = None, 0
         thread = _Thread(rng, number, problem)

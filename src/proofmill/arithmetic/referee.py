@@ -105,7 +105,7 @@ def mark(problem: Congruence | None, scheme: str, proof: str) -> str:
     if problem is None or len(prices) != 3 or cap is None:
         return UNKNOWN
     marking = congruences.check(problem, proof, answer_only=True)
-    points = marking.marks(*prices, cap=int(cap[1]))
+    points = marking.marks(prices[0], prices[1], prices[2], cap=int(cap[1]))
     faults = [f"The line {line} is false or cannot be read." for line in marking.false]
     faults += [f"{marking.needed - marking.valid} of {marking.needed} lines are missing."] * (
         marking.valid < marking.needed
@@ -147,8 +147,9 @@ def sum_up(problem: Congruence | None, summary: str, reasoning: str) -> str:
 
 def _false(problem: Congruence | None, text: str) -> tuple[str, ...]:
     """The lines of a text that the checker finds false; none for a problem outside the family."""
-    calculates = problem is not None and "≡" in text
-    return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false if calculates else ()
+    if problem is None or "≡" not in text:
+        return ()
+    return congruences.check(problem, f"{text}\n\\boxed{{0}}", answer_only=True).false
 
 
 def teach(prompt: str) -> str | None:

@@ -27,6 +27,13 @@ def writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     return parquet.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)
 
 
+def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    """Rows of a file, for polars."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame), "tables and batches have columns"
+    return frame
+
+
 @dataclass(frozen=True)
 class CheckedParquet:
     """A Parquet file that is read with its checksums. All methods raise TableError where it is damaged."""
@@ -52,13 +59,13 @@ class CheckedParquet:
     def scan(self) -> pl.LazyFrame:
         """The rows, lazily: only the columns, and as many rows, as are asked for are read."""
         with self._readable(), parquet.ParquetFile(self.path) as file:
-            schema = pl.from_arrow(file.schema_arrow.empty_table()).schema
+            schema = frame_of(file.schema_arrow.empty_table()).schema
 
         def frames(
             columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
         ) -> Iterator[pl.DataFrame]:
             for batch in self.batches(columns):
-                frame = pl.from_arrow(batch)
+                frame = frame_of(batch)
                 frame = (frame if predicate is None else frame.filter(predicate)).slice(0, most)
                 yield frame
                 if most is not None and (most := most - frame.height) == 0:

@@ -50,7 +50,7 @@ class States:
         read = references.reads(table.kind, entry, self.book.entries.get)
         if remade := [parent for parent in read if self[parent].name == "make"]:
             return State("make", tuple(f"{parent} will be made" for parent in remade))
-        parents = {parent: self[parent].content for parent in read}
+        parents = {parent: content for parent in read if (content := self[parent].content) is not None}
         sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
         old = table.stamp if table.path.exists() else None

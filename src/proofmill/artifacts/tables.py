@@ -169,7 +169,7 @@ class Table:
             facts = facts_of(weights) if weights else None
             stamp = self._write_rows(temporary, rows, stamp, facts)
             if weights is not None:
-                Weights(weights, self.path, self.again).write_mark(self.name, stamp["fingerprint"], facts)
+                Weights(weights, self.path, self.again).write_mark(self.name, stamp["fingerprint"], facts or {})
                 replace_folder(weights, self.folder)
             if page is not None:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one

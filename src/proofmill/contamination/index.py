@@ -71,21 +71,23 @@ class Index:
             self._proposals = Proposals(self.statements, self.words, self.similarity)
         for first, texts in _chunks(statements):
             matches = list(self._plain.find(texts)) if self._plain else []
-            if self._proposals:
-                for row, others in self._proposals.pairs(texts):
-                    matches += self._verified(row, texts[row], others)
+            if proposals := self._proposals:
+                for row, others in proposals.pairs(texts):
+                    matches += self._verified(proposals, row, texts[row], others)
             matches.sort(key=lambda match: (match[0], self.methods.index(match[2]), -match[4]))
             for _, same in groupby(matches, key=lambda match: (match[0], match[2])):
                 for row, other, method, span, similarity in list(same)[:MOST]:
                     yield Finding(first + row, self.ids[other], method, _short(span), similarity)
 
-    def _verified(self, row: int, text: str, others: Iterable[int]) -> Iterator[tuple[int, int, str, str, float]]:
+    def _verified(
+        self, proposals: Proposals, row: int, text: str, others: Iterable[int]
+    ) -> Iterator[tuple[int, int, str, str, float]]:
         """Row, benchmark statement, method, span and similarity of each proposal that holds for a row."""
         own = cached(text)
         texts = [token.text for token in own]
         windows = lru_cache(maxsize=None)(lambda length: _windows(texts, length))
         for other in others:
-            theirs = self._proposals.tokens_B[other]
+            theirs = proposals.tokens_B[other]
             equal = texts == theirs and bool(texts)
             if equal and "exact" in self.methods:
                 yield row, other, "exact", text, 1.0

@@ -15,6 +15,7 @@ How we differ:
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from proofmill.contamination.similarity import Alike, Overlap, shingles
@@ -322,7 +323,11 @@ def ready(keep: list) -> Iterator[tuple[str, Callable[[Row], str | Refusal | Non
         if isinstance(apply, type):
             yield name, apply(*arguments)
         else:
-            yield name, lambda row, apply=apply, arguments=arguments: apply(row, *arguments)
+            yield name, partial(_with_arguments, apply, arguments)
+
+
+def _with_arguments(apply: Callable, arguments: tuple, row: Row) -> Any:
+    return apply(row, *arguments)
 
 
 def refusal(row: Row, filters: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:

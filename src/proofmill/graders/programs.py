@@ -65,7 +65,7 @@ def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextMana
 
 @contextmanager
 def _final_answers() -> Iterator[Check]:
-    from proofmill.graders._final_answer_workers import Verifier
+    from proofmill.graders.verifier import Verifier
 
     with Verifier() as verifier:
 

@@ -30,13 +30,18 @@ def comparisons(groups: Mapping[Cell, Rows], measures: Sequence, entry: Scores) 
             for name, argument in measures:
                 kernel = MEASURES[name].apply
                 if isinstance(kernel, OfAttempts | OfProblem):
-                    yield _difference(group, other, groups, name, argument, entry)
+                    yield _difference(kernel, group, other, groups, name, argument, entry)
 
 
 def _difference(
-    group: Cell, other: Cell, groups: Mapping[Cell, Rows], name: str, argument: Any, entry: Scores
+    kernel: OfAttempts | OfProblem,
+    group: Cell,
+    other: Cell,
+    groups: Mapping[Cell, Rows],
+    name: str,
+    argument: Any,
+    entry: Scores,
 ) -> dict[str, Any]:
-    kernel = MEASURES[name].apply
     ours, theirs = (per_problem(kernel, argument, entry.success, groups[g]) for g in (group, other))
     shared = [problem for problem in ours if problem in theirs]
     differences_P = np.array([ours[problem] - theirs[problem] for problem in shared])

@@ -204,7 +204,7 @@ def paired_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 
     rng, extreme = np.random.default_rng(seed), 0
     for rows in _batches(draws, len(d_P)):
         signs_RP = 2.0 * rng.integers(2, size=(rows, len(d_P)), dtype=np.int8) - 1
-        extreme += np.count_nonzero(np.abs(signs_RP @ d_P) >= observed)
+        extreme += int(np.count_nonzero(np.abs(signs_RP @ d_P) >= observed))
     return (1 + extreme) / (1 + draws)
 
 
@@ -253,8 +253,8 @@ def split_variance(rows: Iterable[tuple[Hashable, Hashable, float]]) -> Variance
     if not value_N:
         return Variance(None, None, None)
     components = _components(np.array(problem_N), np.array(sample_N), np.array(value_N, dtype=float))
-    estimates = (None if component is None else max(0.0, float(component)) for component in components)
-    return Variance(*estimates, len(problems), len(samples), len(value_N))
+    problem, sample, judge = (None if part is None else max(0.0, float(part)) for part in components)
+    return Variance(problem, sample, judge, len(problems), len(samples), len(value_N))
 
 
 def _components(

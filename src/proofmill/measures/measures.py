@@ -70,7 +70,7 @@ class OfRuns:
 class OfHuman:
     """Agreement of a grader with human marks; the measure's argument is the threshold of a decision."""
 
-    agreement: Agreement | Callable[[float, float], Agreement]
+    agreement: Agreement | Callable[[float, float], Agreement]  # of marks, or of decisions from two thresholds
     marks: bool  # whether it compares marks, which must have one scale; decisions need none
     scale: float | str | None  # as in OfAttempts
 

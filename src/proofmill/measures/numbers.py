@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proofmill.measures import estimates
+from proofmill.measures.agreement import Agreement
 from proofmill.measures.intervals import interval
 from proofmill.measures.measures import MEASURES, OfAttempts, OfHuman, OfPooled, OfRuns, label, per_problem
 from proofmill.schema.entries import Scores
@@ -174,7 +175,10 @@ def _component_interval(kernel: OfRuns, attempts: Rows, entry: Scores) -> tuple[
         if (value := kernel.value(resample)) is not None:
             values.append(value)
     tail = (1 - entry.confidence) / 2
-    return tuple(map(float, np.quantile(values, [tail, 1 - tail]))) if values else (None, None)
+    if not values:
+        return None, None
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
@@ -188,7 +192,7 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
             f"{both[0]['out_of']}; expected one scale. Measure decisions instead: balanced-accuracy, cohen-kappa."
         )
     agreement = kernel.agreement
-    if not kernel.marks:
+    if not isinstance(agreement, Agreement):
         scales = [max((row["out_of"] for row in both), default=1), max(out_of, default=1)]
         if len(out_of) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
             raise TableError(
@@ -205,5 +209,5 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
         sums = agreement.sums(np.array([r["grade"] for r in rows]), np.array([r["human"][0] for r in rows]))
         if sums is not None:
             vectors.append(sums)
-    scale = both[0]["out_of"] if kernel.scale == "marks" and both else kernel.scale
+    scale = kernel.scale if isinstance(kernel.scale, float) else both[0]["out_of"] if kernel.scale and both else None
     return ratio(np.array(vectors), agreement.value, marked, len(both), entry, scale)

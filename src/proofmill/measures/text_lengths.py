@@ -9,6 +9,7 @@ How we differ:
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,13 +75,19 @@ STATISTICS: dict[str, tuple[Callable[[np.ndarray], float | None], str]] = {
     "variance": (_variance, "sample variance of the"),
     "trimmed-max": (trimmed_max, "largest, without the longest 2.5 %,"),
 }
+
+
+def _of_texts(field: str, of: Callable[[np.ndarray], float | None], lengths: Lengths) -> float | None:
+    return of(getattr(lengths, field))
+
+
 TEXTS = {
     "problem-length": ("problem_N", "tokens of a statement"),
     "solution-length": ("solution_N", "tokens of a solution"),
 }
 OF_CORPUS: dict[str, tuple[Callable[[Lengths], float | None], str]] = {
     **{
-        f"{text}-{name}": (lambda lengths, field=field, of=of: of(getattr(lengths, field)), f"{how} {what}")
+        f"{text}-{name}": (partial(_of_texts, field, of), f"{how} {what}")
         for text, (field, what) in TEXTS.items()
         for name, (of, how) in STATISTICS.items()
     },

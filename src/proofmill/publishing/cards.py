@@ -234,7 +234,11 @@ def _score(row: Mapping[str, Any]) -> dict[str, str]:
 def _kinds(tables: Sequence[Shown], rollouts: bool) -> Iterator[dict[str, Any]]:
     """The meaning of a row and the columns, for each kind."""
     for kind in dict.fromkeys(table.kind for table in tables):
-        yield {"title": kind, "about": KINDS[kind].entry.__doc__.splitlines()[0], "columns": _columns(COLUMNS[kind])}
+        yield {
+            "title": kind,
+            "about": str(KINDS[kind].entry.__doc__).splitlines()[0],
+            "columns": _columns(COLUMNS[kind]),
+        }
     if rollouts:
         rewards = {"reward_<name>": ("Float64", "each reward; null where it could not be had or does not apply")}
         about = "One row is an attempt that a `grpo` was trained on."

@@ -60,11 +60,11 @@ def publish(
         raise SettingError(f"--to: found {to!r}; expected NAMESPACE/PREFIX, such as my-group/nano.")
     names = _selected(book, wanted, only)
     _check_finished(book, names, results)
-    hub = None if folder else Hub(private)
+    hub, place = (None, folder) if folder else (Hub(private), Path())
     hidden = Private(book.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:
         planned = Publication(book, wanted, to, results, names, hidden, Path(scratch)).repositories()
-        return hub.take(planned) if hub else {r.id: _write(r, folder / r.id.partition("/")[2]) for r in planned}
+        return hub.take(planned) if hub else {r.id: _write(r, place / r.id.partition("/")[2]) for r in planned}
 
 
 def at_end(targets: Sequence[str], results: Path, book: Book | None = None) -> None:
@@ -176,7 +176,7 @@ class Hub:
                 info = self.api.repo_info(repository.id, repo_type=repository.type)
             except RepositoryNotFoundError:
                 return None, None
-            mark, files = None, {file.rfilename for file in info.siblings or ()}
+            mark, files = None, {file.rfilename for file in getattr(info, "siblings", None) or ()}
             if MARK in files:
                 url = hf_hub_url(repository.id, MARK, repo_type=repository.type, revision=info.sha)
                 response = get_session().get(url, headers=build_hf_headers())

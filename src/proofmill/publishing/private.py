@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import proofmill
+from proofmill.artifacts.checked_parquet import frame_of
 from proofmill.artifacts.tables import ROW_GROUP
 from proofmill.schema.errors import TableError
 
@@ -138,9 +139,9 @@ class Private:
 def _frames(path: Path) -> Iterator[pl.DataFrame]:
     """The rows in batches, after an empty one with the schema."""
     with parquet.ParquetFile(path) as file:
-        yield pl.from_arrow(file.schema_arrow.empty_table())
+        yield frame_of(file.schema_arrow.empty_table())
         for batch in file.iter_batches(batch_size=ROW_GROUP):
-            yield pl.from_arrow(batch)
+            yield frame_of(batch)
 
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:

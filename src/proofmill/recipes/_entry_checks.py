@@ -15,12 +15,11 @@ from proofmill.graders.escalation import full_marks, graders_of
 from proofmill.graders.programs import PROGRAMS
 from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
-from proofmill.recipes._descriptions import description
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
 from proofmill.schema import named
 from proofmill.schema.declared import Api
 from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
-from proofmill.schema.fields import ASKED
+from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
 from proofmill.sources.loaders import SOURCES
@@ -50,7 +49,7 @@ def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
 
 def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
     if "/" in entry.source or entry.source not in SOURCES:
-        reads = {"rows"}
+        reads = frozenset({"rows"})
     else:
         reads = SOURCES[entry.source].reads
         if {"path", "id"} & reads and not (entry.path or entry.id):
@@ -58,7 +57,7 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
     for f in fields(entry):
         own = {"source", "labels", "grades", "schemes", "also", "asks", "keep", "apart_from", "overlap_words"}
         own |= {"overlap_similarity"}
-        if f.name not in own | reads and getattr(entry, f.name) not in (f.default.default, [], {}, None):
+        if f.name not in own | reads and getattr(entry, f.name) not in (info_of(f).default, [], {}, None):
             yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
     if entry.source.startswith("arithmetic"):
         if entry.rows is None:
@@ -76,7 +75,7 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
-        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
+        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
     if entry.source == "hub" and not entry.commit:
         yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
 
@@ -106,8 +105,8 @@ def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
         yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
 
 
-def _default(cls: type, *names: str) -> tuple:
-    defaults = {f.name: f.default.default for f in fields(cls)}
+def _default(cls: Any, *names: str) -> tuple:
+    defaults = {f.name: info_of(f).default for f in fields(cls)}
     return tuple(defaults[name] for name in names)
 
 
@@ -150,7 +149,7 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
             yield f"`preferences` > `{name}` is a model of random weights; expected a reward model, from a folder or the hub."
         prompt = settings.get("prompt")
         if prompt not in (None, *templates.names()):
-            yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(prompt, templates.names())}"
+            yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(str(prompt), templates.names())}"
         elif kind_of(name) not in ASKED and prompt:
             yield f"`preferences` > `{name}` is a reward model and asked nothing; expected no `prompt`."
         elif kind_of(name) == "api" and not prompt:
@@ -161,7 +160,7 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
 
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
     yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
-    if entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
+    if entry.tester and entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
         first = graders_of(entry.tester, entry.tester_prompt, entries)[0]
         if first.prompt in (None, *templates.names()) and full_marks(first) != FULL_MARKS:
             yield f"`tester` gives marks out of {full_marks(first)}; expected one that marks by the scheme, out of {FULL_MARKS}."
@@ -250,9 +249,9 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
             yield f"sampling `{way}` is no name; expected letters, digits, `-`, `_`, `.`, and not `seed-` at its beginning."
         for model in entry.models:
             yield from (f"sampling `{way}`: {fault}" for fault in _nucleus_faults(model, sampling.top_p, entries))
-    known = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
-    of_attempts = [m for m, kernel in known.items() if not isinstance(kernel, OfCorpus | None)]
-    of_texts = [m for m, kernel in known.items() if isinstance(kernel, OfCorpus)]
+    kernels = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
+    of_attempts = [m for m, kernel in kernels.items() if not isinstance(kernel, OfCorpus | None)]
+    of_texts = [m for m, kernel in kernels.items() if isinstance(kernel, OfCorpus)]
     if of_texts and not (entry.problems and entry.tokenizer):
         yield f"`{of_texts[0]}` measures the texts of problems; expected `problems` and a `tokenizer`."
     if of_attempts and not (entry.models or entry.grades or entry.repeat):

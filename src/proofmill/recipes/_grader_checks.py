@@ -65,7 +65,7 @@ def marking_faults(
     Unknown names are left to the other checks.
     """
     known = [*entries, *PROGRAMS]
-    if name not in known or prompt not in (None, *templates.names()):
+    if name is None or name not in known or prompt not in (None, *templates.names()):
         return
     if prompt and kind_of(name) != "api":
         yield f"`{field}` is given and `{name}` has its own; expected none."

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from proofmill.recipes._descriptions import description
 from proofmill.schema.errors import RecipeError
+from proofmill.schema.fields import description_of
 from proofmill.schema.kinds import ENTRY_TYPES
 from proofmill.text.suggestions import among
 
@@ -45,10 +45,10 @@ def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
         known = {field.name.replace("_", "-") for field in fields(cls)}
         return f"{where}: unknown key `{key}`; expected one of {among(key, known)}"
     if mistake["type"] in ("missing", "missing_argument"):
-        return f"{where}: `{key}` is missing; expected a value. {description(cls, key)}"
+        return f"{where}: `{key}` is missing; expected a value. {description_of(cls, key)}"
     message = mistake["msg"].replace("Input should be", "").strip()
     hint = _as_number(mistake["input"]) if mistake["type"] == "float_type" else ""
-    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {hint}{description(cls, key)}"
+    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {hint}{description_of(cls, key)}"
 
 
 def _as_number(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The manual: a page for each kind, with the fields of an entry, the columns of the table, and the names it can use.
 
-`python -m proofmill.recipes.manual` writes docs/kinds/; a test fails when they are not in step with the code.
+`python -m proofmill.recipes.manual` writes docs/kinds/, and the schema of configuration files (config_schema.py); a test
+fails when they are not in step with the code.
 """
 
 import inspect
@@ -15,10 +16,12 @@ from pydantic_core import PydanticUndefined
 
 from proofmill.filters.schemes import FAULTS
 from proofmill.graders.programs import PROGRAMS
+from proofmill.recipes import config_schema
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
 from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
 from proofmill.schema.entries import Sampling
+from proofmill.schema.fields import info_of
 from proofmill.schema.kinds import DECLARED, KINDS, Kind
 from proofmill.schema.named import Named
 from proofmill.schema.reasons import Reason, Stop
@@ -37,27 +40,27 @@ TITLES = {
 def pages() -> dict[str, str]:
     """File name and text of every page."""
     found = {f"{name}.md": _page(name, kind) for name, kind in KINDS.items()}
-    found |= {f"{name}.md": f"# {name}\n\n{inspect.getdoc(cls)}\n\n{_fields(cls)}\n" for name, cls in DECLARED.items()}
+    found |= {f"{name}.md": f"# {name}\n\n{_about(cls)}\n\n{_fields(cls)}\n" for name, cls in DECLARED.items()}
     return {**found, "reasons.md": _reasons()}
 
 
 def _page(name: str, kind: Kind) -> str:
     cls = kind.entry
-    parts = [f"# {name}", inspect.getdoc(cls), f"Revision {cls.revision}.", "## Fields of an entry", _fields(cls)]
+    parts = [f"# {name}", _about(cls), f"Revision {cls.revision}.", "## Fields of an entry", _fields(cls)]
     if name == "scores":
         parts += ["Each way of sampling under `sampling` has:", _fields(Sampling)]
     if name == "problems":
         rows = [(f"`{source}`", _keys(sorted(record.reads)), record.doc) for source, record in SOURCES.items()]
         parts += ["## Sources", _table(("source", "reads", "meaning"), rows)]
     if name == "grades":
-        rows = [(f"`{grader}`", record.full_marks, record.doc) for grader, record in PROGRAMS.items()]
-        parts += ["## Programs that grade", _table(("grader", "full marks", "meaning"), rows)]
+        marks = [(f"`{grader}`", str(record.full_marks), record.doc) for grader, record in PROGRAMS.items()]
+        parts += ["## Programs that grade", _table(("grader", "full marks", "meaning"), marks)]
     for _, word in kind.lists:
         rows = [(f"`{item}`", _argument(record), record.doc) for item, record in LISTS[word].items()]
         parts += [f"## {TITLES[word]}", _table(("name", "argument", "meaning"), rows)]
     if name == "schemes":
-        rows = [(f"`{fault}`", meaning) for fault, meaning in FAULTS.items()]
-        parts += ["## What the linter finds", _table(("fault", "meaning"), rows)]
+        faults = [(f"`{fault}`", meaning) for fault, meaning in FAULTS.items()]
+        parts += ["## What the linter finds", _table(("fault", "meaning"), faults)]
     parts += ["## Columns of the table", _columns(COLUMNS[name])]
     if kind.beside:
         parts += ["## Columns of the rollouts", _columns(ROLLOUT_COLUMNS)]
@@ -69,9 +72,13 @@ def _reasons() -> str:
     stops = [(f"`{stop}`", stop.meaning) for stop in Stop]
     reasons = [(f"`{reason}`", reason.meaning, reason.again) for reason in Reason]
     parts = ["# stop and reason", "Columns of these names hold one of the values below, in whatever table they stand."]
-    parts += ["## stop", inspect.getdoc(Stop), _table(("stop", "meaning"), stops)]
-    parts += ["## reason", inspect.getdoc(Reason), _table(("reason", "meaning", "asking again"), reasons)]
+    parts += ["## stop", _about(Stop), _table(("stop", "meaning"), stops)]
+    parts += ["## reason", _about(Reason), _table(("reason", "meaning", "asking again"), reasons)]
     return "\n\n".join(parts) + "\n"
+
+
+def _about(cls: type) -> str:
+    return inspect.getdoc(cls) or ""
 
 
 def _columns(columns: Mapping[str, tuple[Any, str]]) -> str:
@@ -95,10 +102,11 @@ def _argument(named: Named | Reward) -> str:
     }[named.argument]
 
 
-def _fields(cls: type) -> str:
+def _fields(cls: Any) -> str:
     hints = get_type_hints(cls)
     rows = [
-        (f"`{f.name.replace('_', '-')}`", _type(hints[f.name]), _default(f), f.default.description) for f in fields(cls)
+        (f"`{f.name.replace('_', '-')}`", _type(hints[f.name]), _default(f), info_of(f).description)
+        for f in fields(cls)
     ]
     return _table(("field", "type", "default", "meaning"), rows)
 
@@ -123,9 +131,10 @@ def _table(head: tuple[str, ...], rows: list[tuple]) -> str:
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-        print(FOLDER / name, file=sys.stderr)
+    files = {FOLDER / name: text for name, text in pages().items()} | {config_schema.PATH: config_schema.text()}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+        print(path, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ class _Source:
     def _record(self, dictionary: str, key: str) -> list[ast.AST]:
         """The expression of an entry; the whole file where the dictionary is not written out."""
         statements = self._definitions.get(dictionary, [])
-        if len(statements) == 1 and isinstance(getattr(statements[0], "value", None), ast.Dict):
-            written = statements[0].value
+        written = getattr(statements[0], "value", None) if len(statements) == 1 else None
+        if isinstance(written, ast.Dict):
             for name, value in zip(written.keys, written.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:
                     return [value, *self._effects]
@@ -184,6 +184,8 @@ def _loaded(path: Path) -> Plugin:
 def _imported(path: Path) -> ModuleType:
     """The module of a plugin, made anew; modules beside it can be imported by it."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise RecipeError(f"{path}: no Python file; expected a Python file of your own parts (`plugins`), `.py`.")
     module = importlib.util.module_from_spec(spec)
     linecache.checkcache(str(path))
     sys.path.insert(0, str(path.parent.resolve()))

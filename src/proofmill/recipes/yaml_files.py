@@ -85,7 +85,8 @@ def _read_one(path: Path) -> dict:
     except (yaml.YAMLError, ValueError) as error:  # a date of no calendar, a number of thousands of digits
         raise RecipeError(f"{path}: cannot be read as YAML ({error}); expected a mapping of recipes.") from error
     except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror}; expected a configuration file.") from error
+        advice = " Go to the folder that has one." if path == Path("config.yaml") else " Check the path."
+        raise RecipeError(f"{path}: {error.strerror}; expected a configuration file.{advice}") from error
     if not isinstance(loaded, dict):
         raise RecipeError(f"{path}: found a {type(loaded).__name__}; expected a mapping of recipes.")
     return loaded

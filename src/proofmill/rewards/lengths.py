@@ -19,10 +19,13 @@ right_G holds true, false, or None (NaN) for an unscored attempt. Every reward h
 numbers to be added to others, with weights.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-BASES = {"shortest": np.min, "median": np.median, "mean": np.mean}
+BASES: dict[str, Callable[[np.ndarray], Any]] = {"shortest": np.min, "median": np.median, "mean": np.mean}
 RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for right answers: of the longest and of the shortest
 WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
 OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # the range by its command line: a short wrong answer costs nothing

@@ -10,7 +10,7 @@ DAPO; lengths.py, formats.py and languages.py say where each differs from its so
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -57,7 +57,7 @@ class Group:
 class Reward:
     """`apply` takes a group and the arguments by name, and returns a number or None for each attempt."""
 
-    apply: Callable[..., Sequence[float | None]]
+    apply: Callable[..., Iterable[float | None]]
     doc: str
     arguments: Mapping[str, Any] = field(default_factory=dict)  # name: default; None must be given
     of_verdict: bool = False  # the reward exists only where a verdict is asked for
@@ -159,29 +159,30 @@ def _outcomes(group: Group, preset: str) -> list[float | None]:
 # -------------------------------------------------------------------------------------------------------- by the length
 
 
-def _to_reference(group: Group) -> Sequence[float]:
+def _to_reference(group: Group) -> Iterable[float]:
     """A group has one problem, hence one reference."""
     reference = group.rollouts[0].reference_tokens if group.rollouts else None
     return lengths.reference_penalty(group.tokens_G, group.right_G, reference, 1.0)
 
 
-def _in_group(group: Group, power: float, base: str | float) -> Sequence[float]:
+def _in_group(group: Group, power: float, base: str | float) -> Iterable[float]:
     return lengths.group_penalty(group.tokens_G, group.right_G, 1.0, power, base)
 
 
-def _lead(group: Group, alpha: float) -> Sequence[float]:
+def _lead(group: Group, alpha: float) -> Iterable[float]:
     return lengths.lead_reward(group.tokens_G, group.right_G, alpha)
 
 
-def _kimi(group: Group) -> Sequence[float]:
+def _kimi(group: Group) -> Iterable[float]:
     return lengths.kimi_reward(group.tokens_G, group.right_G)
 
 
-def _cosine(group: Group, right: Sequence[float], wrong: Sequence[float]) -> Sequence[float]:
-    return lengths.cosine_reward(group.tokens_G, group.right_G, group.max_tokens, tuple(right), tuple(wrong))
+def _cosine(group: Group, right: Sequence[float], wrong: Sequence[float]) -> Iterable[float]:
+    right_range, wrong_range = ((ends[0], ends[1]) for ends in (right, wrong))
+    return lengths.cosine_reward(group.tokens_G, group.right_G, group.max_tokens, right_range, wrong_range)
 
 
-def _overlong(group: Group, buffer: int) -> Sequence[float]:
+def _overlong(group: Group, buffer: int) -> Iterable[float]:
     return lengths.soft_overlong(group.tokens_G, group.max_tokens, min(buffer, group.max_tokens))
 
 

@@ -90,8 +90,8 @@ class Program:
 
     def _edited(self, edits: Iterable["_Edit"]) -> str:
         text, starts = self.code.encode(), [0]
-        for line in text.split(b"\n"):
-            starts.append(starts[-1] + len(line) + 1)
+        for row in text.split(b"\n"):
+            starts.append(starts[-1] + len(row) + 1)
         for (line, column), (end_line, end_column), new in sorted(edits, key=_last_first, reverse=True):
             start, end = starts[line - 1] + column, starts[end_line - 1] + end_column
             text = text[:start] + new.encode() + text[end:]
@@ -104,7 +104,7 @@ class Program:
         calls = (node for node in nodes(self.tree) if isinstance(node, ast.Call) and name_of(node.func) in whole)
         exhausted = {id(argument) for call in calls for argument in call.args}
         others = (n for n in nodes(self.tree) if isinstance(n, ast.GeneratorExp) and id(n) not in exhausted)
-        return {line for node in others for line in range(node.lineno, node.end_lineno + 1)}
+        return {line for node in others for line in range(node.lineno, _end(node)[0] + 1)}
 
 
 def words(code: str) -> frozenset[str]:
@@ -144,6 +144,7 @@ def name_of(node: ast.AST) -> str:
 
 _Position = tuple[int, int]  # line from 1, byte from 0
 _Edit = tuple[_Position, _Position, str]
+_Placed = ast.expr | ast.stmt | ast.excepthandler  # nodes with a place in the text
 
 
 def _last_first(edit: _Edit) -> tuple[_Position, _Position, bool]:
@@ -152,11 +153,12 @@ def _last_first(edit: _Edit) -> tuple[_Position, _Position, bool]:
     return start, end, new != ")"
 
 
-def _start(node: ast.AST) -> _Position:
+def _start(node: _Placed) -> _Position:
     return node.lineno, node.col_offset
 
 
-def _end(node: ast.AST) -> _Position:
+def _end(node: _Placed) -> _Position:
+    assert node.end_lineno is not None and node.end_col_offset is not None, "the parser gives every node an end"
     return node.end_lineno, node.end_col_offset
 
 
@@ -182,7 +184,7 @@ def _import(node: ast.Import | ast.ImportFrom) -> str:
         others, assignments = [], [(alias.asname or alias.name, f"_sandbox_sys.{alias.name}") for alias in node.names]
     else:
         return ""
-    blank = "\n" * (node.end_lineno - node.lineno)
+    blank = "\n" * (_end(node)[0] - node.lineno)
     values = [f"{name} = ({blank if n == 0 else ''}{value})" for n, (name, value) in enumerate(assignments)]
     return "; ".join(others + values) if assignments else ""
 
@@ -196,8 +198,10 @@ _BROAD = {  # exceptions whose handlers may hide what the sandbox lacks
 def _unhandled(tree: ast.AST) -> Iterator[_Edit]:
     """Edits after which broad handlers catch nothing."""
     for node in nodes(tree):
-        if isinstance(node, ast.ExceptHandler) and node.type is None:
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        if node.type is None:
             position = node.lineno, node.col_offset + len("except")
             yield position, position, " ()"
-        elif isinstance(node, ast.ExceptHandler) and _BROAD & {name_of(part) for part in ast.walk(node.type)}:
+        elif _BROAD & {name_of(part) for part in ast.walk(node.type)}:
             yield _start(node.type), _end(node.type), "()"

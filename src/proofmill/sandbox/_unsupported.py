@@ -112,7 +112,7 @@ def is_lack(fault: Fault, program: Program) -> bool:
 def is_raised(fault: Fault, program: Program) -> bool:
     """Whether the program itself raised the exception."""
     raises = (node for node in nodes(program.tree) if isinstance(node, ast.Raise))
-    return bool(fault.lines) and any(node.lineno <= fault.lines[-1] <= node.end_lineno for node in raises)
+    return bool(fault.lines) and any(node.lineno <= fault.lines[-1] <= (node.end_lineno or 0) for node in raises)
 
 
 def _is_installed(module: str) -> bool:
@@ -161,8 +161,12 @@ def _changed_while_read(tree: ast.AST) -> bool:
         if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and name_of(loop.iter.func) in LAZY:
             read = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
             for node in (node for part in loop.body for node in ast.walk(part)):
-                stored = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-                called = isinstance(node, ast.Attribute) and node.attr in _CHANGES
-                if (stored or called) and name_of(node.value) in read:
+                if isinstance(node, ast.Subscript):
+                    changes = isinstance(node.ctx, ast.Store)
+                elif isinstance(node, ast.Attribute):
+                    changes = node.attr in _CHANGES
+                else:
+                    continue
+                if changes and name_of(node.value) in read:
                     return True
     return False

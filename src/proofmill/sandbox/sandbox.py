@@ -137,7 +137,8 @@ class Sandbox:
 
     def __exit__(self, *_: Any) -> None:
         self._closing.set()  # a running program stops after its current test
-        self._threads.shutdown(cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
         self._threads = None
         self._pool.__exit__(None, None, None)
 
@@ -155,18 +156,19 @@ class Sandbox:
 
         Raises ValueError at once where an answer holds no tests.
         """
-        self._must_be_open()
+        self._open_threads()
         return self._checks([(text, cases_of(answer)) for text, answer in pairs])
 
-    def _must_be_open(self) -> None:
+    def _open_threads(self) -> ThreadPoolExecutor:
         if self._threads is None:
             raise SandboxError("sandbox: it is not open; expected a `with` around it. Write `with Sandbox() as ...`.")
+        return self._threads
 
     def _checks(self, programs: Sequence[tuple[str, Sequence[Case]]]) -> Iterator[Ran]:
         window: deque[Ran | Future] = deque()
         try:
             for n, (text, cases) in enumerate(programs, 1):
-                self._must_be_open()
+                self._open_threads()
                 window.append(self._begin(text, cases))
                 while window and (len(window) > 8 * self.workers or n == len(programs)):
                     yield self._result(window.popleft())
@@ -180,16 +182,16 @@ class Sandbox:
         if code is None:
             return Ran(0.0, 0, len(cases), "no-code", "no closed block of Python")
         try:
-            return self._threads.submit(self._run, Program(code), cases)
+            return self._open_threads().submit(self._run, Program(code), cases)
         except Refused as refused:
             return _not_run(refused, cases)
 
     def _result(self, run: Ran | Future) -> Ran:
-        self._must_be_open()
+        self._open_threads()
         try:
             return run if isinstance(run, Ran) else run.result()
         except _Closed:
-            self._must_be_open()
+            self._open_threads()
             raise
 
     # ------------------------------------------------------------------------------------------------------ one program
@@ -285,7 +287,8 @@ class _Printed:
     """What a program prints. Printing too much kills the worker, which else would go on until its time is up."""
 
     def __init__(self, most: int):
-        self.worker, self.most, self.left, self.texts = 0, most, most, []
+        self.worker, self.most, self.left = 0, most, most
+        self.texts: list[str] = []
 
     def __call__(self, stream: str, text: str) -> None:
         if self.left >= 0:

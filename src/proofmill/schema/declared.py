@@ -2,27 +2,27 @@
 
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, with_config
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from proofmill.schema.fields import Count, Dollars, Entry, JudgeRef, Ref, Share, Strict, doc
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Price(TypedDict):
     """Dollars per million tokens; what is not named costs as much as the class it belongs to."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     input: Dollars
     output: Dollars
     cached_input: NotRequired[Dollars]  # of the input, what the server had read before
     reasoning: NotRequired[Dollars]  # of the output, what was thought and not said
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Guess(TypedDict):
     """Tokens of one call."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     input: Annotated[int, Field(ge=0)]
     output: Annotated[int, Field(ge=0)]
 

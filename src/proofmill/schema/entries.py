@@ -5,7 +5,7 @@ is to give other rows. Nothing here computes rows, so importing it is cheap.
 """
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -77,7 +77,8 @@ class Problems(Entry):
         return self.rows or (rows_of(self.source) if "/" in self.source else None)
 
 
-METHODS = ("exact", "ngram", "minhash", "plain-ngram")  # of overlaps
+Method = Literal["exact", "ngram", "minhash", "plain-ngram"]  # of overlaps
+METHODS: tuple[str, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, config=Strict)
@@ -89,7 +90,7 @@ class Overlaps(Entry):
     against: list[ProblemsRef] = doc(
         "Tables in which they are looked up, such as benchmarks; dropped rows count too.", min_length=1
     )
-    methods: list[Literal[METHODS]] = doc(
+    methods: list[Method] = doc(
         "How rows are compared: `exact` finds the same normal form, `ngram` a shared run that is telling, `minhash` near duplicates, `plain-ngram` any shared run of words (open-r1's rule).",
         ["exact", "ngram", "minhash"],
     )

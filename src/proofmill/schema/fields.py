@@ -1,9 +1,11 @@
 """The types of fields in entries: references to other entries, lists of named things, bounded numbers."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 
 class Ref:
@@ -46,6 +48,7 @@ NamedItems = list[str | dict[str, Any]]
 class Entry:
     """What every entry can be asked besides its fields."""
 
+    revision: ClassVar[int] = 0  # raised when the same entry is to give other rows; what is declared has no rows
     undeciding: ClassVar[tuple[str, ...]] = ()  # fields for readers, plans and stopping: no row depends on them
 
     def graders(self) -> list[tuple[str, str | None]]:
@@ -69,6 +72,20 @@ def doc(text: str, default: Any = ..., **limits: Any) -> Any:
     if isinstance(default, list | dict):
         return Field(default_factory=lambda: type(default)(default), description=text, **limits)
     return Field(default, description=text, **limits)
+
+
+def info_of(field: dataclasses.Field) -> FieldInfo:
+    """What `doc` says of an entry's field: its sentence, its default, its limits."""
+    info = field.default
+    if not isinstance(info, FieldInfo):
+        raise TypeError(f"{field.name}: the field has no sentence; expected `= doc(...)`.")
+    return info
+
+
+def description_of(cls: Any, key: str) -> str:
+    """The sentence of a field by its key in the configuration, as in the manual; empty for an unknown key."""
+    docs = {field.name.replace("_", "-"): info_of(field).description or "" for field in dataclasses.fields(cls)}
+    return docs.get(key.split(".")[0], "")
 
 
 def ref_of(hint: Any) -> Ref | None:

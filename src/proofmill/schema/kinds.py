@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proofmill.schema.declared import Api, Grader
 from proofmill.schema.entries import Examples, Grades, Labels, Overlaps, Problems, Responses, Schemes, Scores
-from proofmill.schema.fields import Ref
+from proofmill.schema.fields import Entry, Ref
 from proofmill.schema.model_entries import Base, Grpo, Sft
 
 ROLLOUTS = "rollouts.parquet"  # beside the weights of a training by rewards
@@ -18,7 +18,7 @@ ROLLOUTS = "rollouts.parquet"  # beside the weights of a training by rewards
 class Kind:
     """What holds of a kind."""
 
-    entry: type  # the class of its entries
+    entry: type[Entry]  # the class of its entries
     key: str | None = None  # the column that identifies a row; an id occurs once
     asks: bool = False  # may ask a model; unless it trains, its module has `questions(entry, job)` for the plan
     learns: str | None = None  # it is a training: how, in a few words

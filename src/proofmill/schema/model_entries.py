@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, with_config
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
@@ -52,10 +52,10 @@ class Base(Entry):
     seed: int = doc("Seed of a scratch model's first weights.", 0)
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Adapter(TypedDict):
     """Low-rank additions to the linear layers that are trained in their place (LoRA; QLoRA over 4-bit weights)."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     rank: Count
     alpha: Annotated[float, Field(gt=0)]
     dropout: NotRequired[Share]  # 0 without it
@@ -113,10 +113,10 @@ class Sft(Entry):
     seed: int = doc("Seed of the order of the examples.", 0)
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Preference(TypedDict):
     """How much a judge's or a reward model's taste counts, and for what."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     weight: float
     sees: NotRequired[Literal["summary", "all"]]  # what stands after the reasoning, or everything; `all` without it
     from_step: NotRequired[Annotated[int, Field(ge=0)]]  # 0 without it

@@ -3,7 +3,7 @@
 In config it is written `has-problem`, or with an argument `{length: [20, 4000]}`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ Argument = Literal["none", "number", "count", "bounds", "texts"]
 class Named:
     """`apply` takes what its list documents, and last the argument if `argument` is not `none`."""
 
-    apply: Callable[..., Any]
+    apply: Any  # a function, or what its list has in the place of one
     doc: str
     argument: Argument = "none"
     needs: str | None = None  # a field of the entry without which it has nothing to look at

@@ -14,7 +14,7 @@ from proofmill.schema.names import kind_of
 
 def references(entry: Any) -> list[str]:
     """Names of the entries that this one is made from, `api/...` included, in the order of its fields."""
-    found = []
+    found: list[str] = []
     hints = get_type_hints(type(entry), include_extras=True)
     for f in fields(entry):
         value = getattr(entry, f.name)

@@ -37,7 +37,8 @@ def _boxes(text: str) -> list[_Box]:
     """All closed boxes in the order of their beginnings; one pass, however many are open."""
     if not (first := _FIRST.search(text)):
         return []
-    boxes, opened = [], []  # `opened`: start and beginning of a box, or None for a brace of another kind
+    boxes: list[_Box] = []
+    opened: list[tuple[int, int] | None] = []  # start and beginning of a box, or None for a brace of another kind
     for sign in _SIGNS.finditer(text, first.start()):
         if sign["token"]:
             boxes.append(_Box(sign.start(), sign.start("token"), sign.end(), sign.end()))

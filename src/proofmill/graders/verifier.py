@@ -125,9 +125,7 @@ class _Server:
         self.line, theirs = socket.socketpair()
         pairs = [(gold, text) for gold, text, _ in CANARIES]
         arguments = f"socket.socket(fileno={theirs.fileno()}), {os.getpid()}, {seconds!r}, {pairs!r}"
-        code = (
-            f"import socket; from proofmill.graders import _final_answer_workers as workers; workers.serve({arguments})"
-        )
+        code = f"import socket; from proofmill.graders import verifier; verifier.serve({arguments})"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,

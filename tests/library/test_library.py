@@ -1,0 +1,106 @@
+"""The package as a wheel: what is in it, and that docs/library.md works with what each extra installs and no more."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from mill import ROOT
+
+PAGE = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+SECTIONS = re.findall(r"^## [^\n]*`proofmill(?:\[(\w+)\])?`\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+# Runs examples (from standard input) where only some distributions can be imported.
+RUNNER = """
+import doctest, json, sys
+from importlib import metadata
+
+allowed, text = json.load(sys.stdin)
+owners = metadata.packages_distributions()
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        root = name.partition(".")[0]
+        if root in owners and root != "proofmill" and not set(owners[root]) & set(allowed):
+            raise ImportError(f"{root} is no part of the extra")
+
+sys.meta_path.insert(0, Refuse())
+test = doctest.DocTestParser().get_doctest(text, {}, "docs/library.md", "docs/library.md", 0)
+sys.exit(doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A folder with what the wheel of this package holds."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("src", "workflow", "data"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", folder, source], check=True)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as file:
+        file.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def distributions(wheel, extra: str) -> list[str]:
+    """What an extra of the wheel installs: the names of all distributions that its metadata lead to."""
+    own = metadata.Distribution.at(next(wheel.glob("*.dist-info")))
+    found, pending = set(), [(own, extra)]
+    while pending:
+        distribution, asked = pending.pop()
+        for requirement in map(Requirement, distribution.requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": asked}):
+                if requirement.name == "proofmill":
+                    pending += ((own, other) for other in requirement.extras)
+                elif (name := canonicalize_name(requirement.name)) not in found:
+                    found.add(name)
+                    pending.append((metadata.distribution(name), next(iter(requirement.extras), "")))
+    return sorted(metadata.distribution(name).metadata["Name"] for name in found)
+
+
+def test_page_has_a_section_for_each_extra_of_a_library():
+    """Each extra that is used without stages has examples."""
+    assert {extra for extra, _ in SECTIONS} == {"", "verifier", "sandbox", "rewards"}
+
+
+@pytest.mark.parametrize(("extra", "section"), SECTIONS, ids=[extra or "none" for extra, _ in SECTIONS])
+def test_examples_run_with_what_the_extra_installs(wheel, extra, section):
+    """The examples of a section give what the page says, and import nothing that the extra does not bring."""
+    allowed = distributions(wheel, extra)
+    assert not {"torch", "transformers", "polars", "snakemake"} & set(allowed) and len(allowed) < 30
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    asked = json.dumps([allowed, "\n".join(blocks)])
+    command = [sys.executable, "-c", RUNNER]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, cwd=wheel, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_wheel_has_the_workflow_and_the_command_its_help(wheel):
+    """Without a clone, the Snakefile with its rules, recipes and schema is found in the package, and `--help` works."""
+    code = "from proofmill.runtime.project import project_folder as p; print(p())"
+    run = {
+        "cwd": wheel,
+        "env": {**os.environ, "PYTHONPATH": str(wheel)},
+        "capture_output": True,
+        "text": True,
+        "check": True,
+    }
+    folder = wheel / "proofmill/project"
+    assert subprocess.run([sys.executable, "-c", code], **run).stdout.strip() == str(folder)
+    tracked = subprocess.run(
+        ["git", "ls-files", "Snakefile", "config.yaml", "workflow", "data"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    assert [name for name in tracked if not (folder / name).is_file()] == []
+    assert (wheel / "proofmill/py.typed").is_file()
+    assert "plan" in subprocess.run([sys.executable, "-m", "proofmill", "--help"], **run).stdout

@@ -1,0 +1,73 @@
+"""The command `proofmill` itself: its help, version and completion, and a reader that goes away."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import proofmill
+from mill import ROOT
+from proofmill.__main__ import parser
+from proofmill.runtime.project import project_folder, snakefile
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Every subcommand."""
+    return next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess:
+    """The command, in the root of the project."""
+    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.run([sys.executable, "-m", "proofmill", *arguments], check=False, **options)
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_command_has_help_with_an_example_that_it_understands(command):
+    """`--help` ends with an example, which the command's own parser accepts."""
+    example = commands()[command].epilog.removeprefix("example: ")
+    program, *arguments = shlex.split(example)
+    assert (program, arguments[0]) == ("proofmill", command)
+    assert parser().parse_args(arguments).command == command
+
+
+def test_command_says_its_version(capsys):
+    """`proofmill --version` is the package's."""
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"proofmill {proofmill.__version__}\n")
+
+
+def test_completion_names_every_command_and_is_read_by_bash(capsys):
+    """What `--print-completion bash` prints is a script without mistakes that knows all commands and options."""
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--print-completion", "bash"])
+    script = capsys.readouterr().out
+    assert all(command in script for command in commands()) and "--configfile" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_command_without_a_reader_ends_without_a_traceback():
+    """`proofmill manual grpo | head -0` ends as other commands do whose pipe is closed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = run("manual", "grpo", stdout=writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_command_outside_a_project_says_where_to_go(tmp_path):
+    """Without a config.yaml nothing can be planned, and the message says so."""
+    done = run("plan", "nano", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+    assert done.returncode == 1 and "config.yaml: No such file or directory; expected" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_project_folder_of_a_clone_is_its_root():
+    """The Snakefile that a folder of one's own names is the clone's."""
+    assert project_folder() == ROOT and snakefile() == ROOT / "Snakefile"
