@@ -10,7 +10,7 @@ import pytest
 
 import proofmill
 from mill import ROOT
-from proofmill.__main__ import parser
+from proofmill.__main__ import main, parser
 from proofmill.runtime.project import project_folder, snakefile
 
 
@@ -71,3 +71,12 @@ def test_command_outside_a_project_says_where_to_go(tmp_path):
 def test_project_folder_of_a_clone_is_its_root():
     """The Snakefile that a folder of one's own names is the clone's."""
     assert project_folder() == ROOT and snakefile() == ROOT / "Snakefile"
+
+
+def test_command_without_the_stages_packages_names_the_extra(monkeypatch):
+    """Where only the library is installed, a command that needs more says what to install."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.delitem(sys.modules, "proofmill.inspect.plan", raising=False)
+    monkeypatch.setattr(sys, "argv", ["proofmill", "plan"])
+    with pytest.raises(SystemExit, match=r"polars is not installed.*proofmill\[pipeline\]"):
+        main()

@@ -47,6 +47,13 @@ def main() -> None:
         sys.stdout.flush()
     except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("proofmill"):
+            raise
+        sys.exit(
+            f"proofmill {options.command}: {error.name} is not installed; expected what the stages need. Install it: "
+            "pip install 'proofmill[pipeline]', or [cpu] or [gpu], which have vLLM too (docs/library.md)."
+        )
     except BrokenPipeError:  # whoever read, as `head` does, has seen enough; nothing is left to flush at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
@@ -204,13 +211,14 @@ def curves(options: argparse.Namespace) -> None:
 
 def manual(options: argparse.Namespace) -> None:
     from proofmill.recipes import config_schema, yaml_files
-    from proofmill.recipes import manual as manuals
     from proofmill.recipes.book import expand
     from proofmill.text.suggestions import among
 
     expand(yaml_files.read("config.yaml", *options.configfile))  # puts the user's parts beside ours
     if options.schema:
         return print(config_schema.text(), end="")
+    from proofmill.recipes import manual as manuals
+
     pages = {name.removesuffix(".md"): text for name, text in manuals.pages().items()}
     if options.page not in pages:
         raise SettingError(f"manual {options.page}: no such page; expected one of {among(str(options.page), pages)}")

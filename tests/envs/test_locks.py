@@ -87,3 +87,11 @@ def test_what_the_package_imports_is_declared():
     engines = {canonicalize_name(Requirement(each).name) for each in (*of_extra("cpu"), *of_extra("gpu"))}
     assert not [provider for provider in imported if not provider & (declared | engines)]
     assert declared - set().union(*imported) == RUN
+
+
+@pytest.mark.parametrize("lock", ["cpu", "gpu"])
+def test_lock_has_torch_for_every_python(lock):
+    """One lock serves all versions of Python that the package takes: torch has a file of its own for each of them."""
+    text = (ROOT / f"envs/{lock}.txt").read_text(encoding="utf-8")
+    hashes = re.search(r"^torch==.*\n((?: +--hash=.*\n)+)", text, re.MULTILINE)
+    assert hashes and hashes[1].count("sha256") >= 3

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
@@ -58,7 +59,11 @@ def new_stamp(
 
 def _commit() -> str | None:
     """The commit of the checkout that this code runs from; None if it is no checkout."""
-    here = Path(proofmill.__file__).parent
+    here = Path(proofmill.__file__).parents[
+        2
+    ]  # of an installed wheel that is a folder of Python's, in no clone of ours
+    if not (here / ".git").exists() or shutil.which("git") is None:
+        return None
     result = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return result.stdout.strip() or None
 
