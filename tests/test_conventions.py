@@ -12,10 +12,10 @@ from mill import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # docs/dependencies.md says why.
+VARIABLES = ("LAUNCH", "PYTHON", "RESULTS", "TERMS", "rule")
 EXCEPTIONS = {
-    "Shell command directly uses variable LAUNCH from outside of the rule:",
-    "Shell command directly uses variable TERMS from outside of the rule:",
-    "Shell command directly uses variable rule from outside of the rule:",
+    *(f"Shell command directly uses variable {variable} from outside of the rule:" for variable in VARIABLES),
+    "No log directive defined:",
     "Specify a conda environment or container for each rule.:",
 }
 

@@ -30,7 +30,7 @@ def test_kinds_rules_columns_and_modules_are_the_same_words():
 def test_kind_has_its_rule_module_dataclass_columns_and_page(kind):
     """A kind's name finds all that belongs to it."""
     rule = (ROOT / f"workflow/rules/{kind}.smk").read_text()
-    assert f"rule {kind}:" in rule and f'RESULTS + "/{kind}/{{name}}.parquet"' in rule
+    assert f"rule {kind}:" in rule and f'f"{{RESULTS}}/{kind}/{{{{name}}}}.parquet"' in rule
     assert callable(importlib.import_module(f"proofmill.{kind}").main)
     assert kind.capitalize() == kinds.KINDS[kind].entry.__name__
     assert isinstance(kinds.KINDS[kind].entry.revision, int)

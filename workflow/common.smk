@@ -64,13 +64,13 @@ onstart:
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
 # itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A log has every
 # run of its job, each line with its time; it is none of Snakemake's, which would remove it before the next.
-LOG = RESULTS + "/{rule}/{wildcards.name}.log"
 JOB = (
-    "trap '' INT TERM; printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>" + LOG + "; "
+    "trap '' INT TERM; log={RESULTS}/{rule}/{wildcards.name}.log; "
+    "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
     "{LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} --results {RESULTS} "
     "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | "
     'while IFS= read -r line || [ -n "$line" ]; do '
-    "printf '%(%T)T  %s\\n' -1 \"$line\" >>" + LOG + "; printf '%s\\n' \"$line\"; done"
+    "printf '%(%T)T  %s\\n' -1 \"$line\" >>$log; printf '%s\\n' \"$line\"; done"
 )
 TRAINING = JOB.replace("{LAUNCH}", "{resources.launch}")
 

@@ -10,7 +10,7 @@ rule base:
     input:
         parents("base"),
     output:
-        RESULTS + "/base/{name}.parquet",
+        f"{RESULTS}/base/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,7 +10,7 @@ rule examples:
     input:
         parents("examples"),
     output:
-        RESULTS + "/examples/{name}.parquet",
+        f"{RESULTS}/examples/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

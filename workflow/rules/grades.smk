@@ -10,7 +10,7 @@ rule grades:
     input:
         parents("grades"),
     output:
-        RESULTS + "/grades/{name}.parquet",
+        f"{RESULTS}/grades/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,7 +10,7 @@ rule grpo:
     input:
         parents("grpo"),
     output:
-        RESULTS + "/grpo/{name}.parquet",
+        f"{RESULTS}/grpo/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,7 +10,7 @@ rule labels:
     input:
         parents("labels"),
     output:
-        RESULTS + "/labels/{name}.parquet",
+        f"{RESULTS}/labels/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

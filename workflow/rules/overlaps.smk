@@ -10,7 +10,7 @@ rule overlaps:
     input:
         parents("overlaps"),
     output:
-        RESULTS + "/overlaps/{name}.parquet",
+        f"{RESULTS}/overlaps/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,7 +10,7 @@ rule problems:
     input:
         parents("problems"),
     output:
-        RESULTS + "/problems/{name}.parquet",
+        f"{RESULTS}/problems/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

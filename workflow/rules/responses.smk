@@ -10,7 +10,7 @@ rule responses:
     input:
         parents("responses"),
     output:
-        RESULTS + "/responses/{name}.parquet",
+        f"{RESULTS}/responses/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

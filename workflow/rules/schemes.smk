@@ -10,7 +10,7 @@ rule schemes:
     input:
         parents("schemes"),
     output:
-        RESULTS + "/schemes/{name}.parquet",
+        f"{RESULTS}/schemes/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",

@@ -10,8 +10,8 @@ rule scores:
     input:
         parents("scores"),
     output:
-        table=RESULTS + "/scores/{name}.parquet",
-        page=RESULTS + "/scores/{name}.md",
+        table=f"{RESULTS}/scores/{{name}}.parquet",
+        page=f"{RESULTS}/scores/{{name}}.md",
     threads: 1
     resources:
         engine="transformers",

@@ -10,7 +10,7 @@ rule sft:
     input:
         parents("sft"),
     output:
-        RESULTS + "/sft/{name}.parquet",
+        f"{RESULTS}/sft/{{name}}.parquet",
     threads: 1
     resources:
         engine="transformers",
