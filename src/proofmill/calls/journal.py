@@ -108,7 +108,7 @@ class Journal:
     def _take_lock(self) -> None:
         """Take the lock; a job that is being stopped has a while to release it."""
         try:
-            taken = locks.take(self._lock, str(self.folder), locks.WAIT_SECONDS)
+            taken = locks.take(self._lock, str(self.folder), locks.wait_seconds())
         except OSError as error:
             raise JournalError(
                 f"{self.folder}: this file system has no locks ({error.strerror}); expected one where `flock` works. "
@@ -117,7 +117,7 @@ class Journal:
         if not taken:
             raise JournalError(
                 f"{self.folder}: another process ({locks.holder(self._lock)}) has been writing here for "
-                f"{locks.WAIT_SECONDS:g} s; expected one writer. Wait for that job or cancel it, then run again."
+                f"{locks.wait_seconds():g} s; expected one writer. Wait for that job or cancel it, then run again."
             )
         locks.sign(self._lock)
 
