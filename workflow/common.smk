@@ -11,10 +11,12 @@ from snakemake.io import contains_wildcard
 from snakemake.settings.enums import RerunTrigger
 
 from proofmill.artifacts.states import States
+from proofmill.inspect.connections import connections, require_answers, require_set
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
+from proofmill.runtime.environment import read_file
 from proofmill.schema.errors import ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -33,12 +35,14 @@ wildcard_constraints:
 # Our own reader refuses a name declared twice, which Snakemake's lets win, says what is wrong with a file, and follows
 # the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml.
 try:
+    read_file()
     BOOK = expand(overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config))
     TERMS = BOOK.terms
 except ProofmillError as error:
     raise WorkflowError(f"{type(error).__name__}: {error}")
 
 
+# Before the first job: what the environment lacks is said for all models that stages due ask, then all are tried.
 # --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings
 # are not known yet while this file is read.
 onstart:
@@ -46,6 +50,7 @@ onstart:
     asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
     forced = [str(f).removeprefix("results/").removesuffix(".parquet") for f in asked]
     os.environ["PROOFMILL_FRESH"] = " ".join(["all"] * bool(dag.forceall) + forced)
+    connect()
 
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
@@ -89,6 +94,20 @@ def due(name):
         return False
     workflow.dag.forcefiles.add(f"results/{name}.parquet")
     return True
+
+
+def connect():
+    """Stop where a remote model that this run is to ask cannot be; a job on another node does not look again."""
+    if workflow.remote_exec:
+        return
+    jobs = [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
+    asked = connections(BOOK, [name for name in jobs if states()[name].name == "make"])
+    try:
+        require_set(asked)
+        if asked and os.environ.get("PROOFMILL_TRY") != "no":
+            require_answers(asked)
+    except ProofmillError as error:
+        raise WorkflowError(f"{type(error).__name__}: {error}")
 
 
 def parents(kind):

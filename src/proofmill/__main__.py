@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls import journal
+from proofmill.runtime import environment
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS
@@ -60,8 +61,13 @@ def main() -> None:
     )
     paged.add_argument("page", help="a kind, `api`, `grader` or `reasons`")
     paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    checked = commands.add_parser("check", help="whether results are what was written, and what to do with what is not")
-    checked.add_argument("names", nargs="*", help="<kind>/<name>; everything in results without one")
+    checked = commands.add_parser(
+        "check", help="whether the servers that targets ask answer, and whether results are what was written"
+    )
+    checked.add_argument(
+        "targets", nargs="*", help="recipes or <kind>/<name>; everything in results, and no server, without one"
+    )
+    checked.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
     runs = {
         planned: plan,
@@ -77,6 +83,7 @@ def main() -> None:
         command.add_argument("--results", type=Path, default=Path("results"), help="where tables stand")
     options = parser.parse_args()
     try:
+        environment.read_file()
         options.run(options)
     except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
@@ -138,12 +145,17 @@ def adopt(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    from proofmill.inspect.check import damaged
+    from proofmill.inspect.check import checked
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
 
+    book = None
+    if options.targets and Path("config.yaml").exists():
+        book = expand(yaml_files.read("config.yaml", *options.configfile))
     whole = True
-    for error in damaged(options.names, options.results, options.deep):
+    for fault in checked(options.targets, book, options.results, options.deep):
         whole = False
-        print(error, flush=True)
+        print(fault, flush=True)
     if not whole:
         sys.exit(1)
     say("check", "nothing is damaged")
