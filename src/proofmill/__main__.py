@@ -61,6 +61,20 @@ def main() -> None:
     )
     paged.add_argument("page", help="a kind, `api`, `grader` or `reasons`")
     paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    asked = commands.add_parser(
+        "ask-again",
+        help="set answers of a stage aside, as when its judge was mended, so that the next run asks them anew",
+    )
+    asked.add_argument("name", help="<kind>/<name>, whose journal stands in results")
+    asked.add_argument(
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="these rows; those unscored or dropped without it",
+    )
+    asked.add_argument("--all", action="store_true", help="all rows")
+    asked.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     checked = commands.add_parser(
         "check", help="whether the servers that targets ask answer, and whether results are what was written"
     )
@@ -76,6 +90,7 @@ def main() -> None:
         drawn: curves,
         published: publish,
         paged: manual,
+        asked: ask_again,
         checked: check,
     }
     for command, run in runs.items():
@@ -142,6 +157,29 @@ def adopt(options: argparse.Namespace) -> None:
         )
     old, new = (Table(name, options.results).calls for name in (options.old, options.new))
     say(options.new, f"has {journal.adopt(old, new):,} answers now, those of {options.old} among them")
+
+
+def ask_again(options: argparse.Namespace) -> None:
+    from proofmill.inspect.asking_again import ask_again
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
+    from proofmill.text.suggestions import among
+
+    book = expand(yaml_files.read("config.yaml", *options.configfile))
+    name = options.name.removeprefix(f"{options.results}/").removesuffix(".parquet")
+    asking = [n for n in book.entries if KINDS[kind_of(n)].asks]
+    if name not in asking:
+        raise SettingError(f"{name}: no recipe declares it, or it asks nobody; expected one of {among(name, asking)}")
+    table = Table(name, options.results)
+    done = ask_again(book, table, options.where, options.all)
+    if not done.answers:
+        say(
+            name, "no row is unsettled: nothing was set aside; expected rows that are. Name others by --where, or --all"
+        )
+        return
+    of = "" if done.rows is None else f" of {done.rows:,} rows"
+    say(name, f"{done.answers:,} answers{of} are set aside, and asked again by: snakemake {table.path}")
+    say(name, f"they stay in {table.calls}, and what they cost in the sum that the budget limits")
 
 
 def check(options: argparse.Namespace) -> None:

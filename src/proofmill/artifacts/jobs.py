@@ -11,8 +11,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class Job:
     def checkpoints(self) -> Path:
         """The checkpoints of an unfinished training with exactly this fingerprint."""
         return self.table.scratch / f"checkpoints-{self.fingerprint}"
+
+    def askers(self, models: Iterable[str]) -> AbstractContextManager[dict[str, Any]] | None:
+        """What answers in the place of engines; None where models are really asked (inspect/asking_again.py)."""
+        return None
 
     def parent(self, name: str) -> Table:
         """A table that the entry reads. Raises LookupError for others: fingerprint and graph do not cover them."""

@@ -46,6 +46,9 @@ def asking(job: Job, model: str) -> Iterator[Asker]:
 def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
     """Open several models, which share the job's journal and the budget."""
     with ExitStack() as stack:
+        if others := job.askers(models):
+            yield stack.enter_context(others)
+            return
         engines = {model: stack.enter_context(open_engine(job, model)) for model in models}
         journal = stack.enter_context(Journal(job.table.calls))
         budget = Budget(job.budget, job.table.results / "calls", journal)

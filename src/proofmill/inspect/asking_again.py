@@ -1,0 +1,176 @@
+"""Asking again: sets answers of a finished or broken stage aside, as when its judge was mended, so that they are asked anew.
+
+Which answers belong to which row is found by making the stage's rows once more from its journal alone: nobody is asked,
+and no table is written. Nothing is deleted. An answer that is set aside stays in its journal, followed by a line that
+says so; the table goes to a copy that is not brought back (results/kept/<kind>/<name>/<fingerprint>.asked-again).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+from proofmill.artifacts.fingerprints import fingerprint_of, made_from
+from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.tables import Table
+from proofmill.calls import records
+from proofmill.calls.calls import split_reasoning
+from proofmill.calls.exchange import Answer, Question, Questions
+from proofmill.calls.journal import AT_ONCE, Journal
+from proofmill.recipes.book import Book
+from proofmill.runtime import locks
+from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.ids import digest
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+from proofmill.schema.reasons import Reason, Stop
+from proofmill.text.suggestions import among
+
+ASIDE = "asked-again"  # what copies of tables that were set aside are called
+_MISSING = Answer("", Stop.ERROR, Reason.ERROR)
+
+
+@dataclass
+class _Recalling:
+    """Stands for an open model (calls.Asker): answers from the journal, and notes whose questions are asked."""
+
+    journal: Journal
+    read: Callable[[Answer], Answer]
+    asked: dict[str, set[str]]  # keys by the row's id
+
+    def __call__(self, questions: Questions, *_: Any, **__: Any) -> Iterator[Answer]:
+        for row, question in questions.named():
+            self.asked[row].add(question.key)
+        return self.recalled(questions)
+
+    def recalled(self, questions: Iterable[Question]) -> Iterator[Answer]:
+        questions = iter(questions)
+        while some := list(islice(questions, AT_ONCE)):
+            answers = self.journal.answers([question for question in some if question in self.journal])
+            yield from (self.read(next(answers)) if question in self.journal else _MISSING for question in some)
+
+
+@dataclass
+class _Rereading(Job):
+    """A job that keeps its rows instead of writing them, and asks nobody."""
+
+    journal: Journal | None = None
+    asked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @contextmanager
+    def askers(self, models: Iterable[str]) -> Iterator[dict[str, Any]]:
+        yield {model: _Recalling(self.journal, self._reader(model), self.asked) for model in models}
+
+    def _reader(self, model: str) -> Callable[[Answer], Answer]:
+        if kind_of(model) != "api":
+            return lambda answer: answer
+        return partial(split_reasoning, delimiters=self.declared[model].delimiters)
+
+    def finish(self, rows: Any, *_: Any, **__: Any) -> None:
+        self.rows = list(rows)
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What was set aside: answers, the rows that they were of (all, where the rows were not looked at)."""
+
+    answers: int
+    rows: int | None
+
+
+def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: bool = False) -> SetAside:
+    """Set the answers of some rows aside: of those `where` all of `column=value` hold; without any, of unsettled rows.
+
+    Unsettled is a row whose reason is not `ok`, or that was dropped. `everything`: all answers of the journal. Kill it
+    when you like, and run it again. Raises SettingError for a table without journal or column, TableError where a job
+    is making the table, or a parent is missing.
+    """
+    entry = book.entries[table.name]
+    if not table.calls.is_dir():
+        raise SettingError(f"{table.name}: has no journal in {table.calls}; expected answers to ask for again.")
+    if KINDS[table.kind].learns and not everything:
+        raise SettingError(
+            f"{table.name}: asks while it trains, so that no answer stands for a row; expected all or none. Say --all to train "
+            "it again with new answers."
+        )
+    parents, sources = made_from(table, entry)
+    fingerprint = fingerprint_of(entry, book.declared, parents, sources)
+    with locks.alone(table.lock) as alone:
+        if not alone:
+            raise TableError(f"{table.name}: another process is making it; expected none. Wait for it or cancel it.")
+        with Journal(table.calls) as journal:
+            if everything:
+                keys, rows = {row.key for row in records.all_rows(table.calls)}, None
+            else:
+                stamp = {"parents": parents}
+                job = _Rereading(table, book.declared, fingerprint, stamp, journal=journal)
+                import_module(f"proofmill.{table.kind}").main(entry, job)
+                keys, rows = _keys(job, _chosen(job.rows, where), KINDS[table.kind].key)
+            there = [key for key in sorted(keys) if _row(key) in journal]
+            if there:  # first the table: what is due is made from the journal, whatever a kill leaves there
+                _make_due(table, fingerprint)
+                _set_aside(journal, there)
+    return SetAside(len(there), rows)
+
+
+def _chosen(rows: Sequence[Mapping[str, Any]], where: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The rows where all conditions hold; without any, the unsettled ones."""
+    if not where:
+        return [row for row in rows if row["reason"] != Reason.OK or row.get("dropped")]
+    for condition in where:
+        column, equals, _ = condition.partition("=")
+        if not equals or (rows and column not in rows[0]):
+            known = among(column, rows[0]) if rows else "the table's columns."
+            raise SettingError(f"--where {condition}: expected column=value with one of {known}")
+    pairs = [condition.partition("=")[::2] for condition in where]
+    return [row for row in rows if all(_shown(row[column]) == value for column, value in pairs)]
+
+
+def _shown(value: Any) -> str:
+    """A value as it is written after --where."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _keys(job: _Rereading, rows: Sequence[Mapping[str, Any]], column: str) -> tuple[set[str], int]:
+    """The keys of the questions that rows rest on, and how many rows that are.
+
+    A question is noted under its row's id, or, where a problem has several attempts, under the problem's: the attempt's
+    id is then made of both.
+    """
+    keys: dict[str, set[str]] = defaultdict(set)
+    for row, asked in job.asked.items():
+        for key in asked:
+            keys[row].add(key)
+            keys[digest(row, key)].add(key)
+    found = [keys[row[column]] for row in rows if row[column] in keys]
+    return set().union(*found), len(found)
+
+
+def _set_aside(journal: Journal, keys: Iterable[str]) -> None:
+    """Add to each of these answers that it is set aside."""
+    for key in keys:
+        row = _row(key, f"set aside on {date.today()}")
+        journal.add(row, row.answer)
+    journal.sync()
+
+
+def _row(key: str, detail: str = "") -> records.Row:
+    """The line of a journal that sets an answer aside."""
+    return records.Row(key, Answer("", Stop.ERROR, Reason.SET_ASIDE, attempts=0, detail=detail))
+
+
+def _make_due(table: Table, fingerprint: str) -> None:
+    """Put the table aside, if it is as its entry says, and the copy that would be brought back in its place."""
+    kept, current = table.kept(fingerprint), table.path.exists() and table.stamp["fingerprint"] == fingerprint
+    if current and not kept.exists():
+        kept.keep(table.path, table.folder, table.page)
+    if kept.exists():
+        kept.put_aside(ASIDE)
+    if current:
+        table.path.unlink()
