@@ -172,14 +172,18 @@ def ask_again(options: argparse.Namespace) -> None:
         raise SettingError(f"{name}: no recipe declares it, or it asks nobody; expected one of {among(name, asking)}")
     table = Table(name, options.results)
     done = ask_again(book, table, options.where, options.all)
-    if not done.answers:
+    if not done:
         say(
-            name, "no row is unsettled: nothing was set aside; expected rows that are. Name others by --where, or --all"
+            name,
+            "nothing was set aside: no row is unsettled, or none is as --where says. Name others by --where, or --all",
         )
         return
-    of = "" if done.rows is None else f" of {done.rows:,} rows"
-    say(name, f"{done.answers:,} answers{of} are set aside, and asked again by: snakemake {table.path}")
-    say(name, f"they stay in {table.calls}, and what they cost in the sum that the budget limits")
+    rows = "all rows" if done.rows is None else f"{done.rows:,} rows"
+    say(name, f"{rows} are asked again by: snakemake {table.path}")
+    say(
+        name,
+        f"{done.answers:,} old answers stay in {table.calls}, and what they cost in the sum that the budget limits",
+    )
 
 
 def check(options: argparse.Namespace) -> None:

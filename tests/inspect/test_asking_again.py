@@ -38,7 +38,11 @@ def made(mill, monkeypatch):
     """`made(name, reply)` makes a table with a server that answers so; returns its rows and what the server was asked."""
 
     def make(name, reply):
-        with server(lambda request, number: (200, reply(request, number), {})) as (url, served):
+        def replied(request, number):
+            body = reply(request, number)
+            return body if isinstance(body, tuple) else (200, body, {})
+
+        with server(replied) as (url, served):
             for model in ("JUDGE", "DEAR"):
                 monkeypatch.setenv(f"PROOFMILL_{model}_URL", url)
             mill.make(name)
@@ -103,6 +107,16 @@ def test_attempt_of_a_problem_is_asked_alone(mill, made):
     assert [row["response"] for row in rows if row["text"] == "another proof"] == refused
 
 
+def test_row_whose_call_failed_is_asked_again(mill, made):
+    """It has no answer to set aside; its table is due all the same."""
+    rows, _ = made(
+        "responses/asked", lambda _, number: (400, {"error": {"message": "no"}}, {}) if number == 4 else good("proof")
+    )
+    assert [row["reason"] for row in rows].count("provider") == 1
+    done = ask_again(mill.book, mill.table("responses/asked"))
+    assert (done.answers, done.rows, state(mill, "responses/asked")) == (0, 1, "make")
+
+
 def test_kill_before_the_answers_are_set_aside_loses_nothing(mill, made, monkeypatch):
     """The table goes first: whatever is left then, it is due, and the same command again goes on."""
     made("grades/g", lambda *_: good("I like it."))
@@ -149,7 +163,7 @@ def test_command_says_what_it_did_and_how_to_go_on(tmp_path, monkeypatch, capsys
             monkeypatch.setenv(f"PROOFMILL_{model}_URL", url)
         mill.make("grades/g")
     for words, said in (
-        (["results/grades/g.parquet"], "20 answers of 5 rows are set aside"),
+        (["results/grades/g.parquet"], "grades/g  20 old answers stay in results/calls/grades/g"),
         (["grades/x"], "`grades/g`?"),
     ):
         monkeypatch.setattr(sys, "argv", ["proofmill", "ask-again", *words])

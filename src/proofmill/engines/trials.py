@@ -66,18 +66,19 @@ def _silent(name: str) -> str:
 
 
 def _trial(name: str, api: Api, most: int) -> Trial:
-    start = time.monotonic()
     try:
         with open_api(name, api) as engine:
+            start = time.monotonic()
             question = Question(api.id, (("user", "Say yes."),), api.temperature, max_tokens=TOKENS[api.protocol])
             models, outcome = engine.try_out(question, SECONDS)
+            seconds = time.monotonic() - start
             fault, note = _judged(engine, models, outcome)
             known = next((model for model in models if model["id"] == api.id), {})
             if isinstance(outcome, Answer) or outcome.answer:
                 fault = _too_small(name, known, most)
     except SettingError as error:
         return Trial(name, str(error))
-    return Trial(name, fault, note, outcome.cost, time.monotonic() - start)
+    return Trial(name, fault, note, outcome.cost, seconds)
 
 
 def _judged(engine: ApiEngine, models: Sequence[Mapping[str, Any]], outcome: Answer | Failure) -> tuple[str, str]:

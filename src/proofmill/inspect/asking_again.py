@@ -78,10 +78,16 @@ class _Rereading(Job):
 
 @dataclass(frozen=True)
 class SetAside:
-    """What was set aside: answers, the rows that they were of (all, where the rows were not looked at)."""
+    """The answers that were set aside, and the rows that are asked again (None: all, which were not looked at).
+
+    A row whose call failed has no answer to set aside, and is asked again all the same.
+    """
 
     answers: int
     rows: int | None
+
+    def __bool__(self) -> bool:
+        return bool(self.answers or self.rows)
 
 
 def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: bool = False) -> SetAside:
@@ -113,9 +119,9 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
                 import_module(f"proofmill.{table.kind}").main(entry, job)
                 keys, rows = _keys(job, _chosen(job.rows, where), KINDS[table.kind].key)
             there = [key for key in sorted(keys) if _row(key) in journal]
-            if there:  # first the table: what is due is made from the journal, whatever a kill leaves there
+            if keys:  # first the table: what is due is made from the journal, whatever a kill leaves there
                 _make_due(table, fingerprint)
-                _set_aside(journal, there)
+            _set_aside(journal, there)
     return SetAside(len(there), rows)
 
 
