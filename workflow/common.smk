@@ -11,7 +11,7 @@ from snakemake.io import contains_wildcard
 from snakemake.settings.enums import RerunTrigger
 
 from proofmill.artifacts.states import States
-from proofmill.inspect.connections import connections, require_answers, require_set
+from proofmill.inspect.connections import connections, require_addresses, require_answers
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
@@ -37,6 +37,7 @@ wildcard_constraints:
 try:
     read_file()
     BOOK = expand(overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config))
+    require_addresses(BOOK)
     TERMS = BOOK.terms
 except ProofmillError as error:
     raise WorkflowError(f"{type(error).__name__}: {error}")
@@ -97,15 +98,13 @@ def due(name):
 
 
 def connect():
-    """Stop where a remote model that this run is to ask cannot be; a job on another node does not look again."""
-    if workflow.remote_exec:
+    """Stop where a remote model that this run is to ask cannot be reached; jobs on other nodes have no such hook."""
+    if workflow.touch:
         return
     jobs = [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
     asked = connections(BOOK, [name for name in jobs if states()[name].name == "make"])
     try:
-        require_set(asked)
-        if asked and os.environ.get("PROOFMILL_TRY") != "no":
-            require_answers(asked)
+        require_answers(asked)
     except ProofmillError as error:
         raise WorkflowError(f"{type(error).__name__}: {error}")
 

@@ -30,6 +30,8 @@ def test_run_is_stopped_before_its_first_job_or_not_at_all(tmp_path):
     unset = project.snakemake("mine", "theirs")
     assert unset.returncode and "no PROOFMILL_SOLVER_URL" in unset.stdout and "no PROOFMILL_FAR_URL" in unset.stdout
     assert project.planned("theirs") == {"problems/p", "responses/far"}
+    wrong = project.snakemake("mine", "-n", PROOFMILL_FAR_URL="htp:/127.0.0.1/v1")
+    assert wrong.returncode and "SettingError: PROOFMILL_FAR_URL: is no address of a server" in wrong.stdout
     assert not project.results.exists()
     dead = project.snakemake("theirs", PROOFMILL_FAR_URL="http://127.0.0.1:9/v1")
     assert dead.returncode and re.search(

@@ -3,7 +3,8 @@
 Models of this project's own programs, which a job starts by itself, need none.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,19 @@ def _is_due(states: States, name: str) -> bool:
         return True
 
 
+def require_addresses(book: Book) -> None:
+    """Raise SettingError, with every fault at once, where the environment has an address that is none."""
+    faults = []
+    for name in book.declared:
+        if kind_of(name) == "api" and environment.has_address(name):
+            try:
+                environment.address(name)
+            except SettingError as error:
+                faults.append(str(error))
+    if faults:
+        raise SettingError("\n".join(faults))
+
+
 def require_set(connections: Iterable[Connection]) -> None:
     """Raise SettingError, with every fault at once, where the environment lacks what a connection needs."""
     if faults := [connection.fault for connection in connections if connection.fault]:
@@ -97,8 +111,14 @@ def faults_of(connections: Iterable[Connection]) -> Iterator[str]:
             say(trial.model, trial.note or f"answers after {trial.seconds:.1f} s, {cost}")
 
 
-def require_answers(connections: Iterable[Connection]) -> None:
-    """Try all connections. Raises ServiceError with every fault at once."""
+def require_answers(connections: Sequence[Connection]) -> None:
+    """Look at what is set for all connections, then try them, unless PROOFMILL_TRY is `no`.
+
+    Raises SettingError or ServiceError with every fault at once.
+    """
+    require_set(connections)
+    if not connections or os.environ.get("PROOFMILL_TRY") == "no":
+        return
     if faults := list(faults_of(connections)):
         last = "Nothing was started. PROOFMILL_TRY=no starts without trying, as for stages whose answers are all in the journal."
         raise ServiceError("\n".join([*faults, last]))
