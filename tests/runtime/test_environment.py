@@ -24,10 +24,11 @@ def test_file_adds_what_the_environment_lacks(dotenv):
     """Comments, quotes, `export` and other variables are read as usual; what is set already stays, also when empty."""
     os.environ.update(PROOFMILL_A_URL="http://set/v1", PROOFMILL_A_KEY="")
     dotenv(
-        "# where\nexport PROOFMILL_B_URL='http://file/v1' # here\nPROOFMILL_A_URL=http://file/v1\nPROOFMILL_A_KEY=sk-1\n\n"
+        "\ufeffPROOFMILL_C_URL=http://file/v1\n# where\nexport PROOFMILL_B_URL='http://file/v1' # here\nPROOFMILL_A_URL=http://file/v1\nPROOFMILL_A_KEY=sk-1\n\n"
         'FOLDER=/data\nPROOFMILL_DATA="${FOLDER}/real"\n'
     )
     assert environment.address("api/a") == "http://set/v1" and os.environ["PROOFMILL_A_KEY"] == ""
+    assert environment.address("api/c") == "http://file/v1"
     assert environment.address("api/b") == "http://file/v1"
     assert os.environ["PROOFMILL_DATA"] == "/data/real"
 

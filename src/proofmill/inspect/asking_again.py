@@ -24,6 +24,7 @@ from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import AT_ONCE, Journal
 from proofmill.recipes.book import Book
 from proofmill.runtime import locks
+from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import KINDS
@@ -57,11 +58,12 @@ class _Recalling:
 
 @dataclass
 class _Rereading(Job):
-    """A job that keeps its rows instead of writing them, and asks nobody."""
+    """A job that asks nobody, and of its rows keeps the ids of those that are wanted instead of writing all."""
 
     journal: Journal | None = None
+    wanted: Callable[[Mapping[str, Any]], bool] = bool
     asked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    chosen: set[str] = field(default_factory=set)
 
     @contextmanager
     def askers(self, models: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -73,7 +75,7 @@ class _Rereading(Job):
         return partial(split_reasoning, delimiters=self.declared[model].delimiters)
 
     def finish(self, rows: Any, *_: Any, **__: Any) -> None:
-        self.rows = list(rows)
+        self.chosen = {row[KINDS[self.table.kind].key] for row in rows if self.wanted(row)}
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
             f"{table.name}: asks while it trains, so that no answer stands for a row; expected all or none. Say --all to train "
             "it again with new answers."
         )
+    wanted = _condition(where, table.kind)
     parents, sources = made_from(table, entry)
     fingerprint = fingerprint_of(entry, book.declared, parents, sources)
     with locks.alone(table.lock) as alone:
@@ -115,9 +118,9 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
                 keys, rows = {row.key for row in records.all_rows(table.calls)}, None
             else:
                 stamp = {"parents": parents}
-                job = _Rereading(table, book.declared, fingerprint, stamp, journal=journal)
+                job = _Rereading(table, book.declared, fingerprint, stamp, journal=journal, wanted=wanted)
                 import_module(f"proofmill.{table.kind}").main(entry, job)
-                keys, rows = _keys(job, _chosen(job.rows, where), KINDS[table.kind].key)
+                keys, rows = _keys(job)
             there = [key for key in sorted(keys) if _row(key) in journal]
             if keys:  # first the table: what is due is made from the journal, whatever a kill leaves there
                 _make_due(table, fingerprint)
@@ -125,17 +128,16 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
     return SetAside(len(there), rows)
 
 
-def _chosen(rows: Sequence[Mapping[str, Any]], where: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The rows where all conditions hold; without any, the unsettled ones."""
+def _condition(where: Sequence[str], kind: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether all of `column=value` hold for a row; without any, whether it is unsettled."""
     if not where:
-        return [row for row in rows if row["reason"] != Reason.OK or row.get("dropped")]
-    for condition in where:
-        column, equals, _ = condition.partition("=")
-        if not equals or (rows and column not in rows[0]):
-            known = among(column, rows[0]) if rows else "the table's columns."
-            raise SettingError(f"--where {condition}: expected column=value with one of {known}")
-    pairs = [condition.partition("=")[::2] for condition in where]
-    return [row for row in rows if all(_shown(row[column]) == value for column, value in pairs)]
+        return lambda row: row["reason"] != Reason.OK or row.get("dropped") is not None
+    pairs = [condition.partition("=") for condition in where]
+    for column, equals, value in pairs:
+        if not equals or column not in COLUMNS[kind]:
+            known = among(column, COLUMNS[kind], 30)
+            raise SettingError(f"--where {column}{equals}{value}: expected column=value with one of {known}")
+    return lambda row: all(_shown(row[column]) == value for column, _, value in pairs)
 
 
 def _shown(value: Any) -> str:
@@ -143,8 +145,8 @@ def _shown(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _keys(job: _Rereading, rows: Sequence[Mapping[str, Any]], column: str) -> tuple[set[str], int]:
-    """The keys of the questions that rows rest on, and how many rows that are.
+def _keys(job: _Rereading) -> tuple[set[str], int]:
+    """The keys of the questions that the chosen rows rest on, and how many rows that are.
 
     A question is noted under its row's id, or, where a problem has several attempts, under the problem's: the attempt's
     id is then made of both.
@@ -152,10 +154,9 @@ def _keys(job: _Rereading, rows: Sequence[Mapping[str, Any]], column: str) -> tu
     keys: dict[str, set[str]] = defaultdict(set)
     for row, asked in job.asked.items():
         for key in asked:
-            keys[row].add(key)
-            keys[digest(row, key)].add(key)
-    found = [keys[row[column]] for row in rows if row[column] in keys]
-    return set().union(*found), len(found)
+            for name in {row, digest(row, key)} & job.chosen:
+                keys[name].add(key)
+    return set().union(*keys.values()), len(keys)
 
 
 def _set_aside(journal: Journal, keys: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from proofmill.schema.errors import SettingError
 
 FILE = ".env"
+ENCODING = "utf-8-sig"  # some editors put a mark of the encoding before the first line
 NO_KEY = "none"  # what is sent to a server that wants no key
 # What people write as fields of an `api/...`, by the end of the variable that it belongs in.
 _MEANT = {
@@ -37,7 +38,7 @@ def read_file(folder: Path = Path()) -> None:
     if not path.is_file():  # some call a folder of Python's so
         return
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding=ENCODING) as file:
             broken = [b.original for b in parse_stream(file) if b.error or (b.key is not None and b.value is None)]
         if broken:
             blank = broken[0].string
@@ -46,7 +47,7 @@ def read_file(folder: Path = Path()) -> None:
                 f"{path}:{line}: is no NAME=value (the line is not shown: it may hold a key); expected such as "
                 "PROOFMILL_JUDGE_URL=https://host/v1. Mend it, or begin it with #."
             )
-        load_dotenv(path, override=False)
+        load_dotenv(path, override=False, encoding=ENCODING)
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "is no UTF-8"
         raise SettingError(f"{path}: {what}; expected a text file with a line NAME=value for each variable.") from error
