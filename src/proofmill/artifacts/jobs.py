@@ -215,7 +215,7 @@ def _alone(table: Table) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            locked = stack.enter_context(locks.alone(table.lock))
+            locked = stack.enter_context(locks.alone(table.lock, table.name))
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise

@@ -43,7 +43,7 @@ TOO_LONG = (
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
-CONNECT = 8.0  # seconds until a connection stands; Linux gives up after two minutes
+CONNECT = 5.0  # seconds until a connection stands; Linux gives up after two minutes
 HEADERS = ("retry-after-ms", "retry-after")
 SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  # names of parameters of an address
 

@@ -22,7 +22,7 @@ from proofmill.schema.errors import SettingError
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 
-SECONDS = 9.0
+SECONDS = 7.0
 # Tokens of the answer: the least that each protocol takes. What thinks first may refuse so few: TOO_FEW.
 TOKENS = {"chat": 1, "responses": 16}
 TOO_FEW = "output limit was reached"

@@ -64,12 +64,15 @@ def holder(file: int) -> str:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock."""
+def alone(path: Path, name: str = "") -> Iterator[bool]:
+    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock.
+
+    `name` stands in the log for what is locked, where that is not the path.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        locked = take(file, str(path), wait_seconds())
+        locked = take(file, name or str(path), wait_seconds())
         if not locked or _is_same(path, file):
             break
         os.close(file)  # its last holder removed the file during the wait
