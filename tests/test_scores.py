@@ -115,7 +115,9 @@ def test_nothing_scored_has_no_value():
 
 def test_too_many_unscored_stop_the_stage():
     """A benchmark that is mostly unscored is no benchmark: it stops, naming the share and what to do."""
-    with pytest.raises(TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* make the grades again"):
+    with pytest.raises(
+        TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* `proofmill ask-again` the grades"
+    ):
         _gate("scores/x", "m on p (sampled)", attempts([7, None]), Scores(max_unscored=0.1))
 
 

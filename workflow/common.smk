@@ -8,15 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
 from snakemake.logging import logger
 from snakemake.settings.enums import Quietness, RerunTrigger
 
 from proofmill.artifacts.states import States
+from proofmill.inspect.connections import connections, require_addresses, require_answers
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
+from proofmill.runtime.environment import read_file
 from proofmill.schema.errors import ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -43,13 +46,16 @@ if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
 # the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml. An entry
 # with a mistake is left out until somebody asks for it.
 try:
+    read_file()
     CONFIG = overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config)
     BOOK = expand(CONFIG, drafts=True)
+    require_addresses(BOOK)
 except ProofmillError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 TERMS, RESULTS = BOOK.terms, BOOK.results
 
 
+# Before the first job: what the environment lacks is said for all models that stages due ask, then all are tried.
 # --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings
 # are not known yet while this file is read.
 onstart:
@@ -59,6 +65,7 @@ onstart:
     os.environ.update(PROOFMILL_FRESH=" ".join(["all"] * bool(dag.forceall) + forced))
     for mistake in dict.fromkeys(line for lines in BOOK.faults.values() for line in lines.splitlines()):
         print(f"left out until it is mended: {mistake}", file=sys.stderr)
+    connect()
 
 
 # One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
@@ -123,6 +130,18 @@ def due(name):
         return False
     workflow.dag.forcefiles.add(table(name))
     return True
+
+
+def connect():
+    """Stop where a remote model that this run is to ask cannot be reached; jobs on other nodes have no such hook."""
+    if workflow.touch:
+        return
+    jobs = [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
+    asked = connections(BOOK, [name for name in jobs if states()[name].name == "make"])
+    try:
+        require_answers(asked)
+    except ProofmillError as error:
+        raise WorkflowError(f"{type(error).__name__}: {error}")
 
 
 def parents(kind):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import proofmill
+from proofmill.runtime import environment
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS
@@ -25,6 +26,7 @@ EXAMPLES = {
     "manual": "proofmill manual grpo",
     "show": "proofmill show nano",
     "init": "proofmill init mine",
+    "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
     "check": "proofmill check sft/cold grades/sampled --deep",
 }
 
@@ -42,6 +44,7 @@ class PrintCompletion(argparse.Action):
 def main() -> None:
     options = parser().parse_args()
     try:
+        environment.read_file()
         options.results = options.results or _results(getattr(options, "configfile", []))
         options.run(options)
         sys.stdout.flush()
@@ -118,8 +121,27 @@ def parser() -> argparse.ArgumentParser:
         "--schema", action="store_true", help="instead of a page: the JSON Schema of configuration files, for editors"
     )
     paged.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    checked = commands.add_parser("check", help="whether results are what was written, and what to do with what is not")
-    checked.add_argument("names", nargs="*", help="<kind>/<name>; everything in results without one")
+    asked = commands.add_parser(
+        "ask-again",
+        help="set answers of a stage aside, as when its judge was mended, so that the next run asks them anew",
+    )
+    asked.add_argument("name", help="<kind>/<name>, whose journal stands in results")
+    asked.add_argument(
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="these rows; those unscored or dropped without it",
+    )
+    asked.add_argument("--all", action="store_true", help="all rows")
+    asked.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
+    checked = commands.add_parser(
+        "check", help="whether the servers that targets ask answer, and whether results are what was written"
+    )
+    checked.add_argument(
+        "targets", nargs="*", help="recipes or <kind>/<name>; everything in results, and no server, without one"
+    )
+    checked.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
     seen = commands.add_parser("show", help="what a target's finished tables say, and where everything lies")
     seen.add_argument("targets", nargs="*", help="a recipe or <kind>/<name>; the first recipe without one")
@@ -137,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
         drawn: curves,
         published: publish,
         paged: manual,
+        asked: ask_again,
         checked: check,
     }
     for command, run in runs.items():
@@ -154,15 +177,20 @@ def _results(configfiles: Sequence[str]) -> Path:
     return Path(yaml_files.read(*files).get("results", "results"))
 
 
+def _book(options: argparse.Namespace) -> Any:
+    """The configuration; what has a mistake is left out of it until it is asked for."""
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
+
+    return expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+
+
 def show(options: argparse.Namespace) -> None:
     from proofmill.inspect.show import shown
 
     names = options.targets
     if not all(kind_of(name) in KINDS for name in names) or not names:
-        from proofmill.recipes import yaml_files
-        from proofmill.recipes.book import expand
-
-        book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+        book = _book(options)
         names = [name for target in names or [next(iter(book.recipes))] for name in book.targeted(target)]
     print("\n".join(shown(names, options.results)))
 
@@ -237,13 +265,40 @@ def adopt(options: argparse.Namespace) -> None:
     say(options.new, f"has {journal.adopt(old, new):,} answers now, those of {options.old} among them")
 
 
-def check(options: argparse.Namespace) -> None:
-    from proofmill.inspect.check import damaged
+def ask_again(options: argparse.Namespace) -> None:
+    from proofmill.artifacts.tables import Table
+    from proofmill.inspect.asking_again import ask_again
+    from proofmill.text.suggestions import among
 
+    book = _book(options)
+    (name,) = book.targeted(options.name) if options.name not in book.recipes else [options.name]
+    asking = [n for n in book.entries if KINDS[kind_of(n)].asks]
+    if name not in asking:
+        raise SettingError(f"{name}: no recipe declares it, or it asks nobody; expected one of {among(name, asking)}")
+    table = Table(name, options.results)
+    done = ask_again(book, table, options.where, options.all)
+    if not done:
+        say(
+            name,
+            "nothing was set aside: no row is unsettled, or none is as --where says. Name others by --where, or --all",
+        )
+        return
+    rows = "all rows" if done.rows is None else f"{done.rows:,} rows"
+    say(name, f"{rows} are asked again by: snakemake {name}")
+    say(
+        name,
+        f"{done.answers:,} old answers stay in {table.calls}, and what they cost in the sum that the budget limits",
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    from proofmill.inspect.check import checked
+
+    book = _book(options) if options.targets and Path("config.yaml").exists() else None
     whole = True
-    for error in damaged(options.names, options.results, options.deep):
+    for fault in checked(options.targets, book, options.results, options.deep):
         whole = False
-        print(error, flush=True)
+        print(fault, flush=True)
     if not whole:
         sys.exit(1)
     say("check", "nothing is damaged")
@@ -251,10 +306,8 @@ def check(options: argparse.Namespace) -> None:
 
 def publish(options: argparse.Namespace) -> None:
     from proofmill.publishing import hub
-    from proofmill.recipes import yaml_files
-    from proofmill.recipes.book import expand
 
-    book = expand(yaml_files.read("config.yaml", *options.configfile))
+    book = _book(options)
     chosen = {"only": options.only, "private": options.private, "folder": options.dry_run}
     hub.publish(book, options.recipes, options.to, options.results, **chosen)
 

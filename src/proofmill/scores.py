@@ -172,9 +172,9 @@ def _gate(name: str, where: str, attempts: Rows, entry: Scores) -> None:
         shown = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: -item[1])[:5])
         raise TableError(
             f"{name}: {share:.1%} of the attempts of {where} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
-            "(`max-unscored`). For what a server failed at, make the grades again (--forcerun); for unreadable verdicts see what "
-            "the judge wrote (`verdict`) and ask more often (`requeries` of a `grader/<name>`); for `no-scheme` drop such problems "
-            "(`has-scheme`); or raise the limit if you accept the gap."
+            "(`max-unscored`). For what a server failed at, `proofmill ask-again` the grades; for unreadable verdicts see what the judge "
+            "wrote (`verdict`), mend it and ask again, or ask more often (`requeries` of a `grader/<name>`); for `no-scheme` drop "
+            "such problems (`has-scheme`); or raise the limit if you accept the gap."
         )
 
 

@@ -12,7 +12,7 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent, split_reasoning
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.runtime import locks, signals
+from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
 from proofmill.schema.errors import ServiceError
 
@@ -134,7 +134,7 @@ def test_signal_stops_after_what_is_in_flight(tmp_path, number):
 
 def test_end_of_the_grace_time_ends_at_once(tmp_path, monkeypatch):
     """An engine that does not stop in the grace time is not waited for; what it answered stays."""
-    monkeypatch.setattr(signals, "GRACE_SECONDS", 0.2)
+    monkeypatch.setenv("PROOFMILL_GRACE", "0.2")
 
     def hang(asking):
         os.kill(os.getpid(), signal.SIGTERM)

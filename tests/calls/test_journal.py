@@ -19,7 +19,6 @@ from proofmill.calls import records
 from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
 from proofmill.calls.records import frame
-from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
 
 
@@ -308,7 +307,7 @@ def holder(tmp_path):
 
 def test_second_writer_waits_then_says_who_writes(tmp_path, holder, monkeypatch):
     """Two processes never write one journal: the second waits, then names the process that is in the way."""
-    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.3)
+    monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     with pytest.raises(JournalError, match=rf"process {holder.pid} on .* expected one writer"):
         Journal(tmp_path).__enter__()
 

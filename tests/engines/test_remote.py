@@ -3,11 +3,14 @@
 import json
 import math
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -15,13 +18,13 @@ import pytest
 
 from mill import REFEREE
 from proofmill.base import train_tokenizer
-from proofmill.calls import pacing, records
+from proofmill.calls import calls, pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
 from proofmill.calls.pacing import Pace
-from proofmill.engines import conversation
+from proofmill.engines import conversation, remote
 from proofmill.engines.conversation import SAME_FAILURES
 from proofmill.engines.opening import open_api
 from proofmill.engines.remote import ApiEngine
@@ -360,7 +363,7 @@ def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
     with (
         open_api("api/judge", Api(id="m", price="unknown")) as engine,
         Journal(tmp_path / "x") as journal,
-        pytest.raises(ServiceError, match=r"row: provider, no connection, or a broken one: .*Connect call failed"),
+        pytest.raises(ServiceError, match=r"row: provider, no connection: .*Connect call failed"),
     ):
         Asker("test/x", engine, journal, Budget(None, tmp_path, journal))(Questions(1, lambda: made))
 
@@ -685,3 +688,53 @@ def test_answer_cut_inside_a_character_is_kept(ask):
     """Half of a surrogate pair does not stop the stage or lose the answer."""
     answer, _ = ask([(200, good("fine \ud83d"), {})])
     assert answer.text == "fine ?"
+
+
+def test_server_that_cannot_be_reached_is_said_at_once_and_seldom_again(monkeypatch, tmp_path, capsys):
+    """The reason and the number of tries are in the log within a second, then at growing intervals; the end names it."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "3")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+    made = [(f"row-{n}", Question("m", (("user", f"question {n}"),))) for n in range(48)]
+    start, lines = time.monotonic(), []
+    monkeypatch.setattr(calls, "say", lambda name, text: lines.append((time.monotonic() - start, f"{name}  {text}")))
+    with (
+        open_api("api/judge", Api(id="m", price="unknown")) as engine,
+        Journal(tmp_path / "calls/test/x") as journal,
+        pytest.raises(SystemExit, match=r"answered nothing for 0:0.*no connection: .*Connect call failed"),
+    ):
+        Asker("test/x", engine, journal, Budget(None, tmp_path / "calls", journal))(Questions(48, lambda: made))
+    assert lines[0][0] < 1.5 and 1 <= len(lines) <= 4
+    assert re.fullmatch(
+        r"test/x  0 of 48 calls \(0 %\); api/judge cannot be reached \(1 try\): no connection: Cannot connect to host "
+        r"127.0.0.1:9 \[Connect call failed \('127.0.0.1', 9\)\]",
+        lines[0][1],
+    )
+
+
+def test_host_that_never_takes_a_connection_fails_within_seconds(monkeypatch, tmp_path):
+    """A packet that is lost on the way is no call that takes ten minutes."""
+    monkeypatch.setattr(remote, "CONNECT", 0.5)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as held:
+        for _ in range(3):  # fills the queue: what comes after is not answered
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        monkeypatch.setenv("PROOFMILL_JUDGE_URL", f"http://127.0.0.1:{full.getsockname()[1]}/v1")
+        with open_api("api/judge", Api(id="m", price="unknown")) as engine:
+            _, failure = engine.try_out(Question("m", (("user", "?"),)), 5.0)
+    assert (failure.kind, failure.reached) == ("away", False) and "timeout" in failure.detail
+
+
+def test_signal_says_what_the_last_try_failed_with(tmp_path):
+    """After SIGTERM the stage ends at once, and its sentence has the reason why nothing was answered."""
+    environment = {**os.environ, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1"}
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "calls" / "x")]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    said = process.stderr.readline()
+    process.terminate()
+    said += process.communicate(timeout=30)[1]
+    assert "cannot be reached (1 try)" in said.splitlines()[0]
+    assert re.search(
+        r"stopped by SIGTERM; 0 of 8 calls .* The last try failed: no connection: .*Connect call failed", said
+    )

@@ -36,6 +36,14 @@ def test_project_configuration_is_correct():
         assert next(iter(book.recipes)) == "nano"
 
 
+def test_address_and_key_in_an_entry_are_answered_with_their_variables():
+    """Who writes them where other tools have them learns where they belong; the key itself is not repeated."""
+    api = {"id": "m", "price": "unknown", "base-url": "https://host/v1", "api_key": "sk-secret"}
+    text = mistake(**{"api/my-judge": api})
+    assert "r > api/my-judge: `base-url` is no key of an entry" in text and "PROOFMILL_MY_JUDGE_URL=https://" in text
+    assert "`api-key`" in text and "PROOFMILL_MY_JUDGE_KEY=" in text and "secret" not in text
+
+
 def test_unknown_key_names_the_nearest():
     """A mistyped key is refused, with the key that was probably meant."""
     text = mistake(**{"problems/x": {"source": "arithmetic", "rovs": 3}})

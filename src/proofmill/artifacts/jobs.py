@@ -11,8 +11,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.recipes import plugins, yaml_files
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import identity_of
-from proofmill.runtime import locks, processes, signals
+from proofmill.runtime import environment, locks, processes, signals
 from proofmill.runtime.progress import clock, say
 from proofmill.schema.errors import ProofmillError, SettingError, TableError
 from proofmill.schema.names import kind_of
@@ -54,6 +54,10 @@ class Job:
     def checkpoints(self) -> Path:
         """The checkpoints of an unfinished training with exactly this fingerprint."""
         return self.table.scratch / f"checkpoints-{self.fingerprint}"
+
+    def askers(self, models: Iterable[str]) -> AbstractContextManager[dict[str, Any]] | None:
+        """What answers in the place of engines; None where models are really asked (inspect/asking_again.py)."""
+        return None
 
     def parent(self, name: str) -> Table:
         """A table that the entry reads. Raises LookupError for others: fingerprint and graph do not cover them."""
@@ -85,8 +89,15 @@ class Job:
             return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
 
         self.table.write(rows, stamp, weights, page)
-        outcome = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        outcome = _outcome(counts)
         say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}")
+
+
+def _outcome(counts: Mapping[str, int]) -> str:
+    """Such as `12 ok, 3 no-verdict`; and `20 kept; dropped: 4 adds-up` where rows were refused."""
+    kept = [f"{counts['kept']:,} kept"] if "kept" in counts else []
+    other = ", ".join(f"{count:,} {what}" for what, count in counts.items() if what != "kept")
+    return "; dropped: ".join([*kept, *([other] if other else [])])
 
 
 def _gpus() -> int:
@@ -125,6 +136,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
     options = parser.parse_args()
     signals.at_once(options.name)
     try:
+        environment.read_file()
         if kind_of(options.name) != kind:
             raise SettingError(f"{options.name}: expected {kind}/<name> for python -m proofmill.{kind}.")
         if options.entry is None:
@@ -201,7 +213,7 @@ def _alone(table: Table) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            locked = stack.enter_context(locks.alone(table.lock))
+            locked = stack.enter_context(locks.alone(table.lock, table.name))
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -212,7 +224,7 @@ def _alone(table: Table) -> Iterator[None]:
             ) from error
         if not locked:
             raise TableError(
-                f"{table.name}: another process has been making it for {locks.WAIT_SECONDS:g} s; expected one at a "
+                f"{table.name}: another process has been making it for {locks.wait_seconds():g} s; expected one at a "
                 "time. Wait for that job or cancel it, then run again."
             )
         yield

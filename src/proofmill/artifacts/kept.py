@@ -17,7 +17,7 @@ from proofmill.artifacts.weights import MARK, Weights
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
 
-ASIDE = ".damaged"  # ends the name of a copy that is not restored
+DAMAGED = "damaged"  # after the fingerprint in the name of a copy that is not restored
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class Kept:
 
     @property
     def is_aside(self) -> bool:
-        return self.folder.suffix == ASIDE
+        return bool(self.folder.suffix)
 
-    def put_aside(self) -> Path:
+    def put_aside(self, why: str = DAMAGED) -> Path:
         """Rename the copy, so that nobody restores it; an older one of that name is deleted."""
-        aside = self.folder.with_suffix(ASIDE)
+        aside = self.folder.with_suffix(f".{why}")
         shutil.rmtree(aside, ignore_errors=True)
         return self.folder.rename(aside)
 

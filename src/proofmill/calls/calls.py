@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from proofmill.calls.budget import Budget, most
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.runtime.progress import Progress
+from proofmill.runtime.progress import Progress, say
 from proofmill.runtime.signals import StopRequest, gracefully
 from proofmill.schema.errors import ServiceError
 from proofmill.schema.reasons import PASSING, Stop
@@ -62,6 +62,7 @@ class Asking:
         self.journal, self.budget, self.price = journal, budget, engine.price
         self.progress, self.stop = progress, stop
         self.parked: list[tuple[str, str, str]] = []  # key, reason, detail
+        self.last_failure = ""  # what the last attempt failed with, if nothing was answered since
         self.most_parked = engine.max_parked * max(progress.total or 0, of)
 
     def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
@@ -99,6 +100,10 @@ class Asking:
         """Free what `reserve` set aside."""
         self.budget.settle(self.most(question))
 
+    def complain(self, what: str) -> None:
+        """Write what calls fail with into the log, beside how far they are."""
+        say(self.progress.name, f"{self.progress.line()}; {what}")
+
     def take(self, question: Question, answer: Answer) -> None:
         """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
         failed = answer.stop == Stop.ERROR
@@ -131,15 +136,15 @@ class Asker:
     journal: Journal
     budget: Budget
 
-    def __call__(self, questions: Questions, quiet: bool = False, of: int = 0) -> Answers:
+    def __call__(self, questions: Questions, quiet: bool = False, of: int = 0, what: str = "calls") -> Answers:
         """Answers to all questions; the model is asked only those that the journal lacks.
 
         The questions may be the last few of a stage that asks step by step. `of` is then the size of its largest step,
-        or its assumed size: the share that may fail is taken of it.
+        or its assumed size: the share that may fail is taken of it. `what` stands for the calls in progress lines.
         An answer with stop `error` is a failure that may pass: its `reason` says which, and a rerun asks it again.
         ServiceError when more than the engine's share is parked; SystemExit when something stopped the asking.
         """
-        progress = Progress(self.name, len(questions), "calls")
+        progress = Progress(self.name, len(questions), what)
         with gracefully(self.name) as stop:
             asking = Asking(self.journal, self.budget, self.engine, progress, stop, of)
             for batch in self.engine.batches(questions):
@@ -152,9 +157,11 @@ class Asker:
             raise ServiceError(self._too_many(asking.parked, questions))
         if stop.why and progress.done < len(questions):
             self.journal.sync()
+            failure = asking.last_failure
+            last = f" The last try failed: {failure.rstrip('.')}." if failure and failure not in stop.why else ""
             raise SystemExit(
                 f"{self.name}: {stop.why}; {progress.done - len(asking.parked):,} of {len(questions):,} calls are answered and "
-                "in the journal. Run the same command to go on."
+                f"in the journal.{last} Run the same command to go on."
             )
         if stop.signal:  # all is answered: the outer signal handler decides how to end
             signal.raise_signal(stop.signal)

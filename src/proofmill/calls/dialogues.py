@@ -185,9 +185,13 @@ class Dialogues:
         while self.askers and (by_model := self._questions(source, step)) is not None:
             largest = max([largest, *map(len, by_model.values())])
             for model, questions in by_model.items():
-                self.askers[model](questions, quiet, of=max(largest, self.of))
+                self.askers[model](questions, quiet, of=max(largest, self.of), what=self._calls(model, step))
             step += 1
         return (state.result for window in source.after(None, self._replies) for state in window.states)
+
+    def _calls(self, model: str, step: int) -> str:
+        """What progress lines call the calls of a step: which model's, if several are asked, and which round's."""
+        return f"calls{f' of {model}' * (len(self.askers) > 1)}{f' in round {step + 1}' * bool(step)}"
 
     @staticmethod
     def first_questions(begin: Begin) -> dict[str, Questions]:

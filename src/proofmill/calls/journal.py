@@ -38,7 +38,7 @@ from proofmill.calls.exchange import Answer
 from proofmill.runtime import locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
-from proofmill.schema.reasons import Stop
+from proofmill.schema.reasons import Reason, Stop
 
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
@@ -108,7 +108,7 @@ class Journal:
     def _take_lock(self) -> None:
         """Take the lock; a job that is being stopped has a while to release it."""
         try:
-            taken = locks.take(self._lock, str(self.folder), locks.WAIT_SECONDS)
+            taken = locks.take(self._lock, str(self.folder), locks.wait_seconds())
         except OSError as error:
             raise JournalError(
                 f"{self.folder}: this file system has no locks ({error.strerror}); expected one where `flock` works. "
@@ -117,7 +117,7 @@ class Journal:
         if not taken:
             raise JournalError(
                 f"{self.folder}: another process ({locks.holder(self._lock)}) has been writing here for "
-                f"{locks.WAIT_SECONDS:g} s; expected one writer. Wait for that job or cancel it, then run again."
+                f"{locks.wait_seconds():g} s; expected one writer. Wait for that job or cancel it, then run again."
             )
         locks.sign(self._lock)
 
@@ -373,9 +373,11 @@ def adopt(old: Path, new: Path) -> int:
     if not (old / "answers.jsonl").exists() and not records.segments(old):
         raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
     with Journal(old) as source, Journal(new) as target:
+        moved = set()
         for row in records.all_rows(old):
-            if row not in target:
+            if row not in target or (row.key in moved and row.answer.reason == Reason.SET_ASIDE):
                 target.add(row, row.answer)
+                moved.add(row.key)
         target.compact()
         target.sync()
         claim = new / "claim.new"

@@ -8,6 +8,7 @@ How we differ from a loop that retries:
 3. If a server answers no call for PROOFMILL_PATIENCE (600 s), the stage stops and parks no more rows.
 4. With a budget, a call that the server may have charged without saying how much costs what was set aside for it. What
    a failed attempt cost is in the journal before the next is made.
+5. What a server fails with is in the log at once, and at growing intervals after that (complaints.py).
 """
 
 import asyncio
@@ -41,6 +42,7 @@ class Failure:
     cost: float = 0.0  # dollars: the reply was no answer, but was charged
     charged: bool = False  # perhaps it was charged, and nobody knows how much
     answer: Answer | None = None  # the reply, if it counts as an answer when repeated
+    reached: bool = True  # a server was there
 
 
 @dataclass
@@ -152,7 +154,7 @@ class Conversation:
             return
         if outcome.cost is None and self._is_limited:
             outcome = replace(outcome, cost=self.asking.set_aside(row.question))
-        self.answered = True
+        self.answered, self.asking.last_failure = True, ""
         self.asking.take(row.question, outcome)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
@@ -168,6 +170,7 @@ class Conversation:
         """Retry, accept or park the row; what the attempt cost is in the journal before anything else is asked."""
         failure, failures = row.failures[-1], row.failures
         self.last_failure = failure.detail
+        self._complain(failure)
         alike = sum(f.kind == failure.kind for f in failures)
         same = sum(f.detail == failure.detail for f in failures)
         if failure.kind == "no-use":
@@ -184,6 +187,13 @@ class Conversation:
             self.asking.take(row.question, replace(failure.answer, cost=None if unknown else cost))
         else:
             self.asking.take(row.question, self._parked(row, cost))
+
+    def _complain(self, failure: Failure) -> None:
+        self.asking.last_failure = failure.detail
+        if tries := self.engine.complaints.heard(failure.kind if failure.reached else "unreached"):
+            fails = "fails" if failure.reached else "cannot be reached"
+            many = f"{tries:,} {'try' if tries == 1 else 'tries'}"
+            self.asking.complain(f"{self.engine.name} {fails} ({many}): {failure.detail[:200]}")
 
     def _parked(self, row: Row, cost: float) -> Answer:
         failure = row.failures[-1]

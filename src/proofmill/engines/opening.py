@@ -1,10 +1,8 @@
 """Opening the engine of a model: a server reached over the OpenAI protocol, or weights in this process.
 
 All engines give the same table, apart from sampling noise. The entry says what the model is; the profile and the
-environment say which engine serves it and where a server is:
+environment say which engine serves it and where a server is (runtime/environment.py). Of all servers hold:
 
-    PROOFMILL_<NAME>_URL, PROOFMILL_<NAME>_KEY    address of the server of api/<name>, and its key
-    PROOFMILL_<NAME>_RPM, PROOFMILL_<NAME>_TPM    requests and tokens a minute that its server allows this job
     PROOFMILL_CONCURRENCY                         most calls in flight to one server, from the start on; without it we
                                                   begin with 32 and find out
     PROOFMILL_TIMEOUT                             seconds for one call, from its start to its last byte (600)
@@ -13,13 +11,11 @@ environment say which engine serves it and where a server is:
 """
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
@@ -27,11 +23,11 @@ from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Engine
 from proofmill.calls.journal import Journal
 from proofmill.calls.pacing import Pace
-from proofmill.engines.remote import ApiEngine, variable
+from proofmill.engines.remote import ApiEngine
 from proofmill.engines.servers import Server
 from proofmill.graders.graders import Marker
+from proofmill.runtime import environment
 from proofmill.schema.declared import Api
-from proofmill.schema.errors import SettingError
 from proofmill.schema.names import kind_of
 
 REFEREE_SECONDS = 60.0
@@ -50,6 +46,9 @@ def asking(job: Job, model: str) -> Iterator[Asker]:
 def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
     """Open several models, which share the job's journal and the budget."""
     with ExitStack() as stack:
+        if others := job.askers(models):
+            yield stack.enter_context(others)
+            return
         engines = {model: stack.enter_context(open_engine(job, model)) for model in models}
         journal = stack.enter_context(Journal(job.table.calls))
         budget = Budget(job.budget, job.table.results / "calls", journal)
@@ -90,10 +89,10 @@ def open_engine(job: Job, model: str) -> Iterator[Engine]:
 @contextmanager
 def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
     """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL."""
-    url, key = os.environ.get(f"{variable(name)}_URL"), _key(f"{variable(name)}_KEY")
+    url, key = None, environment.key(name)
     with ExitStack() as stack:
         server = None
-        if url is None and api.program == "referee":
+        if api.program == "referee" and not environment.has_address(name):
             server = stack.enter_context(
                 Server(
                     name,
@@ -102,16 +101,11 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
                 )
             )
             url = server.url
-        if url is None:
-            raise SettingError(
-                f"{name}: the environment has no {variable(name)}_URL; expected the address of the server, such as "
-                f"https://host/v1. Set it, and {variable(name)}_KEY if the server wants a key."
-            )
-        _check_address(f"{variable(name)}_URL", url)
+        url = url or environment.address(name)
         pace = Pace(
-            _number("PROOFMILL_CONCURRENCY", int),
-            _number(f"{variable(name)}_RPM", float),
-            _number(f"{variable(name)}_TPM", float),
+            environment.number("PROOFMILL_CONCURRENCY", int),
+            environment.number(f"{environment.variable(name)}_RPM", float),
+            environment.number(f"{environment.variable(name)}_TPM", float),
         )
         engine = ApiEngine(name, api, url, key, pace, server=server)
         stack.callback(engine.close)
@@ -133,54 +127,10 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
     tokenizer = AutoTokenizer.from_pretrained(table.weights())
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
-    pace = Pace(_number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
+    pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:
         engine = ApiEngine(table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer)
         try:
             yield engine
         finally:
             engine.close()
-
-
-def _check_address(variable: str, url: str) -> None:
-    """SettingError for an address that is none, or that holds a password; the message does not show it."""
-    try:
-        parts = urlsplit(url)
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        right, parts = False, urlsplit("")
-    if not right:
-        raise SettingError(f"{variable}: is no address of a server; expected one such as https://host/v1. Mend it.")
-    if parts.username is not None or parts.password is not None:
-        raise SettingError(
-            f"{variable}: holds a user or a password; expected an address without one. Give what the server wants as a key in "
-            f"{variable.removesuffix('_URL')}_KEY."
-        )
-
-
-def _key(name: str) -> str:
-    """A key from the environment, `none` if unset. Raises SettingError, without the key, for what no header can carry."""
-    key = os.environ.get(name, "none")
-    if re.fullmatch(r"[!-~]+", key) is None:
-        found = "is empty" if not key.strip() else "has a line end, a blank or another character that no key has"
-        raise SettingError(
-            f"{name}: the key {found} (it is not shown here); expected letters, digits and signs alone. Set it again, or unset "
-            "it for a server that wants none."
-        )
-    return key
-
-
-def _number(name: str, kind: type) -> Any:
-    """A positive number from the environment, None if unset; SettingError for anything else."""
-    value = os.environ.get(name)
-    if value is None:
-        return None
-    try:
-        number = kind(value)
-    except ValueError:
-        number = 0
-    if number <= 0:
-        raise SettingError(
-            f"{name}={value}: found no positive number; expected one, such as {name}=60. Set or unset it."
-        )
-    return number

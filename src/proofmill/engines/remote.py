@@ -9,7 +9,7 @@ How we differ from the plain client:
 """
 
 import asyncio
-import os
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -23,10 +23,13 @@ from proofmill.calls.calls import Asking, split_reasoning
 from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.pacing import Pace
 from proofmill.engines import replies
+from proofmill.engines.complaints import Complaints
 from proofmill.engines.conversation import Conversation, Failure
 from proofmill.engines.limits import TimeLimits
 from proofmill.engines.redaction import Redaction
 from proofmill.prompts.escapes import ControlTokens
+from proofmill.runtime import environment
+from proofmill.runtime.environment import variable
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 
@@ -40,6 +43,7 @@ TOO_LONG = (
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
+CONNECT = 5.0  # seconds until a connection stands; Linux gives up after two minutes
 HEADERS = ("retry-after-ms", "retry-after")
 SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  # names of parameters of an address
 
@@ -75,10 +79,12 @@ class ApiEngine:
         self.price, self.max_parked = api.price, api.max_parked
         self.pace, self.server = pace, server
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
+        self._unreached = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+        self.complaints = Complaints()
         secrets = [key, *_secrets_of(url)]
         self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
-        self.limit = float(os.environ.get("PROOFMILL_TIMEOUT", "600"))
-        self.patience = float(os.environ.get("PROOFMILL_PATIENCE", "600"))
+        self.limit = environment.seconds("PROOFMILL_TIMEOUT", 600.0)
+        self.patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
         self._path = "/responses" if api.protocol == "responses" else "/chat/completions"
         self.limits = TimeLimits()
         self._runner = asyncio.Runner()
@@ -86,7 +92,7 @@ class ApiEngine:
             base_url=url,
             api_key=key,
             max_retries=0,
-            timeout=None,  # ours is for the whole call
+            timeout=httpx2.Timeout(None, connect=CONNECT),  # ours is for the whole call
             # aiohttp: the default transport looks at every connection for each call, a second of work with 512.
             http_client=openai.DefaultAioHttpClient(
                 limits=httpx2.Limits(max_connections=pace.most, max_keepalive_connections=pace.most),
@@ -148,6 +154,24 @@ class ApiEngine:
         if answer.reason == Reason.OK and not answer.text and not answer.reasoning and answer.stop == Stop.END:
             return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
+
+    def try_out(self, question: Question, seconds: float) -> tuple[list[dict[str, Any]], Answer | Failure]:
+        """Ask once, with no retry; returns what the server says of its models ([] where it lists none), and the outcome."""
+        self.limit = seconds
+
+        async def both() -> list[Any]:
+            with self.limits:
+                return await asyncio.gather(self._models(), self.attempt(question, 1))
+
+        return tuple(self._runner.run(both()))
+
+    async def _models(self) -> list[dict[str, Any]]:
+        try:
+            async with self.limits.at_most(self.limit):
+                listed = json.loads(await self._client.get("/models", cast_to=bytes))["data"]
+            return [model for model in listed if isinstance(model.get("id"), str)]
+        except (self._api_error, self._http_error, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
+            return []
 
     def _messages(self, question: Question) -> list[dict[str, str]]:
         messages = [{"role": role, "content": content} for role, content in question.messages]
@@ -213,8 +237,11 @@ class ApiEngine:
         text = f"{error} {getattr(error, 'body', None) or cause or ''}"
         if isinstance(cause, self._broken):
             return self._provider(f"unreadable reply: {cause}", charged=cause.charged)
-        if status is None:  # no connection (this transport calls it a time-out, too)
-            return Failure("away", Reason.PROVIDER, self._shown(f"no connection, or a broken one: {text}"))
+        if status is None:  # the transport calls all of these a time-out
+            reached = cause is None or not isinstance(cause.__cause__, self._unreached)
+            what, said = "a broken connection" if reached else "no connection", str(cause or error)
+            detail = self._shown(f"{what}: {said.replace(' ssl:default', '')}")
+            return Failure("away", Reason.PROVIDER, detail, reached=reached)
         if 300 <= status < 400:
             text = f"the server sends us on to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
         return self._classified(status, text, _retry_after(error.response))
@@ -246,11 +273,6 @@ class ApiEngine:
             f"{self.name}: the server refuses every call: {failure.detail}; expected one that knows the model "
             f"{self.api.id} and takes our key. See to {variable(self.name)}_URL, {variable(self.name)}_KEY and the account"
         )
-
-
-def variable(name: str) -> str:
-    """The prefix of the environment variables of `api/<name>`: PROOFMILL_<NAME>."""
-    return f"PROOFMILL_{name.partition('/')[2].upper().replace('-', '_').replace('.', '_')}"
 
 
 def _secrets_of(url: str) -> list[str]:

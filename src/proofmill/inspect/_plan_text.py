@@ -20,6 +20,7 @@ def lines(plan: Any) -> Iterator[str]:
         if stage.state == "make":
             yield from (f"{'':<{width}}    {line}" for line in _details(stage))
     yield from _sums(plan)
+    yield from _connections(plan)
 
 
 def _details(stage: Any) -> Iterator[str]:
@@ -62,12 +63,25 @@ def _sums(plan: Any) -> Iterator[str]:
             yield f"the budget may not suffice: up to ${spent + total.dollars.high - most:,.2f} are missing"
 
 
+def _connections(plan: Any) -> Iterator[str]:
+    """What the environment lacks to reach the remote models that are asked."""
+    for each in plan.connections:
+        if each.fault:
+            others = f" and {len(each.stages) - 2} more" * (len(each.stages) > 2)
+            yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} ask it)"
+    if plan.connections and not any(each.fault for each in plan.connections):
+        yield f"asks {', '.join(each.model for each in plan.connections)}: `proofmill check {plan.target}` tries them"
+
+
 def data(plan: Any) -> dict[str, Any]:
     """The plan for programs."""
     return {
         "target": plan.target,
         "stages": [asdict(stage) for stage in plan.stages.values()],
         "totals": {key: value for key, value in asdict(plan.totals).items() if key in ("calls", "tokens", "dollars")},
+        "connections": [
+            {"model": each.model, "stages": each.stages, "fault": each.fault or None} for each in plan.connections
+        ],
         "spent": budget.spent(plan.results / "calls"),
         "budget": plan.book.budget,
     }

@@ -1,4 +1,6 @@
-"""Check: whether what stands in a results folder is what was written there, and what to do with what is not.
+"""Check: whether the servers that a target asks answer, and whether what stands in results is what was written there.
+
+Only servers that stages due ask are tried (connections.py).
 
 Of each table the stamp and the checksums of its pages are read, of weights what `Table.weights` reads before they are
 loaded (artifacts/weights.py), of kept copies the stamp, of journals all answers. `deep` reads every byte of tables,
@@ -10,8 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import records
+from proofmill.inspect.connections import connections, due, faults_of
+from proofmill.recipes.book import Book
 from proofmill.runtime import locks
 from proofmill.runtime.progress import Progress, say
 from proofmill.schema.errors import JournalError, SettingError, TableError
@@ -31,6 +36,27 @@ class Part:
     @property
     def megabytes(self) -> int:
         return math.ceil(sum(path.stat().st_size for path in self.files) / 2**20)
+
+
+def checked(targets: Sequence[str], book: Book | None, results: Path, deep: bool = False) -> Iterator[object]:
+    """What is wrong with the targets: connections of stages that are due by the book, and what stands in the results.
+
+    Without a target that is all of the results and no connection; without a book, no connection either. Raises
+    SettingError for a target of which neither knows.
+    """
+    entries, recipes = (book.entries, book.recipes) if book else ({}, {})
+    given = [target.removeprefix(f"{results}/").removesuffix(".parquet") for target in targets]
+    names = list(dict.fromkeys(name for each in given for name in recipes.get(each, [each])))
+    there = {part.name for part in _parts(results, deep=False)} if targets else set()
+    if unknown := [name for name in names if name not in entries and name not in there]:
+        known = among(unknown[0], {*recipes, *entries, *there})
+        raise SettingError(
+            f"{unknown[0]}: no recipe declares it, and {results} has nothing of it; expected one of {known}"
+        )
+    if book and (declared := [name for name in names if name in entries]):
+        yield from faults_of(connections(book, due(book, States(book, results), declared)))
+    if not names or there & set(names):
+        yield from damaged([name for name in names if name in there], results, deep)
 
 
 def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator[TableError]:

@@ -27,6 +27,7 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.inspect import _plan_text
 from proofmill.inspect._expected_costs import Range, answered, certain, costs_of, predicted
 from proofmill.inspect._power import forecasts
+from proofmill.inspect.connections import Connection, connections
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
 from proofmill.schema import references
@@ -79,6 +80,11 @@ class Plan:
             total.calls = None if None in (total.calls, stage.calls) else total.calls + stage.calls
             total.tokens, total.dollars = total.tokens + stage.tokens, total.dollars + stage.dollars
         return total
+
+    @cached_property
+    def connections(self) -> list[Connection]:
+        """The remote models that the stages to be made ask."""
+        return connections(self.book, [stage.name for stage in self.stages.values() if stage.state == "make"])
 
     def _order(self, target: str) -> list[str]:
         needed, stack = set(), list(self.book.targeted(target))

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proofmill.runtime import environment
+from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.fields import description_of
 from proofmill.schema.kinds import ENTRY_TYPES
@@ -42,6 +44,11 @@ def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
     parts = [str(part) for part in mistake["loc"] if not _TYPE_PARTS.match(str(part))]
     key = ".".join(part.replace("_", "-") for part in parts)
     if mistake["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        if cls is Api and (example := environment.meant_by(where.rpartition(" > ")[2], key)):
+            return (
+                f"{where}: `{key}` is no key of an entry, which says what a model is and not where; expected it in the "
+                f"environment, in the shell or in a line of the file {environment.FILE}: {example}. Move it there."
+            )
         known = {field.name.replace("_", "-") for field in fields(cls)}
         return f"{where}: unknown key `{key}`; expected one of {among(key, known)}"
     if mistake["type"] in ("missing", "missing_argument"):

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from proofmill.runtime import environment
 from proofmill.runtime.progress import say
 
-WAIT_SECONDS = float(os.environ.get("PROOFMILL_LOCK_SECONDS", "60"))
+
+def wait_seconds() -> float:
+    """How long a process waits for another one that holds a lock, before it gives up."""
+    return environment.seconds("PROOFMILL_LOCK_SECONDS", 60.0)
 
 
 def take(file: int, where: str, wait: float) -> bool:
@@ -23,7 +27,10 @@ def take(file: int, where: str, wait: float) -> bool:
             if time.monotonic() - start > wait:
                 return False
             if not announced:
-                say(where, "another process is writing here; waiting for it to let go")
+                say(
+                    where,
+                    f"another process is writing here ({holder(file)}); waiting up to {wait:g} s for it to let go",
+                )
                 announced = True
             time.sleep(0.2)
 
@@ -57,15 +64,20 @@ def holder(file: int) -> str:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock."""
+def alone(path: Path, name: str = "") -> Iterator[bool]:
+    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock.
+
+    `name` stands in the log for what is locked, where that is not the path.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        locked = take(file, str(path), WAIT_SECONDS)
+        locked = take(file, name or str(path), wait_seconds())
         if not locked or _is_same(path, file):
             break
         os.close(file)  # its last holder removed the file during the wait
+    if locked:
+        sign(file)
     try:
         yield locked
     finally:

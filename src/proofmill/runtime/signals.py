@@ -5,17 +5,20 @@ process at once. Either way the answers are in the journal, and a training's pro
 processes train one model, a second signal ends none of them: SLURM signals each, and their launcher passes its own on.
 """
 
-import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proofmill.runtime import processes
+from proofmill.runtime import environment, processes
 
-GRACE_SECONDS = float(os.environ.get("PROOFMILL_GRACE", "20"))
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def grace_seconds() -> float:
+    """How long what is under way may take after a signal."""
+    return environment.seconds("PROOFMILL_GRACE", 20.0)
 
 
 class StopRequest:
@@ -56,7 +59,7 @@ def gracefully(name: str, kept: str = "what was answered is in the journal") -> 
     end.
     """
     global _inside
-    stop = StopRequest()
+    stop, grace = StopRequest(), grace_seconds()
     if _inside or threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield stop
         return
@@ -67,7 +70,7 @@ def gracefully(name: str, kept: str = "what was answered is in the journal") -> 
         if stop.signal is None:
             stop.signal = number
             stop.ask(f"stopped by {signal.Signals(number).name}")
-            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, grace)
 
     previous = {number: signal.signal(number, handler) for number in (*SIGNALS, signal.SIGALRM)}
     _inside = True

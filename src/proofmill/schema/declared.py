@@ -29,7 +29,11 @@ class Guess(TypedDict):
 
 @dataclass(frozen=True, config=Strict)
 class Api(Entry):
-    """A remote model: what it is called and what it costs. Its address, key and rate limits are in the environment."""
+    """A remote model: what it is called and what it costs.
+
+    Where it is belongs into the environment, or into a file `.env` beside config.yaml: `PROOFMILL_<NAME>_URL`
+    and `PROOFMILL_<NAME>_KEY` for `api/<name>`, limits as `PROOFMILL_<NAME>_RPM` and `PROOFMILL_<NAME>_TPM`.
+    """
 
     undeciding: ClassVar[tuple[str, ...]] = ("price_source", "guess", "max_parked")
     id: str = doc("The model's id as the server knows it.")

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     PROVIDER = "provider", "The server failed, or its reply could not be read.", "later"
     RATE_LIMIT = "rate-limit", "The server was too busy.", "later"
     TIMEOUT = "timeout", "The server did not answer in time.", "later"
+    SET_ASIDE = "set-aside", "Its answer was set aside (`proofmill ask-again`), and is not yet asked again.", "later"
     REFUSED = "refused", "The server or the model refused to answer."
     TOO_LONG = "too-long", "The prompt and the answer do not fit the model's context."
     # A response that holds nothing to grade.

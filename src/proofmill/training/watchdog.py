@@ -16,7 +16,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from proofmill.runtime.progress import clock, say
-from proofmill.runtime.signals import GRACE_SECONDS
+from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
 
@@ -86,7 +86,7 @@ class Watch(TrainerCallback):
         """End the process by the main thread's handler of the grace time, or by `os._exit` if that thread hangs."""
         if callable(signal.getsignal(signal.SIGALRM)):
             os.kill(os.getpid(), signal.SIGALRM)
-        if not self.over.wait(GRACE_SECONDS):
+        if not self.over.wait(grace_seconds()):
             print(f"ServiceError: {self.sentence}", file=sys.stderr, flush=True)
             os._exit(1)
 

@@ -1,0 +1,112 @@
+"""What the environment says of servers is checked before any is asked, and a file `.env` adds to it."""
+
+import os
+
+import pytest
+
+from proofmill.runtime import environment
+from proofmill.schema.errors import SettingError
+
+
+@pytest.fixture
+def dotenv(tmp_path, monkeypatch):
+    """`dotenv(text)` reads such a file; the environment is afterwards as it was."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+
+    def read(text):
+        (tmp_path / ".env").write_bytes(text if isinstance(text, bytes) else text.encode())
+        environment.read_file(tmp_path)
+
+    return read
+
+
+def test_file_adds_what_the_environment_lacks(dotenv):
+    """Comments, quotes, `export` and other variables are read as usual; what is set already stays, also when empty."""
+    os.environ.update(PROOFMILL_A_URL="http://set/v1", PROOFMILL_A_KEY="")
+    dotenv(
+        "\ufeffPROOFMILL_C_URL=http://file/v1\n# where\nexport PROOFMILL_B_URL='http://file/v1' # here\nPROOFMILL_A_URL=http://file/v1\nPROOFMILL_A_KEY=sk-1\n\n"
+        'FOLDER=/data\nPROOFMILL_DATA="${FOLDER}/real"\n'
+    )
+    assert environment.address("api/a") == "http://set/v1" and os.environ["PROOFMILL_A_KEY"] == ""
+    assert environment.address("api/c") == "http://file/v1"
+    assert environment.address("api/b") == "http://file/v1"
+    assert os.environ["PROOFMILL_DATA"] == "/data/real"
+
+
+def test_no_file_and_a_folder_of_that_name_are_no_mistakes(tmp_path):
+    """Some call a folder of Python's `.env`."""
+    environment.read_file(tmp_path)
+    (tmp_path / ".env").mkdir()
+    environment.read_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("A=1\nsk-secret\n", 2),
+        ("A=1\n\n\nPROOFMILL_B_KEY: sk-secret\n", 4),
+        ("PROOFMILL_B_KEY='sk-secret\nB=2\n", 1),
+        ("=sk-secret\n", 1),
+    ],
+)
+def test_broken_line_is_named_and_not_shown(dotenv, text, line):
+    """The file and the line are named; what stands there may be a key, and nothing of the file is taken."""
+    before = dict(os.environ)
+    with pytest.raises(SettingError, match=rf"\.env:{line}: is no NAME=value .*; expected .*Mend it") as refused:
+        dotenv(text)
+    assert "secret" not in str(refused.value) and dict(os.environ) == before
+
+
+def test_file_that_is_no_text_is_refused(dotenv):
+    """Bytes of another encoding are no variables."""
+    with pytest.raises(SettingError, match=r"\.env: is no UTF-8; expected"):
+        dotenv(b"A=\xff\xfe\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("htp://127.0.0.1/v1", r"begins with htp://"),
+        ("htp:/127.0.0.1/v1", r"no https:// or http://"),
+        ("127.0.0.1:8000/v1", r"no https:// or http://"),
+        ("", "empty"),
+        ("http://:80/v1", "host or its port"),
+        ("http://host:port/v1", "host or its port"),
+        ("http://host:99999/v1", "host or its port"),
+    ],
+)
+def test_malformed_address_is_refused_with_what_is_expected(monkeypatch, url, found):
+    """Nobody has to be reached to know that it is no address."""
+    monkeypatch.setenv("PROOFMILL_FAR_URL", url)
+    with pytest.raises(
+        SettingError, match=rf"^PROOFMILL_FAR_URL: is no address of a server \(.*{found}.*https://host/v1"
+    ):
+        environment.address("api/far")
+
+
+def test_address_with_a_password_is_refused_without_showing_it(monkeypatch):
+    """A password belongs into the variable of the key."""
+    monkeypatch.setenv("PROOFMILL_FAR_URL", "https://me:secret@host/v1")
+    with pytest.raises(SettingError, match="PROOFMILL_FAR_KEY") as refused:
+        environment.address("api/far")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "variable"),
+    [("url", "PROOFMILL_MY_JUDGE_V1_5_URL="), ("base-url", "PROOFMILL_MY_JUDGE_V1_5_URL="),
+     ("api-key", "PROOFMILL_MY_JUDGE_V1_5_KEY="), ("key", "PROOFMILL_MY_JUDGE_V1_5_KEY="),
+     ("rpm", "PROOFMILL_MY_JUDGE_V1_5_RPM="), ("timeout", "PROOFMILL_TIMEOUT=")],
+)  # fmt: skip
+def test_what_belongs_into_the_environment_is_answered_with_its_variable(key, variable):
+    """Who writes an address or a key into an entry learns where it belongs."""
+    assert environment.meant_by("api/my-judge-v1.5", key).startswith(variable)
+    assert environment.meant_by("api/x", "temperature") is None
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "fast"])
+def test_seconds_that_are_none_are_refused(monkeypatch, value):
+    """A limit is a positive number."""
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", value)
+    with pytest.raises(SettingError, match=r"PROOFMILL_TIMEOUT=.*positive number"):
+        environment.seconds("PROOFMILL_TIMEOUT", 600)
