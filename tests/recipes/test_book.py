@@ -460,7 +460,7 @@ def test_repeat_takes_over_all_that_it_does_not_say():
         ({"measures": [{"pass-at-k": 9}]}, "`pass-at-k` is of 9 attempts, and no way of `sampling` has so many"),
         (
             {"sampling": {"greedy": {"prompt": "grade-strict"}}},
-            "shows proof, scheme; expected a prompt that shows only statement",
+            "shows proof, reference, scheme; expected a prompt that shows only statement",
         ),
     ],
 )

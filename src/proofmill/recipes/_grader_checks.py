@@ -28,7 +28,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
         yield f"`escalate-band` is {band}; expected `[<least>, <most>]`, and `band` in `escalate-on`."
     if "disagreement" in entry.escalate_on and len(entry.judges) < 2:
         yield "`escalate-on` names a disagreement and there is one judge; expected at least two."
-    if not programs and entry.prompt in (None, *templates.names()):
+    if not programs and templates.is_known(entry.prompt):
         prompt = templates.prompt(entry.prompt or MARKING_PROMPT)
         if prompt.reads is None:
             yield f"prompt `{prompt.name}` asks for no verdict; expected one whose header says what it `reads`."
@@ -38,7 +38,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
             yield f"prompt `{prompt.name}` needs the reference; expected `reference: true`."
     if entry.escalate_to is None and set(entry.escalate_on) != {"unscored"}:
         yield "`escalate-on` is given and `escalate-to` is not; expected who marks then."
-    prompts_known = entry.prompt in (None, *templates.names())
+    prompts_known = templates.is_known(entry.prompt)
     if prompts_known and band and band[1] > full_marks(entry):
         yield f"`escalate-band` is {band}, and marks are out of {full_marks(entry)}; expected a band within them."
     if entry.escalate_to in entries and prompts_known:
@@ -46,7 +46,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
 
 
 def _other_scale(entry: Grader, then: Grader) -> Iterator[str]:
-    if then.prompt in (None, *templates.names()) and full_marks(entry) != full_marks(then):
+    if templates.is_known(then.prompt) and full_marks(entry) != full_marks(then):
         yield (
             f"marks are out of {full_marks(entry)}, and out of {full_marks(then)} after `escalate-to`; expected one scale. "
             "Choose prompts with the same one."
@@ -65,14 +65,14 @@ def marking_faults(
     Unknown names are left to the other checks.
     """
     known = [*entries, *PROGRAMS]
-    if name not in known or prompt not in (None, *templates.names()):
+    if name not in known or not templates.is_known(prompt):
         return
     if prompt and kind_of(name) != "api":
         yield f"`{field}` is given and `{name}` has its own; expected none."
     if not ends(name, entries):
         return
     for grader in graders_of(name, prompt, entries):
-        if grader.judges[0] in PROGRAMS or grader.prompt not in (None, *templates.names()):
+        if grader.judges[0] in PROGRAMS or not templates.is_known(grader.prompt):
             continue
         rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
         if rubric.reads is None:

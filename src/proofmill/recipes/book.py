@@ -24,7 +24,7 @@ from typing import Any
 from proofmill.recipes import plugins as plugins_module
 from proofmill.recipes.checks import check, cycles
 from proofmill.recipes.entry_values import read_entry
-from proofmill.recipes.expansion import expand_repeats, expand_scores
+from proofmill.recipes.expansion import expand_repeats, expand_scores, fill_defaults
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
@@ -106,6 +106,7 @@ def _expanded(config: Mapping) -> Book:
     if not mistakes:
         expand_scores(entries, recipes, mistakes)
         expand_repeats(entries, recipes)
+        fill_defaults(entries)
     faults = {name: file_fault(name) for name in entries if kind_of(name) not in DECLARED}
     mistakes += [
         f"{homes[name].where(name) if name in homes else name}: {fault}" for name, fault in faults.items() if fault

@@ -56,6 +56,10 @@ class Entry:
         """The prompts it asks with, besides those of its graders."""
         return []
 
+    def texts(self) -> list[str]:
+        """The texts, or paths of texts, that it sends as they stand."""
+        return []
+
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """About how many rows its table will have (of a training: how many attempts); None where that is not known.
 
