@@ -159,7 +159,7 @@ def _parsed(name: str, header: str | None, body: str) -> Prompt:
         settings = yaml.safe_load(header)
     except yaml.YAMLError as error:
         raise RecipeError(
-            f"{where}: its header is no YAML ({error}); expected fields such as `needs: [statement]`."
+            f"{where}: its header is no YAML ({' '.join(str(error).split())}); expected fields such as `needs: [statement]`."
         ) from error
     faults = [*_header_faults(settings), *(_body_faults(body, settings) if isinstance(settings, dict) else ())]
     if faults:
@@ -204,6 +204,6 @@ def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
     try:
         shown = meta.find_undeclared_variables(_JINJA.parse(body))
     except TemplateSyntaxError as error:
-        return [f"line {error.lineno} below its header is no template ({error.message})"]
+        return [f"line {error.lineno} of its text is no template ({error.message})"]
     named = {str(name) for key in ("needs", "takes") for name in settings.get(key) or ()}
     return [f"it shows `{name}`, which is in neither `needs` nor `takes`" for name in sorted(shown - named)]

@@ -69,7 +69,7 @@ def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> I
         names = " and ".join(f"`{name}`" for name in unknown)
         meant = ", ".join(f"`{name}`" for name in dict.fromkeys(unknown.values()) if name)
         listed = among("", known, 30).removesuffix(".")
-        yield f" names {names}; expected {listed}." + (f" Did you mean {meant}?" if meant else "")
+        yield f" names {names}; expected one of {listed}." + (f" Did you mean {meant}?" if meant else "")
 
 
 def _meant(name: str, known: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from proofmill.prompts.templates import is_path
 from proofmill.schema.errors import RecipeError
 
 LISTS = ("recipes", "plugins")  # keys whose lists in several files are joined
+ELSEWHERE = ("/", "~", "$")  # how a path begins that is not taken from the file that names it
 ASKS = ("prompt", "ask", "system")  # the last words of the keys under which prompts are named
 
 
@@ -77,15 +78,22 @@ def _paths(file: Path, key: str, values: Any) -> Iterable[str]:
     """Paths that a file lists, made relative to the working directory."""
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise RecipeError(f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`.")
-    return [_beside(file, value) for value in values]
+    return [value if value.startswith(ELSEWHERE) else str(file.parent / value) for value in values]
 
 
-def _beside(file: Path, value: str) -> str:
-    return value if value.startswith(("/", "~", "$")) else str(file.parent / value)
+def _placed(file: Path, path: str) -> str:
+    if path.startswith(ELSEWHERE):
+        return path
+    place = os.path.abspath(file.parent / path)
+    near = os.path.relpath(place)
+    return place if near.startswith("..") else near
 
 
 def _place_prompts(file: Path, loaded: dict) -> None:
-    """Make the paths of prompts that a file names relative to the working directory."""
+    """Make the paths of prompts that a file names relative to the working directory, however the file itself was named.
+
+    They are part of what is asked for. Outside of the working directory they are absolute.
+    """
     pending, seen = [loaded], set()
     while pending:
         value = pending.pop()
@@ -93,8 +101,8 @@ def _place_prompts(file: Path, loaded: dict) -> None:
             continue
         seen.add(id(value))
         for key, inner in value.items() if isinstance(value, dict) else ():
-            if isinstance(inner, str) and is_path(inner) and re.split("[-_]", str(key))[-1] in ASKS:
-                value[key] = _beside(file, inner)
+            if re.split("[-_]", str(key))[-1] in ASKS and isinstance(inner, str) and is_path(inner):
+                value[key] = _placed(file, inner)
         pending += value.values() if isinstance(value, dict) else value
 
 
