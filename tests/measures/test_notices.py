@@ -63,7 +63,9 @@ def test_each_sort_says_what_to_change():
         ("end", "unparsable", 9, "strict"),
     )
     assert "`delimiters`" in empty and "escalate-to" in unreadable
-    assert without.startswith("2 of 4") and "1 of them a value elsewhere: ask for a box (`prompt: answer`)" in without
+    assert (
+        without.startswith("2 of 4") and "1 of them a value elsewhere: ask for that form (`prompt: answer`)" in without
+    )
 
 
 def scored(mill, tmp_path, monkeypatch, write, **entries):

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import own_parts
 from mill import SMALL
 from proofmill.arithmetic import referee
 from proofmill.graders import judges
@@ -186,6 +187,36 @@ def test_judge_may_have_a_rubric_by_path(mill, tmp_path):
         mill({**SMALL, "grades/x": {**grades, "prompt": str(tmp_path / "mine.md")}})
 
 
+def test_rubric_of_the_docs_is_one(tmp_path):
+    """What docs/your-parts.md shows can be copied: a rubric out of 3, with a block for each field."""
+    (text,) = own_parts.blocks("markdown")
+    (tmp_path / "rubric.md").write_text(text)
+    rubric = templates.prompt(str(tmp_path / "rubric.md"))
+    assert (rubric.reads, rubric.scale) == ("points", (0, 1, 2, 3))
+    filled = rubric.render({"statement": "S", "proof": "P", "scheme": None})
+    assert "<problem>\nS\n</problem>" in filled and "<scheme>" not in filled
+
+
 def test_shipped_prompt_is_no_path():
     """A name without `.md` is one of ours or of a plugin's folder."""
     assert not templates.is_path("prove") and templates.is_path("prove.md") and not templates.is_path("Be\nbrief.md")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"labels/x": {"problems": "problems/train", "model": "api/referee"}},
+        {"schemes/x": {"problems": "problems/train", "model": "api/referee"}},
+        {"examples/x": {"problems": "problems/train"}},
+        {"grader/x": {"judges": ["api/referee"]}, "grades/x": {"responses": "responses/cold", "grader": "grader/x"}},
+    ],
+    ids=lambda entry: min(entry),
+)
+def test_field_that_nobody_can_fill_is_refused_before_anything_is_asked(mill, tmp_path, entry):
+    """Whoever is asked with a prompt of one's own: what it shows must be there."""
+    reads = "reads: points\nscale: [0, 1]\n" * ("grader/x" in entry)
+    (tmp_path / "mine.md").write_text(f"---\nneeds: [statement, mood]\n{reads}---\n{{{{ statement }}}} {{{{ mood }}}}")
+    first, *others = entry.items()
+    asked = {first[0]: {**first[1], "prompt": str(tmp_path / "mine.md")}, **dict(others)}
+    with pytest.raises(RecipeError, match=r"shows mood; expected (one|a prompt) that shows"):
+        mill({**SMALL, **asked})

@@ -66,6 +66,8 @@ class Notices:
         return f"were cut off at {self.max_tokens:,} tokens: raise `max-tokens`"
 
     def _empty(self) -> str:
+        if self.max_tokens is None:
+            return "are empty, or have nothing but a heading: see their texts"
         return (
             "are empty, or nothing stands in them besides reasoning: see what the server sent (`text`, `reasoning` of the "
             "responses), and name the marks that end its reasoning (`delimiters` of the model)"
@@ -74,8 +76,9 @@ class Notices:
     def _without(self) -> str:
         if self.reads == "strict":
             return (
-                f"give no final answer in a box or after `####`, and {self._elsewhere:,} of them a value elsewhere: ask for a "
-                "box (`prompt: answer`), or read the last value (`grader: final-answer-flexible`)"
+                f"give no final answer in the form that is read (a box, `####`, a block of code), and {self._elsewhere:,} of "
+                "them a value elsewhere: ask for that form (`prompt: answer`), or read the last value (`grader: "
+                "final-answer-flexible`)"
             )
         return "give no final answer, or no program, at all: ask for it (`prompt`)"
 

@@ -19,7 +19,18 @@ from proofmill.recipes._descriptions import description
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
 from proofmill.schema import named
 from proofmill.schema.declared import Api
-from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Sampling, Schemes, Scores
+from proofmill.schema.entries import (
+    METHODS,
+    Examples,
+    Grades,
+    Labels,
+    Overlaps,
+    Problems,
+    Responses,
+    Sampling,
+    Schemes,
+    Scores,
+)
 from proofmill.schema.fields import ASKED
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
@@ -82,6 +93,7 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt)
     sources = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
@@ -159,7 +171,12 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
             yield from (f"`preferences` > `{name}`: {f}" for f in marking_faults(name, prompt, None, entries))
 
 
+def _labels_faults(entry: Labels, _: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt, ("statement", "solution", "origin", "comments"))
+
+
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt, ("statement", "solution"))
     yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
     if entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
         first = graders_of(entry.tester, entry.tester_prompt, entries)[0]
@@ -284,6 +301,7 @@ ENTRY_CHECKS: dict[str, Any] = {
     "problems": _problems_faults,
     "grader": grader_faults,
     "overlaps": _overlaps_faults,
+    "labels": _labels_faults,
     "schemes": _schemes_faults,
     "responses": _responses_faults,
     "grades": _grades_faults,

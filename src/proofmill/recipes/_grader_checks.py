@@ -12,6 +12,8 @@ from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 
+SHOWN = ("statement", "proof", "scheme", "reference", "answer")  # to a judge that marks (graders/judges.py)
+
 
 def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
     programs = [name for name in entry.judges if name in PROGRAMS]
@@ -75,6 +77,8 @@ def marking_faults(
         if grader.judges[0] in PROGRAMS or not templates.is_known(grader.prompt):
             continue
         rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
+        if more := {*rubric.needs, *rubric.takes} - {*SHOWN}:
+            yield f"prompt `{rubric.name}` shows {', '.join(sorted(more))}; expected one that shows a judge only {', '.join(SHOWN)}."
         if rubric.reads is None:
             yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
             return

@@ -28,7 +28,7 @@ MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
 TAKEN = ("given", "solutions")  # attempts that nobody is asked for
 GRADER_REF = (
     "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
-    "by line, `final-answer` compares what is in the box with the answer, `tests` runs the last block of code against the problem's "
+    "by line, `final-answer` compares what is in the box with the answer (`final-answer-flexible`: or else the last value), `tests` runs the last block of code against the problem's "
     "tests (the share that pass), `rules` is the last two, by what a problem asks"
 )
 PROMPT_OF_JUDGE = (
