@@ -52,7 +52,8 @@ def main(entry: Scores, job: Job) -> None:
         _gate(job.name, _where(group), attempts, entry)
         notices[group] = list(of_attempts(attempts))
         found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.human]
-        for name, argument in [*measures, *(measure for measure in found if measure not in measures)]:
+        beside = [measure for measure in found if measure not in measures]
+        for name, argument in [*measures[:1], *beside, *measures[1:]]:
             if not isinstance(MEASURES[name].apply, OfCorpus | None):
                 measured += measured_rows(group, name, argument, attempts, entry)
     compared = list(comparisons(groups, measures, entry))

@@ -74,13 +74,12 @@ class Notices:
         )
 
     def _without(self) -> str:
-        if self.reads == "strict":
+        if self.reads == "strict" and self._elsewhere:
             return (
-                f"give no final answer in the form that is read (a box, `####`, a block of code), and {self._elsewhere:,} of "
-                "them a value elsewhere: ask for that form (`prompt: answer`), or read the last value (`grader: "
-                "final-answer-flexible`)"
+                f"give no final answer in the form that is read (a box, `####`), and {self._elsewhere:,} of them a value "
+                "elsewhere: ask for that form (`prompt: answer`), or read the last value (`grader: final-answer-flexible`)"
             )
-        return "give no final answer, or no program, at all: ask for it (`prompt`)"
+        return "give no final answer, or no program, in any form: see their texts, and ask for it (`prompt`)"
 
     def _unreadable(self) -> str:
         return "give an answer that the verifier cannot read: let a judge decide (`escalate-to` of a `grader/<name>`)"
