@@ -267,7 +267,7 @@ def test_effective_share_is_one_on_policy_and_falls_with_spread():
         {"loss": "sequence_sum", "policy": "reinforce"},
         {"loss": "dr_grpo", "scale": "none", "mask-truncated": True},
         {"loss": "bnpo", "kl": 0.01, "epsilon-high": 0.3, "iterations": 2},
-        {"loss": "grpo", "batches": 2, "top-p": 0.9},
+        {"loss": "grpo", "batches": 2, "top-p": 0.9, "top-k": 8, "min-p": 0.01},
         {"adapter": {"rank": 4, "alpha": 8}},
     ],
 )

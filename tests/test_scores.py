@@ -25,6 +25,7 @@ MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
 
 
 NOTHING = {
+    "loader": "table", "max_tokens": None, "reads": None, "answer_found": None,
     "seed": 0, "level": None, "year": None, "writer": None, "human": None, "selecting": None, "answer": None, "opinions": [],
     "response_tokens": None, "reasoning_tokens": None, "tokens": 0, "prompt_tokens": 0, "well_formed": True, "stop": "end",
 }  # fmt: skip
@@ -230,11 +231,13 @@ def test_tokens_are_those_of_the_definitions():
     ],
 )
 def test_published_splits_are_made(ids, years, expected):
-    """Basic and Advanced by id, else by year; a year inside a digest is none."""
+    """Of the ProofBenches alone: Basic and Advanced by id, else by year; a year inside a digest is none."""
     rows = attempts([7], [3])
     for row, id, year in zip(rows, ids, years, strict=True):
-        row.update(problem=id, year=year)
+        row.update(problem=id, year=year, loader="proofbench")
     assert {part for part, _ in _splits(rows, given=False)} - {"all"} == expected
+    own = [{**row, "loader": "table"} for row in rows]
+    assert [part for part, _ in _splits(own, given=False)] == ["all"]
 
 
 def test_interval_of_right_and_wrong_problems_is_exact_binomial():

@@ -2,7 +2,9 @@
 
 How we differ:
 1. A failure is `grade = null` with its reason. Each judge's opinion is kept beside the judges' joint verdict.
-2. The final answer of a response stands beside its mark, so that majorities can be counted later.
+2. The final answer of a response stands beside its mark, with how it was found, so that majorities and answers can be
+   counted later.
+3. Where many attempts were cut off, are empty or give no answer, the log and the stamp say so, and what to change.
 """
 
 from collections import Counter
@@ -14,10 +16,14 @@ from proofmill.artifacts.joins import attempts, schemes_of
 from proofmill.calls.calls import Spent
 from proofmill.calls.exchange import Questions
 from proofmill.engines.opening import asking_for
+from proofmill.graders.escalation import answers_read
 from proofmill.graders.graders import Marker, Submissions
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
+from proofmill.measures.notices import Notices
+from proofmill.runtime.progress import say
 from proofmill.schema.entries import Grades
+from proofmill.schema.fields import TAKEN
 from proofmill.schema.reasons import Reason
 from proofmill.text import answers
 
@@ -78,12 +84,18 @@ def _human_verdict(submission: Submission) -> Verdict:
 
 
 def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterator[Verdict]) -> None:
-    counts, spent = Counter(), Spent()
-    responses = job.parent(entry.responses).stream("response", "problem", "attempt", "stop")
+    counts, spent, noticed = Counter(), Spent(), []
+    asked = job.parent(entry.responses).stamp["entry"]
+    limit = None if asked["model"] in TAKEN or asked["rollouts"] else asked["max_tokens"]
+    reading = None if entry.grader == "human" else answers_read(entry.grader, entry.prompt, job.declared)
+    responses = job.parent(entry.responses).stream("response", "problem", "attempt", "stop", "tokens")
 
     def rows() -> Iterator[dict]:
+        notices = Notices(limit, reading)
         for response, (_, submission), verdict in zip(responses, submissions(), verdicts, strict=True):
             answered = submission.reason == Reason.OK
+            found = answers.found(submission.final) if answered else None
+            notices.add(submission.stop, verdict.reason, response.pop("tokens"), found)
             counts[verdict.reason] += 1
             spent.of_verdict(verdict)
             yield {
@@ -92,15 +104,19 @@ def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterato
                 "out_of": verdict.out_of,
                 "reason": verdict.reason,
                 "well_formed": submission.well_formed if answered else None,
-                "answer": answers.extract(submission.final) if answered else None,
+                "answer": answers.extract(answers.in_form(submission.final, reading or "strict")) if answered else None,
+                "answer_found": found,
                 "verdict": verdict.text,
                 "opinions": [asdict(opinion) for opinion in verdict.opinions],
                 "prompt_tokens": verdict.prompt_tokens,
                 "tokens": verdict.tokens,
                 "cost": verdict.cost,
             }
+        noticed.extend(notices.sentences())
 
-    job.finish(rows(), counts, spent=spent)
+    job.finish(rows(), counts, spent=spent, reads=reading, notices=noticed)
+    for sentence in noticed:
+        say(job.name, sentence)
 
 
 if __name__ == "__main__":

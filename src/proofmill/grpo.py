@@ -72,6 +72,8 @@ def main(entry: Grpo, job: Job) -> None:
         max_completion_length=entry.max_tokens,
         temperature=entry.temperature,
         top_p=entry.top_p,
+        top_k=entry.top_k or 0,
+        min_p=entry.min_p,
         beta=entry.kl,
         use_bias_correction_kl=False,  # as in DeepSeekMath; TRL's default weighs the divergence by the ratio
         epsilon=entry.epsilon,
@@ -79,9 +81,10 @@ def main(entry: Grpo, job: Job) -> None:
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        # vLLM's probabilities are those within the nucleus (`top-p`), the trained model's are of all tokens: their ratio
-        # would weigh tokens by the nucleus that they were drawn from, which transformers' sampling does not.
-        vllm_importance_sampling_correction=entry.top_p == 1,
+        # vLLM's probabilities are those among the tokens that are drawn from (`top-p`, `top-k`, `min-p`), the trained
+        # model's are of all tokens: their ratio would weigh tokens by what was left out, which transformers' sampling
+        # does not.
+        vllm_importance_sampling_correction=entry.top_p == 1 and entry.top_k is None and entry.min_p is None,
         # Each token has its own weight, at most 3. TRL's default weighs a whole rollout by the product of its tokens'
         # ratios, which is 0 for nearly all rollouts of 50,000 tokens, however little vLLM and the training differ.
         vllm_importance_sampling_mode="token_truncate",

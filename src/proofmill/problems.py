@@ -47,7 +47,8 @@ def main(entry: Problems, job: Job) -> None:
             f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`."
         )
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
-    job.finish(pl.concat(frames), ordered)
+    loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
+    job.finish(pl.concat(frames), ordered, loader=loader)
 
 
 def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -> Iterator[dict]:

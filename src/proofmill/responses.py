@@ -5,7 +5,8 @@ How we differ:
 2. A failed attempt is a row with stop `error` and its reason, instead of a missing row or an empty solution.
 3. A server that returns neither text nor reasoning has failed (`silent`). An empty solution is a text that was cut off,
    or one that came after reasoning.
-4. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
+4. Where many attempts were cut off or are empty, the log and the stamp say so, and what to change.
+5. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
    graders can be tested on them.
 """
 
@@ -20,8 +21,10 @@ from proofmill.calls.calls import Spent
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.engines import opening
 from proofmill.graders import judges
+from proofmill.measures.notices import Notices
 from proofmill.prompts import templates
 from proofmill.recipes.entry_values import entry_from
+from proofmill.runtime.progress import say
 from proofmill.schema import references
 from proofmill.schema.entries import Responses
 from proofmill.schema.ids import digest
@@ -30,7 +33,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import statements
-from proofmill.text.reasoning import CLOSE, OPEN
+from proofmill.text.reasoning import CLOSE, OPEN, final_part
 
 
 def questions(entry: Responses, job: Job) -> dict[str, Questions]:
@@ -42,20 +45,30 @@ def _questions(entry: Responses, job: Job) -> Questions:
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kind_of(entry.model) == "api"
     model = job.declared[entry.model].id if remote else job.parent(entry.model).model
-    options = judges.options_of(job.declared[entry.model]) if remote else ""
+    system = (("system", templates.plain(entry.system)),) if entry.system else ()
+    sampling = {
+        "temperature": entry.temperature,
+        "top_p": entry.top_p,
+        "top_k": entry.top_k,
+        "min_p": entry.min_p,
+        "max_tokens": entry.max_tokens,
+        "stop": tuple(entry.stop),
+        "seed": entry.seed,
+        "options": judges.options_of(job.declared[entry.model]) if remote else "",
+        "logprobs": entry.logprobs,
+    }
 
     def named_questions() -> Iterator[tuple[str, Question]]:
         for problem in problems:
-            messages = (("user", templates.fill(entry.prompt, {"statement": problem["statement"]})),)
-            sampling = (entry.temperature, entry.top_p, entry.max_tokens, entry.seed)
+            asked = ("user", templates.fill(entry.prompt, {"statement": problem["statement"]}))
             for attempt in range(entry.attempts):
-                yield problem["problem"], Question(model, messages, *sampling, attempt, options, entry.logprobs)
+                yield problem["problem"], Question(model, (*system, asked), sample=attempt, **sampling)
 
     return Questions(len(problems) * entry.attempts, named_questions)
 
 
 def main(entry: Responses, job: Job) -> None:
-    counts, spent = Counter(), Spent()
+    counts, spent, noticed = Counter(), Spent(), []
     engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; it does not decide the rows
     if entry.taken:
         attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
@@ -67,8 +80,12 @@ def main(entry: Responses, job: Job) -> None:
         answers = ask(to_ask)
 
     def rows() -> Iterator[dict]:
+        notices = Notices(entry.max_tokens)
         for (problem, question), answer in zip(to_ask.named(), spent.counted(answers), strict=True):
             counts[answer.stop] += 1
+            reason = why_none(answer) if engine == "api" else answer.reason
+            empty = reason == Reason.OK and not final_part(answer.text, answer.reasoning)
+            notices.add(answer.stop, Reason.EMPTY if empty else reason, answer.tokens)
             yield {
                 **_NO_WRITER,
                 "response": digest(problem, question.key),
@@ -77,15 +94,18 @@ def main(entry: Responses, job: Job) -> None:
                 "text": answer.text,
                 "reasoning": answer.reasoning,
                 "stop": answer.stop,
-                "reason": why_none(answer) if engine == "api" else answer.reason,
+                "reason": reason,
                 "prompt_tokens": answer.prompt_tokens,
                 "tokens": answer.tokens,
                 "reasoning_tokens": answer.reasoning_tokens,
                 "cost": answer.cost,
                 "history": [{"role": role, "content": content} for role, content in question.messages],
             }
+        noticed.extend(notices.sentences())
 
-    job.finish(rows(), counts, spent=spent, engine=engine)
+    job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
+    for sentence in noticed:
+        say(job.name, sentence)
 
 
 def why_none(answer: Answer) -> str:

@@ -11,7 +11,9 @@ How we differ from the usual table of means:
    not reported as one.
 4. Several seeds are several trainings, shown one by one and together. The joint interval takes the problems as
    clusters: it describes the population of these problems, not further seeds.
-5. Graders are measured like models, against human marks of the same attempts.
+5. Marks that are low because attempts were cut off, empty, unreadable or without an answer are shown with a sentence
+   that says so. Beside every score of final answers stands the share of attempts in which one is found.
+6. Graders are measured like models, against human marks of the same attempts.
 """
 
 import statistics
@@ -25,9 +27,11 @@ from proofmill.measures import estimates, text_lengths
 from proofmill.measures import page as pages
 from proofmill.measures.comparisons import comparisons
 from proofmill.measures.intervals import interval
-from proofmill.measures.measures import MEASURES, OfCorpus
+from proofmill.measures.measures import FOUND, MEASURES, OfCorpus
+from proofmill.measures.notices import of_attempts
 from proofmill.measures.numbers import BLANK, LEVELS, Cell, Rows, interval_options, measured_rows
 from proofmill.measures.text_lengths import TEXTS
+from proofmill.runtime.progress import say
 from proofmill.schema.entries import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import TAKEN
@@ -43,17 +47,27 @@ def main(entry: Scores, job: Job) -> None:
     ]
     measured += _of_corpora([name for name, _ in measures if isinstance(MEASURES[name].apply, OfCorpus)], entry, job)
     groups = grouped(entry, job)
+    notices: dict[Cell, list[str]] = {}
     for group, attempts in groups.items():
-        where = f"{group.model} on {group.problems} ({group.sampling}) by {group.grader}"
-        _gate(job.name, where, attempts, entry)
-        for name, argument in measures:
+        _gate(job.name, _where(group), attempts, entry)
+        notices[group] = list(of_attempts(attempts))
+        found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.human]
+        beside = [measure for measure in found if measure not in measures]
+        for name, argument in [*measures[:1], *beside, *measures[1:]]:
             if not isinstance(MEASURES[name].apply, OfCorpus | None):
                 measured += measured_rows(group, name, argument, attempts, entry)
     compared = list(comparisons(groups, measures, entry))
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
         row["p"] = p
     rows = measured + compared
-    job.finish(rows, {"numbers": len(rows)}, page=pages.page(job.name, rows, entry))
+    said = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
+    for sentence in said:
+        say(job.name, sentence)
+    job.finish(rows, {"numbers": len(rows)}, page=pages.page(job.name, rows, entry, notices), notices=said)
+
+
+def _where(group: Cell) -> str:
+    return f"{group.model} on {group.problems} ({group.sampling}) by {group.grader}"
 
 
 # ------------------------------------------------------------------------------------------------------------- attempts
@@ -80,14 +94,21 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
                 f"{job.name}: {homes[group]} and {name} both measure {model} on {group.problems} ({group.sampling}) by "
                 f"{group.grader}; expected one. Measure them in two scores entries."
             )
+        shared = {
+            "seed": seed,
+            "loader": _loader(job, responses["problems"]),
+            "max_tokens": None if responses["model"] in TAKEN or responses["rollouts"] else responses["max_tokens"],
+            "reads": job.parent(name).stamp.get("reads"),
+        }
         for row in _attempts(job, name, graded["responses"]):
-            known = {"seed": seed, "human": human.get(row["response"]), "selecting": selecting.get(row["response"])}
-            groups[group].append({**row, **known})
+            known = {"human": human.get(row["response"]), "selecting": selecting.get(row["response"])}
+            groups[group].append({**row, **shared, **known})
     return groups if entry.merge == "none" else _merged(groups, entry.merge)
 
 
 OF_GRADE = (
-    "problem", "attempt", "grade", "out_of", "reason", "well_formed", "answer", "stop", "opinions", "prompt_tokens", "tokens",
+    "problem", "attempt", "grade", "out_of", "reason", "well_formed", "answer", "answer_found", "stop", "opinions",
+    "prompt_tokens", "tokens",
 )  # fmt: skip
 
 
@@ -103,6 +124,12 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
             "response_tokens": response["tokens"],
             "reasoning_tokens": response["reasoning_tokens"],
         }
+
+
+def _loader(job: Job, problems: str) -> str | None:
+    """The loader that problems come from, through whatever tables; of a table from before that was noted, its source."""
+    stamp = job.parent(problems).stamp
+    return stamp.get("loader", stamp["entry"]["source"])
 
 
 def _marks(job: Job, name: str) -> dict[str, tuple[float, int] | float]:

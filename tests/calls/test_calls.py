@@ -81,12 +81,20 @@ def test_equal_questions_are_asked_once(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 5}, {"seed": 1}, {"sample": 1}, {"options": "{}"}, {"logprobs": True}],
+    [{"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 5}, {"seed": 1}, {"sample": 1}, {"options": "{}"}, {"logprobs": True},
+     {"top_k": 3}, {"min_p": 0.1}, {"stop": ("a",)}],
 )  # fmt: skip
 def test_key_changes_with_everything_that_decides_the_answer(change):
     """Other sampling, another seed or another sample of the same prompt is another question."""
     (one,), (other,) = questions("a"), questions("a", **change)
     assert one.key != other.key
+
+
+def test_key_of_a_question_from_before_is_what_it_was():
+    """Settings that questions were given later count only where they are set: journals of old runs are still found."""
+    plain = Question("m", (("user", "x"),))
+    full = Question("m", (("user", "x"),), 1.0, 0.9, 10, 3, 2, '{"a":1}', True)
+    assert [plain.key, full.key] == ["0e3c56db19160ad33c66b2b2ccd447de", "7e3f5e373f7fc5a9839e0017cf5d3407"]
 
 
 def test_key_tells_messages_apart():

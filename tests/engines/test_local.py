@@ -65,6 +65,44 @@ def test_nucleus_leaves_out_the_tail():
     assert {0, 1} == set(chosen.tolist())
 
 
+@pytest.mark.parametrize(
+    ("left_out", "drawn"), [({"top_k": 2}, {0, 1}), ({"min_p": 0.3}, {0, 1, 2}), ({"top_k": 1}, {0})]
+)
+def test_top_k_and_min_p_leave_out_the_rest(left_out, drawn):
+    """The k likeliest tokens, or those from a share of the likeliest one's probability on, and no others are sampled."""
+    logits = torch.tensor([3.0, 2.9, 2.0, -1.0])
+    chosen = SeededNoise(range(500), 1.0, **left_out)(None, logits.expand(500, -1)).argmax(dim=1)
+    assert drawn == set(chosen.tolist())
+
+
+def test_nucleus_is_that_of_the_tokens_that_are_left():
+    """As in vLLM: of two tokens of 0.5 each a nucleus of 0.5 has one, of four of 0.25 it would have two."""
+    logits = torch.zeros(4) - torch.arange(4) * 1e-4
+    chosen = SeededNoise(range(300), 1.0, top_p=0.4, top_k=2)(None, logits.expand(300, -1)).argmax(dim=1)
+    assert set(chosen.tolist()) == {0}
+
+
+def test_answer_ends_at_a_stop_text(engine):
+    """The text before it is what the same answer had without it, whatever others in the batch wrote; stop is `end`."""
+    plain = {q.sample: a.text for q, a in engine.answers(some(engine))}
+    stop = (max(plain.values(), key=len)[5:7],)
+    stopped = {q.sample: a for q, a in engine.answers(some(engine, stop=stop))}
+    assert any(stop[0] in text for text in plain.values())
+    for sample, text in plain.items():
+        before, found, _ = text.partition(stop[0])
+        assert stopped[sample].text == before
+        assert not found or (stopped[sample].stop == "end" and 0 < stopped[sample].tokens <= 16)
+    alone = {q.sample: a for q, a in engine.answers(some(engine, stop=stop)[:1])}
+    assert alone[0].tokens == stopped[0].tokens
+
+
+def test_stop_text_in_the_prompt_ends_nothing(engine):
+    """What is looked for is what is written."""
+    question = some(engine, 1, stop=("Find",))[0]
+    ((_, answer),) = engine.answers([question])
+    assert answer.tokens > 1
+
+
 def test_answer_that_was_cut_off_says_so(engine):
     """An answer of `max-tokens` tokens without an end has stop `length`."""
     answers = [a for _, a in engine.answers(some(engine, count=4))]

@@ -60,8 +60,10 @@ def ask(monkeypatch, tmp_path):
 
     def asked(reply, count=1, budget=None, model="m", **api):
         reply = reply if callable(reply) else (lambda replies: lambda _, n: replies[min(n, len(replies) - 1)])(reply)
+        sampling = {name: api.pop(name) for name in ("top_k", "min_p", "stop") if name in api}
         declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_parked": 1.0, **api})
-        made = [(f"row-{n}", Question(model, (("user", f"question {n}"),), max_tokens=100)) for n in range(count)]
+        talks = [(("user", f"question {n}"),) for n in range(count)]
+        made = [(f"row-{n}", Question(model, talk, max_tokens=100, **sampling)) for n, talk in enumerate(talks)]
         with server(reply) as (url, served):
             monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
@@ -140,6 +142,21 @@ def test_request_has_what_the_entry_says(ask):
     sent = served.requests[0]
     assert (sent["reasoning_effort"], sent["max_completion_tokens"]) == ("low", 100)
     assert not {"seed", "top_p", "temperature", "max_tokens"} & set(sent)
+
+
+@pytest.mark.parametrize(("protocol", "reply"), [("chat", FINE), ("responses", (200, RESPONSE, {}))])
+def test_request_has_the_sampling_of_the_question_and_no_more(ask, protocol, reply):
+    """`top_k` and `min_p` are fields of the request where they are set; a question without them sends none."""
+    _, served = ask([reply], protocol=protocol, top_k=20, min_p=0.05)
+    assert (served.requests[0]["top_k"], served.requests[0]["min_p"]) == (20, 0.05)
+    _, served = ask([reply], protocol=protocol)
+    assert not {"top_k", "min_p", "stop"} & set(served.requests[0])
+
+
+def test_stop_texts_are_sent(ask):
+    """Chat Completions has a field for them."""
+    _, served = ask([FINE], stop=("\n\n", "Q:"))
+    assert served.requests[0]["stop"] == ["\n\n", "Q:"]
 
 
 def test_unknown_price_is_an_unknown_cost(ask):

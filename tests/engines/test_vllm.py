@@ -19,8 +19,10 @@ served:
   responses/greedy: {problems: problems/bench, model: sft/tiny, temperature: 0, max-tokens: 48}
   responses/sampled: {problems: problems/bench, model: sft/tiny, attempts: 2, max-tokens: 48}
   responses/long: {problems: problems/bench, model: sft/tiny, max-tokens: 500}
+  responses/knobs:
+    {problems: problems/bench, model: sft/tiny, top-k: 3, min-p: 0.2, top-p: 0.9, stop: ["=", ". "], max-tokens: 48}
 """
-NAMES = ("responses/greedy", "responses/sampled", "responses/long")
+NAMES = ("responses/greedy", "responses/sampled", "responses/long", "responses/knobs")
 
 
 def by_vllm(project: Project, name: str) -> None:
@@ -38,6 +40,7 @@ def served(tmp_path_factory) -> tuple[Project, Project]:
         vllm.forget(name)
     by_vllm(vllm, "responses/greedy")
     by_vllm(vllm, "responses/long")
+    by_vllm(vllm, "responses/knobs")
     vllm.made("results/responses/sampled.parquet", "--set-resources", "responses:engine=vllm")  # as a profile says it
     return local, vllm
 
@@ -76,6 +79,17 @@ def test_vllm_samples_are_distinct_and_reproducible(served):
     vllm.forget("responses/sampled")
     by_vllm(vllm, "responses/sampled")
     assert (sampled["text"] == vllm.frame("responses/sampled")["text"]).mean() >= 0.9
+
+
+def test_knobs_mean_the_same_to_vllm(served):
+    """The tokens that are left out and the texts at which an answer ends are the same ones in either engine."""
+    one, other = (project.frame("responses/knobs") for project in served)
+    assert (one["text"] == other["text"]).mean() >= 0.8
+    same = one["text"] == other["text"]
+    for column in ("stop", "tokens"):
+        assert one.filter(same)[column].to_list() == other.filter(same)[column].to_list(), column
+    assert not any("=" in text or ". " in text for frame in (one, other) for text in frame["text"])
+    assert "end" in set(one["stop"])
 
 
 def test_second_run_asks_vllm_nothing(served):

@@ -100,6 +100,21 @@ def test_edited_prompt_is_named(small, monkeypatch, tmp_path):
     assert planned(small, "grades/cold").stages["grades/cold"].why == ["prompt `grade-strict` was edited"]
 
 
+def test_edited_prompt_of_a_path_is_named(copied, tmp_path):
+    """So is a prompt or a system prompt in a file of the user's own, by its path."""
+    files = tmp_path / "mine.md", tmp_path / "system.md"
+    for file in files:
+        file.write_text("---\nneeds: [statement]\n---\n{{ statement }}\n")
+    entry = {**SMALL["responses/cold"], "prompt": str(files[0]), "system": str(files[1]), "max-tokens": 4}
+    made = Mill(copied.results, **SMALL, **{"responses/mine": entry})
+    made.make("responses/mine")
+    assert planned(copied, "responses/mine", **{"responses/mine": entry}).stages["responses/mine"].state == "done"
+    for file in files:
+        file.write_text(file.read_text() + "Now.")
+    why = planned(copied, "responses/mine", **{"responses/mine": entry}).stages["responses/mine"].why
+    assert sorted(why) == [f"prompt `{file}` was edited" for file in files]
+
+
 def test_revision_and_model_are_named(small, monkeypatch):
     """So are a kind's revision, and a remote model that is declared otherwise."""
     before = Grades.revision

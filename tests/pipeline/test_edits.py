@@ -23,13 +23,11 @@ edits:
   problems/train: {source: problems/file, keep: [{shorter: 900}]}
   schemes/train: {problems: problems/train, model: api/referee}
   responses/given: {problems: problems/train, model: solutions}
-  grades/given: {responses: responses/given, schemes: schemes/train, grader: api/referee, prompt: mine}
+  grades/given: {responses: responses/given, schemes: schemes/train, grader: api/referee, prompt: prompts/mine.md}
   examples/given: {grades: grades/given, keep: [one-per-problem]}
   scores/given: {grades: [grades/given], measures: [avg-at-k]}
 """
 PARTS = '''"""A user's own parts."""
-
-from pathlib import Path
 
 from proofmill.schema.named import Named
 
@@ -39,7 +37,6 @@ def shorter(row, most):
 
 
 FILTERS = {"shorter": Named(shorter, "characters of the statement", "count")}
-PROMPTS = Path("prompts")
 '''
 GRADED = {"grades/given", "examples/given", "scores/given"}
 TRAIN = {"problems/train", "schemes/train", "responses/given", *GRADED}

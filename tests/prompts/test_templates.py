@@ -1,14 +1,20 @@
 """Every prompt with whatever in its fields: the blocks are ours alone, and a judge is told that they are material."""
 
+import json
 import re
 
 import pytest
 
+import own_parts
+from mill import SMALL
 from proofmill.arithmetic import referee
 from proofmill.graders import judges
 from proofmill.prompts import templates
 from proofmill.prompts.escapes import BLOCKS
+from proofmill.recipes.identity import identity_of
+from proofmill.schema.errors import RecipeError
 from proofmill.text.folding import folded
+from served import good, server
 
 TAG = re.compile(rf"<[\s/]*(?:{'|'.join(BLOCKS)}|think)\b", re.IGNORECASE)
 TOKEN = re.compile(r"<\|[a-z_]+\|>|\[/?INST\]|</?s>", re.IGNORECASE)
@@ -58,3 +64,159 @@ def test_post_cannot_add_a_comment():
     assert re.findall(r"^</?comment>$", shown, re.MULTILINE) == ["<comment>", "</comment>"] * 2
     assert referee.blocks(filled)["comments"].count(forged) == 1
     assert "<comments>\n(none)\n</comments>" in templates.fill("classify", {**fields, "comments": judges.comments([])})
+
+
+# ---------------------------------------------------------------------------------------- prompts of one's own, by path
+
+MINE = """---
+about: Ours.
+needs: [statement]
+---
+Please: <problem>
+{{ statement }}
+</problem>
+"""
+RUBRIC = """---
+needs: [statement, proof]
+takes: [scheme]
+reads: points
+scale: [0, 7]
+---
+{{ statement }} {{ scheme }} {{ proof }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "mine.md: no such file; expected a prompt beside the configuration"),
+        ("Solve {{ statement }}", "has no header; expected one between two lines of `---`, with `needs: [statement]`"),
+        ("---\nabout: x\n---\nSolve.", "its header has no `needs`"),
+        ("---\nneeds: statement\n---\n{{ statement }}", "`needs` is 'statement'; expected a list of fields"),
+        ("---\nneeds: [a, b\n---\nx", "its header is no YAML"),
+        ("---\n- a\n---\nx", "its header is no mapping"),
+        ("---\nneeds: [a]\nreads: stars\nscale: [1]\n---\nx", "`reads` is 'stars'; expected points or correct"),
+        ("---\nneeds: [a]\nreads: points\n---\nx", "`reads` and `scale` go together"),
+        ("---\nneeds: [a]\n---\n{{ a }} {{ b }}", "it shows `b`, which is in neither `needs` nor `takes`"),
+        ("---\nneeds: [a]\n---\n\n{{ a", "line 1 of its text is no template"),
+        (b"---\nneeds: [a]\n---\n\xff", "is no text in UTF-8"),
+    ],
+)
+def test_file_that_is_no_prompt_is_refused_with_one_message(mill, tmp_path, text, fault):
+    """A path that does not exist, or a file without what a prompt must say, stops the configuration in one sentence."""
+    path = tmp_path / "mine.md"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RecipeError) as refused:
+        mill({**SMALL, "responses/x": {**SMALL["responses/cold"], "prompt": str(path)}})
+    assert fault in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+def test_all_that_is_wrong_with_a_prompt_is_said_at_once(tmp_path):
+    """Not one fault after the other."""
+    (tmp_path / "mine.md").write_text("---\nreads: points\n---\n{{ b }}")
+    fault = templates.fault(str(tmp_path / "mine.md"))
+    assert all(what in fault for what in ("no `needs`", "go together", "it shows `b`"))
+
+
+def test_prompt_that_shows_a_solver_more_than_the_statement_is_refused(mill, tmp_path):
+    """Whether it needs a further field or takes one: nobody could fill it."""
+    (tmp_path / "mine.md").write_text("---\nneeds: [statement]\ntakes: [scheme]\n---\n{{ statement }} {{ scheme }}")
+    with pytest.raises(RecipeError, match="shows scheme; expected a prompt that shows only statement"):
+        mill({**SMALL, "responses/x": {**SMALL["responses/cold"], "prompt": str(tmp_path / "mine.md")}})
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_field_of_a_prompt_by_path_is_escaped_like_ours(tmp_path, attack):
+    """A statement cannot leave the block that a user's own prompt puts it in."""
+    path = tmp_path / "mine.md"
+    path.write_text(MINE)
+    honest, attacked = (
+        folded(templates.fill(str(path), {"statement": text})) for text in ("x", attack.format("problem"))
+    )
+    assert TAG.findall(attacked) == TAG.findall(honest) and TOKEN.findall(attacked) == TOKEN.findall(honest)
+
+
+def test_prompt_and_system_prompt_by_path_are_sent_and_are_part_of_the_identity(small, mill, tmp_path, monkeypatch):
+    """A solver is asked as the files say; an edit of either gives another identity, and of the header's `about` none."""
+    (tmp_path / "mine.md").write_text(MINE)
+    (tmp_path / "system.md").write_text("You are terse.\n")
+    asked = {"prompt": str(tmp_path / "mine.md"), "system": str(tmp_path / "system.md"), "stop": ["QED"]}
+    entries = {
+        **SMALL,
+        "api/solver": {"id": "solver", "price": "unknown"},
+        "responses/x": {"problems": "problems/bench", "model": "api/solver", "top-k": 9, "min-p": 0.1, **asked},
+    }
+
+    def identity():
+        made = mill(entries)
+        return identity_of(made.book.entries["responses/x"], made.book.declared)
+
+    with server(lambda *_: (200, good("So."), {})) as (url, served):
+        monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
+        made = mill(entries)
+        made.results = small.results
+        row, *_ = made.make("responses/x").rows()
+    request = served.requests[0]
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    assert request["messages"][0]["content"] == "You are terse."
+    assert request["messages"][1]["content"].startswith("Please: <problem>\n")
+    assert (request["top_k"], request["min_p"], request["stop"]) == (9, 0.1, ["QED"])
+    assert [turn["role"] for turn in row["history"]] == ["system", "user"]
+    before = identity()
+    assert set(json.loads(before)["prompts"]) == {asked["prompt"], asked["system"]}
+    (tmp_path / "mine.md").write_text(MINE.replace("Ours.", "Ours, still."))
+    assert identity() == before
+    (tmp_path / "mine.md").write_text(MINE.replace("Please", "Kindly"))
+    edited = identity()
+    (tmp_path / "system.md").write_text("You are verbose.")
+    assert len({before, edited, identity()}) == 3
+
+
+def test_judge_may_have_a_rubric_by_path(mill, tmp_path):
+    """A rubric beside the configuration has a scale like ours; one that asks for no verdict is refused."""
+    (tmp_path / "rubric.md").write_text(RUBRIC)
+    (tmp_path / "mine.md").write_text(MINE)
+    grades = {"responses": "responses/cold", "grader": "api/referee"}
+    made = mill({**SMALL, "grades/x": {**grades, "prompt": str(tmp_path / "rubric.md")}})
+    assert (
+        str(tmp_path / "rubric.md")
+        in json.loads(identity_of(made.book.entries["grades/x"], made.book.declared))["prompts"]
+    )
+    with pytest.raises(RecipeError, match="asks for no verdict"):
+        mill({**SMALL, "grades/x": {**grades, "prompt": str(tmp_path / "mine.md")}})
+
+
+def test_rubric_of_the_docs_is_one(tmp_path):
+    """What docs/your-parts.md shows can be copied: a rubric out of 3, with a block for each field."""
+    (text,) = own_parts.blocks("markdown")
+    (tmp_path / "rubric.md").write_text(text)
+    rubric = templates.prompt(str(tmp_path / "rubric.md"))
+    assert (rubric.reads, rubric.scale) == ("points", (0, 1, 2, 3))
+    filled = rubric.render({"statement": "S", "proof": "P", "scheme": None})
+    assert "<problem>\nS\n</problem>" in filled and "<scheme>" not in filled
+
+
+def test_shipped_prompt_is_no_path():
+    """A name without `.md` is one of ours or of a plugin's folder."""
+    assert not templates.is_path("prove") and templates.is_path("prove.md") and not templates.is_path("Be\nbrief.md")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"labels/x": {"problems": "problems/train", "model": "api/referee"}},
+        {"schemes/x": {"problems": "problems/train", "model": "api/referee"}},
+        {"examples/x": {"problems": "problems/train"}},
+        {"grader/x": {"judges": ["api/referee"]}, "grades/x": {"responses": "responses/cold", "grader": "grader/x"}},
+    ],
+    ids=lambda entry: min(entry),
+)
+def test_field_that_nobody_can_fill_is_refused_before_anything_is_asked(mill, tmp_path, entry):
+    """Whoever is asked with a prompt of one's own: what it shows must be there."""
+    reads = "reads: points\nscale: [0, 1]\n" * ("grader/x" in entry)
+    (tmp_path / "mine.md").write_text(f"---\nneeds: [statement, mood]\n{reads}---\n{{{{ statement }}}} {{{{ mood }}}}")
+    first, *others = entry.items()
+    asked = {first[0]: {**first[1], "prompt": str(tmp_path / "mine.md")}, **dict(others)}
+    with pytest.raises(RecipeError, match=r"shows mood; expected (one|a prompt) that shows"):
+        mill({**SMALL, **asked})

@@ -468,7 +468,7 @@ def test_repeat_takes_over_all_that_it_does_not_say():
         ({"measures": [{"pass-at-k": 9}]}, "`pass-at-k` is of 9 attempts, and no way of `sampling` has so many"),
         (
             {"sampling": {"greedy": {"prompt": "grade-strict"}}},
-            "shows proof, scheme; expected a prompt that shows only statement",
+            "shows proof, reference, scheme; expected a prompt that shows only statement",
         ),
     ],
 )
@@ -647,3 +647,70 @@ def test_circle_of_drafts_is_refused():
     circle = {"problems/a": {"source": "problems/b"}, "problems/b": {"source": "problems/a"}}
     with pytest.raises(RecipeError, match="go round in a circle"):
         expand({"r": {**DRAFT, **circle}}, drafts=True)
+
+
+@pytest.mark.parametrize(
+    ("measures", "meant"),
+    [
+        (["pass@k", "avg"], "names `pass@k` and `avg`; expected one of"),
+        (["pass@k", "avg"], "Did you mean `pass-at-k`, `avg-at-k`?"),
+        (["avg@2"], "Did you mean `avg-at-k`?"),
+        (["pass@8"], "Did you mean `{pass-at-k: 8}`?"),
+        (["maj@8"], "Did you mean `{majority-at-k: 8}`?"),
+        ([{"pass@k": 4}], "Did you mean `pass-at-k`?"),
+    ],
+)
+def test_measures_as_the_page_spells_them_are_answered_with_ours(measures, meant):
+    """`avg@2` of a page is `avg-at-k` here, and the list of all measures is printed once."""
+    entries = scored()
+    said = mistake(**entries | {"scores/s": {**entries["scores/s"], "measures": measures}})
+    assert meant in said and said.count("bucket-accuracy-rounded") == 1
+
+
+def test_attempts_are_asked_as_their_model_and_grader_need():
+    """By default a remote model has its own limit and is asked for what is marked; what is trained here, as it was trained."""
+    entries = scored(**{"api/long": {"id": "x", "price": "unknown", "max-tokens": 9000}})
+    solvers = {"models": ["api/long", "base/b"]}
+
+    def asked(**more):
+        measured = {**entries, "scores/s": {**entries["scores/s"], "schemes": [], **solvers, "compare": [], **more}}
+        book = expand({"r": {**measured, "responses/own": {"problems": "problems/bench", "model": "api/long"}}})
+        found = {n: (e.prompt, e.max_tokens) for n, e in book.entries.items() if n.startswith("responses/")}
+        assert found.pop("responses/own") == ("attempt", 9000)
+        return set(found.values())
+
+    sampling = {"sampling": {"s": {"attempts": 1}}, "measures": ["avg-at-k"]}
+    local = ("solve", 128)
+    for grader, prompt in (
+        ("final-answer", "answer"),
+        ("tests", "solve-code"),
+        ("rules", "attempt"),
+        ("arithmetic", "attempt"),
+    ):
+        assert asked(**sampling, grader=grader) == {local, (prompt, 9000)}
+    assert asked(**sampling, grader="api/long", prompt="grade-imo") == {local, ("prove", 9000)}
+    assert asked(**sampling, grader="api/long", prompt="answer-equivalence") == {local, ("answer", 9000)}
+    own = {"sampling": {"s": {"attempts": 1, "prompt": "solve", "max-tokens": 64}}, "measures": ["avg-at-k"]}
+    assert asked(**own, grader="final-answer") == {("solve", 64)}
+
+
+@pytest.mark.parametrize(
+    ("api", "sampling", "fault"),
+    [
+        ({"options": {"top_k": 5}}, {"top-k": 3}, "`top-k` is 3 and the `options` of api/long set `top_k`"),
+        ({"options": {"stop": ["x"]}}, {"stop": ["a"]}, "`stop` is ['a'] and the `options` of api/long set `stop`"),
+        (
+            {"protocol": "responses"},
+            {"stop": ["a"]},
+            "the protocol of api/long is `responses`, which has no such field",
+        ),
+        ({}, {"stop": [""]}, "`stop"),
+        ({}, {"min-p": 0.0}, "`min-p` is 0.0"),
+        ({}, {"top-k": 0}, "`top-k` is 0"),
+        ({}, {"system": "no/such.md"}, "`system` is no/such.md: no such file"),
+    ],
+)
+def test_sampling_that_a_model_cannot_have_is_refused(api, sampling, fault):
+    """What the model's options set already, what its protocol lacks, and values that mean nothing."""
+    entry = {"problems": "problems/bench", "model": "api/long", **sampling}
+    assert fault in mistake(**{"api/long": {"id": "x", "price": "unknown", **api}, "responses/x": entry, **scored()})

@@ -44,6 +44,29 @@ def test_paths_are_from_the_file_that_lists_them(files, monkeypatch):
     assert read("config.yaml")["plugins"] == ["more/p.py", "more/../q.py", "/r.py", "$PARTS/s.py"]
 
 
+def test_prompts_are_beside_the_file_that_names_them(files, monkeypatch):
+    """A path of a prompt or a system prompt, wherever it stands; names, texts and other fields stay as they are.
+
+    It is the same path whether the file is named by a relative or an absolute path: it is part of what is asked for.
+    """
+    folder = files(
+        config="recipes: [more/b.yaml]\n",
+        more__b="b: {e: {prompt: p.md, turn-prompt: ../q.md, ask: /r.md, system: s/t.md, about: u.md},"
+        " f: {sampling: {s: {prompt: solve, system: Be brief.}}, preferences: {api/x: {prompt: v.md}}}}\n",
+    )
+    monkeypatch.chdir(folder)
+    expected = {
+        "e": {"prompt": "more/p.md", "turn-prompt": "q.md", "ask": "/r.md", "system": "more/s/t.md", "about": "u.md"},
+        "f": {
+            "sampling": {"s": {"prompt": "solve", "system": "Be brief."}},
+            "preferences": {"api/x": {"prompt": "more/v.md"}},
+        },
+    }
+    assert read("config.yaml")["b"] == expected == read(folder / "config.yaml")["b"]
+    monkeypatch.chdir(folder / "more")
+    assert read("../config.yaml")["b"]["e"]["turn-prompt"] == str(folder / "q.md")
+
+
 def test_later_file_lies_over_what_earlier_ones_listed(files):
     """A file of the command line changes an entry of a listed recipe, and adds plugins to those of before."""
     folder = files(

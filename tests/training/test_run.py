@@ -107,13 +107,16 @@ def test_model_is_loaded_after_the_trainers_arguments_exist(small, monkeypatch, 
         Mill(small.results, **{**SMALL, f"{kind}/shared": {**entry, "seed": 5}}).make(f"{kind}/shared")
 
 
-@pytest.mark.parametrize(("top_p", "corrected"), [(1.0, True), (0.9, False)])
-def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, top_p, corrected):
-    """Where `top-p` cuts off the tail, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
+@pytest.mark.parametrize("cut", [{}, {"top-p": 0.9}, {"top-k": 1}, {"min-p": 0.1}], ids=str)
+def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, cut):
+    """Where the tail is cut off, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
     import trl
 
     made, init = [], trl.GRPOConfig.__post_init__
     monkeypatch.setattr(trl.GRPOConfig, "__post_init__", lambda self: made.append(self) or init(self))
-    name = f"grpo/nucleus-{corrected}".lower()
-    Mill(small.results, **{**SMALL, name: {**GRPO, "top-p": top_p, "steps": 1}}).make(name)
-    assert made[0].vllm_importance_sampling_correction is corrected
+    name = "-".join(["grpo/nucleus", *cut])
+    table = Mill(small.results, **{**SMALL, name: {**GRPO, **cut, "steps": 1}}).make(name)
+    assert made[0].vllm_importance_sampling_correction is (not cut)
+    if "top-k" in cut:  # of one token there is one text
+        groups = pl.read_parquet(table.folder / "rollouts.parquet").group_by("group").agg(pl.col("text").n_unique())
+        assert set(groups["text"]) == {1}

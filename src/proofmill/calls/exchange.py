@@ -18,7 +18,8 @@ class Question:
     """A question to a model: the conversation, the sampling settings, and the index of the sample.
 
     `model` identifies the weights: a server's model id, or the digest of an artifact's weights. `options` are
-    further fields of the request as JSON; `logprobs` asks for the log-probability of each token.
+    further fields of the request as JSON; `logprobs` asks for the log-probability of each token. `stop` has texts at
+    which an answer ends.
     """
 
     model: str
@@ -30,13 +31,27 @@ class Question:
     sample: int = 0
     options: str = ""
     logprobs: bool = False
+    top_k: int | None = None
+    min_p: float | None = None
+    stop: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:
-        """A digest of everything that decides the answer: 128 bits in hexadecimal."""
+        """A digest of everything that decides the answer: 128 bits in hexadecimal.
+
+        What was added to a question later counts only where it is set, so that journals from before stay valid.
+        """
         sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
+        if self.further:
+            sampling += (tuple(self.further.items()),)
         shared = _shared_digest(self.model, self.messages, sampling)
         return hashlib.sha256(f"{shared} {self.sample}".encode()).hexdigest()[:32]
+
+    @cached_property
+    def further(self) -> dict[str, Any]:
+        """The settings that not every question has, as servers call them."""
+        named = {"top_k": self.top_k, "min_p": self.min_p, "stop": self.stop or None}
+        return {name: value for name, value in named.items() if value is not None}
 
     @cached_property
     def row_seed(self) -> int:

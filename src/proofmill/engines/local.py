@@ -9,6 +9,7 @@ How we differ from calling the libraries directly:
 """
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -69,17 +70,19 @@ class TransformersEngine(LocalEngine):
     def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
         groups: dict[tuple, list[Question]] = {}
         for q in questions:
-            groups.setdefault((q.temperature, q.top_p, q.max_tokens, q.logprobs), []).append(q)
-        for sampling, group in groups.items():
-            yield from self._generate(group, *sampling)
+            groups.setdefault((q.temperature, q.top_p, q.top_k, q.min_p, q.max_tokens, q.stop, q.logprobs), []).append(
+                q
+            )
+        for group in groups.values():
+            yield from self._generate(group)
 
-    def _generate(
-        self, questions: list[Question], temperature: float, top_p: float, max_tokens: int, logprobs: bool
-    ) -> Iterator[tuple[Question, Answer]]:
+    def _generate(self, questions: list[Question]) -> Iterator[tuple[Question, Answer]]:
+        """Answers to questions that are sampled in one way."""
         import torch
-        from transformers import LogitsProcessorList
+        from transformers import LogitsProcessorList, StoppingCriteriaList
 
-        start = time.monotonic()
+        start, way = time.monotonic(), questions[0]
+        max_tokens, logprobs = way.max_tokens, way.logprobs
         prompts = render(self.tokenizer, questions)
         lengths = [len(p) for p in prompts]
         fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= self.context]
@@ -90,18 +93,21 @@ class TransformersEngine(LocalEngine):
             return
         batched = [questions[i] for i in fitting]
         batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
-        noise = [SeededNoise([q.row_seed for q in batched], temperature, top_p)] if temperature else []
+        seeds, width = [q.row_seed for q in batched], batch["input_ids"].shape[1]
+        noise = [SeededNoise(seeds, way.temperature, way.top_p, way.top_k, way.min_p)] if way.temperature else []
+        stops = StopTexts(self.tokenizer, way.stop, width)
         with torch.inference_mode():
             out = self.network.generate(
                 **batch,
                 do_sample=False,
                 logits_processor=LogitsProcessorList(noise),
+                stopping_criteria=StoppingCriteriaList([stops] if way.stop else []),
                 max_new_tokens=max_tokens,
                 pad_token_id=self.tokenizer.pad_token_id,
                 return_dict_in_generate=True,
                 output_logits=logprobs,
             )
-        rows = out.sequences[:, batch["input_ids"].shape[1] :]
+        rows = out.sequences[:, width:]
         chosen = _logprobs(out.logits, rows) if logprobs else [None] * len(rows)
         ends = self.network.generation_config.eos_token_id
         ends = set(ends if isinstance(ends, list) else [ends])
@@ -110,6 +116,9 @@ class TransformersEngine(LocalEngine):
             end = next((index for index, token in enumerate(row) if token in ends), None)
             tokens = len(row) if end is None else end + 1
             text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
+            if (stopped := stops.found(text)) is not None:
+                text, tokens = text[:stopped], stops.length(row)
+                end = tokens
             yield (
                 question,
                 Answer(
@@ -134,27 +143,64 @@ def _logprobs(logits: Sequence[Any], chosen: Any) -> list[list[float]]:
     return torch.cat(steps, dim=1).tolist()
 
 
+class StopTexts:
+    """Texts at which an answer ends, as a criterion of `generate`. What is written alone counts, not the prompt before it."""
+
+    def __init__(self, tokenizer: Any, stop: Sequence[str], width: int):
+        """`width`: tokens of the prompts, to which the answers are appended."""
+        self.tokenizer, self.stop, self.width = tokenizer, stop, width
+        self.tail = 4 + max((len(text.encode()) for text in stop), default=0)  # a token has one byte or more
+
+    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        import torch
+
+        texts = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -self.tail :], skip_special_tokens=True)
+        return torch.tensor([self.found(text) is not None for text in texts], device=input_ids.device)
+
+    def found(self, text: str) -> int | None:
+        """Where the first of the texts begins; None where there is none."""
+        return min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)
+
+    def length(self, row: Sequence[int]) -> int:
+        """The number of tokens up to the one that completes a text: others in the batch may have gone on for longer."""
+
+        def has_stopped(tokens: int) -> bool:
+            return self.found(self.tokenizer.decode(row[:tokens], skip_special_tokens=True)) is not None
+
+        return bisect_left(range(len(row)), True, key=has_stopped)
+
+
 class SeededNoise:
     """Sampling as an arg-max: Gumbel noise on the logits of each row, from that row's own generator.
 
     The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
-    2014, "A* Sampling"). Greedy decoding with this processor is therefore sampling, with one seed per row.
+    2014, "A* Sampling"). Greedy decoding with this processor is therefore sampling, with one seed per row. Tokens are
+    left out as in vLLM: first by `min_p`, then all but `top_k`, then those outside the nucleus of what is left.
     """
 
-    def __init__(self, seeds: Sequence[int], temperature: float, top_p: float = 1.0):
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        temperature: float,
+        top_p: float = 1.0,
+        top_k: int | None = None,
+        min_p: float | None = None,
+    ):
         import torch
-        from transformers import TopPLogitsWarper
+        from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.temperature = temperature
-        self.warper = TopPLogitsWarper(top_p) if top_p < 1 else None
+        self.warpers = [MinPLogitsWarper(min_p)] if min_p else []
+        self.warpers += [TopKLogitsWarper(top_k)] if top_k else []
+        self.warpers += [TopPLogitsWarper(top_p)] if top_p < 1 else []
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         import torch
 
         scores = scores / self.temperature
-        if self.warper is not None:
-            scores = self.warper(input_ids, scores)
+        for warper in self.warpers:
+            scores = warper(input_ids, scores)
         exponential = torch.stack([torch.empty(scores.shape[-1]).exponential_(generator=g) for g in self.generators])
         return scores - exponential.log().to(scores.device)
 

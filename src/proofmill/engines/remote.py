@@ -207,6 +207,7 @@ class ApiEngine:
             request["temperature"] = question.temperature
         if question.top_p != 1:
             request["top_p"] = question.top_p
+        request |= question.further  # OpenAI's protocol has `stop`; vLLM's server and others read `top_k` and `min_p`
         return {name: value for name, value in request.items() if name not in self.api.omit} | self.api.options
 
     def _answer(self, reply: replies.Reply, seconds: float, attempts: int) -> Answer:

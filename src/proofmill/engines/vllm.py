@@ -75,6 +75,9 @@ class VllmEngine(LocalEngine):
         sampling = SamplingParams(
             temperature=question.temperature,
             top_p=question.top_p,
+            top_k=question.top_k or 0,
+            min_p=question.min_p or 0.0,
+            stop=list(question.stop),
             max_tokens=question.max_tokens,
             seed=question.row_seed % 2**63,
             logprobs=0 if question.logprobs else None,

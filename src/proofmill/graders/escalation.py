@@ -1,4 +1,4 @@
-"""Which grader a name means, which graders it escalates to, and its full marks."""
+"""Which grader a name means, which graders it escalates to, what it marks, and its full marks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +31,26 @@ def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
     if kind_of(grader.escalate_to) == "grader":
         return declared[grader.escalate_to]
     return Grader([grader.escalate_to], grader.prompt, grader.reference, requeries=grader.requeries)
+
+
+# The prompt for a model that follows instructions, by what is marked.
+PROMPT_FOR = {"answers": "answer", "code": "solve-code", "proofs": "prove", "": "attempt"}
+
+
+def wants(name: str, prompt: str | None, declared: Mapping[str, Any]) -> str:
+    """What a grader marks: `answers`, `code` or `proofs`; empty where that depends on the problem, or is not known."""
+    first = grader_of(name, prompt, declared)
+    if first.judges[0] in PROGRAMS:
+        return PROGRAMS[first.judges[0]].wants
+    return "answers" if templates.prompt(first.prompt or MARKING_PROMPT).reads == "correct" else "proofs"
+
+
+def answers_read(name: str, prompt: str | None, declared: Mapping[str, Any]) -> str | None:
+    """How a grader reads final answers, `strict` or `flexible`; None for one that reads none."""
+    first = grader_of(name, prompt, declared)
+    if first.judges[0] in PROGRAMS:
+        return PROGRAMS[first.judges[0]].reads
+    return "strict" if wants(name, prompt, declared) == "answers" else None
 
 
 def full_marks(grader: Grader) -> int:

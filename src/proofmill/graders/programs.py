@@ -14,13 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from proofmill.arithmetic import congruences
 from proofmill.arithmetic.congruences import FULL_MARKS
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.schema.reasons import Reason, Stop
+from proofmill.text import answers
 
 Check = Callable[[Sequence[Submission]], Iterable[Verdict]]  # a verdict for each submission, in order
 
@@ -30,13 +31,16 @@ class Program:
     """A program grader.
 
     `open` is a context manager inside which submissions are checked; `needs` are the fields that a problem must have to
-    be marked.
+    be marked. `wants` is what an attempt is asked for by default (`answers`, `code`, `proofs`; empty for any of these),
+    `reads` how final answers are found in a text (text/answers.py), where they are what counts.
     """
 
     full_marks: int
     doc: str
     open: Callable[[], AbstractContextManager[Check]]
     needs: tuple[str, ...] = ()
+    wants: Literal["", "answers", "code", "proofs"] = ""
+    reads: Literal["strict", "flexible"] | None = None
 
 
 def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextManager[Check]]:
@@ -63,14 +67,19 @@ def marks(mark: Callable[[Submission], Any]) -> Callable[[], AbstractContextMana
 # -------------------------------------------------------------------------------------------------------- final answers
 
 
+def _final_answers(reading: str = "strict") -> Callable[[], AbstractContextManager[Check]]:
+    """`open` of a comparison with the right answer, for a way of finding the answer of a text."""
+    return lambda: _comparing(reading)
+
+
 @contextmanager
-def _final_answers() -> Iterator[Check]:
+def _comparing(reading: str) -> Iterator[Check]:
     from proofmill.graders.verifier import Verifier
 
     with Verifier() as verifier:
 
         def compare(submissions: Sequence[Submission]) -> Iterator[Verdict]:
-            checks = verifier.check([(s.answer, s.final) for s in submissions if s.answer])
+            checks = verifier.check([(s.answer, answers.in_form(s.final, reading)) for s in submissions if s.answer])
             for submission in submissions:
                 yield _of_check(next(checks), submission) if submission.answer else Verdict(None, 1, Reason.NO_GOLD)
 
@@ -134,7 +143,7 @@ def _fault_of_tests(answer: str | None) -> str | None:
 
 @contextmanager
 def _rules() -> Iterator[Check]:
-    with _final_answers() as compare, _tests() as run:
+    with _comparing("strict") as compare, _tests() as run:
 
         def mark(submissions: Sequence[Submission]) -> Iterator[Verdict]:
             is_code = [submission.asks == "code" for submission in submissions]
@@ -163,9 +172,30 @@ def _check_lines(submission: Submission) -> Verdict:
 
 PROGRAMS: dict[str, Program] = {
     "arithmetic": Program(FULL_MARKS, "checks proofs of the arithmetic family line by line", _arithmetic),
-    "final-answer": Program(1, "compares what is in the box with the right answer", _final_answers, ("answer",)),
-    "tests": Program(
-        1, "runs the last block of code; the mark is the share of the tests that pass", _tests, ("answer",)
+    "final-answer": Program(
+        1,
+        "compares what is in the box, or after `####`, with the right answer",
+        _final_answers(),
+        ("answer",),
+        wants="answers",
+        reads="strict",
     ),
-    "rules": Program(1, "`tests` where a problem asks for code, `final-answer` where not", _rules, ("answer",)),
+    "final-answer-flexible": Program(
+        1,
+        "compares the same, and where neither is there the last value of the text, with the right answer",
+        _final_answers("flexible"),
+        ("answer",),
+        wants="answers",
+        reads="flexible",
+    ),
+    "tests": Program(
+        1,
+        "runs the last block of code; the mark is the share of the tests that pass",
+        _tests,
+        ("answer",),
+        wants="code",
+    ),
+    "rules": Program(
+        1, "`tests` where a problem asks for code, `final-answer` where not", _rules, ("answer",), reads="strict"
+    ),
 }

@@ -1,8 +1,8 @@
 """Measures that turn graded attempts into a number, problem by problem, so that intervals can resample problems.
 
 A kernel (`OfAttempts`, `OfProblem`, ...) says what a measure is computed from. A row is an attempt with the columns of
-`grades`, and besides them `seed`, `level`, `year`, `writer`, its `response_tokens` and `reasoning_tokens`, the
-`selecting` mark, and the `human` mark.
+`grades`, and besides them `seed`, `level`, `year`, `loader`, `writer`, its `response_tokens` and `reasoning_tokens`, the
+`max_tokens` it was allowed, how its grader `reads` final answers, the `selecting` mark, and the `human` mark.
 
 From: estimates.py (pass@k, majority@k, best-of-k, variance), agreement.py (grader against human), QED-Nano's `stats`.
 
@@ -119,6 +119,14 @@ def _cut_off(row: Row) -> float | None:
 
 def _empty(row: Row) -> float | None:
     return None if row["well_formed"] is None else float(row["reason"] == Reason.EMPTY)
+
+
+def _strict(row: Row) -> float | None:
+    return None if row["well_formed"] is None else float(row["answer_found"] == "strict")
+
+
+def _flexible(row: Row) -> float | None:
+    return None if row["well_formed"] is None else float(row["answer_found"] is not None)
 
 
 # ------------------------------------------------------------------------------------------------- of k of the attempts
@@ -299,6 +307,13 @@ MEASURES: dict[str, Named] = {
     "format-rate": Named(OfAttempts(_well_formed, 1.0), "share of attempts with closed reasoning, one box and an end"),
     "cut-off-rate": Named(OfAttempts(_cut_off, 1.0), "share of attempts that were cut off"),
     "empty-rate": Named(OfAttempts(_empty, 1.0), "share of attempts with nothing to grade: cut off before an answer"),
+    "answers-found-strict": Named(
+        OfAttempts(_strict, 1.0),
+        "share of attempts with a final answer in the declared form: in a box, or after `####`",
+    ),
+    "answers-found-flexible": Named(
+        OfAttempts(_flexible, 1.0), "share of attempts with a final answer in any form: such a one, or a last value"
+    ),
     "run-mean": Named(OfRuns(_of_runs("mean")), "mean of the runs' mean marks; a run is one attempt at every problem"),
     "run-max": Named(OfRuns(_of_runs("max")), "mean marks of the best run"),
     "run-min": Named(OfRuns(_of_runs("min")), "mean marks of the worst run"),
@@ -342,6 +357,8 @@ MEASURES: dict[str, Named] = {
     **{name: Named(OfCorpus(value), f"{what}; of `problems`") for name, (value, what) in OF_CORPUS.items()},
     "shared-problems": Named(None, "problems that two tables have in common, by normalised statement; of `problems`"),
 }
+
+FOUND = ("answers-found-strict", "answers-found-flexible")  # beside every score of final answers
 
 
 def label(measure: str, argument: Any, attempts: int) -> str:

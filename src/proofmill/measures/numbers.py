@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
-    """Name and attempts of each split: all, by seed, level and writer, and the published ones of the ProofBenches."""
+    """Name and attempts of each split: all, by seed, level and writer; of the ProofBenches the published ones, too."""
     yield "all", attempts
     keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * given
     for key, prefix in keys:
@@ -42,6 +42,8 @@ def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
         if len(parts) in LEVELS:
             for part in parts:
                 yield f"{prefix}{part}", [row for row in attempts if row[key] == part]
+    if any(row["loader"] != "proofbench" for row in attempts):
+        return
     basic = [row for row in attempts if "Basic" in row["problem"]]
     recent = [row for row in attempts if RECENT.search(f"{row['problem']} {row['year']}")]
     for subset, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from proofmill.measures.numbers import Cell
 from proofmill.measures.text_lengths import OF_CORPUS
 from proofmill.schema.entries import Scores
 
@@ -10,8 +11,11 @@ Row = Mapping[str, Any]
 SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # splits that have a sheet of their own
 
 
-def page(name: str, rows: Sequence[Row], entry: Scores) -> str:
-    """The page: sheets of each sampling over all problems and each split in SHOWN, then comparisons and corpora."""
+def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, Sequence[str]]) -> str:
+    """The page: sheets of each sampling over all problems and each split in SHOWN, then comparisons and corpora.
+
+    `notices` are the sentences about each cell's attempts (notices.py), which stand under the sheet with its marks.
+    """
     measured_rows = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
     lines = [f"# {name}", ""]
     if measured_rows:
@@ -22,6 +26,7 @@ def page(name: str, rows: Sequence[Row], entry: Scores) -> str:
             sheet_rows = [row for row in measured_rows if (row["sampling"], row["split"]) == (sampling, part)]
             if sheet_rows:
                 lines += [*_sheet(sampling if part == "all" else f"{sampling}, {part}", sheet_rows), ""]
+                lines += _noticed(sampling, notices) if part == "all" else ()
     compared_rows = [row for row in rows if row["p"] is not None]
     if compared_rows:
         lines += [
@@ -34,6 +39,12 @@ def page(name: str, rows: Sequence[Row], entry: Scores) -> str:
     overlaps = [row for row in rows if row["measure"] == "shared-problems"]
     lines += [f"- {row['problems']}: {row['value']:g} {row['measure']}" for row in overlaps]
     return "\n".join(lines) + "\n"
+
+
+def _noticed(sampling: str, notices: Mapping[Cell, Sequence[str]]) -> Iterator[str]:
+    said = [(cell, text) for cell, sentences in notices.items() if cell.sampling == sampling for text in sentences]
+    yield from (f"- **{cell.model}** on {cell.problems} by {cell.grader}: {text}." for cell, text in said)
+    yield from [""] * bool(said)
 
 
 def _corpora(rows: Sequence[Row]) -> Iterator[str]:

@@ -8,7 +8,8 @@
     scale: [0, 1, 6, 7]                   # the marks that the judge may give
     ---
 
-The text is a Jinja template: `{{ proof }}`, `{% if reference %}`.
+The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is named, or given as a path that ends in `.md`: a
+file of the user's own. Text that is shown as it stands (a system prompt) may stand in such a file, too, with or without a header.
 
 How we differ from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
@@ -25,12 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, meta
 
 from proofmill.prompts.escapes import enclosed
-from proofmill.schema.errors import RecipeError
+from proofmill.runtime.paths import local_path
+from proofmill.schema.errors import ProofmillError, RecipeError
+from proofmill.schema.quoting import short
+from proofmill.text.suggestions import among
 
 PROMPTS = Path(__file__).parent
+READS = ("points", "correct")  # what a judge's answer may be read for (graders/verdicts.py)
 further: list[Path] = []  # folders with a user's own prompts
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
@@ -50,9 +55,8 @@ class Prompt:
     def render(self, fields: Mapping[str, Any]) -> str:
         """The prompt with its fields; an empty one reads `(none)`. Raises RecipeError when `fields` lacks one."""
         if unknown := {*self.needs, *self.takes} - set(fields):
-            raise RecipeError(
-                f"prompts/{self.name}.md: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}."
-            )
+            file = self.name if is_path(self.name) else f"prompts/{self.name}.md"
+            raise RecipeError(f"{file}: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}.")
         return self.template.render({name: fields[name] for name in (*self.needs, *self.takes)}).strip()
 
     def absent(self, fields: Mapping[str, Any]) -> str | None:
@@ -68,28 +72,102 @@ def names() -> list[str]:
     return sorted(path.stem for folder in (PROMPTS, *further) for path in folder.glob("*.md"))
 
 
+def is_path(name: str) -> bool:
+    """Whether a prompt is given by the path of its file, or a text by that of the file it stands in."""
+    return name.endswith(".md") and "\n" not in name
+
+
 def prompt(name: str) -> Prompt:
-    """The prompt of prompts/<name>.md, or else of a user's folder."""
+    """The prompt at a path, or of prompts/<name>.md, or of a user's folder. Raises RecipeError where it is none."""
+    if is_path(name):
+        return _parsed(name, *_text_of(local_path(name)))
     files = [folder / f"{name}.md" for folder in (PROMPTS, *further)]
-    return _read(next((file for file in files if file.exists()), files[0]))
+    return _parsed(name, *_text_of(next((file for file in files if file.exists()), files[0])))
+
+
+def fault(name: str) -> str | None:
+    """What is wrong with the name or path of a prompt, as the end of a sentence about it; None where nothing is."""
+    if not is_path(name):
+        own = "the path of a file of your own (`prompts/mine.md`), or one of"
+        known = names()
+        return (
+            None
+            if name in known
+            else f"is `{short(name)}`, which is no file in prompts/; expected {own} {among(name, known)}"
+        )
+    try:
+        prompt(name)
+    except ProofmillError as error:
+        return f"is {error}"
+    return None
+
+
+def is_known(name: str | None) -> bool:
+    """Whether a prompt can be read; none at all is the default, which can."""
+    return name is None or fault(name) is None
+
+
+def fill(name: str, fields: Mapping[str, Any]) -> str:
+    """The prompt `name` with its fields."""
+    return prompt(name).render(fields)
+
+
+def plain(text: str) -> str:
+    """A text that is sent as it stands: itself, or what is in the file at its path, without a header."""
+    return _text_of(local_path(text))[1].strip() if is_path(text) else text
+
+
+def plain_fault(text: str) -> str | None:
+    """What is wrong with a text that is given by a path, as the end of a sentence about it; None where nothing is."""
+    try:
+        return None if plain(text) else "is empty; expected a text, or none at all."
+    except ProofmillError as error:
+        return f"is {error}"
+
+
+def plain_digest(text: str) -> str:
+    """A digest of what `plain` gives."""
+    return hashlib.sha256(plain(text).encode()).hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------------------------------------ the files
+
+
+def _text_of(path: Path) -> tuple[str | None, str]:
+    """The header and the body of a file; its header is None where it has none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path}: no such file; expected a prompt beside the configuration.") from error
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or "is no text in UTF-8"
+        raise RecipeError(f"{path}: {found}; expected a prompt in Markdown.") from error
+    header = _HEADER.match(text)
+    return (header[1], text[header.end() :]) if header else (None, text)
+
+
+_EXAMPLE = "expected one between two lines of `---`, with `needs: [statement]`"
 
 
 @lru_cache
-def _read(path: Path) -> Prompt:
-    text = path.read_text(encoding="utf-8")
-    header = _HEADER.match(text)
+def _parsed(name: str, header: str | None, body: str) -> Prompt:
+    """A prompt from its header and its text; RecipeError with all that is wrong with them."""
+    where = name if is_path(name) else f"{name}.md"
     if header is None:
-        raise RecipeError(f"{path}: has no header; expected one between two lines of `---`, with `needs: [statement]`.")
+        raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
     try:
-        settings, body = yaml.safe_load(header[1]), text[header.end() :]
+        settings = yaml.safe_load(header)
     except yaml.YAMLError as error:
         raise RecipeError(
-            f"{path}: its header is no YAML ({error}); expected fields such as `needs: [statement]`."
+            f"{where}: its header is no YAML ({' '.join(str(error).split())}); expected fields such as `needs: [statement]`."
         ) from error
+    faults = [*_header_faults(settings), *(_body_faults(body, settings) if isinstance(settings, dict) else ())]
+    if faults:
+        raise RecipeError(f"{where}: {'; '.join(faults)}. Mend the file.")
     needs, takes, reads, scale = (settings.get(key) for key in ("needs", "takes", "reads", "scale"))
     decides = repr((needs, takes, reads, scale, body))
     return Prompt(
-        path.stem,
+        name,
         tuple(needs or ()),
         tuple(takes or ()),
         reads,
@@ -99,6 +177,33 @@ def _read(path: Path) -> Prompt:
     )
 
 
-def fill(name: str, fields: Mapping[str, Any]) -> str:
-    """The prompt `name` with its fields."""
-    return prompt(name).render(fields)
+def _header_faults(settings: Any) -> list[str]:
+    if not isinstance(settings, dict):
+        return ["its header is no mapping; expected fields such as `needs: [statement]`"]
+    faults = [
+        f"`{key}` is {settings[key]!r}; expected a list of fields, such as `[statement]`"
+        for key in ("needs", "takes")
+        if settings.get(key) is not None and not _all(settings[key], str)
+    ]
+    if not settings.get("needs"):
+        faults.append("its header has no `needs`; expected the fields that it shows, such as `needs: [statement]`")
+    reads, scale = settings.get("reads"), settings.get("scale")
+    if reads is not None and reads not in READS:
+        faults.append(f"`reads` is {reads!r}; expected {' or '.join(READS)}")
+    if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int))):
+        faults.append("`reads` and `scale` go together; expected both, as in `reads: points` and `scale: [0, 1, 2]`")
+    return faults
+
+
+def _all(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(type(item) is kind for item in value)
+
+
+def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
+    """Faults of the text: what is no Jinja, and fields that the header does not name."""
+    try:
+        shown = meta.find_undeclared_variables(_JINJA.parse(body))
+    except TemplateSyntaxError as error:
+        return [f"line {error.lineno} of its text is no template ({error.message})"]
+    named = {str(name) for key in ("needs", "takes") for name in settings.get(key) or ()}
+    return [f"it shows `{name}`, which is in neither `needs` nor `takes`" for name in sorted(shown - named)]

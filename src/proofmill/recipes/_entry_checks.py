@@ -18,7 +18,18 @@ from proofmill.prompts import templates
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
 from proofmill.schema import named
 from proofmill.schema.declared import Api
-from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
+from proofmill.schema.entries import (
+    METHODS,
+    Examples,
+    Grades,
+    Labels,
+    Overlaps,
+    Problems,
+    Responses,
+    Sampling,
+    Schemes,
+    Scores,
+)
 from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
@@ -81,6 +92,7 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt)
     sources = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
@@ -148,8 +160,8 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
         if getattr(entries.get(name), "source", "") == "scratch":
             yield f"`preferences` > `{name}` is a model of random weights; expected a reward model, from a folder or the hub."
         prompt = settings.get("prompt")
-        if prompt not in (None, *templates.names()):
-            yield f"`preferences` > `{name}`: `prompt` is `{prompt}`, which is no file in prompts/; expected one of {among(str(prompt), templates.names())}"
+        if prompt is not None and (fault := templates.fault(str(prompt))):
+            yield f"`preferences` > `{name}`: `prompt` {fault}"
         elif kind_of(name) not in ASKED and prompt:
             yield f"`preferences` > `{name}` is a reward model and asked nothing; expected no `prompt`."
         elif kind_of(name) == "api" and not prompt:
@@ -158,11 +170,16 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
             yield from (f"`preferences` > `{name}`: {f}" for f in marking_faults(name, prompt, None, entries))
 
 
+def _labels_faults(entry: Labels, _: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt, ("statement", "solution", "origin", "comments"))
+
+
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
+    yield from _asking_faults("prompt", entry.prompt, ("statement", "solution"))
     yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
     if entry.tester and entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
         first = graders_of(entry.tester, entry.tester_prompt, entries)[0]
-        if first.prompt in (None, *templates.names()) and full_marks(first) != FULL_MARKS:
+        if templates.is_known(first.prompt) and full_marks(first) != FULL_MARKS:
             yield f"`tester` gives marks out of {full_marks(first)}; expected one that marks by the scheme, out of {FULL_MARKS}."
     for name in map(named.name_of, entry.keep):
         if name in DEMANDS and DEMANDS[name].needs and not entry.tester:
@@ -176,23 +193,31 @@ def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
 
 def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt)
-    yield from _nucleus_faults(entry.model, entry.top_p, entries)
+    yield from _sampling_faults(entry.model, entry, entries)
     if entry.rollouts and kind_of(entry.model) != "grpo":
         yield f"`rollouts` of `{entry.model}`; expected a grpo/<name>, which keeps what it was trained on."
     if entry.model == "given" and (source := _source_of(entry.problems, entries)) and not SOURCES[source].attempts:
         yield f"`model: given` and source `{source}` holds no attempts; expected one of {', '.join(s for s in SOURCES if SOURCES[s].attempts)}."
 
 
-def _asking_faults(field: str, name: str, shown: tuple[str, ...] = ("statement",)) -> Iterator[str]:
-    """A prompt that needs more fields than are shown; a solver is shown the statement alone."""
-    if name in templates.names() and (more := set(templates.prompt(name).needs) - {*shown}):
+def _asking_faults(field: str, name: str | None, shown: tuple[str, ...] = ("statement",)) -> Iterator[str]:
+    """A prompt that shows more fields than there are; a solver is shown the statement alone."""
+    if name is None or not templates.is_known(name):
+        return
+    prompt = templates.prompt(name)
+    if more := {*prompt.needs, *prompt.takes} - {*shown}:
         yield f"`{field}` is `{name}`, which shows {', '.join(sorted(more))}; expected a prompt that shows only {', '.join(shown)}."
 
 
-def _nucleus_faults(model: str, top_p: float, entries: Mapping) -> Iterator[str]:
-    """`top-p` beside a model whose `options` set it for every call; an entry has no other way to leave it to the model."""
-    if top_p != 1 and "top_p" in getattr(entries.get(model), "options", {}):
-        yield f"`top-p` is {top_p} and the `options` of {model} set `top_p`; expected one of the two."
+def _sampling_faults(model: str, sampling: Responses | Sampling, entries: Mapping) -> Iterator[str]:
+    """Settings of the sampling that the model's `options` set for every call, or that its protocol does not have."""
+    options = getattr(entries.get(model), "options", {})
+    for name, unset in (("top_p", 1), ("top_k", None), ("min_p", None), ("stop", [])):
+        if name in options and (value := getattr(sampling, name)) != unset:
+            key = name.replace("_", "-")
+            yield f"`{key}` is {value} and the `options` of {model} set `{name}`; expected one of the two."
+    if sampling.stop and getattr(entries.get(model), "protocol", "chat") == "responses":
+        yield f"`stop` is given and the protocol of {model} is `responses`, which has no such field; expected `protocol: chat`, or no `stop`."
 
 
 def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
@@ -242,13 +267,14 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
         yield f"`seeds` are {entry.seeds}; expected each once."
     for way, sampling in entry.sampling.items():
         yield from (f"sampling `{way}`: {fault}" for fault in _asking_faults("prompt", sampling.prompt))
-        if sampling.prompt not in templates.names():
-            known = among(sampling.prompt, templates.names())
-            yield f"sampling `{way}`: `prompt` is `{sampling.prompt}`, which is no file in prompts/; expected one of {known}"
+        if sampling.prompt is not None and (fault := templates.fault(sampling.prompt)):
+            yield f"sampling `{way}`: `prompt` {fault}"
+        if sampling.system is not None and (fault := templates.plain_fault(sampling.system)):
+            yield f"sampling `{way}`: `system` {fault}"
         if not WAY.match(way):
             yield f"sampling `{way}` is no name; expected letters, digits, `-`, `_`, `.`, and not `seed-` at its beginning."
         for model in entry.models:
-            yield from (f"sampling `{way}`: {fault}" for fault in _nucleus_faults(model, sampling.top_p, entries))
+            yield from (f"sampling `{way}`: {fault}" for fault in _sampling_faults(model, sampling, entries))
     kernels = {m: MEASURES[m].apply for m in map(named.name_of, entry.measures) if m in MEASURES}
     of_attempts = [m for m, kernel in kernels.items() if not isinstance(kernel, OfCorpus | None)]
     of_texts = [m for m, kernel in kernels.items() if isinstance(kernel, OfCorpus)]
@@ -274,6 +300,7 @@ ENTRY_CHECKS: dict[str, Any] = {
     "problems": _problems_faults,
     "grader": grader_faults,
     "overlaps": _overlaps_faults,
+    "labels": _labels_faults,
     "schemes": _schemes_faults,
     "responses": _responses_faults,
     "grades": _grades_faults,

@@ -12,6 +12,8 @@ from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 
+SHOWN = ("statement", "proof", "scheme", "reference", "answer")  # to a judge that marks (graders/judges.py)
+
 
 def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
     programs = [name for name in entry.judges if name in PROGRAMS]
@@ -28,7 +30,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
         yield f"`escalate-band` is {band}; expected `[<least>, <most>]`, and `band` in `escalate-on`."
     if "disagreement" in entry.escalate_on and len(entry.judges) < 2:
         yield "`escalate-on` names a disagreement and there is one judge; expected at least two."
-    if not programs and entry.prompt in (None, *templates.names()):
+    if not programs and templates.is_known(entry.prompt):
         prompt = templates.prompt(entry.prompt or MARKING_PROMPT)
         if prompt.reads is None:
             yield f"prompt `{prompt.name}` asks for no verdict; expected one whose header says what it `reads`."
@@ -38,7 +40,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
             yield f"prompt `{prompt.name}` needs the reference; expected `reference: true`."
     if entry.escalate_to is None and set(entry.escalate_on) != {"unscored"}:
         yield "`escalate-on` is given and `escalate-to` is not; expected who marks then."
-    prompts_known = entry.prompt in (None, *templates.names())
+    prompts_known = templates.is_known(entry.prompt)
     if prompts_known and band and band[1] > full_marks(entry):
         yield f"`escalate-band` is {band}, and marks are out of {full_marks(entry)}; expected a band within them."
     if entry.escalate_to in entries and prompts_known:
@@ -46,7 +48,7 @@ def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:
 
 
 def _other_scale(entry: Grader, then: Grader) -> Iterator[str]:
-    if then.prompt in (None, *templates.names()) and full_marks(entry) != full_marks(then):
+    if templates.is_known(then.prompt) and full_marks(entry) != full_marks(then):
         yield (
             f"marks are out of {full_marks(entry)}, and out of {full_marks(then)} after `escalate-to`; expected one scale. "
             "Choose prompts with the same one."
@@ -65,16 +67,18 @@ def marking_faults(
     Unknown names are left to the other checks.
     """
     known = [*entries, *PROGRAMS]
-    if name is None or name not in known or prompt not in (None, *templates.names()):
+    if name is None or name not in known or not templates.is_known(prompt):
         return
     if prompt and kind_of(name) != "api":
         yield f"`{field}` is given and `{name}` has its own; expected none."
     if not ends(name, entries):
         return
     for grader in graders_of(name, prompt, entries):
-        if grader.judges[0] in PROGRAMS or grader.prompt not in (None, *templates.names()):
+        if grader.judges[0] in PROGRAMS or not templates.is_known(grader.prompt):
             continue
         rubric = templates.prompt(grader.prompt or MARKING_PROMPT)
+        if more := {*rubric.needs, *rubric.takes} - {*SHOWN}:
+            yield f"prompt `{rubric.name}` shows {', '.join(sorted(more))}; expected one that shows a judge only {', '.join(SHOWN)}."
         if rubric.reads is None:
             yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
             return

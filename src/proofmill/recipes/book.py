@@ -25,7 +25,7 @@ from typing import Any
 from proofmill.recipes import plugins as plugins_module
 from proofmill.recipes.checks import check, cycles
 from proofmill.recipes.entry_values import read_entry
-from proofmill.recipes.expansion import expand_repeats, expand_scores
+from proofmill.recipes.expansion import expand_repeats, expand_scores, fill_defaults
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
@@ -125,6 +125,7 @@ def _expanded(config: Mapping, drafts: bool) -> Book:
     if sound:
         expand_scores(entries, recipes, mistakes.whole)
         expand_repeats(entries, recipes)
+        fill_defaults(entries)
     for name in entries:
         if kind_of(name) not in DECLARED and (fault := file_fault(name)):
             mistakes.whole.append(f"{homes[name].where(name) if name in homes else name}: {fault}")

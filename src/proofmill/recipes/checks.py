@@ -13,7 +13,7 @@ from proofmill.schema.fields import Ref, ref_of
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
 from proofmill.schema.names import kind_of
 from proofmill.schema.references import references
-from proofmill.text.suggestions import among
+from proofmill.text.suggestions import among, nearest
 
 
 def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
@@ -33,8 +33,10 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
                     yield f"{where}: `{key}` {fault}"
         if f.name in lists:
             yield from (f"{where}: `{key}`{fault}" for fault in _item_faults(value, LISTS[lists[f.name]]))
-        if (f.name == "ask" or f.name.endswith("prompt")) and value is not None and value not in templates.names():
-            yield f"{where}: `{key}` is `{value}`, which is no file in prompts/; expected one of {among(value, templates.names())}"
+        if (f.name == "ask" or f.name.endswith("prompt")) and value is not None and (fault := templates.fault(value)):
+            yield f"{where}: `{key}` {fault}"
+        if f.name == "system" and value is not None and (fault := templates.plain_fault(value)):
+            yield f"{where}: `{key}` {fault}"
     yield from (f"{where}: {fault}" for fault in ENTRY_CHECKS.get(kind, lambda *_: [])(entry, entries))
 
 
@@ -52,15 +54,30 @@ def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | 
 
 
 def _item_faults(items: list | Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
-    """Faults in a list of named items, or in a mapping of names to arguments."""
+    """Faults in a list of named items, or in a mapping of names to arguments; the names that there are, once."""
+    unknown: dict[str, str] = {}
     for item in items:
         name = named.name_of(item)
         if not isinstance(item, str) and len(item) != 1:
             yield f" has an item with {len(item)} names: {', '.join(item)}; expected each as an item of its own."
         elif name not in known:
-            yield f" names `{name}`; expected one of {among(name, known, 30)}"
+            unknown[name] = _meant(name, known)
         elif fault := known[name].fault(*((name, items[name]) if isinstance(items, Mapping) else (item,))):
             yield f": {fault}"
+
+    if unknown:
+        names = " and ".join(f"`{name}`" for name in unknown)
+        meant = ", ".join(f"`{name}`" for name in dict.fromkeys(unknown.values()) if name)
+        listed = among("", known, 30).removesuffix(".")
+        yield f" names {names}; expected one of {listed}." + (f" Did you mean {meant}?" if meant else "")
+
+
+def _meant(name: str, known: Mapping[str, Any]) -> str:
+    """The known name nearest to one, as config writes it; `pass@4` of a page is `{pass-at-k: 4}` here. Empty if none is near."""
+    word, _, count = str(name).partition("@")
+    of_k = [other for other in known if other.startswith(word) and other.endswith("-at-k")]
+    near = of_k[0] if of_k else nearest(f"{word}-at-k" if count else word, known)
+    return f"{{{near}: {count}}}" if near and count.isdigit() and known[near].argument == "count" else near
 
 
 def cycles(entries: Mapping[str, Any]) -> Iterator[str]:

@@ -4,10 +4,11 @@ Derived names contain `@`, which declared names never do: `responses/grpo-nano@b
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from proofmill.graders.escalation import PROMPT_FOR, wants
 from proofmill.schema.entries import Grades, Responses, Scores
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import cell, kind_of, reseeded
@@ -35,7 +36,7 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
         for grades, model, problems, way in cells:
             responses = cell("responses", model, problems, way)
             derived = {
-                responses: Responses(problems=problems, model=model, **_values(entry.sampling[way])),
+                responses: Responses(problems=problems, model=model, **_asked(entry, way, model, entries)),
                 grades: Grades(
                     responses=responses, schemes=scheme.get(problems), grader=entry.grader, prompt=entry.prompt
                 ),
@@ -50,6 +51,30 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
                     if name in listed and new not in listed:
                         listed.insert(listed.index(name), new)
         entries[name] = Scores(**{**_values(entry), "grades": [*entry.grades, *(cell[0] for cell in cells)]})
+
+
+def _asked(entry: Scores, way: str, model: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """How a model is sampled. A remote one is asked for what the grader marks, where no prompt is named."""
+    values = _values(entry.sampling[way])
+    if values["prompt"] is None and kind_of(model) == "api":
+        values["prompt"] = PROMPT_FOR[wants(entry.grader, entry.prompt, entries)]
+    return values
+
+
+def fill_defaults(entries: dict[str, Any]) -> None:
+    """Fill in what an attempt's prompt and limit of tokens are by default, which its model decides.
+
+    A remote model follows instructions and has a limit of its own; one that was trained here is asked as it was trained.
+    """
+    for name, entry in entries.items():
+        if kind_of(name) == "responses":
+            remote = kind_of(entry.model) == "api"
+            prompt, most = ("attempt", entries[entry.model].max_tokens) if remote else ("solve", 128)
+            entries[name] = replace(
+                entry,
+                prompt=prompt if entry.prompt is None else entry.prompt,
+                max_tokens=most if entry.max_tokens is None else entry.max_tokens,
+            )
 
 
 def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> None:

@@ -21,11 +21,12 @@ PIECE = 30_000  # characters, of up to four bytes: Linux takes no argument of 12
 
 
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
-    """The prompts that an entry asks with, and a digest of each: an edited prompt makes other rows."""
+    """The prompts that an entry asks with, files of system prompts too, and a digest of each: edited, they make other rows."""
     names = dict.fromkeys(entry.prompts())
     for name, prompt in entry.graders():
         names |= dict.fromkeys(_prompts_of_grader(name, prompt, declared))
-    return {name: templates.prompt(name).digest for name in names}
+    texts = {text: templates.plain_digest(text) for text in entry.texts() if templates.is_path(text)}
+    return {name: templates.prompt(name).digest for name in names} | texts
 
 
 def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Iterator[str]:

@@ -2,18 +2,23 @@
 
 recipes: [workflow/recipes/qed-nano.yaml]    further files, read as part of this one; paths start at this file
 plugins: [my_parts.py]                       files of a user's own parts (plugins.py), with such paths too
+prompt: prompts/mine.md                      wherever a prompt or a system prompt may be named: a file of the user's own, too
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from proofmill.prompts.templates import is_path
 from proofmill.schema.errors import RecipeError
 
 LISTS = ("recipes", "plugins")  # keys whose lists in several files are joined
+ELSEWHERE = ("/", "~", "$")  # how a path begins that is not taken from the file that names it
+ASKS = ("prompt", "ask", "system")  # the last words of the keys under which prompts are named
 
 
 class _Loader(yaml.SafeLoader):
@@ -59,6 +64,7 @@ def _with_recipes(path: Path, under: dict, seen: set[str]) -> dict:
         return under
     seen.add(real)
     loaded = _read_one(path)
+    _place_prompts(path, loaded)
     listed = {key: _paths(path, key, loaded.pop(key, None) or []) for key in LISTS}
     merged = overlay(under, loaded)
     if plugins := [*under.get("plugins", []), *listed["plugins"]]:
@@ -72,7 +78,32 @@ def _paths(file: Path, key: str, values: Any) -> Iterable[str]:
     """Paths that a file lists, made relative to the working directory."""
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise RecipeError(f"{file}: `{key}` is {values!r}; expected a list of files, such as `{key}: [my_{key}]`.")
-    return [value if value.startswith(("/", "~", "$")) else str(file.parent / value) for value in values]
+    return [value if value.startswith(ELSEWHERE) else str(file.parent / value) for value in values]
+
+
+def _placed(file: Path, path: str) -> str:
+    if path.startswith(ELSEWHERE):
+        return path
+    place = os.path.abspath(file.parent / path)
+    near = os.path.relpath(place)
+    return place if near.startswith("..") else near
+
+
+def _place_prompts(file: Path, loaded: dict) -> None:
+    """Make the paths of prompts that a file names relative to the working directory, however the file itself was named.
+
+    They are part of what is asked for. Outside of the working directory they are absolute.
+    """
+    pending, seen = [loaded], set()
+    while pending:
+        value = pending.pop()
+        if not isinstance(value, dict | list) or id(value) in seen:  # an alias of YAML may contain itself
+            continue
+        seen.add(id(value))
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            if re.split("[-_]", str(key))[-1] in ASKS and isinstance(inner, str) and is_path(inner):
+                value[key] = _placed(file, inner)
+        pending += value.values() if isinstance(value, dict) else value
 
 
 def _read_one(path: Path) -> dict:

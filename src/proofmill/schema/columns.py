@@ -125,7 +125,11 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
             "`ok`, `empty` or `no-answer` (nothing was written, or no final answer: 0 marks), or why there is no grade",
         ),
         "well_formed": (pl.Boolean, "it ended and has closed reasoning and one box; null where there is no response"),
-        "answer": (pl.String, "the final answer of the response, if it has one"),
+        "answer": (pl.String, "the final answer of the response, if it has one; as the grader reads it"),
+        "answer_found": (
+            pl.String,
+            "how a final answer is found: `strict` (a box, `####`), `flexible` (only as the last value); null for not at all",
+        ),
         "stop": (pl.String, "as in responses"),
         "verdict": (pl.String, "the whole answer of the judge whose mark it is, or what a program found"),
         "opinions": (pl.List(OPINION), "what each judge said in each round; the text only where several were asked"),

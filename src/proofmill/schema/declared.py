@@ -46,7 +46,7 @@ class Api(Entry):
     program: Literal["referee"] | None = doc(
         "A program of this project that plays the server; each job starts and stops its own.", None
     )
-    max_tokens: Count = doc("The most tokens of one answer.", 4096)
+    max_tokens: Count = doc("The most tokens of one answer, and of an attempt whose entry names no other.", 4096)
     temperature: float | None = doc("Sampling temperature when judging; by default the server chooses.", None, ge=0)
     delimiters: list[Annotated[str, Field(min_length=1)]] = doc(
         "Marks that end the reasoning part of an answer, in the order they are tried.", []

@@ -26,6 +26,14 @@ from proofmill.schema.fields import (
     doc,
 )
 
+# What `responses` and `sampling` of `scores` have in common.
+DEFAULT_PROMPT = "`solve`, and for an `api/...` `attempt`"
+SYSTEM = "The system prompt: a text, or the path of a file that ends in `.md`; none by default."
+TOP_K = "How many of the likeliest tokens are drawn from; by default all."
+MIN_P = "Tokens below this share of the likeliest token's probability are not drawn; by default all may be."
+MAX_TOKENS = "The most tokens of one answer; by default 128, and for an `api/...` its own `max-tokens`."
+STOP = "Texts at which an answer ends; they are no part of it."
+
 
 @dataclass(frozen=True, config=Strict)
 class Problems(Entry):
@@ -155,11 +163,15 @@ class Responses(Entry):
     model: Annotated[str, Ref("api", "weights", *TAKEN)] = doc(
         "The solver; or `given` for the attempts that came with the problems, `solutions` for the problems' own solutions."
     )
-    prompt: str = doc("The prompt by name.", "solve")
+    prompt: str | None = doc(f"The prompt by name, or the path of your own; by default {DEFAULT_PROMPT}.", None)
+    system: str | None = doc(SYSTEM, None)
     attempts: Count = doc("How many attempts are made at each problem.", 1)
     temperature: float = doc("Sampling temperature; 0 is greedy.", 1.0, ge=0)
     top_p: float = doc("Share of the probability that nucleus sampling draws from.", 1.0, gt=0, le=1)
-    max_tokens: Count = doc("The most tokens of one answer.", 128)
+    top_k: Count | None = doc(TOP_K, None)
+    min_p: float | None = doc(MIN_P, None, gt=0, le=1)
+    max_tokens: Count | None = doc(MAX_TOKENS, None)
+    stop: list[Annotated[str, Field(min_length=1)]] = doc(STOP, [])
     seed: int = doc("Seed of the sampling.", 0)
     logprobs: bool = doc("Whether the journal keeps the log-probability of each token.", False)
     rollouts: bool = doc("Take the attempts that `model`, a `grpo`, was trained on, instead of asking it.", False)
@@ -172,6 +184,9 @@ class Responses(Entry):
     def prompts(self) -> list[str]:
         return [] if self.taken else [self.prompt]
 
+    def texts(self) -> list[str]:
+        return [] if self.taken or self.system is None else [self.system]
+
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         if self.rollouts:
             return rows_of(self.model)
@@ -183,7 +198,7 @@ class Responses(Entry):
 class Grades(Entry):
     """One row is the verdict on a response: a mark out of `out_of`, or none with the reason."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     responses: Annotated[str, Ref("responses")] = doc("The attempts to grade.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
     grader: Annotated[str, Ref("api", "grader", "human", named="graders")] = doc(
@@ -230,8 +245,15 @@ class Sampling:
     attempts: Count = doc("How many attempts are made at each problem.", 1)
     temperature: float = doc("Sampling temperature; 0 is greedy.", 1.0, ge=0)
     top_p: float = doc("Share of the probability that nucleus sampling draws from.", 1.0, gt=0, le=1)
-    max_tokens: Count = doc("The most tokens of one answer.", 128)
-    prompt: str = doc("The solver's prompt by name.", "solve")
+    top_k: Count | None = doc(TOP_K, None)
+    min_p: float | None = doc(MIN_P, None, gt=0, le=1)
+    max_tokens: Count | None = doc(MAX_TOKENS, None)
+    stop: list[Annotated[str, Field(min_length=1)]] = doc(STOP, [])
+    prompt: str | None = doc(
+        "The solver's prompt by name, or the path of your own; by default `solve`, and for an `api/...` the one that `grader` calls for: `answer`, `prove` or `solve-code`, `attempt` for others.",
+        None,
+    )
+    system: str | None = doc(SYSTEM, None)
     seed: int = doc("Seed of the sampling.", 0)
 
 
@@ -242,7 +264,7 @@ class Scores(Entry):
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     models: list[ModelRef] = doc("The models to measure.", [])
     problems: list[ProblemsRef] = doc("The benchmarks; without `models`, the tables to measure.", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc(

@@ -30,7 +30,7 @@ MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
 TAKEN = ("given", "solutions")  # attempts that nobody is asked for
 GRADER_REF = (
     "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
-    "by line, `final-answer` compares what is in the box with the answer, `tests` runs the last block of code against the problem's "
+    "by line, `final-answer` compares what is in the box with the answer (`final-answer-flexible`: or else the last value), `tests` runs the last block of code against the problem's "
     "tests (the share that pass), `rules` is the last two, by what a problem asks"
 )
 PROMPT_OF_JUDGE = (
@@ -57,6 +57,10 @@ class Entry:
 
     def prompts(self) -> list[str]:
         """The prompts it asks with, besides those of its graders."""
+        return []
+
+    def texts(self) -> list[str]:
+        """The texts, or paths of texts, that it sends as they stand."""
         return []
 
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:

@@ -164,6 +164,13 @@ class Grpo(Entry):
     clip: float = doc("Gradients are clipped to this norm.", 1.0, gt=0)
     temperature: float = doc("Sampling temperature of the rollouts.", 1.0, gt=0)
     top_p: float = doc("Share of the probability that nucleus sampling of the rollouts draws from.", 1.0, gt=0, le=1)
+    top_k: Count | None = doc("How many of the likeliest tokens the rollouts draw from; by default all.", None)
+    min_p: float | None = doc(
+        "Tokens below this share of the likeliest token's probability are not drawn; by default all may be.",
+        None,
+        gt=0,
+        le=1,
+    )
     max_tokens: Count = doc("The most tokens of one rollout.", 128)
     loss: Literal["grpo", "dapo", "bnpo", "dr_grpo", "sequence_sum"] = doc(
         "How the losses of tokens are combined: `grpo` takes the mean over attempts of each attempt's mean, `bnpo` the mean over all tokens of a step, `dapo` the same, where each of the `batches` of a round divides by the mean number of tokens of a step; `dr_grpo` divides the sum by attempts times `max-tokens`, `sequence_sum` by attempts (QED-Nano).",

@@ -1,6 +1,7 @@
-r"""Final answers: the content of a text's last box, or the number of its `#### 18` line.
+r"""Final answers: the content of a text's last box, or the number of its `#### 18` line; read flexibly, its last value.
 
-From: the answer extraction of IMO-AnswerBench's autograder and of MathArena; GSM8K (Cobbe et al. 2021) for `####`.
+From: the answer extraction of IMO-AnswerBench's autograder and of MathArena; GSM8K (Cobbe et al. 2021) for `####`;
+lm-evaluation-harness, which reports GSM8K strictly and flexibly.
 
 How we differ:
 1. Braces are balanced as in TeX: `\{` and `\}` are signs, not braces, and a box that is never closed does not count.
@@ -10,6 +11,7 @@ How we differ:
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,6 +88,32 @@ def extract(text: str) -> str | None:
         return ",".join(filter(None, (_content(text, box) for box in boxes if box.start > line))) or None
     hashes = _HASHES.findall(text)
     return _THOUSANDS.sub("", hashes[-1]) if hashes else None
+
+
+_LAST = re.compile(
+    r"""(?<![\w.^_])(?<![\^_]\{)        # no exponent, index, part of a name or of a number
+    (?:(?<![)\]}!])-)?               # a sign, not the minus of a difference
+    (?:\\[dt]?frac\{-?[0-9]{1,300}\}\{[0-9]{1,300}\} | \\?\$?[0-9][0-9,]*+(?:\.[0-9]+)?(?:/[0-9]+)?)""",
+    re.VERBOSE,
+)
+
+
+def last_value(text: str) -> str | None:
+    r"""The last number or fraction of a text; None if it has none. lm-eval's `flexible-extract` of GSM8K, and fractions."""
+    last = deque(_LAST.finditer(text), maxlen=1)
+    return _THOUSANDS.sub("", re.sub(r"\\?\$", "", last[0][0])).rstrip(",") if last else None
+
+
+def found(text: str) -> str | None:
+    """How the final answer of a text can be found: `strict`, only `flexible`, or None for not at all."""
+    return "strict" if extract(text) is not None else "flexible" if last_value(text) is not None else None
+
+
+def in_form(text: str, reading: str) -> str:
+    """The text itself; or its last value in a box, where it is read flexibly and has no answer in the declared form."""
+    if reading == "strict" or extract(text) is not None or (value := last_value(text)) is None:
+        return text
+    return f"\\boxed{{{value}}}"
 
 
 SHOWN = 5  # lines
