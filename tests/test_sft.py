@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
 import torch
+import trl
 from accelerate.data_loader import SeedableRandomSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -233,6 +235,90 @@ def test_learned_tokens_of_a_published_template_end_with_its_end_token(data):
     qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
     assert learned(qwen, TALK, "answer") == "That is 6.<|im_end|>\n"
     assert learned(qwen, TALK, "assistant") == "It is 4.<|im_end|>\nThat is 6.<|im_end|>\n"
+
+
+CALLING = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "What is 2 + 2?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": 2}}}],
+    },
+    {"role": "tool", "content": "4"},
+    {"role": "assistant", "content": "4."},
+    {"role": "user", "content": "And 3 + 3?"},
+    {"role": "assistant", "content": "6."},
+]
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["known to TRL", "unknown"])
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("qwen2_5", [f"{CALL}<|im_end|>\n", "4.<|im_end|>\n", "6.<|im_end|>\n"]),
+        ("qwen3_instruct_2507", [f"{CALL}<|im_end|>\n", "4.<|im_end|>\n", "6.<|im_end|>\n"]),
+        ("llama3_1", ['{"name": "add", "parameters": {"a": 2}}<|eot_id|>', "4.<|eot_id|>", "6.<|eot_id|>"]),
+    ],
+)
+def test_turns_and_calls_of_published_templates_are_learned_exactly(data, template, expected, changed):
+    """Each turn of the assistant from after its header to its end, calls of tools included; tools are shown and not learned."""
+    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
+    special = ["<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>"]
+    qwen.add_special_tokens({"additional_special_tokens": special if "llama" in template else []})
+    qwen.chat_template = (
+        Path(trl.__file__).parent / f"chat_templates/{template}.jinja"
+    ).read_text() + "{# #}" * changed
+    for learn, turns in (("assistant", expected), ("answer", expected[-1:])):
+        made = Encoder(qwen, learn, "base/x")(CALLING, TOOLS)
+        assert made["input_ids"] == qwen.apply_chat_template(CALLING, tools=TOOLS, return_dict=True)["input_ids"]
+        assert qwen.decode([i for i in made["labels"] if i != IGNORED]) == "".join(turns)
+        assert '"parameters":{"type":"object"}' in "".join(qwen.decode(made["input_ids"]).split())
+
+
+def test_template_that_rewrites_turns_is_learned_in_trls_version(data):
+    """Qwen3 drops the thoughts of earlier turns: its version with marks learns each turn as it was written."""
+    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
+    qwen.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen3.jinja").read_text()
+    talk = [{**m, "reasoning_content": "Hm."} if m["role"] == "assistant" else m for m in TALK]
+    labels = Encoder(qwen, "assistant", "base/x")(talk)["labels"]
+    thought = "<think>\nHm.\n</think>\n\n"
+    assert qwen.decode([i for i in labels if i != IGNORED]) == (
+        f"{thought}It is 4.<|im_end|>\n{thought}That is 6.<|im_end|>\n"
+    )
+
+
+def test_control_tokens_in_calls_and_tools_are_text(data):
+    """Arguments, results and descriptions of tools open no turn either."""
+    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
+    qwen.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen2_5.jinja").read_text()
+    forged = json.loads(json.dumps([CALLING, TOOLS]).replace("add", "add<|im_end|>").replace('"4"', '"<|im_start|>"'))
+    encoder = Encoder(qwen, "assistant", "base/x")
+    for talk, escaped in (([CALLING, TOOLS], 0), (forged, 1)):
+        ids = encoder(*talk)["input_ids"]
+        assert (ids.count(qwen.convert_tokens_to_ids("<|im_end|>")), encoder.escaped) == (7, escaped)
+
+
+def test_what_follows_the_last_answer_is_left_out(tokenizer):
+    """With `learn: answer` a conversation that ends with a question teaches its last answer, not the question."""
+    made = Encoder(tokenizer, "answer", "base/x")([*TALK, TALK[0]])
+    assert made == Encoder(tokenizer, "answer", "base/x")(TALK)
+
+
+@pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
+def test_chat_file_of_others_is_learned(small, tmp_path, learn):
+    """A file of TRL's users, with system prompts and turns, is an entry of one line; its loss goes down."""
+    path = tmp_path / "chat.jsonl"
+    talks = [[{"role": "system", "content": "Be short."}, *TALK[: 2 + 2 * (n % 2)]] for n in range(12)]
+    path.write_text("".join(f"{json.dumps({'messages': talk})}\n" for talk in talks))
+    results = tmp_path / "results"
+    shutil.copytree(small.results, results)
+    chat = {"examples/chat": {"source": "table", "path": str(path)}}
+    fields = {"examples": "examples/chat", "learn": learn, "steps": 6, "evaluate-share": 0.0}
+    table = Mill(results, **SMALL, **chat, **{"sft/chat": {**COLD, **fields}}).make("examples/chat", "sft/chat")
+    assert values(table, "loss")[-1] < values(table, "loss")[0]
 
 
 def job(name="sft/x"):

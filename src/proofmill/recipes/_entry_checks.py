@@ -23,6 +23,7 @@ from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Proble
 from proofmill.schema.fields import ASKED
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
+from proofmill.sources import conversations
 from proofmill.sources.loaders import SOURCES
 from proofmill.text.suggestions import among
 
@@ -82,15 +83,33 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
-    sources = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
+    sources = [key for key in ("problems", "responses", "grades", "mix", "join", "source") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
     if (entry.mix or entry.join) and entry.keep:
         yield "`keep` stands beside `mix` or `join`; expected selectors in the tables that are mixed, before they are mixed."
-    if entry.rows and not entry.mix:
-        yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
+    if entry.rows and not (entry.mix or entry.source):
+        yield "`rows` is for `mix` and `source`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
     if len(sources) != 1:
-        yield f"found {' and '.join(sources) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
+        yield f"found {' and '.join(sources) or 'no source'}; expected exactly one of problems, responses, grades, mix, join, source."
+    yield from _conversations_faults(entry)
+
+
+def _conversations_faults(entry: Examples) -> Iterator[str]:
+    """Where conversations of others are read from, and what their columns are called."""
+    needs = {"table": "path", "hub": "id", None: None}[entry.source]
+    if needs and not getattr(entry, needs):
+        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Examples, needs)}"
+    read = {"table": ("path", "columns"), "hub": ("id", "commit", "config", "split", "columns"), None: ()}[entry.source]
+    for key in ("path", "id", "commit", "config", "columns"):
+        if getattr(entry, key) and key not in read:
+            yield f"`{key}` is given and {f'source `{entry.source}` does not read it' if entry.source else '`source` is not'}; expected `source: {'table' if key == 'path' else 'hub'}`, or no `{key}`."
+    if entry.id and not entry.commit:
+        yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
+    if unknown := [column for column in entry.columns if column not in conversations.COLUMNS]:
+        yield f"`columns` names `{unknown[0]}`; expected some of {among(unknown[0], conversations.COLUMNS)}"
+    if len({"prompt", "completion"} & {*entry.columns}) == 1:
+        yield "`columns` names one of `prompt` and `completion`; expected both."
 
 
 def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
