@@ -360,15 +360,62 @@ def test_chat_template_is_kept_as_it_was(trained, learn):
     assert AutoTokenizer.from_pretrained(table.folder).chat_template == CHAT_TEMPLATE
 
 
-def test_tokenizer_without_a_chat_template_is_refused(small, tmp_path):
-    """A base model that cannot be talked to is named, with what to write beside its weights."""
-    folder = tmp_path / "plain"
+def untalkative(small, folder):
+    """A model's folder without a chat template."""
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / "chat_template.jinja").unlink()
-    entries = {"base/plain": {"source": "folder", "path": str(folder)}, "sft/plain": {**COLD, "model": "base/plain"}}
-    made = Mill(tmp_path / "results", **SMALL, **entries)
-    with pytest.raises(TableError, match="base/plain: its tokenizer has no chat template"):
-        made.make("problems/train", "examples/cold", "base/plain", "sft/plain")
+    return {"source": "folder", "path": str(folder)}
+
+
+def test_model_without_a_chat_template_is_refused_with_both_remedies(small, tmp_path):
+    """A base model that cannot be talked to is named where it is taught, rewarded or asked, with what to write in its entry."""
+    plain = untalkative(small, tmp_path / "plain")
+    rewarded = {"model": "base/plain", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1}}
+    grpo = {**rewarded, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 1}
+    asked = {"problems": "problems/bench", "model": "base/plain", "max-tokens": 4}
+    entries = {"base/plain": plain, "sft/plain": {**COLD, "model": "base/plain"}}
+    made = Mill(tmp_path / "results", **SMALL, **entries, **{"grpo/plain": grpo, "responses/plain": asked})
+    made.make("problems/train", "problems/bench", "examples/cold", "base/plain")
+    remedies = r"base/plain: its tokenizer has no chat template; .* `template: plain` .* `template: PATH`"
+    for name in ("sft/plain", "grpo/plain", "responses/plain"):
+        with pytest.raises(TableError, match=remedies):
+            made.make(name)
+    with pytest.raises(TableError, match=remedies):
+        made.make("responses/plain", engine="vllm-server")
+
+
+def test_chat_template_of_a_file_is_the_models(small, tmp_path):
+    """`template: PATH` gives a model a template, also in place of its own; another content of the file is another model."""
+    path = tmp_path / "chat.jinja"
+    path.write_text(CHAT_TEMPLATE)
+    entries = {"base/plain": {**untalkative(small, tmp_path / "plain"), "template": str(path)}}
+    entries["base/again"] = {**entries["base/plain"], "path": str(small.table("base/tiny").folder)}
+    made = Mill(tmp_path / "results", **entries)
+    for name in entries:
+        assert AutoTokenizer.from_pretrained(made.make(name).folder).chat_template == CHAT_TEMPLATE
+    fingerprint = made.table("base/plain").stamp["fingerprint"]
+    path.write_text(CHAT_TEMPLATE + "\n")
+    assert made.make("base/plain").stamp["fingerprint"] != fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{% for", r"chat.jinja:1: no chat template \(.*\); expected one in Jinja"),
+        ("{{ raise_exception('no') }}", r"chat.jinja: no chat template \(no\)"),
+        ("Hello.", r"chat.jinja: writes 'Hello.' for a question"),
+        ("", r"chat.jinja: writes '' for a question"),
+        (None, r"chat.jinja: no such file or folder"),
+    ],
+)
+def test_file_that_is_no_chat_template_is_refused(small, tmp_path, text, fault):
+    """A template is tried on a question and its answer before anything is made with it."""
+    path = tmp_path / "chat.jinja"
+    if text is not None:
+        path.write_text(text)
+    made = Mill(tmp_path / "r", **{"base/x": {**untalkative(small, tmp_path / "plain"), "template": str(path)}})
+    with pytest.raises(TableError, match=fault):
+        made.make("base/x")
 
 
 # ------------------------------------------------------------------------------------------------------------- packing
@@ -548,6 +595,95 @@ def test_last_step_ends_a_longer_schedule(trained):
         trained({"steps": 8, "last-step": 9}, "sft/beyond")
     with pytest.raises(RecipeError, match="`last-step` is 9 and the schedule ends with step 6"):
         trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
+
+
+# ----------------------------------------------------------------------------------------------- going on with more steps
+
+CONSTANT = {"schedule": "constant", "steps": 5}
+
+
+def shorter_and_longer(small, results, first, longer):
+    """A Mill with `sft/x` and `sft/longer`, which goes on from it, besides the small chain."""
+    shutil.copytree(small.results, results)
+    x = {key: value for key, value in {**COLD, "log-every": 2, **first}.items() if value is not None}
+    return Mill(results, **SMALL, **OTHER, **{"sft/x": x, "sft/longer": {"continue": "sft/x", **longer}})
+
+
+@pytest.mark.parametrize(
+    ("first", "longer"),
+    [
+        (CONSTANT, {"steps": 9}),
+        ({"steps": 9, "last-step": 5, "schedule": "cosine", "warmup": 0.3}, {"last-step": None}),
+        ({"schedule": "constant", "steps": None, "epochs": 0.5, "adapter": {"rank": 4, "alpha": 8.0}}, {"epochs": 1.0}),
+        ({"schedule": "constant", "steps": None, "epochs": 1.0}, {"epochs": 1.5}),
+        ({**CONSTANT, "evaluate": "examples/other", "evaluate-every": 3, "packing": True}, {"steps": 8}),
+    ],
+    ids=["constant", "cosine", "adapter", "epochs", "evaluated"],
+)
+def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, first, longer):
+    """Rows and weights of a training that goes on are those of an unbroken one, bit by bit, and it trains the new steps alone."""
+    made = shorter_and_longer(small, tmp_path / "results", first, longer)
+    made.make("problems/other", "examples/other", "sft/x")
+    steps = []
+    with pytest.MonkeyPatch.context() as patch:
+        step = Trainer.training_step
+        patch.setattr(Trainer, "training_step", lambda self, *a, **k: steps.append(1) or step(self, *a, **k))
+        table = made.make("sft/longer")
+    counts = [made.table(name).stamp["counts"]["steps"] for name in ("sft/x", "sft/longer")]
+    assert len(steps) == counts[1] - counts[0] > 0
+    whole = {key: value for key, value in {**COLD, "log-every": 2, **first, **longer}.items() if value is not None}
+    unbroken = Mill(made.results, **SMALL, **OTHER, **{"sft/whole": whole}).make("sft/whole")
+    assert table.rows() == unbroken.rows() and weights(table) == weights(unbroken)
+
+
+def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, capsys):
+    """Where nothing was kept the longer training begins anew and ends with the same table; its log says so."""
+    made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 7})
+    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
+    kept = alone.make("sft/x").kept(alone.table("sft/x").stamp["fingerprint"])
+    assert not kept.state.exists()
+    content = made.make("sft/longer").content
+    assert "sft/x kept no state (`keep-state`): begins at the first step" in capsys.readouterr().err
+    whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 7}})
+    assert whole.make("sft/whole").content == content
+
+
+def test_state_is_kept_where_the_entry_asks_for_it_and_is_no_part_of_its_identity(small, tmp_path):
+    """`keep-state` keeps what an entry written later goes on from, and asking for it makes no table again."""
+    made = shorter_and_longer(small, tmp_path / "results", {**CONSTANT, "keep-state": True}, {"steps": 7})
+    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT, "keep-state": True}})
+    assert alone.book.entries["sft/x"].keep_state and alone.book.states == ["sft/x"] == made.book.states
+    table = alone.make("sft/x")
+    state = table.kept(table.stamp["fingerprint"]).state
+    assert [path.name for path in state.iterdir()] == ["checkpoint-5"]
+    before = table.stamp
+    shorter = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
+    assert shorter.make("sft/x").stamp["fingerprint"] == before["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("first", "longer", "fault"),
+    [
+        ({"steps": 5}, {"steps": 9}, "whose schedule `cosine` is laid out for 5 steps and would be another one for more"),
+        (CONSTANT, {"steps": 5}, "and ends where that ends; expected more `steps`"),
+        (CONSTANT, {"steps": 3}, "and ends before that ends"),
+        (CONSTANT, {"steps": 9, "batch": 2}, "which has another `batch`; expected one training. For another, begin anew: `model: sft/x`"),
+        (CONSTANT, {"epochs": 9.0}, "which counts in `steps`; expected the same here"),
+        ({"steps": 9, "last-step": 5}, {"last-step": 4}, "and ends where that ends"),
+    ],
+)  # fmt: skip
+def test_training_that_cannot_go_on_as_one_is_refused(first, longer, fault):
+    """What would be another training is said when the recipe is read, with what to write instead."""
+    entries = {"sft/x": {**COLD, **first}, "sft/longer": {"continue": "sft/x", **longer}}
+    with pytest.raises(RecipeError, match=f"sft/longer: continues sft/x, {fault}"):
+        Mill(Path("results"), **SMALL, **entries)
+
+
+def test_last_line_of_a_training_has_its_last_loss(trained, capsys):
+    """The log ends with the loss that the table ends with."""
+    loss = values(trained({"steps": 4, "log-every": 2}), "loss")[-1]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "step 4 of 4" in line]
+    assert len(lines) == 1 and f", loss {loss:.4g}, " in lines[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- adapters

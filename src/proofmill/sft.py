@@ -29,7 +29,7 @@ IGNORED = -100  # the label of a token that is not learned (torch's cross entrop
 def main(entry: Sft, job: Job) -> None:
     from trl import SFTConfig
 
-    from proofmill.training import run
+    from proofmill.training import checkpoints, run
     from proofmill.training.sft_trainer import Trainer
 
     run.announce(entry, job, entry.batch, entry.max_length)
@@ -51,10 +51,13 @@ def main(entry: Sft, job: Job) -> None:
     trainer = Trainer(
         model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
     )
+    if entry.continues:
+        checkpoints.go_on_from(job, entry.continues, entry.evaluate_every)
     seconds = run.train(trainer, job, entry.last_step)
     weights = run.save(trainer, tokenizer, job)
     counts = {"steps": trainer.state.global_step, **counts}
     job.finish(list(run.steps(trainer)), counts, weights, training_seconds=seconds)
+    checkpoints.keep_state(job)
 
 
 # ------------------------------------------------------------------------------------------------------------- examples

@@ -3,6 +3,7 @@
 Each check yields sentences. checks.py puts the place of the entry before them, and book.py reports all at once.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -78,6 +79,12 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
+    if (
+        entry.template is not None
+        and entry.template != "plain"
+        and not entry.template.endswith((".jinja", ".jinja2", ".j2"))
+    ):
+        yield f"`template` is `{entry.template}`; expected `plain`, or a file such as `chat.jinja`."
     if entry.source == "hub" and not entry.commit:
         yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
 
@@ -112,7 +119,7 @@ def _conversations_faults(entry: Examples) -> Iterator[str]:
         yield "`columns` names one of `prompt` and `completion`; expected both."
 
 
-def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
+def _sft_faults(entry: Sft, entries: Mapping) -> Iterator[str]:
     if (entry.steps is None) == (entry.epochs is None):
         yield "expected exactly one of `steps` and `epochs`."
     if entry.evaluate and entry.evaluate_share:
@@ -123,6 +130,29 @@ def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
         yield f"`last-step` is {entry.last_step} of {entry.steps} `steps`; expected that or less."
     if entry.floor and entry.schedule != "cosine":
         yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
+    if isinstance(before := entries.get(entry.continues), Sft):
+        yield from (f"continues {entry.continues}, {fault}" for fault in _continuing_faults(entry, before))
+
+
+def _continuing_faults(entry: Sft, before: Sft) -> Iterator[str]:
+    """Why a training cannot go on from the end of another as if both were one."""
+    own = ("steps", "epochs", "last_step", "continues", "keep_state")
+    differing = [f.name for f in fields(Sft) if f.name not in own and getattr(entry, f.name) != getattr(before, f.name)]
+    if differing:
+        yield f"which has another `{differing[0].replace('_', '-')}`; expected one training. For another, begin anew: `model: {entry.continues}`."
+    elif (entry.steps, entry.epochs) == (before.steps, before.epochs):
+        if before.last_step is None or (entry.last_step or math.inf) <= before.last_step:
+            yield "and ends where that ends; expected more `steps`, `epochs`, or a later `last-step`."
+    elif before.schedule != "constant":
+        yield (
+            f"whose schedule `{before.schedule}` is laid out for {before.steps or before.epochs} {'steps' if before.steps else 'epochs'} and would be another one "
+            f"for more; expected `schedule: constant`, or the whole length in both and a `last-step` in {entry.continues}. For more steps with a schedule of their own, begin anew: "
+            f"`model: {entry.continues}`."
+        )
+    elif (entry.steps is None) != (before.steps is None):
+        yield f"which counts in `{'steps' if before.steps else 'epochs'}`; expected the same here."
+    elif (entry.last_step or entry.steps or entry.epochs) <= (before.last_step or before.steps or before.epochs):
+        yield "and ends before that ends; expected more `steps` or `epochs`."
 
 
 def _default(cls: type, *names: str) -> tuple:
