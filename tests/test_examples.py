@@ -265,6 +265,18 @@ def test_published_examples_come_back_through_the_same_door(small, mill):
     assert [row["messages"] for row in rows] == [row["messages"] for row in before]
 
 
+def test_conversations_of_a_dataset_are_read_as_those_of_a_file(mill, tmp_path):
+    """A dataset of the hub as FineProofs-SFT is: conversations among other columns, and marks to select by."""
+    folder = tmp_path / "proofs"
+    folder.mkdir()
+    proof = {"problem": "Prove it.", "proof": "Clear.", "category": "algebra", "gemini-3-pro-grade": 7}
+    rows = [{"messages": [ASKED, SAID], **proof, "gemini-3-pro-grade": grade} for grade in (7, 0, 6)]
+    pl.DataFrame(rows).write_parquet(folder / "train-00000.parquet")
+    hub = {"source": "hub", "id": str(folder), "commit": "v1", "columns": {"grade": "gemini-3-pro-grade"}}
+    rows = mill({"examples/x": {**hub, "keep": [{"at-least": 6}]}}).make("examples/x").rows(kept=False)
+    assert [(row["grade"], row["dropped"]) for row in rows] == [(7, None), (0, "at-least"), (6, None)]
+
+
 def test_line_that_cannot_be_read_stops_the_stage(mill, tmp_path):
     """One bad line is one message with its place, and no table."""
     path = chat_file(tmp_path, {"messages": [ASKED, SAID]}, {"messages": "no"})

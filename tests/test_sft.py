@@ -250,8 +250,17 @@ CALLING = [
     {"role": "user", "content": "And 3 + 3?"},
     {"role": "assistant", "content": "6."},
 ]
+CONTROL = ("<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>")
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
+
+
+def with_template(name):
+    """A tokenizer with a published chat template, as TRL ships it, and its control tokens."""
+    made = train_tokenizer(["What is 2 + 2? It is 4."], 300)
+    made.add_special_tokens({"additional_special_tokens": [*CONTROL]})
+    made.chat_template = (Path(trl.__file__).parent / f"chat_templates/{name}.jinja").read_text(encoding="utf-8")
+    return made
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["known to TRL", "unknown"])
@@ -263,25 +272,20 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
         ("llama3_1", ['{"name": "add", "parameters": {"a": 2}}<|eot_id|>', "4.<|eot_id|>", "6.<|eot_id|>"]),
     ],
 )
-def test_turns_and_calls_of_published_templates_are_learned_exactly(data, template, expected, changed):
+def test_turns_and_calls_of_published_templates_are_learned_exactly(template, expected, changed):
     """Each turn of the assistant from after its header to its end, calls of tools included; tools are shown and not learned."""
-    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
-    special = ["<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>"]
-    qwen.add_special_tokens({"additional_special_tokens": special if "llama" in template else []})
-    qwen.chat_template = (
-        Path(trl.__file__).parent / f"chat_templates/{template}.jinja"
-    ).read_text() + "{# #}" * changed
+    other = with_template(template)
+    other.chat_template += "{# #}" * changed
     for learn, turns in (("assistant", expected), ("answer", expected[-1:])):
-        made = Encoder(qwen, learn, "base/x")(CALLING, TOOLS)
-        assert made["input_ids"] == qwen.apply_chat_template(CALLING, tools=TOOLS, return_dict=True)["input_ids"]
-        assert qwen.decode([i for i in made["labels"] if i != IGNORED]) == "".join(turns)
-        assert '"parameters":{"type":"object"}' in "".join(qwen.decode(made["input_ids"]).split())
+        made = Encoder(other, learn, "base/x")(CALLING, TOOLS)
+        assert made["input_ids"] == other.apply_chat_template(CALLING, tools=TOOLS, return_dict=True)["input_ids"]
+        assert other.decode([i for i in made["labels"] if i != IGNORED]) == "".join(turns)
+        assert '"parameters":{"type":"object"}' in "".join(other.decode(made["input_ids"]).split())
 
 
-def test_template_that_rewrites_turns_is_learned_in_trls_version(data):
+def test_template_that_rewrites_turns_is_learned_in_trls_version():
     """Qwen3 drops the thoughts of earlier turns: its version with marks learns each turn as it was written."""
-    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
-    qwen.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen3.jinja").read_text()
+    qwen = with_template("qwen3")
     talk = [{**m, "reasoning_content": "Hm."} if m["role"] == "assistant" else m for m in TALK]
     labels = Encoder(qwen, "assistant", "base/x")(talk)["labels"]
     thought = "<think>\nHm.\n</think>\n\n"
@@ -290,10 +294,9 @@ def test_template_that_rewrites_turns_is_learned_in_trls_version(data):
     )
 
 
-def test_control_tokens_in_calls_and_tools_are_text(data):
-    """Arguments, results and descriptions of tools open no turn either."""
-    qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
-    qwen.chat_template = (Path(trl.__file__).parent / "chat_templates/qwen2_5.jinja").read_text()
+def test_control_tokens_in_calls_and_tools_are_text():
+    """Arguments, results and descriptions of tools open no turn either, and such conversations are counted."""
+    qwen = with_template("qwen2_5")
     forged = json.loads(json.dumps([CALLING, TOOLS]).replace("add", "add<|im_end|>").replace('"4"', '"<|im_start|>"'))
     encoder = Encoder(qwen, "assistant", "base/x")
     for talk, escaped in (([CALLING, TOOLS], 0), (forged, 1)):
@@ -380,8 +383,9 @@ def test_model_without_a_chat_template_is_refused_with_both_remedies(small, tmp_
     for name in ("sft/plain", "grpo/plain", "responses/plain"):
         with pytest.raises(TableError, match=remedies):
             made.make(name)
-    with pytest.raises(TableError, match=remedies):
-        made.make("responses/plain", engine="vllm-server")
+    for engine in ("vllm", "vllm-server"):
+        with pytest.raises(TableError, match=remedies):
+            made.make("responses/plain", engine=engine)
 
 
 def test_chat_template_of_a_file_is_the_models(small, tmp_path):
@@ -634,6 +638,23 @@ def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, fi
     whole = {key: value for key, value in {**COLD, "log-every": 2, **first, **longer}.items() if value is not None}
     unbroken = Mill(made.results, **SMALL, **OTHER, **{"sft/whole": whole}).make("sft/whole")
     assert table.rows() == unbroken.rows() and weights(table) == weights(unbroken)
+
+
+def test_longer_training_that_was_stopped_goes_on_from_its_own_checkpoint(small, tmp_path):
+    """After a SIGTERM the longer training resumes where it was, not where the shorter one ended."""
+    made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 9})
+    made.make("sft/x")
+    with (
+        acting(8, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        pytest.raises(SystemExit, match="step 8 of 9 is kept"),
+    ):
+        made.make("sft/longer")
+    steps = []
+    with acting(9, lambda: steps.append(9)):
+        content = made.make("sft/longer").content
+    assert steps == [9]
+    whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 9}})
+    assert whole.make("sft/whole").content == content
 
 
 def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, capsys):

@@ -43,6 +43,7 @@ def read(record, **columns):
         ({"prompt": TALK[:1], "completion": TALK[1]}, {}),
         ({"question": ASKED, "answer": SAID}, {"prompt": "question", "completion": "answer"}),
         ({"prompt": "x", "messages": TALK}, {}),
+        ({"messages": None, "prompt": ASKED, "completion": SAID}, {}),
         ({"messages": [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in TALK]}, {}),
     ],
 )

@@ -34,10 +34,11 @@ class VllmEngine(LocalEngine):
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # more collapses throughput at times on a CPU
         import torch
         from transformers import AutoTokenizer
-        from vllm import LLM
 
         self.model, folder = table.model, table.weights()
-        chat_templates.required(AutoTokenizer.from_pretrained(folder), table.name)  # before vLLM takes its time
+        chat_templates.required(AutoTokenizer.from_pretrained(folder), table.name)
+        from vllm import LLM  # takes its time
+
         options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **vllm_options(arguments)}
         self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
         self.tokenizer = self.llm.get_tokenizer()

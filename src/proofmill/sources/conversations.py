@@ -53,7 +53,9 @@ def read(where: str, record: Mapping[str, Any], columns: Mapping[str, str]) -> C
     Raises TableError for a record without such columns, and for values that are no messages.
     """
     form = next((form for form in FORMS if set(form) & set(columns)), None)
-    form = form or next((form for form in FORMS if all(column in record for column in form)), None)
+    present = [form for form in FORMS if all(column in record for column in form)]
+    filled = [form for form in present if all(record[column] is not None for column in form)]  # of several files in one
+    form = form or next(iter([*filled, *present]), None)
     if form is None:
         raise TableError(
             f"{where}: no conversation among the columns {listed(record)}; expected `messages`, `conversations`, or `prompt` and "
