@@ -538,7 +538,9 @@ r:
         ({"learning-rate": "fast"}, "`learning-rate` is 'fast'; expected a valid number."),
         ({"learning-rate": "1e999"}, "`learning-rate` is '1e999'; expected a valid number."),
         ({"learning-rate": "-1e-5"}, "`learning-rate` is -1e-05; expected greater than 0."),
+        ({"learning-rate": True}, "`learning-rate` is True; expected a valid number."),
         ({"steps": "1.5e0"}, "`steps` is '1.5e0'; expected a valid integer."),
+        ({"steps": 2.0}, "`steps` is 2.0; expected a valid integer."),
         ({"examples": "1e5"}, "`examples` is `1e5`; expected"),
     ],
 )
@@ -547,6 +549,20 @@ def test_text_that_is_no_number_is_refused(fields, fault):
     assert fault in mistake(
         **{**LEARNING, "sft/x": {"model": "base/b", "examples": "examples/c", "steps": 3, **fields}}
     )
+
+
+@pytest.mark.parametrize("field", ["keep", "rewards", "sampling", "mix", "columns"])
+@pytest.mark.parametrize("value", ["1e-5", ["1e-5"], {"1e-5": "1e-5"}, {"x": None}, None, 3, "itself"])
+def test_field_with_names_may_hold_anything(field, value):
+    """Whatever stands where named things belong, an alias that contains itself included, there are mistakes or none."""
+    if value == "itself":
+        value = []
+        value.append(value)
+    kind = {"keep": "problems", "rewards": "grpo", "sampling": "scores"}.get(field, "examples")
+    try:
+        expand({"r": {f"{kind}/x": {field: value}}})
+    except RecipeError as error:
+        assert f"r > {kind}/x: " in str(error)
 
 
 def test_seeds_and_continue_in_the_wrong_place_are_answered():

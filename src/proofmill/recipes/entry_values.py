@@ -83,11 +83,15 @@ def _with_numbers(values: dict, faults: Iterable[Mapping[str, Any]]) -> dict | N
     """The values with each such text replaced where a number is expected; None where there is none."""
     mended, found = copy.deepcopy(values), False
     for fault in faults:
-        number = as_number(fault["input"])
+        written = fault["input"]
+        if fault["type"] not in _NUMBERS or not isinstance(written, str) or (number := as_number(written)) is written:
+            continue
         if fault["type"].startswith("int_"):
-            number = int(number) if isinstance(number, float) and number.is_integer() and abs(number) < 2**63 else None
+            if not number.is_integer() or abs(number) >= 2**63:
+                continue
+            number = int(number)
         holder, key = _holder(mended, fault["loc"])
-        if fault["type"] in _NUMBERS and isinstance(number, int | float) and holder[key] == fault["input"]:
+        if holder[key] == written:
             holder[key], found = number, True
     return mended if found else None
 
@@ -101,11 +105,13 @@ def _holder(values: Any, place: Iterable[Any]) -> tuple[Any, Any]:
     return holder, key
 
 
-def _numbers_inside(value: Any) -> Any:
-    """The value with each such text replaced: what stands here are names and numbers."""
-    if isinstance(value, Mapping):
-        return {key: _numbers_inside(inner) for key, inner in value.items()}
-    return [_numbers_inside(inner) for inner in value] if isinstance(value, list) else as_number(value)
+def _numbers_inside(value: Any, depth: int = 4) -> Any:
+    """The value with each such text replaced: what stands here are names and numbers. An alias may contain itself."""
+    if isinstance(value, Mapping) and depth:
+        return {key: _numbers_inside(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, list) and depth:
+        return [_numbers_inside(inner, depth - 1) for inner in value]
+    return as_number(value)
 
 
 # ---------------------------------------------------------------------------------------------------------------- keys
@@ -117,9 +123,10 @@ def _underscored(values: Mapping) -> dict:
     def inside(named: Mapping) -> dict:
         return {name: _underscored(v) if isinstance(v, Mapping) else v for name, v in named.items()}
 
-    nested = {"sampling": inside, "preferences": inside, "price": _underscored, **dict.fromkeys(NAMED, _numbers_inside)}
+    nested = {"sampling": inside, "preferences": inside, "price": _underscored}
     plain = {str(key).replace("-", "_"): value for key, value in values.items()}
     for key in {*TAKEN_BACK} & {*plain}:
         if isinstance(plain[key], Mapping):
             plain[key] = {name: value for name, value in plain[key].items() if value is not None}
-    return {k: nested[k](v) if k in nested and isinstance(v, Mapping | list) else v for k, v in plain.items()}
+    plain |= {key: _numbers_inside(plain[key]) for key in NAMED if key in plain}
+    return {k: nested[k](v) if k in nested and isinstance(v, Mapping) else v for k, v in plain.items()}
