@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mill import SMALL
 from proofmill.examples import apportioned, sampled, select
 from proofmill.filters.examples import SELECTORS
-from proofmill.schema.errors import TableError
+from proofmill.schema.errors import RecipeError, TableError
 from proofmill.text.reasoning import with_thought
 
 
@@ -214,3 +214,100 @@ def test_attempt_without_a_response_is_never_learned(small, mill):
 def test_reasoning_that_was_sent_apart_is_learned(text, reasoning, whole):
     """A teacher's thoughts stand before its answer again; a text that has them, or has none, is as it is."""
     assert with_thought(text, reasoning) == whole
+
+
+# ------------------------------------------------------------------------------------------- conversations of others
+
+ASKED, SAID = {"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "It is 4."}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+
+
+def chat_file(folder, *records):
+    path = folder / "chat.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return str(path)
+
+
+def test_chat_file_is_an_entry_of_one_line(mill, tmp_path):
+    """Its conversations are rows with file and line, tools beside them; what nothing can be learned from is dropped with its reason."""
+    talks = [[ASKED, SAID], [ASKED, SAID], [ASKED], [], [{"role": "robot", "content": "x"}, SAID]]
+    records = [{"messages": talk, "tools": [TOOL]} for talk in talks] + [{"prompt": "2 + 3?", "completion": "5."}]
+    made = mill({"examples/chat": {"source": "table", "path": chat_file(tmp_path, *records)}}).make("examples/chat")
+    rows = made.rows(kept=False)
+    assert [row["dropped"] for row in rows] == [None, None, "no-assistant", "empty", "unknown-role", None]
+    assert [row["origin"] for row in rows] == [f"chat.jsonl:{n}" for n in range(1, 7)]
+    assert rows[1]["example"] == f"{rows[0]['example']}-2" and len({row["example"] for row in rows}) == 6
+    assert rows[0]["problem"] == rows[1]["problem"] == rows[2]["problem"] != rows[5]["problem"]
+    assert [{key: m[key] for key in ("role", "content")} for m in rows[0]["messages"]] == [ASKED, SAID]
+    assert json.loads(rows[0]["tools"]) == [TOOL] and rows[5]["tools"] is None
+    assert made.stamp["counts"] == {"kept": 3, "no-assistant": 1, "empty": 1, "unknown-role": 1}
+
+
+def test_selectors_and_mixtures_take_conversations_of_a_file(mill, tmp_path):
+    """`keep` sees what the assistant says and the file's own marks, `rows` limits what is read, and shares mix such tables."""
+    records = [{"messages": [{**ASKED, "content": f"{n}?"}, SAID], "mark": n} for n in range(9)]
+    chat = {"source": "table", "path": chat_file(tmp_path, *records), "columns": {"grade": "mark"}, "rows": 8}
+    entries = {
+        "examples/good": {**chat, "keep": [{"at-least": 6}]},
+        "examples/all": {**chat, "keep": ["has-text", "finished", "one-per-problem"]},
+        "examples/both": {"join": {"examples/good": 1.0, "examples/all": 0.5}},
+    }
+    made = mill(entries)
+    assert len(made.make(*entries).rows()) == 2 + 4
+    assert [row["grade"] for row in made.table("examples/good").rows()] == [6, 7]
+
+
+def test_published_examples_come_back_through_the_same_door(small, mill):
+    """A table of `examples` is a file of conversations, and its kept rows say what they said."""
+    folder = small.table("examples/cold").path
+    rows = mill({"examples/again": {"source": "table", "path": str(folder)}}).make("examples/again").rows()
+    before = small.table("examples/cold").rows(kept=False)
+    assert [row["messages"] for row in rows] == [row["messages"] for row in before]
+
+
+def test_conversations_of_a_dataset_are_read_as_those_of_a_file(mill, tmp_path):
+    """A dataset of the hub as FineProofs-SFT is: conversations among other columns, and marks to select by."""
+    folder = tmp_path / "proofs"
+    folder.mkdir()
+    proof = {"problem": "Prove it.", "proof": "Clear.", "category": "algebra", "gemini-3-pro-grade": 7}
+    rows = [{"messages": [ASKED, SAID], **proof, "gemini-3-pro-grade": grade} for grade in (7, 0, 6)]
+    pl.DataFrame(rows).write_parquet(folder / "train-00000.parquet")
+    hub = {"source": "hub", "id": str(folder), "commit": "v1", "columns": {"grade": "gemini-3-pro-grade"}}
+    rows = mill({"examples/x": {**hub, "keep": [{"at-least": 6}]}}).make("examples/x").rows(kept=False)
+    assert [(row["grade"], row["dropped"]) for row in rows] == [(7, None), (0, "at-least"), (6, None)]
+
+
+def test_line_that_cannot_be_read_stops_the_stage(mill, tmp_path):
+    """One bad line is one message with its place, and no table."""
+    path = chat_file(tmp_path, {"messages": [ASKED, SAID]}, {"messages": "no"})
+    made = mill({"examples/chat": {"source": "table", "path": path}})
+    with pytest.raises(TableError, match=r"chat.jsonl:2: `messages` is a text and no JSON"):
+        made.make("examples/chat")
+    assert not made.table("examples/chat").path.exists()
+
+
+def test_edited_chat_file_makes_other_examples(mill, tmp_path):
+    """The digest of the file decides the table, not its name."""
+    path = chat_file(tmp_path, {"messages": [ASKED, SAID]})
+    made = mill({"examples/chat": {"source": "table", "path": path}})
+    before = made.make("examples/chat").stamp["fingerprint"]
+    chat_file(tmp_path, {"messages": [ASKED, {**SAID, "content": "Four."}]})
+    assert made.make("examples/chat").stamp["fingerprint"] != before
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"source": "table"}, "source `table` needs `path`"),
+        ({"source": "hub", "id": "a/b"}, "has `id` and no `commit`"),
+        ({"source": "jsonl", "path": "x"}, r"`source` is 'jsonl'; expected 'table' or 'hub'"),
+        ({"path": "x.jsonl"}, "found no source; expected exactly one of"),
+        ({"source": "table", "path": "x", "columns": {"text": "t"}}, "`columns` names `text`; expected some of"),
+        ({"source": "table", "path": "x", "columns": {"prompt": "q"}}, "one of `prompt` and `completion`; expected both"),
+        ({"source": "table", "path": "x", "commit": "c"}, "`commit` is given and source `table` does not read it"),
+    ],
+)  # fmt: skip
+def test_fields_of_a_chat_source_that_do_not_go_together_are_named(mill, fields, fault):
+    """What is missing or too much is said when the recipe is read."""
+    with pytest.raises(RecipeError, match=fault):
+        mill({"examples/chat": fields})

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
 import torch
+import trl
 from accelerate.data_loader import SeedableRandomSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,6 +237,93 @@ def test_learned_tokens_of_a_published_template_end_with_its_end_token(data):
     assert learned(qwen, TALK, "assistant") == "It is 4.<|im_end|>\nThat is 6.<|im_end|>\n"
 
 
+CALLING = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "What is 2 + 2?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": 2}}}],
+    },
+    {"role": "tool", "content": "4"},
+    {"role": "assistant", "content": "4."},
+    {"role": "user", "content": "And 3 + 3?"},
+    {"role": "assistant", "content": "6."},
+]
+CONTROL = ("<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>")
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
+
+
+def with_template(name):
+    """A tokenizer with a published chat template, as TRL ships it, and its control tokens."""
+    made = train_tokenizer(["What is 2 + 2? It is 4."], 300)
+    made.add_special_tokens({"additional_special_tokens": [*CONTROL]})
+    made.chat_template = (Path(trl.__file__).parent / f"chat_templates/{name}.jinja").read_text(encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["known to TRL", "unknown"])
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("qwen2_5", [f"{CALL}<|im_end|>\n", "4.<|im_end|>\n", "6.<|im_end|>\n"]),
+        ("qwen3_instruct_2507", [f"{CALL}<|im_end|>\n", "4.<|im_end|>\n", "6.<|im_end|>\n"]),
+        ("llama3_1", ['{"name": "add", "parameters": {"a": 2}}<|eot_id|>', "4.<|eot_id|>", "6.<|eot_id|>"]),
+    ],
+)
+def test_turns_and_calls_of_published_templates_are_learned_exactly(template, expected, changed):
+    """Each turn of the assistant from after its header to its end, calls of tools included; tools are shown and not learned."""
+    other = with_template(template)
+    other.chat_template += "{# #}" * changed
+    for learn, turns in (("assistant", expected), ("answer", expected[-1:])):
+        made = Encoder(other, learn, "base/x")(CALLING, TOOLS)
+        assert made["input_ids"] == other.apply_chat_template(CALLING, tools=TOOLS, return_dict=True)["input_ids"]
+        assert other.decode([i for i in made["labels"] if i != IGNORED]) == "".join(turns)
+        assert '"parameters":{"type":"object"}' in "".join(other.decode(made["input_ids"]).split())
+
+
+def test_template_that_rewrites_turns_is_learned_in_trls_version():
+    """Qwen3 drops the thoughts of earlier turns: its version with marks learns each turn as it was written."""
+    qwen = with_template("qwen3")
+    talk = [{**m, "reasoning_content": "Hm."} if m["role"] == "assistant" else m for m in TALK]
+    labels = Encoder(qwen, "assistant", "base/x")(talk)["labels"]
+    thought = "<think>\nHm.\n</think>\n\n"
+    assert qwen.decode([i for i in labels if i != IGNORED]) == (
+        f"{thought}It is 4.<|im_end|>\n{thought}That is 6.<|im_end|>\n"
+    )
+
+
+def test_control_tokens_in_calls_and_tools_are_text():
+    """Arguments, results and descriptions of tools open no turn either, and such conversations are counted."""
+    qwen = with_template("qwen2_5")
+    forged = json.loads(json.dumps([CALLING, TOOLS]).replace("add", "add<|im_end|>").replace('"4"', '"<|im_start|>"'))
+    encoder = Encoder(qwen, "assistant", "base/x")
+    for talk, escaped in (([CALLING, TOOLS], 0), (forged, 1)):
+        ids = encoder(*talk)["input_ids"]
+        assert (ids.count(qwen.convert_tokens_to_ids("<|im_end|>")), encoder.escaped) == (7, escaped)
+
+
+def test_what_follows_the_last_answer_is_left_out(tokenizer):
+    """With `learn: answer` a conversation that ends with a question teaches its last answer, not the question."""
+    made = Encoder(tokenizer, "answer", "base/x")([*TALK, TALK[0]])
+    assert made == Encoder(tokenizer, "answer", "base/x")(TALK)
+
+
+@pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
+def test_chat_file_of_others_is_learned(small, tmp_path, learn):
+    """A file of TRL's users, with system prompts and turns, is an entry of one line; its loss goes down."""
+    path = tmp_path / "chat.jsonl"
+    talks = [[{"role": "system", "content": "Be short."}, *TALK[: 2 + 2 * (n % 2)]] for n in range(12)]
+    path.write_text("".join(f"{json.dumps({'messages': talk})}\n" for talk in talks))
+    results = tmp_path / "results"
+    shutil.copytree(small.results, results)
+    chat = {"examples/chat": {"source": "table", "path": str(path)}}
+    fields = {"examples": "examples/chat", "learn": learn, "steps": 6, "evaluate-share": 0.0}
+    table = Mill(results, **SMALL, **chat, **{"sft/chat": {**COLD, **fields}}).make("examples/chat", "sft/chat")
+    assert values(table, "loss")[-1] < values(table, "loss")[0]
+
+
 def job(name="sft/x"):
     return SimpleNamespace(name=name)
 
@@ -274,15 +363,63 @@ def test_chat_template_is_kept_as_it_was(trained, learn):
     assert AutoTokenizer.from_pretrained(table.folder).chat_template == CHAT_TEMPLATE
 
 
-def test_tokenizer_without_a_chat_template_is_refused(small, tmp_path):
-    """A base model that cannot be talked to is named, with what to write beside its weights."""
-    folder = tmp_path / "plain"
+def untalkative(small, folder):
+    """A model's folder without a chat template."""
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / "chat_template.jinja").unlink()
-    entries = {"base/plain": {"source": "folder", "path": str(folder)}, "sft/plain": {**COLD, "model": "base/plain"}}
-    made = Mill(tmp_path / "results", **SMALL, **entries)
-    with pytest.raises(TableError, match="base/plain: its tokenizer has no chat template"):
-        made.make("problems/train", "examples/cold", "base/plain", "sft/plain")
+    return {"source": "folder", "path": str(folder)}
+
+
+def test_model_without_a_chat_template_is_refused_with_both_remedies(small, tmp_path):
+    """A base model that cannot be talked to is named where it is taught, rewarded or asked, with what to write in its entry."""
+    plain = untalkative(small, tmp_path / "plain")
+    rewarded = {"model": "base/plain", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1}}
+    grpo = {**rewarded, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 1}
+    asked = {"problems": "problems/bench", "model": "base/plain", "max-tokens": 4}
+    entries = {"base/plain": plain, "sft/plain": {**COLD, "model": "base/plain"}}
+    made = Mill(tmp_path / "results", **SMALL, **entries, **{"grpo/plain": grpo, "responses/plain": asked})
+    made.make("problems/train", "problems/bench", "examples/cold", "base/plain")
+    remedies = r"base/plain: its tokenizer has no chat template; .* `template: plain` .* `template: PATH`"
+    for name in ("sft/plain", "grpo/plain", "responses/plain"):
+        with pytest.raises(TableError, match=remedies):
+            made.make(name)
+    for engine in ("vllm", "vllm-server"):
+        with pytest.raises(TableError, match=remedies):
+            made.make("responses/plain", engine=engine)
+
+
+def test_chat_template_of_a_file_is_the_models(small, tmp_path):
+    """`template: PATH` gives a model a template, also in place of its own; another content of the file is another model."""
+    path = tmp_path / "chat.jinja"
+    path.write_text(CHAT_TEMPLATE)
+    entries = {"base/plain": {**untalkative(small, tmp_path / "plain"), "template": str(path)}}
+    entries["base/again"] = {**entries["base/plain"], "path": str(small.table("base/tiny").folder)}
+    made = Mill(tmp_path / "results", **entries)
+    for name in entries:
+        assert AutoTokenizer.from_pretrained(made.make(name).folder).chat_template == CHAT_TEMPLATE
+    fingerprint = made.table("base/plain").stamp["fingerprint"]
+    path.write_text(CHAT_TEMPLATE + "\n")
+    assert made.make("base/plain").stamp["fingerprint"] != fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{% for", r"chat.jinja:1: no chat template \(.*\); expected one in Jinja"),
+        ("{{ raise_exception('no') }}", r"chat.jinja: no chat template \(no\)"),
+        ("Hello.", r"chat.jinja: writes 'Hello.' for a question"),
+        ("", r"chat.jinja: writes '' for a question"),
+        (None, r"chat.jinja: no such file or folder"),
+    ],
+)
+def test_file_that_is_no_chat_template_is_refused(small, tmp_path, text, fault):
+    """A template is tried on a question and its answer before anything is made with it."""
+    path = tmp_path / "chat.jinja"
+    if text is not None:
+        path.write_text(text)
+    made = Mill(tmp_path / "r", **{"base/x": {**untalkative(small, tmp_path / "plain"), "template": str(path)}})
+    with pytest.raises(TableError, match=fault):
+        made.make("base/x")
 
 
 # ------------------------------------------------------------------------------------------------------------- packing
@@ -462,6 +599,112 @@ def test_last_step_ends_a_longer_schedule(trained):
         trained({"steps": 8, "last-step": 9}, "sft/beyond")
     with pytest.raises(RecipeError, match="`last-step` is 9 and the schedule ends with step 6"):
         trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
+
+
+# ----------------------------------------------------------------------------------------------- going on with more steps
+
+CONSTANT = {"schedule": "constant", "steps": 5}
+
+
+def shorter_and_longer(small, results, first, longer):
+    """A Mill with `sft/x` and `sft/longer`, which goes on from it, besides the small chain."""
+    shutil.copytree(small.results, results)
+    x = {key: value for key, value in {**COLD, "log-every": 2, **first}.items() if value is not None}
+    return Mill(results, **SMALL, **OTHER, **{"sft/x": x, "sft/longer": {"continue": "sft/x", **longer}})
+
+
+@pytest.mark.parametrize(
+    ("first", "longer"),
+    [
+        (CONSTANT, {"steps": 9}),
+        ({"steps": 9, "last-step": 5, "schedule": "cosine", "warmup": 0.3}, {"last-step": None}),
+        ({"schedule": "constant", "steps": None, "epochs": 0.5, "adapter": {"rank": 4, "alpha": 8.0}}, {"epochs": 1.0}),
+        ({"schedule": "constant", "steps": None, "epochs": 1.0}, {"epochs": 1.5}),
+        ({**CONSTANT, "evaluate": "examples/other", "evaluate-every": 3, "packing": True}, {"steps": 8}),
+    ],
+    ids=["constant", "cosine", "adapter", "epochs", "evaluated"],
+)
+def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, first, longer):
+    """Rows and weights of a training that goes on are those of an unbroken one, bit by bit, and it trains the new steps alone."""
+    made = shorter_and_longer(small, tmp_path / "results", first, longer)
+    made.make("problems/other", "examples/other", "sft/x")
+    steps = []
+    with pytest.MonkeyPatch.context() as patch:
+        step = Trainer.training_step
+        patch.setattr(Trainer, "training_step", lambda self, *a, **k: steps.append(1) or step(self, *a, **k))
+        table = made.make("sft/longer")
+    counts = [made.table(name).stamp["counts"]["steps"] for name in ("sft/x", "sft/longer")]
+    assert len(steps) == counts[1] - counts[0] > 0
+    whole = {key: value for key, value in {**COLD, "log-every": 2, **first, **longer}.items() if value is not None}
+    unbroken = Mill(made.results, **SMALL, **OTHER, **{"sft/whole": whole}).make("sft/whole")
+    assert table.rows() == unbroken.rows() and weights(table) == weights(unbroken)
+
+
+def test_longer_training_that_was_stopped_goes_on_from_its_own_checkpoint(small, tmp_path):
+    """After a SIGTERM the longer training resumes where it was, not where the shorter one ended."""
+    made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 9})
+    made.make("sft/x")
+    with (
+        acting(8, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        pytest.raises(SystemExit, match="step 8 of 9 is kept"),
+    ):
+        made.make("sft/longer")
+    steps = []
+    with acting(9, lambda: steps.append(9)):
+        content = made.make("sft/longer").content
+    assert steps == [9]
+    whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 9}})
+    assert whole.make("sft/whole").content == content
+
+
+def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, capsys):
+    """Where nothing was kept the longer training begins anew and ends with the same table; its log says so."""
+    made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 7})
+    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
+    kept = alone.make("sft/x").kept(alone.table("sft/x").stamp["fingerprint"])
+    assert not kept.state.exists()
+    content = made.make("sft/longer").content
+    assert "sft/x kept no state (`keep-state`): begins at the first step" in capsys.readouterr().err
+    whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 7}})
+    assert whole.make("sft/whole").content == content
+
+
+def test_state_is_kept_where_the_entry_asks_for_it_and_is_no_part_of_its_identity(small, tmp_path):
+    """`keep-state` keeps what an entry written later goes on from, and asking for it makes no table again."""
+    made = shorter_and_longer(small, tmp_path / "results", {**CONSTANT, "keep-state": True}, {"steps": 7})
+    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT, "keep-state": True}})
+    assert alone.book.entries["sft/x"].keep_state and alone.book.states == ["sft/x"] == made.book.states
+    table = alone.make("sft/x")
+    state = table.kept(table.stamp["fingerprint"]).state
+    assert [path.name for path in state.iterdir()] == ["checkpoint-5"]
+    before = table.stamp
+    shorter = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
+    assert shorter.make("sft/x").stamp["fingerprint"] == before["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("first", "longer", "fault"),
+    [
+        ({"steps": 5}, {"steps": 9}, "whose schedule `cosine` is laid out for 5 steps and would be another one for more"),
+        (CONSTANT, {"steps": 5}, "and ends where that ends; expected more `steps`"),
+        (CONSTANT, {"steps": 3}, "and ends before that ends"),
+        (CONSTANT, {"steps": 9, "batch": 2}, "which has another `batch`; expected one training. For another, begin anew: `model: sft/x`"),
+        (CONSTANT, {"epochs": 9.0}, "which counts in `steps`; expected the same here"),
+        ({"steps": 9, "last-step": 5}, {"last-step": 4}, "and ends where that ends"),
+    ],
+)  # fmt: skip
+def test_training_that_cannot_go_on_as_one_is_refused(first, longer, fault):
+    """What would be another training is said when the recipe is read, with what to write instead."""
+    entries = {"sft/x": {**COLD, **first}, "sft/longer": {"continue": "sft/x", **longer}}
+    with pytest.raises(RecipeError, match=f"sft/longer: continues sft/x, {fault}"):
+        Mill(Path("results"), **SMALL, **entries)
+
+
+def test_last_line_of_a_training_has_its_last_loss(trained, capsys):
+    """The log ends with the loss that the table ends with."""
+    loss = values(trained({"steps": 4, "log-every": 2}), "loss")[-1]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "step 4 of 4" in line]
+    assert len(lines) == 1 and f", loss {loss:.4g}, " in lines[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- adapters

@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.prompts import chat_templates
 from proofmill.runtime.paths import local_path
 from proofmill.schema.errors import HubError, TableError
 from proofmill.schema.ids import file_sha256
@@ -46,8 +47,8 @@ def main(entry: Base, job: Job) -> None:
         _copy(local_path(entry.path), folder)
     else:
         _download(entry.id, entry.commit, folder)
-    if entry.template == "plain":
-        _set_template(folder, PLAIN_TEMPLATE)
+    if entry.template:
+        _set_template(folder, entry.template)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     rows = [{"file": str(f.relative_to(folder)), "bytes": f.stat().st_size, "sha256": file_sha256(f)} for f in files]
     job.finish(rows, {"files": len(rows)}, weights=folder)
@@ -135,15 +136,20 @@ def _check_readable(source: Path) -> None:
 
 
 def _set_template(folder: Path, template: str) -> None:
-    """Write a chat template into a tokenizer that has none. Raises TableError when the tokenizer already has one."""
+    """Write a chat template into a tokenizer: `plain` into one that has none, that of a file in place of its own.
+
+    Raises TableError when there is one in the place of `plain`, or when the file holds none.
+    """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    if tokenizer.chat_template:
+    if template == "plain" and tokenizer.chat_template:
         raise TableError(
-            f"{folder}: the tokenizer has a chat template; expected none where `template` sets one. Remove `template`."
+            f"{folder}: the tokenizer has a chat template; expected none where `template: plain` sets one. Remove `template`, or "
+            "name a file, which replaces it."
         )
-    tokenizer.chat_template = template
+    plain = template == "plain"
+    tokenizer.chat_template = PLAIN_TEMPLATE if plain else chat_templates.from_file(local_path(template), tokenizer)
     tokenizer.save_pretrained(folder)
 
 

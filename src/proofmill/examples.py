@@ -1,44 +1,53 @@
 """One row of `examples` is a conversation to learn, kept or dropped with the name of the selector that refused it.
 
 Cold start takes the problems' own solutions, rejection sampling takes full-mark attempts, and distillation takes a
-stronger model's attempts. Such tables can be mixed, by shares of the whole (`mix`) or of each source (`join`, as
-open-r1's `dataset_mixture` with its weights).
+stronger model's attempts. Conversations of others are read from their files (sources/conversations.py). Such tables can
+be mixed, by shares of the whole (`mix`) or of each source (`join`, as open-r1's `dataset_mixture` with its weights).
 
 How we differ:
 1. The shares of a mixture count rows. A source that is too small is repeated in whole passes: all of its rows come once
    before any row comes again.
 2. Selectors see the rows in the order of the table, so `one-per-problem` means the same on every machine.
 3. A text that writes control tokens of chat templates is one turn: they are escaped in what is learned, as in the prompt.
+   A conversation of a file stays as it is; the tokens of the model at hand are escaped when it is learned (sft.py).
 """
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice, takewhile
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts
 from proofmill.filters.examples import SELECTORS
 from proofmill.prompts import escapes, templates
+from proofmill.runtime.paths import local_path
+from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries import Examples
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import NamedItems
 from proofmill.schema.ids import digest
 from proofmill.schema.named import split
 from proofmill.schema.reasons import Reason, Stop
+from proofmill.sources import conversations, files
+from proofmill.text import messages
 from proofmill.text.reasoning import after_one_thought, with_thought
 
 
 def main(entry: Examples, job: Job) -> None:
-    source = _mixture if entry.mix else _joined if entry.join else _candidates
+    source = _mixture if entry.mix else _joined if entry.join else _conversations if entry.source else _candidates
     rows = list(source(entry, job))
     select(rows, entry.keep)
     kept = sum(row["dropped"] is None for row in rows)
     if not kept:
-        cause = f"See its shares: {entry.join}" if entry.join else f"See its selectors: {entry.keep}"
+        refused = ", ".join(f"{count:,} {name}" for name, count in Counter(row["dropped"] for row in rows).items())
+        cause = (
+            f"See its shares: {entry.join}" if entry.join else f"See its selectors: {entry.keep} (refused: {refused})"
+        )
         raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. {cause}.")
     counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
-    columns = ("example", "problem", "response", "messages", "grade", "origin", "dropped")
-    job.finish([{key: row[key] for key in columns} for row in rows], counts)
+    job.finish([{key: row[key] for key in COLUMNS["examples"]} for row in rows], counts)
 
 
 def select(rows: list[dict], keep: NamedItems) -> None:
@@ -77,6 +86,7 @@ def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
             "example": digest(source, row["problem"], row["response"], row["text"]),
             "tokens": row.get("tokens", len(row["text"])),
             "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": _learned(row)}],
+            "tools": None,
             "origin": source,
             "dropped": None if row.get("reason", Reason.OK) == Reason.OK else "answered",
         }
@@ -101,6 +111,34 @@ def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
     for response, problem, grade in attempts(job.parent, responses, columns, ("statement",), entry.grades):
         text = with_thought(response["text"], response["reasoning"])
         yield {**ungraded, **(grade or {}), **response, "text": text, "statement": problem["statement"]}
+
+
+def _conversations(entry: Examples, job: Job) -> Iterator[dict]:
+    """The conversations of a file, folder or dataset of others; what the assistant says is the text that selectors see."""
+    folder = f"{local_path(entry.path).parent}/" if entry.path else ""
+    times: Counter[str] = Counter()
+    for where, record in islice(files.records(entry), entry.rows):
+        found = conversations.read(where, record, entry.columns)
+        said = [message["content"] or "" for message in found.messages if message["role"] == "assistant"]
+        asked = list(takewhile(lambda message: message["role"] != "assistant", found.messages))
+        tools = json.dumps(found.tools, ensure_ascii=False, default=str) if found.tools else None
+        id = digest(found.messages, tools)
+        times[id] += 1
+        yield {
+            "example": id if times[id] == 1 else f"{id}-{times[id]}",
+            "problem": digest(asked),
+            "response": None,
+            "messages": [messages.to_row(message) for message in found.messages],
+            "tools": tools,
+            "grade": found.grade,
+            "out_of": None,
+            "origin": where.removeprefix(folder),
+            "dropped": found.fault,
+            "text": "\n\n".join(said),
+            "tokens": sum(map(len, said)),
+            "stop": Stop.END,
+            "well_formed": None,
+        }
 
 
 def _mixture(entry: Examples, job: Job) -> Iterator[dict]:

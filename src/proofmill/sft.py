@@ -21,6 +21,7 @@ from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import TableError
 from proofmill.schema.model_entries import Sft
+from proofmill.text.messages import from_row, tools_from
 
 IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
 
@@ -28,7 +29,7 @@ IGNORED = -100  # the label of a token that is not learned (torch's cross entrop
 def main(entry: Sft, job: Job) -> None:
     from trl import SFTConfig
 
-    from proofmill.training import run
+    from proofmill.training import checkpoints, run
     from proofmill.training.sft_trainer import Trainer
 
     run.announce(entry, job, entry.batch, entry.max_length)
@@ -50,10 +51,13 @@ def main(entry: Sft, job: Job) -> None:
     trainer = Trainer(
         model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
     )
+    if entry.continues:
+        checkpoints.go_on_from(job, entry.continues, entry.evaluate_every)
     seconds = run.train(trainer, job, entry.last_step)
     weights = run.save(trainer, tokenizer, job)
     counts = {"steps": trainer.state.global_step, **counts}
     job.finish(list(run.steps(trainer)), counts, weights, training_seconds=seconds)
+    checkpoints.keep_state(job)
 
 
 # ------------------------------------------------------------------------------------------------------------- examples
@@ -61,13 +65,13 @@ def main(entry: Sft, job: Job) -> None:
 
 def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
     """The learned and the evaluated examples (None without any) as token ids and labels, and counts for the stamp."""
-    rows = job.parent(entry.examples).rows("problem", "messages")
+    rows = job.parent(entry.examples).rows("problem", "messages", "tools")
     apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
     encoder = Encoder(tokenizer, entry.learn, entry.model)
     learned, long = fitting(entry, job, entry.examples, encoder, [r for r in rows if r["problem"] not in apart])
     evaluated, counts = None, {}
     if entry.evaluate or apart:
-        others = job.parent(entry.evaluate).rows("messages") if entry.evaluate else []
+        others = job.parent(entry.evaluate).rows("messages", "tools") if entry.evaluate else []
         others += [row for row in rows if row["problem"] in apart]
         evaluated, longer = fitting(entry, job, entry.evaluate or entry.examples, encoder, others)
         counts, long = {"evaluated": len(evaluated)}, long + longer
@@ -103,8 +107,17 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
 
     ids = List(Value("int32"))
     columns = Features({"input_ids": ids, "labels": ids})
-    data = Dataset.from_list([{"messages": row["messages"]} for row in rows])
-    data = data.map(lambda row: encoder(row["messages"]), remove_columns="messages", features=columns)
+    data = Dataset.from_list([{"messages": row["messages"], "tools": row["tools"]} for row in rows])
+    data = data.map(
+        lambda row: encoder([from_row(message) for message in row["messages"]], tools_from(row["tools"])),
+        remove_columns=["messages", "tools"],
+        features=columns,
+    )
+    if encoder.escaped and processes.rank() == 0:
+        say(
+            job.name,
+            f"{where}: {encoder.escaped:,} of {len(rows):,} examples write control tokens of {entry.model}, which are learned as text",
+        )
     lengths = pc.list_value_length(data.data.column("input_ids")).to_pylist()
     fits = [index for index, length in enumerate(lengths) if length <= entry.max_length]
     if len(fits) == len(lengths):
@@ -127,30 +140,45 @@ class Encoder:
     """Turns a conversation into token ids in its chat template, and labels: the id of a learned token, else IGNORED.
 
     `learn` is one of:
-    `answer`: the tokens that the last message adds to its prompt, with the end of its turn.
-    `assistant`: those of every turn of the assistant. They are found by the template's own marks (`{% generation %}`),
-    by the marks that TRL adds to templates it knows, or as the tokens that each turn adds to the conversation before it.
+    `answer`: the tokens that the assistant's last message adds to its prompt, with the end of its turn; what follows it
+    is left out.
+    `assistant`: those of every turn of the assistant. They are found by the template's own marks (`{% generation %}`), or
+    as the tokens that each turn adds to the conversation before it. Where a template writes a turn in another way when
+    others follow, they are those of TRL's version of it, if TRL has one.
     `all`: all tokens.
     """
 
     def __init__(self, tokenizer: Any, learn: str, model: str):
         self.tokenizer, self.learn, self.model = tokenizer, learn, model
         self.tokens = ControlTokens(tokenizer)
-        self.template = _marked(tokenizer) if learn == "assistant" else None
+        self.marked = tokenizer.chat_template if _has_marks(tokenizer) and learn == "assistant" else None
+        self.escaped = 0  # conversations that write control tokens
+        self.tools: list[dict] | None = None
 
-    def __call__(self, messages: list[dict]) -> dict[str, list[int]]:
-        messages = self.tokens.escaped(messages)
-        if self.template is not None:
-            encoded = self.tokenizer.apply_chat_template(
-                messages, chat_template=self.template, return_dict=True, return_assistant_tokens_mask=True
-            )
-            ids, mask = encoded["input_ids"], encoded["assistant_masks"]
-        else:
-            ids = self._render(messages)
-            mask = [self.learn == "all"] * len(ids)
-            for start, end in self._turns(messages, ids):
-                mask[start:end] = [True] * (end - start)
+    def __call__(self, messages: list[dict], tools: list[dict] | None = None) -> dict[str, list[int]]:
+        escaped, self.tools = self.tokens.escaped(messages), self.tokens.escaped_inside(tools)
+        self.escaped += (escaped, self.tools) != (messages, tools)
+        messages = _to_last_answer(escaped) if self.learn == "answer" else escaped
+        ids, mask = self._by_marks(messages, self.marked) if self.marked else self._by_turns(messages)
         return {"input_ids": ids, "labels": [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]}
+
+    def _by_marks(self, messages: list[dict], template: str) -> tuple[list[int], list[int]]:
+        encoded = self.tokenizer.apply_chat_template(
+            messages, tools=self.tools, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
+        )
+        return encoded["input_ids"], encoded["assistant_masks"]
+
+    def _by_turns(self, messages: list[dict]) -> tuple[list[int], list[int]]:
+        ids = self._render(messages)
+        mask = [int(self.learn == "all")] * len(ids)
+        try:
+            for start, end in self._turns(messages, ids):
+                mask[start:end] = [1] * (end - start)
+        except TableError:
+            if self.learn != "assistant" or (training := _training_template(self.tokenizer)) is None:
+                raise
+            return self._by_marks(messages, training)
+        return ids, mask
 
     def _turns(self, messages: list[dict], ids: list[int]) -> list[tuple[int, int]]:
         """The start and end of each learned turn among the ids."""
@@ -184,15 +212,28 @@ class Encoder:
     def _render(self, messages: list[dict], ask: bool = False) -> list[int]:
         if not messages:  # the assistant begins the conversation
             return []
-        return self.tokenizer.apply_chat_template(messages, add_generation_prompt=ask, return_dict=True)["input_ids"]
+        return self.tokenizer.apply_chat_template(
+            messages, tools=self.tools, add_generation_prompt=ask, return_dict=True
+        )["input_ids"]
 
 
-def _marked(tokenizer: Any) -> str | None:
-    """A template with marks around the assistant's turns: the tokenizer's own or TRL's version of it; else None."""
-    from trl.chat_template_utils import get_training_chat_template, has_generation_markers
+def _to_last_answer(messages: list[dict]) -> list[dict]:
+    """The conversation up to the assistant's last message; all of one in which no assistant speaks."""
+    last = max((number for number, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
+    return messages[: last + 1] or messages
 
-    if has_generation_markers(tokenizer.chat_template):
-        return tokenizer.chat_template
+
+def _has_marks(tokenizer: Any) -> bool:
+    """Whether the tokenizer's own template has marks around the assistant's turns."""
+    from trl.chat_template_utils import has_generation_markers
+
+    return has_generation_markers(tokenizer.chat_template)
+
+
+def _training_template(tokenizer: Any) -> str | None:
+    """TRL's version of the template, which writes each turn in one way and has marks; None for a template it does not know."""
+    from trl.chat_template_utils import get_training_chat_template
+
     try:
         return get_training_chat_template(tokenizer)
     except ValueError:

@@ -20,6 +20,11 @@ from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS
 
 BENCH = {"source": "arithmetic", "part": "test", "rows": 4}
+LEARNING = {
+    "problems/p": {"source": "arithmetic", "rows": 4},
+    "base/b": {"source": "scratch", "problems": "problems/p"},
+    "examples/c": {"problems": "problems/p"},
+}
 
 
 def mistake(**entries) -> str:
@@ -509,15 +514,91 @@ def test_number_that_nothing_can_be_computed_with_is_refused(config, fault):
     assert fault in str(refused.value)
 
 
-def test_number_that_yaml_reads_as_a_text_is_shown_as_it_must_be_written(tmp_path):
-    """`1e-6` is a text in YAML 1.1; the message has the number."""
-    (tmp_path / "c.yaml").write_text("r: {grpo/x: {learning-rate: 1e-6, kl: 2.5E3}}\n")
-    with pytest.raises(RecipeError) as refused:
-        expand(yaml_files.read(tmp_path / "c.yaml"))
-    assert "`learning-rate` is '1e-6'; expected a valid number. YAML reads it as a text: write 1.0e-6. " in str(
-        refused.value
+def test_numbers_as_people_write_them_are_numbers(tmp_path):
+    """`1e-5` is a text in YAML 1.1 and a number here: in fields, in maps of names, as arguments of named things, as a whole number."""
+    (tmp_path / "c.yaml").write_text(
+        """
+budget: 1e1
+r:
+  problems/x: {source: arithmetic, rows: 1e2, keep: [{statement-length: [1e1, 2.5E3]}]}
+  base/x: {source: scratch, problems: problems/x, initializer-range: 8e-2}
+  api/x: {id: x, price: {input: 1e-1, output: .5e0}, price-source: "x, 2026-01-01"}
+  grpo/x: {model: base/x, problems: problems/x, grader: final-answer, unscored: drop, steps: 4, learning-rate: 1e-6, kl: 2.5E3,
+           rewards: {grade: 1e0, overlong: {weight: 5e-1, buffer: 64}}}
+  scores/x: {models: [grpo/x], problems: [problems/x], grader: final-answer, measures: [avg-at-k],
+             sampling: {s: {temperature: 7e-1, max-tokens: 1e3}}}
+"""
     )
-    assert "`kl` is '2.5E3'; expected a valid number. YAML reads it as a text: write 2.5e+3. " in str(refused.value)
+    book = expand(yaml_files.read(tmp_path / "c.yaml"))
+    grpo, scores = book.entries["grpo/x"], book.entries["scores/x"]
+    assert (grpo.learning_rate, grpo.kl) == (1e-6, 2500.0)
+    assert grpo.rewards == {"grade": 1.0, "overlong": {"weight": 0.5, "buffer": 64}}
+    assert book.entries["problems/x"].keep == [{"statement-length": [10.0, 2500.0]}]
+    assert (book.entries["problems/x"].rows, book.entries["base/x"].initializer_range) == (100, 0.08)
+    assert book.declared["api/x"].price == {"input": 0.1, "output": 0.5}
+    assert (scores.sampling["s"].temperature, scores.sampling["s"].max_tokens) == (0.7, 1000)
+    assert book.budget == 10.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"learning-rate": "fast"}, "`learning-rate` is 'fast'; expected a valid number."),
+        ({"learning-rate": "1e999"}, "`learning-rate` is '1e999'; expected a valid number."),
+        ({"learning-rate": "-1e-5"}, "`learning-rate` is -1e-05; expected greater than 0."),
+        ({"learning-rate": True}, "`learning-rate` is True; expected a valid number."),
+        ({"steps": "1.5e0"}, "`steps` is '1.5e0'; expected a valid integer."),
+        ({"steps": 2.0}, "`steps` is 2.0; expected a valid integer."),
+        ({"examples": "1e5"}, "`examples` is `1e5`; expected"),
+    ],
+)
+def test_text_that_is_no_number_is_refused(fields, fault):
+    """What is no number, none of its kind, or a text where one is expected stays what it is."""
+    assert fault in mistake(
+        **{**LEARNING, "sft/x": {"model": "base/b", "examples": "examples/c", "steps": 3, **fields}}
+    )
+
+
+@pytest.mark.parametrize("field", ["keep", "rewards", "sampling", "mix", "columns"])
+@pytest.mark.parametrize("value", ["1e-5", ["1e-5"], {"1e-5": "1e-5"}, {"x": None}, None, 3, "itself"])
+def test_field_with_names_may_hold_anything(field, value):
+    """Whatever stands where named things belong, an alias that contains itself included, there are mistakes or none."""
+    if value == "itself":
+        value = []
+        value.append(value)
+    kind = {"keep": "problems", "rewards": "grpo", "sampling": "scores"}.get(field, "examples")
+    try:
+        expand({"r": {f"{kind}/x": {field: value}}})
+    except RecipeError as error:
+        assert f"r > {kind}/x: " in str(error)
+
+
+def test_seeds_and_continue_in_the_wrong_place_are_answered():
+    """Who looks for several seeds, or goes on with a kind that cannot, is told what to write."""
+    given = {"model": "base/b", "examples": "examples/c", "steps": 3, "seeds": [0, 1]}
+    assert "`scores/seeds: {repeat: scores/<name>, seeds: [0, 1, 2]}`" in mistake(**{**LEARNING, "sft/x": given})
+    assert "An `sft` alone goes on from another" in mistake(**{"grpo/x": {"continue": "grpo/y", "steps": 3}})
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("problems/My_Data", "after `problems/`, the first a letter or digit. Call it `problems/my-data`."),
+        ("sft/a b", "Call it `sft/a-b`."),
+        ("sft/_", "Rename it."),
+    ],
+)
+def test_name_with_other_characters_is_answered_with_a_right_one(name, answer):
+    """The kind is known; the message shows the name that may stand there."""
+    assert answer in mistake(**{name: BENCH})
+
+
+def test_overlay_takes_a_reward_back():
+    """Mappings merge, and `null` takes a name out of one."""
+    grpo = {"model": "base/b", "problems": "problems/p", "grader": "final-answer", "unscored": "drop", "steps": 1}
+    under = {"r": {**LEARNING, "grpo/x": {**grpo, "rewards": {"grade": 1, "format": 0.1}}}}
+    over = {"r": {"grpo/x": {"rewards": {"length-kimi": 1, "format": None}}}}
+    assert expand(yaml_files.overlay(under, over)).entries["grpo/x"].rewards == {"grade": 1, "length-kimi": 1}
 
 
 @pytest.mark.parametrize("name", [1, None, "", "a b", "a/b", "1", "-n", "a\n", "problems"])
@@ -530,9 +611,7 @@ def test_recipe_with_a_name_that_is_no_target_is_refused(name):
 @pytest.mark.parametrize("name", ["problems/x\n", "problems/X", "problems/\x1b[31m"])
 def test_entry_with_a_name_that_is_none_is_refused_in_one_line(name):
     """A name is a path of small letters, and a message is one line whatever it is."""
-    assert (
-        "expected <kind>/<name> in small letters" in mistake(**{name: BENCH}) and mistake(**{name: BENCH}).isprintable()
-    )
+    assert "expected small letters, digits" in mistake(**{name: BENCH}) and mistake(**{name: BENCH}).isprintable()
 
 
 def test_entry_whose_files_would_be_those_of_another_is_refused():

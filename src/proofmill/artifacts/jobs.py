@@ -44,6 +44,7 @@ class Job:
     threads: int = 1
     engine_args: str = ""
     budget: float | None = None
+    keeps_state: bool = False  # of a training: whether another may go on from its last step
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -182,7 +183,8 @@ def make(
         for model, most in allowed["max_parked"].items():
             if model in declared:
                 declared[model] = replace(declared[model], max_parked=most)
-        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
+        keeps = name in allowed.get("states", ())
+        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
 
     with explained(table, parents):
         if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes

@@ -40,6 +40,11 @@ class Kept:
         return self.folder / "page.md"
 
     @property
+    def state(self) -> Path:
+        """The state of a training at its last step, where it is kept (training/checkpoints.py)."""
+        return self.folder / "state"
+
+    @property
     def _file(self) -> CheckedParquet:
         return CheckedParquet(self._table, f"a copy of {self.name}", f"Delete the copy: rm -r {self.folder}")
 

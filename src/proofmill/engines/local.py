@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from proofmill.artifacts.tables import Table
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
+from proofmill.prompts import chat_templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
@@ -53,7 +54,7 @@ class TransformersEngine(LocalEngine):
         torch.set_num_threads(threads)
         self.model, folder = table.model, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder, padding_side="left"), table.name)
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
         precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
         self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=precision).to(self.device).eval()

@@ -26,6 +26,7 @@ from proofmill.calls.pacing import Pace
 from proofmill.engines.remote import ApiEngine
 from proofmill.engines.servers import Server
 from proofmill.graders.graders import Marker
+from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
 from proofmill.schema.declared import Api
 from proofmill.schema.names import kind_of
@@ -125,7 +126,7 @@ def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
-    tokenizer = AutoTokenizer.from_pretrained(table.weights())
+    tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet) as server:

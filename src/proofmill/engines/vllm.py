@@ -10,6 +10,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
 from proofmill.engines.local import LocalEngine, render
+from proofmill.prompts import chat_templates
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 
@@ -32,9 +33,12 @@ class VllmEngine(LocalEngine):
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the engine in this process: no server to lose
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # more collapses throughput at times on a CPU
         import torch
-        from vllm import LLM
+        from transformers import AutoTokenizer
 
         self.model, folder = table.model, table.weights()
+        chat_templates.required(AutoTokenizer.from_pretrained(folder), table.name)
+        from vllm import LLM  # takes its time
+
         options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **vllm_options(arguments)}
         self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
         self.tokenizer = self.llm.get_tokenizer()

@@ -1,7 +1,8 @@
 """Selectors refuse candidates for training; the first that refuses a row is written into its `dropped`.
 
 A selector sees all rows that are left, in order, and says which of them stay. A row has the columns of `grades` (grade
-and out_of are null where there was no grading) and `text`, `tokens`.
+and out_of are null where there was no grading) and `text`, `tokens`. Of a conversation from a file, `text` is what the
+assistant says in all of its turns, `tokens` its characters, and `messages` the whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence

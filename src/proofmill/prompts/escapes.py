@@ -101,8 +101,22 @@ class ControlTokens:
         }
 
     def escaped(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The conversation with control tokens in what is said escaped, so that those of the template are the only ones."""
-        return [{**message, "content": self.escaped_text(message["content"])} for message in messages]
+        """The conversation with control tokens in what is said escaped, so that those of the template are the only ones.
+
+        What is said includes the calls of tools and whatever else a message has besides its role.
+        """
+        return [
+            {key: value if key == "role" else self.escaped_inside(value) for key, value in message.items()}
+            for message in messages
+        ]
+
+    def escaped_inside(self, value: Any) -> Any:
+        """The value with control tokens escaped in all of its texts."""
+        if isinstance(value, str):
+            return self.escaped_text(value)
+        if isinstance(value, Mapping):
+            return {self.escaped_text(key): self.escaped_inside(inner) for key, inner in value.items()}
+        return [self.escaped_inside(inner) for inner in value] if isinstance(value, list) else value
 
     def escaped_text(self, text: str) -> str:
         """The text with each control token escaped that the tokenizer finds in it."""

@@ -156,7 +156,7 @@ def _origins(tables: Iterable[Shown]) -> Iterator[str]:
     models: dict[str, str] = {}
     for table in tables:
         entry = table.stamp["entry"]
-        if table.kind in ("problems", "base") and "/" not in (entry["source"] or ""):
+        if table.kind in ("problems", "base", "examples") and "/" not in (entry.get("source") or "/"):
             yield f"`{table.name}`: {_source(table)}"
         for path, sha256 in table.stamp["sources"].items():
             yield f"`{table.name}` reads `{path}` (SHA-256 `{sha256}`): {licences.get(sha256, 'its licence is not known here')}"

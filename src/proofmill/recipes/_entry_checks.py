@@ -3,6 +3,7 @@
 Each check yields sentences. checks.py puts the place of the entry before them, and book.py reports all at once.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -33,6 +34,7 @@ from proofmill.schema.entries import (
 from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
+from proofmill.sources import conversations
 from proofmill.sources.loaders import SOURCES
 from proofmill.text.suggestions import among
 
@@ -87,24 +89,44 @@ def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
     if getattr(entry, needs) is None:
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
+    if entry.template not in (None, "plain") and not entry.template.endswith((".jinja", ".jinja2", ".j2")):
+        yield f"`template` is `{entry.template}`; expected `plain`, or a file such as `chat.jinja`."
     if entry.source == "hub" and not entry.commit:
         yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt)
-    sources = [key for key in ("problems", "responses", "grades", "mix", "join") if getattr(entry, key)]
+    sources = [key for key in ("problems", "responses", "grades", "mix", "join", "source") if getattr(entry, key)]
     if entry.mix and abs(sum(entry.mix.values()) - 1) > 1e-6:
         yield f"the shares of `mix` add up to {sum(entry.mix.values()):g}; expected 1."
     if (entry.mix or entry.join) and entry.keep:
         yield "`keep` stands beside `mix` or `join`; expected selectors in the tables that are mixed, before they are mixed."
-    if entry.rows and not entry.mix:
-        yield "`rows` is for `mix`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
+    if entry.rows and not (entry.mix or entry.source):
+        yield "`rows` is for `mix` and `source`; expected none here. Use the selector `at-most-per-problem`, or mix with share 1."
     if len(sources) != 1:
-        yield f"found {' and '.join(sources) or 'no source'}; expected exactly one of problems, responses, grades, mix, join."
+        yield f"found {' and '.join(sources) or 'no source'}; expected exactly one of problems, responses, grades, mix, join, source."
+    yield from _conversations_faults(entry)
 
 
-def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
+def _conversations_faults(entry: Examples) -> Iterator[str]:
+    """Where conversations of others are read from, and what their columns are called."""
+    needs = {"table": "path", "hub": "id", None: None}[entry.source]
+    if needs and not getattr(entry, needs):
+        yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Examples, needs)}"
+    read = {"table": ("path", "columns"), "hub": ("id", "commit", "config", "split", "columns"), None: ()}[entry.source]
+    for key in ("path", "id", "commit", "config", "columns"):
+        if getattr(entry, key) and key not in read:
+            yield f"`{key}` is given and {f'source `{entry.source}` does not read it' if entry.source else '`source` is not'}; expected `source: {'table' if key == 'path' else 'hub'}`, or no `{key}`."
+    if entry.id and not entry.commit:
+        yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
+    if unknown := [column for column in entry.columns if column not in conversations.COLUMNS]:
+        yield f"`columns` names `{unknown[0]}`; expected some of {among(unknown[0], conversations.COLUMNS)}"
+    if len({"prompt", "completion"} & {*entry.columns}) == 1:
+        yield "`columns` names one of `prompt` and `completion`; expected both."
+
+
+def _sft_faults(entry: Sft, entries: Mapping) -> Iterator[str]:
     if (entry.steps is None) == (entry.epochs is None):
         yield "expected exactly one of `steps` and `epochs`."
     if entry.evaluate and entry.evaluate_share:
@@ -115,6 +137,31 @@ def _sft_faults(entry: Sft, _: Mapping) -> Iterator[str]:
         yield f"`last-step` is {entry.last_step} of {entry.steps} `steps`; expected that or less."
     if entry.floor and entry.schedule != "cosine":
         yield f"`floor` is where a cosine ends, and `schedule` is `{entry.schedule}`; expected `cosine`, or no floor."
+    if isinstance(before := entries.get(entry.continues), Sft):
+        yield from (f"continues {entry.continues}, {fault}" for fault in _continuing_faults(entry, before))
+
+
+def _continuing_faults(entry: Sft, before: Sft) -> Iterator[str]:
+    """Why a training cannot go on from the end of another as if both were one."""
+    own = ("steps", "epochs", "last_step", "continues", "keep_state")
+    differing = [f.name for f in fields(Sft) if f.name not in own and getattr(entry, f.name) != getattr(before, f.name)]
+    if differing:
+        yield f"which has another `{differing[0].replace('_', '-')}`; expected one training. For another, begin anew: `model: {entry.continues}`."
+    elif (entry.steps, entry.epochs) == (before.steps, before.epochs):
+        if before.last_step is None or (entry.last_step or math.inf) <= before.last_step:
+            yield "and ends where that ends; expected more `steps`, `epochs`, or a later `last-step`."
+    elif before.schedule != "constant":
+        yield (
+            f"whose schedule `{before.schedule}` is laid out for {before.steps or before.epochs} {'steps' if before.steps else 'epochs'} and would be another one "
+            f"for more; expected `schedule: constant`, or the whole length in both and a `last-step` in {entry.continues}. For more steps with a schedule of their own, begin anew: "
+            f"`model: {entry.continues}`."
+        )
+    elif (entry.steps is None) != (before.steps is None):
+        yield f"which counts in `{'steps' if before.steps else 'epochs'}`; expected the same here."
+    elif (entry.last_step or entry.steps or entry.epochs or 0) <= (
+        before.last_step or before.steps or before.epochs or 0
+    ):
+        yield "and ends before that ends; expected more `steps` or `epochs`."
 
 
 def _default(cls: Any, *names: str) -> tuple:

@@ -11,12 +11,14 @@ need, and are no targets. A recipe lists in `with` the blocks and other recipes 
       with: [benchmarks]
       scores/mine: {problems: [problems/bench], ...}
 
-An entry may begin with the fields of another: `{like: grpo/baseline, steps: 100}`.
+An entry may begin with the fields of another: `{like: grpo/baseline, steps: 100}`. An `sft` may also go on from the
+training of another: `{continue: sft/x, steps: 40}` is `{like: sft/x, continues: sft/x, steps: 40}`.
 This module computes no rows, so importing it is cheap. `python -m proofmill.recipes` prints the expanded list.
 """
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,19 +26,21 @@ from typing import Any
 
 from proofmill.recipes import plugins as plugins_module
 from proofmill.recipes.checks import check, cycles
-from proofmill.recipes.entry_values import read_entry
+from proofmill.recipes.entry_values import as_number, read_entry
 from proofmill.recipes.expansion import expand_repeats, expand_scores, fill_defaults
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
-from proofmill.schema.model_entries import Grpo
+from proofmill.schema.model_entries import Grpo, Sft
 from proofmill.schema.names import NAME, RECIPE, RESULTS, file_fault, kind_of
 from proofmill.schema.quoting import short, shown
 from proofmill.schema.references import ancestors, references
 from proofmill.text.suggestions import among
 
 SETTINGS = ("budget", "plugins", "results")  # top-level keys that name no recipe, besides `shared`
-WITH, LIKE = "with", "like"
+WITH, LIKE, CONTINUE = "with", "like", "continue"
+LENGTH = ("steps", "epochs", "last-step", "last_step")  # of a training; one that goes on has its own
+KEEPING = ("keep-state", "keep_state")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,14 @@ class Book:
         parked = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
         unscored = {name: entry.max_unscored for name, entry in self.entries.items() if isinstance(entry, Grpo)}
         failing = {"max_parked": parked, "max_unscored": unscored}
-        return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins})
+        return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins, "states": self.states})
+
+    @property
+    def states(self) -> list[str]:
+        """The trainings whose state is kept, because their entry asks for it or another goes on from them."""
+        trainings = {name: entry for name, entry in self.entries.items() if isinstance(entry, Sft)}
+        going_on = {entry.continues for entry in trainings.values()}
+        return sorted(name for name, entry in trainings.items() if entry.keep_state or name in going_on)
 
     def targeted(self, target: str) -> list[str]:
         """The artifacts that a target names: those of a recipe, one by its name, or one by the path of its table.
@@ -140,7 +151,7 @@ def _expanded(config: Mapping, drafts: bool) -> Book:
             faults[block.name] = _lines(left_out)
     listed = {name: names for name, names in recipes.items() if names or name in faults}
     plugins, results = tuple(config.get("plugins", [])), config.get("results", "results")
-    return Book(artifacts, declared, listed, config.get("budget"), plugins, results, faults)
+    return Book(artifacts, declared, listed, as_number(config.get("budget")), plugins, results, faults)
 
 
 def _lines(mistakes: list[str]) -> str:
@@ -148,7 +159,7 @@ def _lines(mistakes: list[str]) -> str:
 
 
 def _settings_faults(config: Mapping) -> Iterator[str]:
-    budget, results = config.get("budget"), config.get("results", "results")
+    budget, results = as_number(config.get("budget")), config.get("results", "results")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or budget < 0):
         yield f"budget: found {budget!r}; expected dollars for all calls together, such as 25.0."
     if not isinstance(results, str) or not (results and RESULTS.match(results)):
@@ -248,6 +259,12 @@ def _endless(config: Any) -> Iterator[str]:
 
 def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
     """The fault in the name of an entry, or None."""
+    if isinstance(name, str) and kind_of(name) in ENTRY_TYPES and "/" in name and not NAME.match(name):
+        right = re.sub(r"[^a-z0-9.-]+", "-", name.partition("/")[2].lower()).strip("-.")
+        return (
+            f"expected small letters, digits, `-` and `.` after `{kind_of(name)}/`, the first a letter or digit. "
+            f"{f'Call it `{kind_of(name)}/{right}`.' if right else 'Rename it.'}"
+        )
     if not (isinstance(name, str) and NAME.match(name)) or kind_of(name) not in ENTRY_TYPES:
         return f"expected <kind>/<name> in small letters, the kind one of {among(kind_of(str(name)), ENTRY_TYPES)}"
     if name in homes:
@@ -258,16 +275,24 @@ def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:
 def _like(name: str, written: Mapping[str, Any], where: str, mistakes: list[str], seen: tuple[str, ...] = ()) -> Any:
     """The values of an entry, laid over those of the entry that its `like` names."""
     values = written[name]
-    if not isinstance(values, Mapping) or LIKE not in values:
+    ways = (CONTINUE, LIKE) if kind_of(name) == "sft" else (LIKE,)
+    way = next((way for way in ways if isinstance(values, Mapping) and way in values), None)
+    if way is None:
         return values
-    own = {key: value for key, value in values.items() if key != LIKE}
-    other = values[LIKE]
+    own = {key: value for key, value in values.items() if key != way}
+    other = values[way]
     if other in (name, *seen) or kind_of(str(other)) != kind_of(name) or other not in written:
         known = among(str(other), [n for n in written if kind_of(n) == kind_of(name) and n != name])
-        mistakes.append(f"{where}: `{LIKE}` is `{other}`; expected another entry of its kind, one of {known}")
+        mistakes.append(f"{where}: `{way}` is `{other}`; expected another entry of its kind, one of {known}")
         return own
     base = _like(other, written, where, mistakes, (name, *seen))
-    return {**base, **own} if isinstance(base, Mapping) else own
+    if not isinstance(base, Mapping):
+        return own
+    if way == CONTINUE:
+        replaced = {*KEEPING, *(LENGTH if {"steps", "epochs"} & {*own} else ())}
+        base = {key: value for key, value in base.items() if key not in replaced}
+        own["continues"] = other
+    return {**base, **own}
 
 
 def _unseen(

@@ -57,7 +57,7 @@ def _asked(entry: Scores, way: str, model: str, entries: Mapping[str, Any]) -> d
     """How a model is sampled. A remote one is asked for what the grader marks, where no prompt is named."""
     values = _values(entry.sampling[way])
     if values["prompt"] is None and kind_of(model) == "api":
-        values["prompt"] = PROMPT_FOR[wants(entry.grader, entry.prompt, entries)]
+        values["prompt"] = PROMPT_FOR[wants(str(entry.grader), entry.prompt, entries)]
     return values
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from proofmill.schema.reasons import Reason, Stop
 
 ROLE = pl.Struct({"role": pl.String, "content": pl.String})
+MESSAGE = pl.Struct({"role": pl.String, "content": pl.String, "more": pl.String})  # text/messages.py
 CHECKPOINT = pl.Struct({"chain": pl.String, "points": pl.Float64, "weight": pl.String, "text": pl.String})
 DEDUCTION = pl.Struct({"minus": pl.Int64, "cap": pl.Int64, "text": pl.String})
 OPINION = pl.Struct(
@@ -139,14 +140,18 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "examples": {
         "example": (pl.String, "id"),
-        "problem": (pl.String, "id"),
+        "problem": (pl.String, "id; of a conversation of a file, from what stands before its first answer"),
         "response": (pl.String, "id of the attempt it was, if it was one"),
-        "messages": (pl.List(ROLE), "the conversation to learn"),
+        "messages": (
+            pl.List(MESSAGE),
+            "the conversation to learn; `more` is JSON of what else a message has, such as calls of tools",
+        ),
+        "tools": (pl.String, "JSON of the functions that the assistant may call, if any"),
         "grade": (pl.Float64, "marks, if it was graded"),
-        "origin": (pl.String, "the table it comes from"),
+        "origin": (pl.String, "the table it comes from, or file and line"),
         "dropped": (
             pl.String,
-            "the selector that refused the row (`answered`: there was no response); null when it is kept",
+            "the selector that refused the row, or why nothing can be learned from it: `answered` (there was no response), `empty`, `unknown-role`, `not-text` (an image), `no-assistant`; null when it is kept",
         ),
     },
     "sft": {

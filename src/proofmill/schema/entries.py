@@ -182,7 +182,7 @@ class Responses(Entry):
         return self.model in TAKEN or self.rollouts
 
     def prompts(self) -> list[str]:
-        return [] if self.taken else [self.prompt]
+        return [] if self.taken or self.prompt is None else [self.prompt]
 
     def texts(self) -> list[str]:
         return [] if self.taken or self.system is None else [self.system]
@@ -217,7 +217,7 @@ class Grades(Entry):
 
 @dataclass(frozen=True, config=Strict)
 class Examples(Entry):
-    """One row is a training example, kept or dropped with the reason: a solution, a response, or from a mixture."""
+    """One row is a training example, kept or dropped with the reason: a solution, a response, a conversation, or mixed."""
 
     revision: ClassVar[int] = 3
     problems: ProblemsRef | None = doc("Take the solutions of these problems.", None)
@@ -227,15 +227,31 @@ class Examples(Entry):
     join: dict[Annotated[str, Ref("examples")], Share] = doc(
         "Join these shares of other examples' rows, drawn without repetition; 1 takes all rows.", {}
     )
+    source: Literal["table", "hub"] | None = doc(
+        "Take the conversations of a JSONL, CSV, TSV or Parquet file or a folder of such (`table`), or of a dataset of the `hub`.",
+        None,
+    )
+    path: str | None = doc("The local file or folder of `source: table`, as in `problems`.", None)
+    id: str | None = doc("The dataset's id on the hub.", None)
+    commit: str | None = doc("The pinned commit of the dataset; required with `id`.", None)
+    config: str | None = doc("The dataset's configuration on the hub.", None)
+    split: str = doc("The dataset's split on the hub.", "train")
+    columns: dict[str, str] = doc(
+        "Which of the source's columns hold `messages` (or `conversations`), or `prompt` and `completion`, and `system`, `tools`, `grade`, as `ours: theirs`; by default the columns of these names, but `grade`.",
+        {},
+    )
     keep: NamedItems = doc(
         "Selectors in the order they are applied; the first that refuses a row is written into its `dropped`.", []
     )
     prompt: str = doc("The solver's prompt by name.", "solve")
-    rows: Count | None = doc("How many rows a mixture has; by default as many as the shares allow.", None)
-    seed: int = doc("Seed of the order of the rows.", 0)
+    rows: Count | None = doc(
+        "How many rows a mixture has, by default as many as the shares allow; of a source, at most this many are read.",
+        None,
+    )
+    seed: int = doc("Seed of the order of the rows of `mix` and `join`.", 0)
 
     def prompts(self) -> list[str]:
-        return [] if self.mix or self.join else [self.prompt]
+        return [] if self.mix or self.join or self.source else [self.prompt]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # strict would refuse a mapping inside `Scores`

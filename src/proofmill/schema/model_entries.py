@@ -46,8 +46,9 @@ class Base(Entry):
         gt=0,
     )
     context: Count = doc("The longest sequence of a scratch model, in tokens.", 512)
-    template: Literal["plain"] | None = doc(
-        "A chat template for a model without one; `plain` is `User: ... Assistant: ...`.", None
+    template: str | None = doc(
+        "A chat template: `plain` is `User: ... Assistant: ...`, for a model without one; a path such as `chat.jinja` is a file with one, in place of the model's own.",
+        None,
     )
     seed: int = doc("Seed of a scratch model's first weights.", 0)
 
@@ -71,12 +72,21 @@ class Sft(Entry):
     """One row is a measured training step; the weights stand beside the table."""
 
     revision: ClassVar[int] = 3
+    undeciding: ClassVar[tuple[str, ...]] = ("keep_state",)
     model: WeightsRef = doc("The model where training starts.")
     examples: Annotated[str, Ref("examples")] = doc("The table whose kept rows are learned.")
     steps: Count | None = doc("Number of optimizer steps; give this or `epochs`.", None)
     epochs: float | None = doc("Number of passes over the examples; give this or `steps`.", None, gt=0)
     last_step: Count | None = doc(
         "Training ends after this step, although the schedule is laid out for all of `steps` or `epochs`.", None
+    )
+    continues: Annotated[str, Ref("sft")] | None = doc(
+        "The training that this one goes on from, with equal fields but its length; `{continue: sft/x, steps: 40}` takes them over.",
+        None,
+    )
+    keep_state: bool = doc(
+        "Keep weights, optimizer and place in the data of the last step, so that an entry written later can go on from it; where one does now, they are kept anyway.",
+        False,
     )
     batch: Count = doc("Examples in one step, over all devices; with `packing`, rows of `max-length` tokens.", 8)
     learning_rate: float = doc("The highest learning rate of the schedule.", 3e-5, gt=0)

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from proofmill.runtime.paths import files_of, local_path
-from proofmill.schema.entries import Problems
+from proofmill.schema.entries import Examples, Problems
 from proofmill.schema.errors import HubError, TableError
 from proofmill.sources.formats import Mend, Record, check_texts, comma_separated, jsonl, tab_separated
 
@@ -52,8 +52,8 @@ def _rows(file: Path, mend: Mend | None) -> Iterator[Record]:
         raise TableError(f"{file}: cannot be read ({error.strerror}); expected a file that can. Look at it.") from error
 
 
-def records(entry: Problems, mend: Mend | None = None) -> Iterator[Record]:
-    """The records of a `problems` entry: from its local `path`, else from the hub."""
+def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Record]:
+    """The records of an entry with a source: from its local `path`, else from the hub."""
     return read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
 
 

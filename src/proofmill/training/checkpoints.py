@@ -8,6 +8,11 @@ checkpoint complete:
     running.json    the sums since the last row; written last and in one rename, when every process has written its part
 
 They are made by the clock, because a step may take a second or an hour.
+
+The last one is the state of a finished training. It is kept beside the kept copy of its table where another entry goes
+on from it (`continue`) or where the entry asks for that (`keep-state`): weights, optimizer and random states are three
+times the weights in float32. The longer training resumes from it as from a checkpoint of its own. Without a state it
+begins at its first step and ends with the same table.
 """
 
 import json
@@ -24,7 +29,9 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import IntervalStrategy
 
 from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.kept import link
 from proofmill.runtime import processes
+from proofmill.runtime.progress import say
 from proofmill.runtime.signals import StopRequest
 from proofmill.schema.errors import RecipeError, SettingError
 
@@ -70,6 +77,39 @@ def is_finished(checkpoint: Path, last: int | None = None) -> bool:
     """Whether the checkpoint has reached the step `last`, or without it the end of the schedule."""
     state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text())
     return state["global_step"] >= (last or state["max_steps"])
+
+
+def keep_state(job: Job) -> None:
+    """Move the last checkpoint of a finished training beside the kept copy of its table, if its state is to be kept."""
+    kept, last = job.table.kept(job.fingerprint), last_checkpoint(job)
+    if job.keeps_state and last and kept.exists() and not processes.rank():
+        shutil.rmtree(kept.state, ignore_errors=True)
+        kept.state.mkdir()
+        last.rename(kept.state / last.name)
+
+
+def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
+    """Take over the state of the training `before`, if it is kept and this training has no checkpoint of its own."""
+    if processes.rank() or last_checkpoint(job):
+        return
+    table = job.parent(before)
+    found = sorted(table.kept(table.stamp["fingerprint"]).state.glob("checkpoint-*"))
+    if not found:
+        say(job.name, f"{before} kept no state (`keep-state`): begins at the first step, and ends with the same table")
+        return
+    step = int(found[0].name.rpartition("-")[2])
+    new = job.checkpoints / f"new-{step}"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(found[0], new, copy_function=link)
+    state = json.loads((new / TRAINER_STATE_NAME).read_text())
+    # The last step of a training is evaluated whenever it comes, and is none of the longer one's.
+    due = step % evaluate_every == 0
+    state["log_history"] = [row for row in state["log_history"] if due or row["step"] < step or "eval_loss" not in row]
+    state["max_steps"] = step + 1  # transformers counts anew; it is not over
+    (new / TRAINER_STATE_NAME).unlink()  # a link to the kept one
+    (new / TRAINER_STATE_NAME).write_text(json.dumps(state))
+    os.replace(new, job.checkpoints / found[0].name)
+    say(job.name, f"goes on from the last step of {before}, {step:,}")
 
 
 def remove_broken(job: Job) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from proofmill.artifacts.jobs import Job
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
-from proofmill.prompts import escapes
+from proofmill.prompts import chat_templates, escapes
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.errors import TableError
 
@@ -49,7 +49,7 @@ class ModelPreference:
 
         folder = job.parent(model).weights()
         self.sees = sees
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder), model)
         self.tokens = ControlTokens(self.tokenizer)
         self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
         if self.model.config.num_labels != 1:

@@ -26,10 +26,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
 from proofmill.artifacts.jobs import Job
+from proofmill.prompts import chat_templates
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
-from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.errors import SettingError
 from proofmill.training import adapters, memory
 from proofmill.training.checkpoints import Checkpoints, Intervals, is_finished, last_checkpoint, remove_broken
 from proofmill.training.watchdog import Steps, watching
@@ -79,12 +80,7 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
     autocast. Raises TableError for a tokenizer without a chat template, and what `adapters.load` raises.
     """
     folder = job.parent(model).weights()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    if not tokenizer.chat_template:
-        raise TableError(
-            f"{model}: its tokenizer has no chat template; expected one, in which conversations are learned and asked. Give "
-            "its `base` the `template: plain`, or write chat_template.jinja beside the weights of a folder."
-        )
+    tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder), model)
     attention = os.environ.get("PROOFMILL_ATTENTION")
     options = {"attn_implementation": attention} if attention else {}
     if adapter:

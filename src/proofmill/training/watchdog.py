@@ -39,9 +39,15 @@ class Steps(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         now, steps = time.monotonic(), self.last_step or state.max_steps
-        if now - self.last >= self.every or state.global_step == steps:
+        if now - self.last >= self.every and state.global_step < steps:
             self.last = now
             say(self.name, self.line(state.global_step, steps, now - self.start))
+
+    def on_train_end(self, args, state, control, **_):
+        """The last line comes after the last step's loss."""
+        if state.global_step > self.first:
+            steps = self.last_step or state.max_steps
+            say(self.name, self.line(state.global_step, steps, time.monotonic() - self.start))
 
     def line(self, step: int, steps: int, seconds: float) -> str:
         rate = (step - self.first) / seconds
