@@ -899,7 +899,7 @@ def test_licence_of_a_source_is_known_by_its_digest(finished, read, tmp_path, mo
     mill = finished()
     (digest,) = mill.table("problems/rows").stamp["sources"].values()
     known = tmp_path / "sources.csv"
-    known.write_text(f"name,url,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
+    known.write_text(f"name,source,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
     monkeypatch.setattr(cards, "SOURCES", known)
     assert f"(SHA-256 `{digest}`): A set (https://example.org), licence CC-BY-4.0" in read(mill)["mill-tables"].text
 

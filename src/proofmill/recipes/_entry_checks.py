@@ -17,6 +17,7 @@ from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
 from proofmill.recipes._descriptions import description
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
+from proofmill.runtime.public_data import fault_of, is_public
 from proofmill.schema import named
 from proofmill.schema.declared import Api
 from proofmill.schema.entries import METHODS, Examples, Grades, Overlaps, Problems, Responses, Schemes, Scores
@@ -65,6 +66,10 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
             yield f"source `{entry.source}` needs `rows`; expected how many to make."
         if unknown := [family for family in entry.families if family not in FAMILIES]:
             yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], FAMILIES)}"
+    if entry.path and entry.id:
+        yield "found both `path` and `id`; expected one of them."
+    if entry.path and is_public(entry.path) and (fault := fault_of(entry.path)):
+        yield fault
     if entry.id and not entry.commit:
         yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
     for name in map(named.name_of, entry.keep):
@@ -75,10 +80,12 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
-    if getattr(entry, needs) is None:
+    if getattr(entry, needs) is None and not (entry.source == "tokenizer" and entry.id):
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
-    if entry.source == "hub" and not entry.commit:
-        yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
+    if entry.path and entry.id:
+        yield "found both `path` and `id`; expected one of them."
+    if entry.id and not entry.commit:
+        yield f"source `{entry.source}` has `id` and no `commit`; expected the commit that the files come from. Pin it."
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
