@@ -11,11 +11,12 @@ from snakemake.io import contains_wildcard
 from snakemake.settings.enums import RerunTrigger
 
 from proofmill.artifacts.states import States
+from proofmill.inspect import data
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
-from proofmill.schema.errors import ProofmillError
+from proofmill.schema.errors import MissingData, ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.references import reads
@@ -102,12 +103,24 @@ def parents(kind):
             tables = reads(kind, made_from, BOOK.entries.get)
             # A job on another node makes what it was started for: nothing is coming there.
             coming = [table for table in tables if due(table)] if not workflow.remote_exec and due(name) else []
+        except MissingData:
+            raise WorkflowError(missing_data(name))
         except ProofmillError as error:
             raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
         standing = [f"results/{table}.parquet" for table in tables if table not in coming] + sources
         return [f"results/{table}.parquet" for table in coming] + [ancient(file) for file in standing if shown(file)]
 
     return files
+
+
+def missing_data(name):
+    """One message about all public data that the targets still need and that are not here; at least those of `name`."""
+    asked = [str(target) for target in workflow.dag_settings.targets or [next(iter(BOOK.recipes))]]
+    ours = [target for target in asked if target in BOOK.recipes or target.startswith("results/")] or [name]
+    coming = [other for other in data.artifacts(BOOK, ours) if states()[other].missing]
+    found = data.needed(BOOK, dict.fromkeys([*coming, name]))
+    models = [item for item in found if item.source.startswith(data.MODEL)]
+    return data.missing_message([item for item in found if item not in models], " ".join(ours))
 
 
 def shown(file):

@@ -23,6 +23,14 @@ def main() -> None:
     )
     planned.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     planned.add_argument("--json", action="store_true", help="for programs")
+    fetched = commands.add_parser(
+        "fetch", help="bring the public data and models that a target needs and that are missing"
+    )
+    fetched.add_argument("targets", nargs="*", help="recipes, <kind>/<name> or tables; the first recipe without one")
+    fetched.add_argument(
+        "--list", action="store_true", help="only say what is needed, its size and licence, and where it is"
+    )
+    fetched.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     adopted = commands.add_parser("adopt", help="move the answers of an artifact that was renamed to its new name")
     adopted.add_argument("old", help="<kind>/<name> as it was")
     adopted.add_argument("new", help="<kind>/<name> as it is")
@@ -65,6 +73,7 @@ def main() -> None:
     checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
     runs = {
         planned: plan,
+        fetched: fetch,
         adopted: adopt,
         replayed: replay,
         drawn: curves,
@@ -90,6 +99,19 @@ def plan(options: argparse.Namespace) -> None:
         print(json.dumps(result.data(), indent=2, ensure_ascii=False))
     else:
         print("\n".join(result.lines()))
+
+
+def fetch(options: argparse.Namespace) -> None:
+    from proofmill.inspect import data
+    from proofmill.recipes import yaml_files
+    from proofmill.recipes.book import expand
+
+    book = expand(yaml_files.read("config.yaml", *options.configfile))
+    needed = data.needed(book, data.artifacts(book, options.targets or [next(iter(book.recipes))]))
+    if options.list:
+        print("\n".join(data.lines(needed)))
+    else:
+        data.fetch(needed)
 
 
 def replay(options: argparse.Namespace) -> None:

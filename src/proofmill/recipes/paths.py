@@ -8,11 +8,16 @@ from proofmill.runtime.paths import files_of, local_path
 from proofmill.schema.references import origin_of, value_of
 
 
+def source_path(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
+    """The `path` that an entry reads besides artifacts, or the problems whose attempts it takes; None without one."""
+    origin = origin_of(kind, entry, entry_of)
+    return getattr(entry, "path", None) if origin is None else value_of(entry_of(origin), "path")
+
+
 def source_files(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[Path]:
     """The local files that an entry reads besides artifacts, sorted; for a folder, all files in it.
 
-    Raises TableError when one is missing or is nothing that can be read.
+    Raises TableError when one is missing or is nothing that can be read, MissingData where public data are not here.
     """
-    origin = origin_of(kind, entry, entry_of)
-    path = getattr(entry, "path", None) if origin is None else value_of(entry_of(origin), "path")
+    path = source_path(kind, entry, entry_of)
     return files_of(local_path(path)) if path else []
