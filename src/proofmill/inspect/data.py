@@ -111,9 +111,9 @@ def summed(data: list[Needed]) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes as `4.2 MB`; `? MB` where they are not known."""
+    """Bytes as `4.2 MB`."""
     if count is None:
-        return "? MB"
+        return "size ?"
     for unit, worth in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= worth:
             return f"{count / worth:,.1f} {unit}"
