@@ -236,7 +236,7 @@ class Plan:
             return stamp["counts"].get("kept")
         return entry.expected_rows(self.rows_of) if entry else None
 
-    @cache  # noqa: B019: a plan lives as long as its command
+    @cache  # noqa: B019 (a plan lives as long as its command)
     def _of_same_source(self, name: str) -> bool:
         """Whether a table that is here began with the rows that it would begin with now."""
         entry, stamp = self.book.entries.get(name), _stamp(Table(name, self.results))
