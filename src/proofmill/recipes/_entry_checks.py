@@ -68,14 +68,18 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
             yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], FAMILIES)}"
     if entry.path and entry.id:
         yield "found both `path` and `id`; expected one of them."
-    if entry.path and is_public(entry.path) and (fault := fault_of(entry.path)):
-        yield fault
+    yield from _address_faults(entry.path)
     if entry.id and not entry.commit:
         yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
     for name in map(named.name_of, entry.keep):
         needs = FILTERS[name].needs if name in FILTERS else None
         if needs and not getattr(entry, needs):
             yield f"`keep` has `{name}`, which asks for `{needs}`, and `{needs}` is not given; expected a {needs}/<name>."
+
+
+def _address_faults(path: str | None) -> Iterator[str]:
+    if path and is_public(path) and (fault := fault_of(path)):
+        yield fault
 
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
@@ -167,6 +171,16 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
 
 
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
+    yield from _address_faults(entry.path)
+    if entry.source and entry.model:
+        yield "found both `source` and `model`; expected schemes of a table, or a judge that writes them."
+    if entry.source and not (entry.path and "scheme" in entry.columns and {"problem", "statement"} & {*entry.columns}):
+        yield (
+            "`source: table` needs `path` and `columns`; expected `columns` with `scheme`, and `problem` or `statement` by which "
+            "a scheme finds its problem."
+        )
+    if not entry.source and (entry.path or entry.columns):
+        yield "found `path` or `columns` without `source`; expected `source: table` beside them."
     yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
     if entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
         first = graders_of(entry.tester, entry.tester_prompt, entries)[0]

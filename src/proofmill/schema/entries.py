@@ -129,7 +129,14 @@ class Schemes(Entry):
     revision: ClassVar[int] = 3
     problems: ProblemsRef = doc("The table whose kept rows get a scheme.")
     model: JudgeRef | None = doc(
-        "The judge that writes the schemes; without one the problems' own guidelines are taken.", None
+        "The judge that writes the schemes; without one, and without `source`, the problems' own guidelines are taken.",
+        None,
+    )
+    source: Literal["table"] | None = doc("`table`: take the schemes of a published table.", None)
+    path: str | None = doc("The table's file or address, as in `problems`.", None)
+    columns: dict[Literal["problem", "statement", "scheme"], str] = doc(
+        "Which of the table's columns to read for ours, `ours: theirs`: `scheme`, and `problem` (the id) or `statement`, by which a scheme finds its problem.",
+        {},
     )
     prompt: str = doc("The prompt by name.", "scheme")
     requeries: int = doc("How many times the judge is asked again when its scheme has no readable form.", 0, ge=0)
