@@ -99,18 +99,26 @@ def parents(kind):
         name = f"{kind}/{wildcards.name}"
         made_from = declared(name)
         try:
-            sources = source_files(kind, made_from, BOOK.entries.get)
+            sources = sources_of(name)
             tables = reads(kind, made_from, BOOK.entries.get)
             # A job on another node makes what it was started for: nothing is coming there.
             coming = [table for table in tables if due(table)] if not workflow.remote_exec and due(name) else []
-        except MissingData:
-            raise WorkflowError(missing_data(name))
         except ProofmillError as error:
             raise WorkflowError(f"{name}: {type(error).__name__}: {error}")
         standing = [f"results/{table}.parquet" for table in tables if table not in coming] + sources
         return [f"results/{table}.parquet" for table in coming] + [ancient(file) for file in standing if shown(file)]
 
     return files
+
+
+def sources_of(name):
+    """The files that an artifact reads besides tables; none where public data are gone that it was made from."""
+    try:
+        return source_files(kind_of(name), declared(name), BOOK.entries.get)
+    except MissingData:
+        if states()[name].name == "done":
+            return []
+        raise WorkflowError(missing_data(name))
 
 
 def missing_data(name):

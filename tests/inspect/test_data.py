@@ -131,6 +131,20 @@ def test_fetch_brings_what_is_missing_and_names_all_that_failed(alone, monkeypat
     assert len(mill.make("problems/all").rows()) == 2
 
 
+def test_table_that_was_made_needs_its_data_no_more(alone, monkeypatch):
+    """Where the digest is known, a finished table stays finished after its data were removed; an edited entry needs them."""
+    copy = Path("data/fetched/set/rows.jsonl")
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(ROWS)
+    Path("data/sources.csv").write_text(REGISTER.replace(",1500000,,", f",1500000,{file_sha256(copy)},"))
+    Mill(alone / "results", **ENTRIES).make("problems/all")
+    copy.unlink()
+    assert Plan(expand({"mine": ENTRIES}), "problems/all", alone / "results").stages["problems/all"].state == "done"
+    edited = {**ENTRIES, "problems/all": {**ENTRIES["problems/all"], "rows": 1}}
+    plan = Plan(expand({"mine": edited}), "problems/all", alone / "results")
+    assert (plan.stages["problems/all"].state, [item.name for item in plan.missing]) == ("make", ["A set"])
+
+
 def test_snakemake_names_all_that_is_missing_at_once(tmp_path):
     """One message with every address of the target that is not here, and the command."""
     project = Project(tmp_path / "project", yaml.safe_dump({"mine": ENTRIES}))

@@ -20,7 +20,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.recipes.book import Book
 from proofmill.recipes.identity import identity_of
 from proofmill.recipes.paths import source_path
-from proofmill.runtime.public_data import copy_of, is_public
+from proofmill.runtime.public_data import copy_of, expected_digests, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
 
@@ -60,13 +60,15 @@ class States:
             return State("make", (_coming(remade),), missing=tuple(self._missing(table.kind, entry)))
         parents = {parent: self[parent].content for parent in read}
         try:
-            sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
-        except MissingData as error:
-            return State("make", ("its data are not here",), missing=tuple(error.addresses))
+            sources, missing = fingerprints.sources_of(table.kind, entry, self.book.entries.get), ()
+        except MissingData as error:  # a table that was made from them needs them no more
+            sources, missing = expected_digests(error.addresses[0]), tuple(error.addresses)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
         old = table.stamp if table.path.exists() else None
         if old and old["fingerprint"] == fingerprint:
             return State("done", (), old["content"])
+        if missing:
+            return State("make", ("its data are not here",), missing=missing)
         if kept := table.kept(fingerprint).stamp:
             return State("restore", (), kept["content"])
         why = list(self._changes(entry, old, parents, sources)) if old else ["never made"]

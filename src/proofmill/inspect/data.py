@@ -91,7 +91,10 @@ def _needed(source: str, otherwise: str, where: str | None, fetch: Callable[[], 
 
 def lines(data: list[Needed]) -> Iterator[str]:
     """What there is and what is missing, with sizes, rows and licences, and their sums."""
-    width = max((len(item.name) for item in data), default=0)
+    if not data:
+        yield "no public data are needed"
+        return
+    width = max(len(item.name) for item in data)
     for item in data:
         rows = f"{item.rows:,} rows" if item.rows is not None else "rows not known"
         yield (
@@ -141,6 +144,8 @@ def fetch(data: list[Needed]) -> None:
     Raises HubError with a line for each that failed.
     """
     failed = []
+    if not data:
+        say("fetch", "no public data are needed")
     for item in data:
         if not item.missing:
             say(item.name, f"is here: {item.where}")
