@@ -723,6 +723,17 @@ def test_path_that_no_variable_names_keeps_its_last_part(tmp_path, monkeypatch):
     assert Private(entries, tmp_path).stamp(stamp)["sources"] == {"${PLACE}/a.jsonl": "1", "set/s/1.tex": "2"}
 
 
+def test_copy_of_public_data_is_named_by_its_address(tmp_path, monkeypatch):
+    """Wherever a copy lies here, what is published has the public address, and no folder of this machine."""
+    monkeypatch.setenv("PROOFMILL_DATA", str(tmp_path / "mine"))
+    copy = tmp_path / "mine/hub/me/set/main/rows.jsonl"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("{}")
+    entry = entry_from("problems", {"source": "table", "path": "hub:me/set@main/rows.jsonl"})
+    stamp = Private([entry], tmp_path / "results").stamp({"sources": {str(copy): "1"}, "entry": {"path": entry.path}})
+    assert stamp == {"sources": {"hub:me/set@main/rows.jsonl": "1"}, "entry": {"path": entry.path}}
+
+
 def test_variable_inside_a_path_is_no_file_name(tmp_path, monkeypatch):
     """The value of a variable that is a part of a path stands in no stamp and in no origin of a row."""
     monkeypatch.setenv("WHO", "alice")

@@ -255,7 +255,7 @@ class Plan:
             return False
         if not KINDS[kind_of(name)].asks and _stamp(Table(name, self.results)) and self._of_same_source(name):
             return False
-        if isinstance(entry, Problems) and (entry.keep or entry.apart_from):
+        if isinstance(entry, Problems) and (entry.keep or entry.apart_from or entry.where):
             return True
         return any(self._at_most(parent) for parent in _rows_from(entry))
 
