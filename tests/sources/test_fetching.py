@@ -181,6 +181,20 @@ def test_source_without_a_digest_is_compared_with_its_first_fetch(there):
     }
 
 
+def test_folder_of_the_hub_that_has_grown_is_refused(there):
+    """A branch that has another file than at the first fetch is named with what is new."""
+    there.repositories["dataset", "me/set"] = (COMMIT, {"data/a.jsonl": ROWS})
+    source = "hub:me/set@main/data/*.jsonl"
+    fetching.fetch(source)
+    (local_path(source) / "a.jsonl").unlink()
+    local_path(source).rmdir()
+    there.repositories["dataset", "me/set"] = ("6" * 40, {"data/a.jsonl": ROWS, "data/b.jsonl": ROWS})
+    with pytest.raises(
+        HubError, match=r"new there: b.jsonl; gone: nothing; expected the files that data/sources.lock.csv has"
+    ):
+        fetching.fetch(source)
+
+
 @pytest.mark.parametrize("source", ["{url}/gone.jsonl", "hub:me/set@main/gone.jsonl", "hub:me/gone@main/rows.jsonl"])
 def test_source_that_is_gone_says_what_was_expected(there, source):
     """A file or repository that is not there any more is named with the digest that it had, and what to do."""

@@ -50,6 +50,7 @@ def fetch(text: str) -> None:
         parts = UNFINISHED / digest(text)
         files = [_downloaded(remote, parts, text, address) for remote in _remotes(address)]
         rows = [_checked(file, path, commit, text, address) for file, path, commit in files]
+        _check_names(text, {row["file"] for row in rows})
         _note(text, rows)  # first: a copy in its place is always one that was noted
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(parts / "files" if address.several else files[0][0], target)
@@ -209,6 +210,17 @@ def _checked(file: Path, path: str, commit: str, text: str, address: Address) ->
         raise HubError(_changed(text, expected, found))
     size = str(file.stat().st_size)
     return {"source": text, "file": path, "bytes": size, "sha256": found, "commit": commit or address.commit}
+
+
+def _check_names(text: str, found: set[str]) -> None:
+    """Raise HubError when an address stands for other files than when it was first fetched."""
+    before = {row["file"] for row in locked() if row["source"] == text}
+    if before and before != found:
+        new, gone = (sorted(Path(name).name for name in names) for names in (found - before, before - found))
+        raise HubError(
+            f"{text}: new there: {', '.join(new) or 'nothing'}; gone: {', '.join(gone) or 'nothing'}; expected the files that "
+            f"{LOCK} has. Nothing was replaced. Pin the commit that it notes, or take its rows out."
+        )
 
 
 def _note(text: str, rows: list[dict[str, str]]) -> None:
