@@ -8,6 +8,7 @@ from proofmill import schemes
 from proofmill.arithmetic import congruences
 from proofmill.arithmetic.congruences import Marking
 from proofmill.calls.exchange import Answer
+from proofmill.schema.errors import RecipeError
 from proofmill.schemes import _unreadable, read_scheme
 
 
@@ -29,6 +30,47 @@ def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
     rows = made.make("problems/x", "schemes/x").rows(kept=False)
     found = [(row["scheme"], row["reason"], row["dropped"]) for row in rows]
     assert found == [("7 points", "ok", None), (None, "no-guidelines", "adds-up")]
+
+
+def test_schemes_of_a_table_find_their_problems(mill, tmp_path):
+    """By the statement, however it is spaced, or by the id; a problem that the table lacks has none, and it is said."""
+    (tmp_path / "p.jsonl").write_text(
+        '{"problem": "a", "statement": "Prove that 1 = 1."}\n{"problem": "b", "statement": "Prove that 2 = 2."}\n'
+    )
+    (tmp_path / "s.jsonl").write_text(
+        '{"id": "b", "text": "Prove  that 1 = 1.", "rubrics": "7 points"}\n'
+        '{"id": "c", "text": "?", "rubrics": [{"title": "All", "points": 7, "desc": "of it"}]}\n'
+    )
+    entry = {"problems": "problems/x", "source": "table", "path": str(tmp_path / "s.jsonl"), "keep": []}
+    made = mill(
+        {
+            "problems/x": {"source": "table", "path": str(tmp_path / "p.jsonl")},
+            "schemes/text": {**entry, "columns": {"statement": "text", "scheme": "rubrics"}},
+            "schemes/id": {**entry, "columns": {"problem": "id", "scheme": "rubrics"}},
+        }
+    )
+    made.make("problems/x", "schemes/text", "schemes/id")
+    found = {name: [row["scheme"] for row in made.table(name).rows()] for name in ("schemes/text", "schemes/id")}
+    assert found == {"schemes/text": ["7 points", None], "schemes/id": [None, "7 points"]}
+    assert [row["reason"] for row in made.table("schemes/id").rows()] == ["no-guidelines", "ok"]
+    assert list(made.table("schemes/id").stamp["sources"]) == [str(tmp_path / "s.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"source": "table", "path": "x.jsonl"}, "needs `path` and `columns`"),
+        ({"path": "x.jsonl"}, "without `source`"),
+        (
+            {"source": "table", "path": "x.jsonl", "columns": {"problem": "a", "scheme": "b"}, "model": "api/referee"},
+            "both",
+        ),
+    ],
+)
+def test_table_of_schemes_that_is_half_declared_is_a_mistake(mill, values, fault):
+    """What a table needs, and what contradicts it, is said when the recipe is read."""
+    with pytest.raises(RecipeError, match=fault):
+        mill({"problems/x": {"source": "arithmetic", "rows": 2}, "schemes/x": {"problems": "problems/x", **values}})
 
 
 def test_guidelines_without_points_are_kept_as_they_are(data, mill):

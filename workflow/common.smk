@@ -14,13 +14,14 @@ from snakemake.logging import logger
 from snakemake.settings.enums import Quietness, RerunTrigger
 
 from proofmill.artifacts.states import States
+from proofmill.inspect import data
 from proofmill.inspect.connections import connections, require_addresses, require_answers
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
 from proofmill.runtime.environment import read_file
-from proofmill.schema.errors import ProofmillError
+from proofmill.schema.errors import MissingData, ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.references import reads
@@ -151,7 +152,7 @@ def parents(kind):
         name = f"{kind}/{wildcards.name}"
         made_from = declared(name)
         try:
-            sources = source_files(kind, made_from, BOOK.entries.get)
+            sources = sources_of(name)
             tables = reads(kind, made_from, BOOK.entries.get)
             # A job on another node makes what it was started for: nothing is coming there.
             coming = [other for other in tables if due(other)] if not workflow.remote_exec and due(name) else []
@@ -161,6 +162,26 @@ def parents(kind):
         return [table(other) for other in coming] + [ancient(file) for file in standing if shown(file)]
 
     return files
+
+
+def sources_of(name):
+    """The files that an artifact reads besides tables; none where public data are gone that it was made from."""
+    try:
+        return source_files(kind_of(name), declared(name), BOOK.entries.get)
+    except MissingData:
+        if states()[name].name == "done":
+            return []
+        sys.exit(missing_data(name))
+
+
+def missing_data(name):
+    """One message about all public data that the targets still need and that are not here; at least those of `name`."""
+    asked = [str(target) for target in workflow.dag_settings.targets or [next(iter(BOOK.recipes))]]
+    ours = [target for target in asked if target in BOOK.recipes or target in BOOK.entries] or [name]
+    coming = [other for other in data.artifacts(BOOK, ours) if states()[other].missing]
+    found = data.needed(BOOK, dict.fromkeys([*coming, name]))
+    models = [item for item in found if item.source.startswith(data.MODEL)]
+    return data.missing_message([item for item in found if item not in models], " ".join(ours))
 
 
 def shown(file):

@@ -24,6 +24,7 @@ EXAMPLES = {
     "curves": "proofmill curves sft/cold grpo/nano --measures loss --out curves.svg",
     "publish": "proofmill publish nano --to my-group/nano --dry-run /tmp/nano",
     "manual": "proofmill manual grpo",
+    "fetch": "proofmill fetch qed-nano --list",
     "show": "proofmill show nano",
     "init": "proofmill init mine",
     "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
@@ -81,6 +82,14 @@ def parser() -> argparse.ArgumentParser:
     )
     planned.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     planned.add_argument("--json", action="store_true", help="for programs")
+    fetched = commands.add_parser(
+        "fetch", help="bring the public data and models that a target needs and that are missing"
+    )
+    fetched.add_argument("targets", nargs="*", help="recipes, <kind>/<name> or tables; the first recipe without one")
+    fetched.add_argument(
+        "--list", action="store_true", help="only say what is needed, its size and licence, and where it is"
+    )
+    fetched.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
     adopted = commands.add_parser("adopt", help="move the answers of an artifact that was renamed to its new name")
     adopted.add_argument("old", help="<kind>/<name> as it was")
     adopted.add_argument("new", help="<kind>/<name> as it is")
@@ -154,6 +163,7 @@ def parser() -> argparse.ArgumentParser:
         seen: show,
         begun: init,
         planned: plan,
+        fetched: fetch,
         adopted: adopt,
         replayed: replay,
         drawn: curves,
@@ -212,6 +222,17 @@ def plan(options: argparse.Namespace) -> None:
         print(json.dumps(result.data(), indent=2, ensure_ascii=False))
     else:
         print("\n".join(result.lines()))
+
+
+def fetch(options: argparse.Namespace) -> None:
+    from proofmill.inspect import data
+
+    book = _book(options)
+    needed = data.needed(book, data.artifacts(book, options.targets or [next(iter(book.recipes))]))
+    if options.list:
+        print("\n".join(data.lines(needed)))
+    else:
+        data.fetch(needed)
 
 
 def replay(options: argparse.Namespace) -> None:

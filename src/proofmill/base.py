@@ -15,9 +15,10 @@ from pathlib import Path
 from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts import chat_templates
 from proofmill.runtime.paths import local_path
-from proofmill.schema.errors import HubError, TableError
+from proofmill.schema.errors import TableError
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.model_entries import Base
+from proofmill.sources.models import snapshot
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -42,11 +43,11 @@ def main(entry: Base, job: Job) -> None:
     if entry.source == "scratch":
         _from_scratch(entry, job, folder)
     elif entry.source == "tokenizer":
-        _save_tokenizer(local_path(entry.path), folder)
+        _save_tokenizer(_tokenizer_of(entry), folder)
     elif entry.source == "folder":
         _copy(local_path(entry.path), folder)
     else:
-        _download(entry.id, entry.commit, folder)
+        _copy(snapshot(entry.id, entry.commit), folder)
     if entry.template:
         _set_template(folder, entry.template)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -153,6 +154,11 @@ def _set_template(folder: Path, template: str) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def _tokenizer_of(entry: Base) -> Path:
+    """The folder that a tokenizer is in: one of this machine, or of the hub's cache."""
+    return local_path(entry.path) if entry.path else snapshot(entry.id, entry.commit, weights=False)
+
+
 def _save_tokenizer(source: Path, folder: Path) -> None:
     """Save only a tokenizer, also one without `tokenizer.json`. Raises TableError when it cannot be read."""
     from transformers import AutoTokenizer
@@ -164,26 +170,6 @@ def _save_tokenizer(source: Path, folder: Path) -> None:
             f"{source}: no tokenizer can be read ({str(error).splitlines()[0]}); expected a folder with tokenizer.json, or with "
             "vocab.json, merges.txt and tokenizer_config.json."
         ) from error
-
-
-def _download(model: str, commit: str, folder: Path) -> None:
-    """Download the files of one commit that a model needs to run, without its other formats. Raises HubError."""
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        snapshot = snapshot_download(
-            model,
-            revision=commit,
-            allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"],
-            local_files_only=constants.HF_HUB_OFFLINE,  # else the hub is asked for a full commit even when offline
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
-        raise HubError(
-            f"{model} at {commit}: cannot be fetched ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
-            "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
-        ) from error
-    _copy(Path(snapshot), folder)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's grading schemes), or a problem's own guidelines.
+"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's grading schemes): written by a judge, of a published table,
+or a problem's own guidelines.
 
 How we differ:
 1. A scheme is parsed into its parts and checked by rules when it arrives (graders/rubrics.py).
@@ -21,10 +22,13 @@ from proofmill.filters import schemes
 from proofmill.graders import judges, rubrics
 from proofmill.graders.graders import Marker
 from proofmill.graders.submissions import Submission
+from proofmill.runtime.paths import local_path
 from proofmill.runtime.progress import say
 from proofmill.schema.columns import PROBES
 from proofmill.schema.entries import Schemes
 from proofmill.schema.reasons import Reason
+from proofmill.sources import fields, files
+from proofmill.text import statements
 from proofmill.text.reasoning import without_key_step
 
 BLANK = "I was not able to solve this problem."
@@ -83,8 +87,10 @@ def main(entry: Schemes, job: Job) -> None:
 def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
     """For each problem: the scheme, whether it came with the problem, the reason, the judge's answer and its cost."""
     if entry.model is None:
+        published = _published(entry) if entry.source else None
         for problem in problems:
-            text = (problem["guidelines"] or "").strip() or None
+            text = published(problem) if published else problem["guidelines"]
+            text = (text or "").strip() or None
             yield text, True, Reason.OK if text else Reason.NO_GUIDELINES, None, 0.0
         return
     with asking(job, entry.model) if problems else nullcontext() as asker:
@@ -92,6 +98,19 @@ def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> It
     for answer in spent.counted(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
+
+
+def _published(entry: Schemes) -> Callable[[Mapping[str, Any]], str | None]:
+    """The scheme of a problem in a table, by its id or else by its statement; of several the first."""
+    own = "problem" if "problem" in entry.columns else "statement"
+    schemes_by: dict[str, str | None] = {}
+    for where, record in files.read(local_path(entry.path)):
+        key = fields.word(where, record, entry.columns[own]) or ""
+        structured = isinstance(record.get(entry.columns["scheme"]), list)
+        read = fields.rendered if structured else fields.text
+        key = key if own == "problem" else statements.normal(key)
+        schemes_by.setdefault(key, read(where, record, entry.columns["scheme"]))
+    return lambda row: schemes_by.get(row[own] if own == "problem" else statements.normal(row[own] or ""))
 
 
 def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: str | None, cost: float | None) -> dict:

@@ -69,6 +69,7 @@ def test_filter_lets_a_good_row_pass(item):
         ("has-problem", {"statement": " \n"}, "the statement is empty"),
         ("has-problem", {"statement": None}, "the statement is empty"),
         ("has-solution", {"solution": None}, "there is no solution"),
+        ("has-answer", {"answer": None}, "there is no answer"),
         ("is-proof", {"asks": "answer"}, "asks for an answer"),
         ("no-image", {"statement": "[img]http://x.y/a.png[/img]"}, "the statement has an image"),
         ("no-image", {"statement": "In the figure [asy] draw(A--B); [/asy]"}, "the statement has an image"),

@@ -92,6 +92,28 @@ def test_edit_names_the_field_and_touches_descendants_only(small):
     assert made.stages["grades/cold"].calls == 24
 
 
+def test_edit_of_a_long_list_shows_what_differs(copied):
+    """Of a long list the elements that differ are shown, and not two beginnings that are the same."""
+    kept = ["has-problem", "no-image", "has-solution", {"statement-length": [1, 4000]}, {"not-near-duplicate": 0.9}]
+    entry = {**SMALL["problems/bench"], "keep": kept}
+    Mill(copied.results, **{**SMALL, "problems/bench": entry}).make("problems/bench")
+    edited = {**entry, "keep": [*kept[:4], {"not-near-duplicate": 0.95}]}
+    made = Plan(book(**{"problems/bench": edited}), "problems/bench", copied.results)
+    why = '`keep` {"not-near-duplicate": 0.9} -> {"not-near-duplicate": 0.95}'
+    assert made.stages["problems/bench"].why == [why]
+    added = {**entry, "keep": ["not-spam", *kept[:4]]}
+    made = Plan(book(**{"problems/bench": added}), "problems/bench", copied.results)
+    assert made.stages["problems/bench"].why == ['`keep` "not-spam" is new, {"not-near-duplicate": 0.9} is gone']
+
+
+def test_many_parents_that_will_be_made_are_a_few_and_a_number(small):
+    """A table of many parents names the first of them."""
+    tables = {f"problems/p{n}": {"source": "arithmetic", "rows": 4, "seed": n} for n in range(9)}
+    many = {**tables, "scores/many": {"problems": list(tables), "measures": ["shared-problems"]}}
+    why = planned(small, "scores/many", **many).stages["scores/many"].why
+    assert why == ["problems/p0, problems/p1, problems/p2 and 6 more will be made"]
+
+
 def test_edited_prompt_is_named(small, monkeypatch, tmp_path):
     """A prompt whose text changed is the reason that is given."""
     for file in PROMPTS.glob("*.md"):

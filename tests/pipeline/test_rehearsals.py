@@ -10,7 +10,7 @@ from proofmill.schema import references
 
 pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
-SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano")
+SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published")
 RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", *SYSTEMS)
 
 
@@ -69,7 +69,7 @@ def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
     """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
     book = rehearsed.book
     trained = [n for recipe in SYSTEMS for n in book.recipes[recipe] if n.startswith(("sft/", "grpo/"))]
-    assert len(trained) == 24
+    assert len(trained) == 26
     for name in trained:
         table = rehearsed.table(name)
         assert {"loss", "learning_rate"} <= {row["measure"] for row in table.rows()}, name

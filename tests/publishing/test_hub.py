@@ -723,6 +723,17 @@ def test_path_that_no_variable_names_keeps_its_last_part(tmp_path, monkeypatch):
     assert Private(entries, tmp_path).stamp(stamp)["sources"] == {"${PLACE}/a.jsonl": "1", "set/s/1.tex": "2"}
 
 
+def test_copy_of_public_data_is_named_by_its_address(tmp_path, monkeypatch):
+    """Wherever a copy lies here, what is published has the public address, and no folder of this machine."""
+    monkeypatch.setenv("PROOFMILL_DATA", str(tmp_path / "mine"))
+    copy = tmp_path / "mine/hub/me/set/main/rows.jsonl"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("{}")
+    entry = entry_from("problems", {"source": "table", "path": "hub:me/set@main/rows.jsonl"})
+    stamp = Private([entry], tmp_path / "results").stamp({"sources": {str(copy): "1"}, "entry": {"path": entry.path}})
+    assert stamp == {"sources": {"hub:me/set@main/rows.jsonl": "1"}, "entry": {"path": entry.path}}
+
+
 def test_variable_inside_a_path_is_no_file_name(tmp_path, monkeypatch):
     """The value of a variable that is a part of a path stands in no stamp and in no origin of a row."""
     monkeypatch.setenv("WHO", "alice")
@@ -899,7 +910,7 @@ def test_licence_of_a_source_is_known_by_its_digest(finished, read, tmp_path, mo
     mill = finished()
     (digest,) = mill.table("problems/rows").stamp["sources"].values()
     known = tmp_path / "sources.csv"
-    known.write_text(f"name,url,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
+    known.write_text(f"name,source,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
     monkeypatch.setattr(cards, "SOURCES", known)
     assert f"(SHA-256 `{digest}`): A set (https://example.org), licence CC-BY-4.0" in read(mill)["mill-tables"].text
 

@@ -241,3 +241,14 @@ def test_graded_attempts_of_the_family_disagree_with_nobody(mill):
     found = list(graded_proofs.attempts(entry))
     assert len(found) == 40 and len(list(graded_proofs.problems(entry))) == 10
     assert len({attempt.mark for _, attempt in found}) > 2
+
+
+def test_columns_may_be_named_and_verdicts_of_several_people_are_their_mean(tmp_path):
+    """`columns` says where the proof and the marks are; what it names is nothing else, such as the official solution."""
+    record = {"problem_id": "p1", "problem": "Prove it.", "solution": "So it is.", "score": [1, 0], "model_id": "m"}
+    path = tmp_path / "opc.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    entry = Problems(source="graded", path=str(path), columns={"proof": "solution", "human_label": "score"})
+    ((_, attempt),) = graded_proofs.attempts(entry)
+    assert (attempt.text, attempt.mark, attempt.out_of) == ("So it is.", 0.5, 1)
+    assert [row["solution"] for row in graded_proofs.problems(entry)] == [None]

@@ -373,3 +373,59 @@ def test_usamo_folder_with_a_faulty_file_names_it(tmp_path, file, content):
         (tmp_path / name).write_text(content if name == file else good)
     with pytest.raises(TableError, match=rf"(?s)^{tmp_path}/{file}: .+; expected "):
         load(source="usamo", path=str(tmp_path))
+
+
+# ----------------------------------------------------------------------------------------- as public tables have them
+
+
+def written(path, *records) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_rows_are_selected_before_they_are_read(tmp_path):
+    """`every` takes each n-th row from the first on, then `where` those with one of the values; numbers may be written as text."""
+    rows = [{"statement": f"Problem {n}.", "kind": "ab"[n % 2], "year": 2000 + n // 4} for n in range(12)]
+    path = written(tmp_path / "x.jsonl", *rows)
+    found = load(source="table", path=path, every=3)
+    assert [row["statement"] for row in found] == ["Problem 0.", "Problem 3.", "Problem 6.", "Problem 9."]
+    found = load(source="table", path=path, every=3, where={"kind": ["b"], "year": [2000, 2002]})
+    assert [row["statement"] for row in found] == ["Problem 3.", "Problem 9."]
+    with pytest.raises(TableError, match="no column `sort` among"):
+        load(source="table", path=path, where={"sort": ["b"]})
+
+
+def test_contest_of_matharena_is_read_as_its_table_too(tmp_path):
+    """Ids and year are those of the contest's folder; a structured scheme becomes a text."""
+    scheme = [{"title": "Idea", "points": 7, "desc": "the idea"}]
+    row = {"problem_idx": 1, "problem": "Prove it.", "grading_scheme": scheme, "sample_solution": "So."}
+    (found,) = load(source="usamo", path=written(tmp_path / "usamo_2025.jsonl", row))
+    assert (found["problem"], found["year"], found["solution"]) == ("usamo_2025-1", 2025, "So.")
+    assert found["guidelines"] == "# Idea (7 points)\nDescription: the idea"
+
+
+VERIFIED = {"problem_statement": "Add.", "gold_standard_solution": "print(2)", "problem_id": "p-1", "source": "apps"}
+
+
+def test_programming_problems_have_their_tests_as_the_answer(tmp_path):
+    """Tests of what a program reads and prints are the answer, as JSON or as an object; calls of functions are left out."""
+    reads = {"input": "1 1", "output": "2", "type": "stdin_stdout", "fn_name": None}
+    calls = {"input": "[1]", "output": "[2]", "type": "function_call", "fn_name": "f"}
+    info = {"language": "python", "test_cases": [reads, calls]}
+    path = written(
+        tmp_path / "code.jsonl",
+        {**VERIFIED, "verification_info": info},
+        {**VERIFIED, "verification_info": json.dumps({"test_cases": [calls]})},
+    )
+    one, none = load(source="code", path=path)
+    assert json.loads(one["answer"]) == [{"input": "1 1", "output": "2"}]
+    assert (one["asks"], one["solution"], one["origin"], one["tags"]) == ("code", "print(2)", "p-1", ["apps"])
+    assert none["answer"] is None
+
+
+@pytest.mark.parametrize("info", ["{", 3, {"test_cases": [1]}])
+def test_programming_problem_with_unreadable_tests_is_refused(tmp_path, info):
+    """Whatever the tests are, the message names the row."""
+    path = written(tmp_path / "code.jsonl", {**VERIFIED, "verification_info": info})
+    with pytest.raises(TableError, match=r"code.jsonl:1: "):
+        load(source="code", path=path)

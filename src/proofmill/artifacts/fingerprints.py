@@ -10,7 +10,8 @@ from typing import Any
 from proofmill.artifacts.tables import Table
 from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of, parts_of
-from proofmill.recipes.paths import source_files
+from proofmill.recipes.paths import source_files, source_path
+from proofmill.runtime.public_data import check_unchanged, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import RecipeError, SettingError, TableError
 from proofmill.schema.ids import digest, file_sha256
@@ -54,8 +55,14 @@ def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
-    """Digest by path of the files that an entry reads besides artifacts. Raises TableError when one is missing."""
-    return {str(path): _source_digest(path) for path in source_files(kind, entry, entry_of)}
+    """Digest by path of the files that an entry reads besides artifacts.
+
+    Raises TableError when one is missing, or was fetched and is not what it was then.
+    """
+    digests = {str(path): _source_digest(path) for path in source_files(kind, entry, entry_of)}
+    if (source := source_path(kind, entry, entry_of)) and is_public(source):
+        check_unchanged(source, digests)
+    return digests
 
 
 def fingerprint_of(

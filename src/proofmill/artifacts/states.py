@@ -11,6 +11,7 @@ what Snakemake remembers of its runs.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,23 @@ from proofmill.artifacts import fingerprints
 from proofmill.artifacts.tables import Table
 from proofmill.recipes.book import Book
 from proofmill.recipes.identity import identity_of
+from proofmill.recipes.paths import source_path
+from proofmill.runtime.public_data import copy_of, expected_digests, is_public
 from proofmill.schema import references
+from proofmill.schema.errors import MissingData
 
 
 @dataclass(frozen=True)
 class State:
-    """One artifact's: `done`, `restore` or `make`, why, and a digest of its content unless that has to be made."""
+    """One artifact's: `done`, `restore` or `make`, why, and a digest of its content unless that has to be made.
+
+    `missing` are the addresses of public data that it reads and that are not on this machine.
+    """
 
     name: str
     why: tuple[str, ...] = ()
     content: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 class States:
@@ -38,7 +46,7 @@ class States:
         self._found: dict[str, State] = {}
 
     def __getitem__(self, name: str) -> State:
-        """Raises TableError for a table that cannot be read or is none of ours, and for a missing source."""
+        """Raises TableError for a table that cannot be read or is none of ours, and for a missing source of one's own."""
         if name not in self._found:
             self._found[name] = self._state(name)
         return self._found[name]
@@ -49,24 +57,35 @@ class States:
             return State("make", ("asked for",))
         read = references.reads(table.kind, entry, self.book.entries.get)
         if remade := [parent for parent in read if self[parent].name == "make"]:
-            return State("make", tuple(f"{parent} will be made" for parent in remade))
+            return State("make", (_coming(remade),), missing=tuple(self._missing(table.kind, entry)))
         parents = {parent: content for parent in read if (content := self[parent].content) is not None}
-        sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
+        missing: tuple[str, ...] = ()
+        try:
+            sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
+        except MissingData as error:  # a table that was made from them needs them no more
+            sources, missing = expected_digests(error.addresses[0]), tuple(error.addresses)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
         old = table.stamp if table.path.exists() else None
         if old and old["fingerprint"] == fingerprint:
             return State("done", (), old["content"])
+        if missing:
+            return State("make", ("its data are not here",), missing=missing)
         if kept := table.kept(fingerprint).stamp:
             return State("restore", (), kept["content"])
         why = list(self._changes(entry, old, parents, sources)) if old else ["never made"]
         return State("make", tuple(why) or ("made by another version of the project",))
+
+    def _missing(self, kind: str, entry: Any) -> list[str]:
+        """The public data that an entry reads and that are not here."""
+        path = source_path(kind, entry, self.book.entries.get)
+        return [path] if path and is_public(path) and copy_of(path) is None else []
 
     def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> Iterator[str]:
         """The fields, prompts, user's parts, parents and files that differ from those that the table was made from."""
         new = json.loads(identity_of(entry, self.book.declared))
         for key, value in new["entry"].items():
             if old["entry"].get(key) != value:
-                yield f"`{key.replace('_', '-')}` {_shown(old['entry'].get(key))} -> {_shown(value)}"
+                yield f"`{key.replace('_', '-')}` {_change(old['entry'].get(key), value)}"
         yield from (f"`{key}` is gone" for key in old["entry"] if key not in new["entry"])
         if old["revision"] != new["revision"]:
             yield f"revision {old['revision']} -> {new['revision']}"
@@ -78,15 +97,64 @@ class States:
             before = old["declared"][api]
             for key, value in new["declared"][api].items():
                 if before.get(key) != value:
-                    yield f"{api}: `{key.replace('_', '-')}` {_shown(before.get(key))} -> {_shown(value)}"
+                    yield f"{api}: `{key.replace('_', '-')}` {_change(before.get(key), value)}"
         yield from (f"{name} has other rows" for name in _differing(parents, old["parents"]))
         yield from (f"{path} was edited" for path in _differing(sources, old["sources"]))
+
+
+MOST_NAMED = 3  # of the parents that will be made
+
+
+def _coming(parents: list[str]) -> str:
+    """That parents will be made: the first few by name."""
+    named, rest = parents[:MOST_NAMED], len(parents) - MOST_NAMED
+    if rest > 0:
+        return f"{', '.join(named)} and {rest} more will be made"
+    return f"{', '.join(named)} will be made"
 
 
 def _differing(new: Mapping[str, str], old: Mapping[str, str]) -> Iterator[str]:
     return (name for name, digest in new.items() if old.get(name, digest) != digest)
 
 
-def _shown(value: Any, most: int = 60) -> str:
+MOST_SHOWN = 60  # characters of a value
+
+
+def _change(old: Any, new: Any) -> str:
+    """What became of a value; of a list or a mapping, the elements that differ where the whole is long."""
+    if _long(old) or _long(new):
+        if isinstance(old, list) and isinstance(new, list) and (parts := list(_of_lists(old, new))):
+            return ", ".join(parts)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            return ", ".join(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
+    return f"{_shown(old)} -> {_shown(new)}"
+
+
+def _of_lists(old: list, new: list) -> Iterator[str]:
+    """The elements of two lists that differ, in their order."""
+    for before, after in _unlike(old, new):
+        if before and after:
+            yield f"{_listed(before)} -> {_listed(after)}"
+        else:
+            yield f"{_listed(before)} is gone" if before else f"{_listed(after)} is new"
+
+
+def _unlike(old: list, new: list) -> Iterator[tuple[list, list]]:
+    before, after = ([json.dumps(item, sort_keys=True) for item in items] for items in (old, new))
+    for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what != "equal":
+            yield old[i:j], new[k:m]
+
+
+def _listed(items: list) -> str:
+    return ", ".join(_shown(item) for item in items)
+
+
+def _long(value: Any) -> bool:
+    return len(json.dumps(value, ensure_ascii=False)) > MOST_SHOWN
+
+
+def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -76,6 +76,10 @@ def _has_solution(row: Row) -> str | None:
     return None if (row["solution"] or "").strip() else "there is no solution"
 
 
+def _has_answer(row: Row) -> str | None:
+    return None if (row["answer"] or "").strip() else "there is no answer"
+
+
 def _is_proof(row: Row) -> str | None:
     return None if row["asks"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
 
@@ -276,6 +280,7 @@ def _pass_rate(row: Row, bounds: list) -> str | None:
 FILTERS: dict[str, Named] = {
     "has-problem": Named(_has_problem, "the statement is not empty"),
     "has-solution": Named(_has_solution, "there is a solution"),
+    "has-answer": Named(_has_answer, "there is a final answer; of a programming problem: tests"),
     "is-problem": Named(
         _is_problem, "the statement states a problem: a formula, a question or an instruction, not a heading"
     ),

@@ -16,27 +16,30 @@ LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop
 
 @dataclass
 class Range:
-    """A number with its interval; a `value` of None is unknown."""
+    """A number with its interval; a `value` of None is unknown. `more`: an unknown number is part of it besides."""
 
     value: float | None = 0.0
     low: float = 0.0
     high: float = 0.0
+    more: bool = False
 
     def __add__(self, other: "Range") -> "Range":
-        """The sum of independent numbers: deviations add up by their squares."""
+        """The sum of independent numbers: deviations add up by their squares; what is unknown adds to the known."""
         if self.value is None or other.value is None:
-            return Range(None)
+            known = other if self.value is None else self
+            return Range(known.value or None, known.low, known.high, more=bool(known.value))
         value = self.value + other.value
         down = math.hypot(self.value - self.low, other.value - other.low)
         up = math.hypot(self.high - self.value, other.high - other.value)
-        return Range(value, max(0.0, value - down), value + up)
+        return Range(value, max(0.0, value - down), value + up, self.more or other.more)
 
     def shown(self, form: str) -> str:
-        """Such as `$4.10 [$3.90, $4.30]`; without the interval where it is no wider than the number."""
+        """Such as `$4.10 [$3.90, $4.30]`, without the interval where it is no wider than the number; `at least $4.10`."""
         if self.value is None:
             return "unknown"
         ends = [form.format(end) for end in (self.low, self.high)]
-        return form.format(self.value) + (f" [{ends[0]}, {ends[1]}]" if len(set(ends)) > 1 else "")
+        interval = f" [{ends[0]}, {ends[1]}]" if len(set(ends)) > 1 else ""
+        return f"{'at least ' * self.more}{form.format(self.value)}{interval}"
 
 
 def answered(folder: Path) -> pl.DataFrame:

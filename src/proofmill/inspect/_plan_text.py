@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from proofmill.calls import budget
+from proofmill.inspect.data import size, summed
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
@@ -21,18 +22,19 @@ def lines(plan: Any) -> Iterator[str]:
             yield from (f"{'':<{width}}    {line}" for line in _details(stage))
     yield from _sums(plan)
     yield from _connections(plan)
+    yield from _missing(plan)
 
 
 def _details(stage: Any) -> Iterator[str]:
-    about = "" if stage.exact else "about "
+    about = "" if stage.exact else "at most " if stage.at_most else "about "
     if stage.rows:
         counts = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
         detail = counts if stage.exact else "how many are cached is known when they are there"
         yield f"{about}{stage.rows:,} rows: {detail}"
     if stage.calls is None or stage.calls:
-        calls = "?" if stage.calls is None else f"{stage.calls:,}"
+        calls = "an unknown number of" if stage.calls is None else f"{about}{stage.calls:,}"
         tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
-        yield f"{about}{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
+        yield f"{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
     yield from stage.shows
     if stage.seconds is not None:
         gpus = f", {stage.seconds * stage.gpus / 3600:,.2f} GPU-hours" if stage.gpus else ""
@@ -44,9 +46,8 @@ def _sums(plan: Any) -> Iterator[str]:
     yield ""
     yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
     total = plan.totals
-    if total.calls is None or total.calls:
-        calls = "an unknown number of" if total.calls is None else f"about {total.calls:,}"
-        yield f"{calls} calls, {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
+    if total.calls or total.unknown:
+        yield f"{_calls(total)}: {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
     stages = [stage for stage in plan.stages.values() if stage.state == "make"]
     hours = sum(stage.seconds * stage.gpus for stage in stages if stage.gpus) / 3600
     unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*learned(), "responses"))
@@ -73,12 +74,35 @@ def _connections(plan: Any) -> Iterator[str]:
         yield f"asks {', '.join(each.model for each in plan.connections)}: `proofmill check {plan.target}` tries them"
 
 
+def _calls(total: Any) -> str:
+    """The calls of all stages: about as many, or at least so many where filters or unknown tables decide on more."""
+    if total.least == total.calls and not total.unknown:
+        return f"about {total.calls:,} calls"
+    text = f"at least {total.least:,} calls"
+    if total.calls > total.least:
+        text += f", {total.calls:,} if no filter refuses a row"
+    if total.unknown:
+        text += f", and those of {total.unknown} stage{'s' * (total.unknown > 1)} whose rows are not known"
+    return text
+
+
+def _missing(plan: Any) -> Iterator[str]:
+    """The public data that are not here, and the command that brings them."""
+    if plan.missing:
+        yield ""
+        yield f"not on this machine ({summed(plan.missing)}); `proofmill fetch {plan.target}` brings it:"
+        yield from (
+            f"  {item.name}, {size(item.bytes)}, licence {item.licence}: {item.source}" for item in plan.missing
+        )
+
+
 def data(plan: Any) -> dict[str, Any]:
     """The plan for programs."""
     return {
         "target": plan.target,
         "stages": [asdict(stage) for stage in plan.stages.values()],
-        "totals": {key: value for key, value in asdict(plan.totals).items() if key in ("calls", "tokens", "dollars")},
+        "totals": asdict(plan.totals),
+        "missing": [item.source for item in plan.missing],
         "connections": [
             {"model": each.model, "stages": each.stages, "fault": each.fault or None} for each in plan.connections
         ],

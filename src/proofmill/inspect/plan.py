@@ -1,15 +1,17 @@
 """Plans a target from config, tables and journals: what it would make, why, and at what cost. Nothing is run or asked.
 
 A stage whose parents are final is counted exactly: its questions are built and looked up in its journal. If a parent
-will be made again, the rows are estimated (`about`), from the present table or from the entries. Tokens and dollars of
+will be made again, the rows are estimated (`about`), from the present table if it is of the same source, else from the
+entries and what data/sources.csv declares; `at most` where filters that have not run may still refuse some. Tokens and dollars of
 a call are learned from the answers in the stage's journal, or else in others with the same model; without any, from the
 `guess` of the model; otherwise the plan calls them unknown. The interval is the 95 % prediction interval of a sum: n
 calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -24,16 +26,17 @@ from proofmill.calls import budget, records
 from proofmill.calls.exchange import Questions
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.programs import PROGRAMS
-from proofmill.inspect import _plan_text
+from proofmill.inspect import _plan_text, data
 from proofmill.inspect._expected_costs import Range, answered, certain, costs_of, predicted
 from proofmill.inspect._power import forecasts
 from proofmill.inspect.connections import Connection, connections
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
+from proofmill.runtime.public_data import is_public, register
 from proofmill.schema import references
 from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
-from proofmill.schema.entries import Schemes, Scores
+from proofmill.schema.entries import Problems, Schemes, Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -48,6 +51,7 @@ class Stage:
     state: str  # done, restore, make
     why: list[str] = field(default_factory=list)
     exact: bool = True  # the rows are counted, not estimated
+    at_most: bool = False  # filters that have not run may refuse rows
     further: bool = False  # answers decide on further calls: more rounds, another grader, a second try
     rows: int | None = None
     cached: int = 0
@@ -61,8 +65,23 @@ class Stage:
     gpus: int | None = None
 
 
+@dataclass
+class Totals:
+    """The sum of all stages that would run: what is known of their calls, the least of it, and how many are unknown."""
+
+    calls: int = 0
+    least: int = 0
+    unknown: int = 0  # stages
+    tokens: Range = field(default_factory=Range)
+    dollars: Range = field(default_factory=Range)
+
+
+# What decides which rows a table of problems begins with; a table by others of these says nothing about this one.
+BEGINNING = ("source", "path", "id", "config", "split", "where", "every", "rows", "part", "families", "also")
+
+
 class Plan:
-    """The stages of a target in the order they would run."""
+    """The stages of a target in the order they would run; `missing` are public data that they need and that are not here."""
 
     def __init__(self, book: Book, target: str, results: Path = Path("results")):
         self.book, self.results, self.target = book, results, target
@@ -72,12 +91,13 @@ class Plan:
             self.stages[name] = self._stage(name)
 
     @cached_property
-    def totals(self) -> Stage:
+    def totals(self) -> Totals:
         """The sum of all stages that would run."""
-        stages = [stage for stage in self.stages.values() if stage.state == "make"]
-        total = Stage("all", "make" if stages else "done")
-        for stage in stages:
-            total.calls = None if None in (total.calls, stage.calls) else total.calls + stage.calls
+        total = Totals()
+        for stage in (stage for stage in self.stages.values() if stage.state == "make"):
+            total.calls += stage.calls or 0
+            total.least += 0 if stage.at_most else stage.calls or 0
+            total.unknown += stage.calls is None
             total.tokens, total.dollars = total.tokens + stage.tokens, total.dollars + stage.dollars
         return total
 
@@ -85,6 +105,12 @@ class Plan:
     def connections(self) -> list[Connection]:
         """The remote models that the stages to be made ask."""
         return connections(self.book, [stage.name for stage in self.stages.values() if stage.state == "make"])
+
+    @cached_property
+    def missing(self) -> list[data.Needed]:
+        """Public data that are not on this machine and that a stage needs which would run."""
+        making = [stage.name for stage in self.stages.values() if stage.state == "make"]
+        return [item for item in data.needed(self.book, making) if item.missing]
 
     def _order(self, target: str) -> list[str]:
         needed, stack = set(), list(self.book.targeted(target))
@@ -137,7 +163,7 @@ class Plan:
             for model, questions in self._questions(stage, entry).items():
                 self._look_up(stage, model, questions)
         else:
-            stage.rows = self.rows_of(stage.name)
+            stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
             stage.calls = None if stage.rows is None else stage.rows * len(models)
             for model in models:
                 self._price(stage, model, stage.rows)
@@ -194,13 +220,41 @@ class Plan:
         self._price(stage, model, len(to_ask))
 
     def rows_of(self, name: str) -> int | None:
-        """The expected number of rows of a table: those it has, or else what its entry says; None if unknown."""
+        """The expected number of rows of a table, or of public data by address; None if unknown.
+
+        Those it has, if its present rows are of the same source; or else what its entry says.
+        """
+        if is_public(name):
+            return known.rows if (known := register().get(name)) else None
         entry, table = self.book.entries.get(name), Table(name, self.results)
-        if KINDS[kind_of(name)].asks:
+        if entry is not None and KINDS[kind_of(name)].asks:
             return entry.expected_rows(self.rows_of)
-        if (stamp := _stamp(table)) is not None:
+        if (stamp := _stamp(table)) is not None and self._of_same_source(name):
             return stamp["counts"].get("kept")
         return entry.expected_rows(self.rows_of) if entry else None
+
+    @cache  # noqa: B019 (a plan lives as long as its command)
+    def _of_same_source(self, name: str) -> bool:
+        """Whether a table that is here began with the rows that it would begin with now."""
+        entry, stamp = self.book.entries.get(name), _stamp(Table(name, self.results))
+        if stamp is None or entry is None:
+            return stamp is not None
+        if isinstance(entry, Problems):
+            now = json.loads(references.canonical(entry))
+            if any(stamp["entry"].get(key) != now[key] for key in BEGINNING):
+                return False
+        return all(self._of_same_source(parent) for parent in _rows_from(entry))
+
+    def _at_most(self, name: str) -> bool:
+        """Whether the expected rows of a table may yet be refused by filters."""
+        entry = self.book.entries[name]
+        if KINDS[kind_of(name)].learns:
+            return False
+        if not KINDS[kind_of(name)].asks and _stamp(Table(name, self.results)) and self._of_same_source(name):
+            return False
+        if isinstance(entry, Problems) and (entry.keep or entry.apart_from or entry.where):
+            return True
+        return any(self._at_most(parent) for parent in _rows_from(entry))
 
     def _price(self, stage: Stage, model: str, calls: int | None) -> None:
         """Add the tokens and dollars of `calls` calls of a model."""
@@ -244,6 +298,13 @@ class Plan:
             own.clear(),
             f"by the guess of {model}" if api and api.guess else f"no answers yet, and no `guess` in {model}",
         )
+
+
+def _rows_from(entry: Any) -> list[str]:
+    """The tables whose number of rows decides that of an entry."""
+    values = [getattr(entry, name, None) for name in ("source", "also", "problems", "responses", "grades")]
+    names = [name for value in values for name in ([value] if isinstance(value, str) else value or [])]
+    return [name for name in names if "/" in name]
 
 
 def _stamp(table: Table) -> dict | None:

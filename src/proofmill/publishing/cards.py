@@ -258,7 +258,7 @@ def _licences() -> dict[str, str]:
         return {}
     with open(SOURCES, encoding="utf-8", newline="") as file:
         return {
-            row["sha256"]: f"{row['name']} ({row['url']}), licence {row['licence']}" for row in csv.DictReader(file)
+            row["sha256"]: f"{row['name']} ({row['source']}), licence {row['licence']}" for row in csv.DictReader(file)
         }
 
 

@@ -5,7 +5,8 @@ Everything that is published passes here: texts, stamps, rows of tables, files b
 How we differ from scanners of secrets:
 1. Keys are recognised by their values in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, eight
    characters or more), and besides by the forms of well-known keys.
-2. A path becomes its name in the configuration (`${PROOFMILL_DATA}/gsm8k`), or `~`, `.`, `results`.
+2. A path becomes its name in the configuration (the address of public data, `${MY_DATA}/x.jsonl`), or `~`, `.`,
+   `results`.
 """
 
 import json
@@ -23,6 +24,7 @@ from pyarrow import parquet
 import proofmill
 from proofmill.artifacts.checked_parquet import frame_of
 from proofmill.artifacts.tables import ROW_GROUP
+from proofmill.runtime.public_data import copy_of, is_public
 from proofmill.schema.errors import TableError
 
 TELLING = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
@@ -162,13 +164,15 @@ def _texts(array: pa.Array) -> Iterator[memoryview]:
 def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
     """Each path of the entries on this machine, and its text in the entry (the last part of an absolute one)."""
     texts = {path for entry in entries if (path := getattr(entry, "path", None))}
+    public = {str(copy): text for text in texts if is_public(text) and (copy := copy_of(text))}
+    texts = {text for text in texts if not is_public(text)}
     named = {text: Path(text).name if text.startswith("/") else text for text in sorted(texts)}
-    return {str(Path(os.path.expandvars(text)).expanduser()): name for text, name in named.items()}
+    return {str(Path(os.path.expandvars(text)).expanduser()): name for text, name in named.items()} | public
 
 
 def _folders(results: Path, written: Mapping[str, str]) -> dict[str, str]:
     """Folders and files of this machine, and the names that replace them."""
-    variables = {name for text in written.values() for name in re.findall(r"\$\{?(\w+)\}?", text)}
+    variables = {name for text in written.values() for name in re.findall(r"\$\{?(\w+)\}?", text)} | {"PROOFMILL_DATA"}
     names = {str(Path.home()): "~", str(Path(proofmill.__file__).parent): "proofmill"}
     if sys.prefix != sys.base_prefix:  # a virtual environment, not /usr
         names[sys.prefix] = "python"

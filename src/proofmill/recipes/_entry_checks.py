@@ -17,6 +17,7 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
 from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
+from proofmill.runtime.public_data import fault_of, is_public
 from proofmill.schema import named
 from proofmill.schema.declared import Api
 from proofmill.schema.entries import (
@@ -77,6 +78,9 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
             yield f"source `{entry.source}` needs `rows`; expected how many to make."
         if unknown := [family for family in entry.families if family not in FAMILIES]:
             yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], FAMILIES)}"
+    if entry.path and entry.id:
+        yield "found both `path` and `id`; expected one of them."
+    yield from _address_faults(entry.path)
     if entry.id and not entry.commit:
         yield "a dataset of the hub has `id` and no `commit`; expected the commit that the rows come from. Pin it."
     for name in map(named.name_of, entry.keep):
@@ -85,14 +89,21 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
             yield f"`keep` has `{name}`, which asks for `{needs}`, and `{needs}` is not given; expected a {needs}/<name>."
 
 
+def _address_faults(path: str | None) -> Iterator[str]:
+    if path and is_public(path) and (fault := fault_of(path)):
+        yield fault
+
+
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
     needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
-    if getattr(entry, needs) is None:
+    if getattr(entry, needs) is None and not (entry.source == "tokenizer" and entry.id):
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
+    if entry.path and entry.id:
+        yield "found both `path` and `id`; expected one of them."
     if entry.template not in (None, "plain") and not entry.template.endswith((".jinja", ".jinja2", ".j2")):
         yield f"`template` is `{entry.template}`; expected `plain`, or a file such as `chat.jinja`."
-    if entry.source == "hub" and not entry.commit:
-        yield "source `hub` has no `commit`; expected the commit that the weights come from. Pin it."
+    if entry.id and not entry.commit:
+        yield f"source `{entry.source}` has `id` and no `commit`; expected the commit that the files come from. Pin it."
 
 
 def _examples_faults(entry: Examples, _: Mapping) -> Iterator[str]:
@@ -223,6 +234,16 @@ def _labels_faults(entry: Labels, _: Mapping) -> Iterator[str]:
 
 def _schemes_faults(entry: Schemes, entries: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt, ("statement", "solution"))
+    yield from _address_faults(entry.path)
+    if entry.source and entry.model:
+        yield "found both `source` and `model`; expected schemes of a table, or a judge that writes them."
+    if entry.source and not (entry.path and "scheme" in entry.columns and {"problem", "statement"} & {*entry.columns}):
+        yield (
+            "`source: table` needs `path` and `columns`; expected `columns` with `scheme`, and `problem` or `statement` by which "
+            "a scheme finds its problem."
+        )
+    if not entry.source and (entry.path or entry.columns):
+        yield "found `path` or `columns` without `source`; expected `source: table` beside them."
     yield from marking_faults(entry.tester, entry.tester_prompt, True, entries, "tester-prompt")
     if entry.tester and entry.tester in (*entries, *PROGRAMS) and ends(entry.tester, entries):
         first = graders_of(entry.tester, entry.tester_prompt, entries)[0]

@@ -1,6 +1,7 @@
 """Paths of this machine: what an entry's path is here, and which files it stands for.
 
-`${VARIABLES}` of a path come from the environment, and do not decide the entry's rows.
+A path is one of this machine, or the address of public data (public_data.py). `${VARIABLES}` of a path come from the
+environment, and do not decide the entry's rows.
 """
 
 import os
@@ -10,15 +11,19 @@ import unicodedata
 from collections.abc import Container
 from pathlib import Path
 
+from proofmill.runtime.public_data import is_public, local_copy
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.quoting import escaped
 
 
 def local_path(text: str) -> Path:
-    """A path of an entry with its `${VARIABLES}` and `~` filled in.
+    """A path of an entry with its `${VARIABLES}` and `~` filled in, or the copy of the public data that it names.
 
-    Raises SettingError when a variable is unset, TableError for a user or characters that no path can have.
+    Raises MissingData when there is no copy, SettingError when a variable is unset, TableError for a user or characters
+    that no path can have.
     """
+    if is_public(text):
+        return local_copy(text)
     missing = [name for name in re.findall(r"\$\{(\w+)\}", text) if name not in os.environ]
     if missing:
         raise SettingError(

@@ -42,10 +42,10 @@ class Problems(Entry):
     revision: ClassVar[int] = 1
     source: Annotated[str, Ref("problems", named="sources")] = doc("A loader by name, or another `problems/<name>`.")
     path: str | None = doc(
-        "The local file or folder to read; `${VARIABLES}` come from the environment and are no part of the identity.",
+        "The file or folder to read, or the address of public data: `hub:<owner>/<name>@<commit>/<file>`, `https://...` (docs/data.md). `${VARIABLES}` come from the environment and are no part of the identity.",
         None,
     )
-    id: str | None = doc("The dataset's id on the hub.", None)
+    id: str | None = doc("The id on the hub of a dataset that is streamed.", None)
     commit: str | None = doc("The pinned commit of the dataset; required with `id`.", None)
     config: str | None = doc("The dataset's configuration on the hub.", None)
     split: str = doc("The dataset's split on the hub.", "train")
@@ -56,6 +56,10 @@ class Problems(Entry):
         "Which of the three disjoint parts to generate (arithmetic only).", "train"
     )
     families: list[str] = doc("Problem families to generate (arithmetic only); an empty list means all.", [])
+    where: dict[str, list[str | int]] = doc(
+        "Only rows of the source whose columns have one of these values, `{category: [open_qa, general_qa]}`.", {}
+    )
+    every: Count = doc("Only every n-th row of the source, from the first on.", 1)
     rows: Count | None = doc("At most this many rows are read.", None)
     seed: int = doc("Seed of the generator (arithmetic only).", 0)
     labels: Annotated[str, Ref("labels")] | None = doc(
@@ -82,7 +86,12 @@ class Problems(Entry):
     )
 
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        return self.rows or (rows_of(self.source) if "/" in self.source else None)
+        source = self.source if "/" in self.source else self.path
+        there = rows_of(source) if source else None
+        own = self.rows if there is None else min(-(-there // self.every), self.rows or there)
+        for name in self.also:
+            own = None if own is None or (further := rows_of(name)) is None else own + further
+        return own
 
 
 Method = Literal["exact", "ngram", "minhash", "plain-ngram"]  # of overlaps
@@ -130,7 +139,14 @@ class Schemes(Entry):
     revision: ClassVar[int] = 3
     problems: ProblemsRef = doc("The table whose kept rows get a scheme.")
     model: JudgeRef | None = doc(
-        "The judge that writes the schemes; without one the problems' own guidelines are taken.", None
+        "The judge that writes the schemes; without one, and without `source`, the problems' own guidelines are taken.",
+        None,
+    )
+    source: Literal["table"] | None = doc("`table`: take the schemes of a published table.", None)
+    path: str | None = doc("The table's file or address, as in `problems`.", None)
+    columns: dict[Literal["problem", "statement", "scheme"], str] = doc(
+        "Which of the table's columns to read for ours, `ours: theirs`: `scheme`, and `problem` (the id) or `statement`, by which a scheme finds its problem.",
+        {},
     )
     prompt: str = doc("The prompt by name.", "scheme")
     requeries: int = doc("How many times the judge is asked again when its scheme has no readable form.", 0, ge=0)

@@ -3,7 +3,8 @@
     ProofmillError
     ├── RecipeError        a mistake in the configuration: every mistake is collected, and all are shown at once
     ├── TableError         a table, journal or input file is not what its reader needs
-    │   └── JournalError   a journal cannot be written or read: another job holds it, the disk is full, a part is damaged
+    │   ├── JournalError   a journal cannot be written or read: another job holds it, the disk is full, a part is damaged
+    │   └── MissingData    public data that an entry names are not on this machine
     ├── SettingError       a mistake in the environment, the profile or the command line
     └── ServiceError       a server or a tool does not do what it must
         ├── HubError       the hub did not take what it was sent, or has something else there
@@ -33,6 +34,14 @@ class TableError(ProofmillError):
 
 class JournalError(TableError):
     """A journal that cannot be written or read."""
+
+
+class MissingData(TableError):
+    """Public data, by their addresses, that are not on this machine."""
+
+    def __init__(self, addresses: list[str], found: str):
+        super().__init__(f"{found}. Fetch it: proofmill fetch TARGET")
+        self.addresses = addresses
 
 
 class SettingError(ProofmillError):

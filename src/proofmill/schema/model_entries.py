@@ -29,7 +29,7 @@ class Base(Entry):
 
     revision: ClassVar[int] = 2
     source: Literal["scratch", "folder", "hub", "tokenizer"] = doc(
-        "Where the weights come from; `tokenizer` is a folder without weights, for counting tokens."
+        "Where the weights come from; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
     )
     path: str | None = doc("The folder; `${VARIABLES}` come from the environment.", None)
     id: str | None = doc("The model's id on the hub.", None)

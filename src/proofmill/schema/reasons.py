@@ -63,7 +63,10 @@ class Reason(StrEnum):
     NO_SCHEME = "no-scheme", "The problem has no marking scheme."
     NO_REFERENCE = "no-reference", "The problem has no official solution."
     NO_GOLD = "no-gold", "The problem has no right answer or tests to compare with, or they cannot be read."
-    NO_GUIDELINES = "no-guidelines", "The problem came without guidelines for marking."
+    NO_GUIDELINES = (
+        "no-guidelines",
+        "The problem came without guidelines for marking, or the table of schemes has none for it.",
+    )
     NO_MARK = "no-mark", "No human gave a mark."
     # A program that cannot decide.
     UNPARSABLE = "unparsable", "The verifier cannot read the answer, or compare it with the right one; as a reward 0."

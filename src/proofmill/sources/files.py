@@ -3,13 +3,15 @@
 Every mistake in such a file ends in one TableError that names the file and the line, before anything is written.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from proofmill.runtime.paths import files_of, local_path
 from proofmill.schema.entries import Examples, Problems
 from proofmill.schema.errors import HubError, TableError
+from proofmill.sources import fields
 from proofmill.sources.formats import Mend, Record, check_texts, comma_separated, jsonl, tab_separated
 
 
@@ -53,8 +55,16 @@ def _rows(file: Path, mend: Mend | None) -> Iterator[Record]:
 
 
 def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Record]:
-    """The records of an entry with a source: from its local `path`, else from the hub."""
-    return read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
+    """The records of an entry with a source: from its `path`, else from the hub; of problems those that it selects."""
+    rows = read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
+    if isinstance(entry, Examples):
+        return rows
+    each = islice(rows, 0, None, entry.every)
+    return (row for row in each if _selected(*row, entry.where)) if entry.where else each
+
+
+def _selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
+    return all(fields.word(where, record, column) in map(str, values) for column, values in wanted.items())
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:

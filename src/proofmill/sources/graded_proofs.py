@@ -7,6 +7,7 @@ proofs, the in-distribution set of QED-Nano, and its run and grade records. A re
 How we differ:
 1. Columns are detected. Without one that could hold the statement or the proof, the message names the expected columns.
 2. A problem whose records disagree about its statement is refused: attempts would be marked against the wrong one.
+3. Several people's verdicts, right or wrong, are one mark: their mean.
 """
 
 import math
@@ -73,6 +74,10 @@ VERDICTS = {"correct": 1.0, "incorrect": 0.0, "true": 1.0, "false": 0.0, "yes": 
 
 def _by_columns(entry: Problems) -> Iterator[tuple[str, Row, Attempt]]:
     for where, record in islice(files.records(entry), entry.rows):
+        if entry.columns:  # ours: theirs; what is not named is detected
+            named = {ours: fields.field(where, record, theirs) for ours, theirs in entry.columns.items()}
+            rest = {name: record[name] for name in record if name not in entry.columns.values()}
+            record = {**rest, **named}
         statement = text(where, record, _column(where, record, STATEMENT, "the problem"))
         used = {_column(where, record, STATEMENT, "the problem")}
         proof = text(where, record, _column(where, record, [c for c in PROOF if c not in used], "the proof"))
@@ -122,6 +127,8 @@ def _mark(where: str, record: Mapping[str, Any]) -> tuple[float | None, int | No
         return VERDICTS[value.strip().lower()], 1
     if isinstance(value, bool):
         return float(value), 1
+    if isinstance(value, list) and value and all(verdict in (0, 1) for verdict in value):
+        return sum(value) / len(value), 1
     try:
         mark = float(value)
     except (TypeError, ValueError, OverflowError):

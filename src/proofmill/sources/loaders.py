@@ -19,10 +19,11 @@ import yaml
 from proofmill.arithmetic import congruences, forum
 from proofmill.arithmetic.congruences import FAMILIES
 from proofmill.runtime.paths import local_path
+from proofmill.runtime.public_data import is_public
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.quoting import shown
-from proofmill.sources import fields, files, formats, graded_proofs
+from proofmill.sources import coding, fields, files, formats, graded_proofs
 from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
@@ -242,8 +243,11 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
 
 
 def _usamo(entry: Problems) -> Iterator[Row]:
-    """A MathArena contest folder: problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
+    """A MathArena contest: a folder with problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml; or a table."""
     folder = local_path(entry.path)
+    if is_public(entry.path) or folder.is_file():
+        yield from _contest_table(entry)
+        return
     contest = _parsed(folder / "config.yaml", yaml.safe_load)
     date = str(contest.get("date")) if isinstance(contest, Mapping) else ""
     path = folder / "grading_scheme.json"
@@ -266,6 +270,22 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "asks": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
+        }
+
+
+def _contest_table(entry: Problems) -> Iterator[Row]:
+    """A contest's table as MathArena publishes it; the year stands in its name."""
+    year = _YEAR.search(entry.path.rpartition("@")[0] or entry.path)
+    for where, record in files.records(entry):
+        number = word(where, record, "problem_idx")
+        yield {
+            "problem": f"usamo_{year[1]}-{number}" if year else f"usamo-{number}",
+            "statement": text(where, record, "problem"),
+            "solution": _optional(where, record, text, "sample_solution"),
+            "guidelines": fields.rendered(where, record, "grading_scheme"),
+            "asks": "proof",
+            "origin": where,
+            "year": int(year[1]) if year else None,
         }
 
 
@@ -340,8 +360,9 @@ class Source:
 
 
 _GENERATED = frozenset({"part", "families", "rows", "seed"})
-_FILE = frozenset({"path", "rows"})
-_FILE_OR_HUB = frozenset({"path", "id", "commit", "config", "split", "rows"})
+_SELECTED = frozenset({"where", "every", "rows"})
+_FILE = _SELECTED | {"path"}
+_FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
 
 SOURCES: dict[str, Source] = {
     "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED),
@@ -354,12 +375,15 @@ SOURCES: dict[str, Source] = {
     "gsm8k": Source(_gsm8k, "GSM8K", _FILE_OR_HUB),
     "math": Source(_math, "MATH (Hendrycks et al.)", _FILE_OR_HUB),
     "aime": Source(_aime, "AIME", _FILE_OR_HUB),
-    "usamo": Source(_usamo, "a contest folder of MathArena, such as USAMO 2025", _FILE),
+    "usamo": Source(_usamo, "a contest of MathArena, such as USAMO 2025: its folder, or its table on the hub", _FILE),
     "olympiadbench": Source(_olympiadbench, "OlympiadBench", _FILE_OR_HUB),
-    "graded": Source(graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB, graded_proofs.attempts),
+    "graded": Source(
+        graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
+    ),
     "arithmetic-graded": Source(
         graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts
     ),
-    "hub": Source(_mapped, "any dataset of the hub", frozenset({"id", "commit", "config", "split", "columns", "rows"})),
-    "table": Source(_mapped, "any JSONL, CSV, TSV or Parquet file", frozenset({"path", "columns", "rows"})),
+    "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
+    "hub": Source(_mapped, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | {"columns"}),
+    "table": Source(_mapped, "any JSONL, CSV, TSV or Parquet file", _FILE | {"columns"}),
 }

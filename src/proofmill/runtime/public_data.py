@@ -1,0 +1,192 @@
+"""Public data: what the address in a `path` means, where its copy lies on this machine, and what is known of it.
+
+    hub:openai/gsm8k@<commit>/main/train-*.parquet   files of a dataset of the hub; a pattern stands for several
+    github:openai/grade-school-math@<commit>/a.jsonl  a file of a repository
+    https://example.org/rows.jsonl                    a file
+    https://example.org/rows.jsonl.zip#rows.jsonl     a file of an archive
+
+An address stands for one place below a folder of data. The copies in the folder that `PROOFMILL_DATA` names come first
+and are taken as they are; those in data/fetched were brought by `proofmill fetch` and are what they were then.
+data/sources.csv, the register, says what is known of an address before it is fetched; data/sources.lock.csv says what
+was fetched. Nothing here asks the network.
+"""
+
+import csv
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import proofmill
+from proofmill.schema.errors import MissingData, TableError
+from proofmill.schema.ids import digest
+
+FETCHED = Path("data/fetched")
+LOCK = Path("data/sources.lock.csv")
+REGISTER = Path("data/sources.csv")  # a project's own, beside that of this checkout
+SHIPPED = Path(proofmill.__file__).parents[2] / REGISTER
+LOCK_COLUMNS = ("source", "file", "bytes", "sha256", "commit")
+SCHEMES = ("hub:", "github:", "https://", "http://")
+MODEL = "hub-model:"  # of a model in the hub's cache: `id` and `commit` of a `base`
+RAW = "https://raw.githubusercontent.com"
+
+_PINNED = re.compile(r"(?P<scheme>hub|github):(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[\w.-]+)/(?P<files>[^/#].*)")
+_PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of the register: what is known of an address; None where nothing is.
+
+    `checked` is `copy` where the digest is that of a copy that was read here, `others` where others have published it.
+    """
+
+    name: str
+    source: str
+    file: str
+    bytes: int | None
+    sha256: str | None
+    licence: str
+    rows: int | None
+    checked: str
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address in its parts: files of a repository of the hub, or a URL and the file of its archive, if it is one."""
+
+    text: str
+    repository: str = ""
+    commit: str = ""
+    files: str = ""  # a path or a pattern
+    url: str = ""
+    member: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether it stands for a folder of files."""
+        return bool(_PATTERN.search(self.files))
+
+
+def is_public(path: str) -> bool:
+    """Whether a `path` is an address and not a path of this machine."""
+    return path.startswith(SCHEMES)
+
+
+def parsed(text: str) -> Address:
+    """The parts of an address. Raises TableError for one that cannot be read."""
+    place, _, member = text.partition("#")
+    pinned, parts = _PINNED.fullmatch(place), urlsplit(place)
+    if pinned and pinned["scheme"] == "hub" and not member:
+        address = Address(text, pinned["repository"], pinned["commit"], pinned["files"])
+    elif pinned and pinned["scheme"] == "github":
+        address = Address(text, url=f"{RAW}/{pinned['repository']}/{pinned['commit']}/{pinned['files']}", member=member)
+    elif parts.scheme in ("http", "https") and parts.netloc and parts.path.strip("/"):
+        address = Address(text, url=place, member=member)
+    else:
+        raise TableError(
+            f"path {text}: no address; expected hub:<owner>/<name>@<commit>/<file>, github:<owner>/<name>@<commit>/<file> "
+            "or https://<host>/<file>. Mend it."
+        )
+    if ".." in place.split("/") or ".." in member.split("/"):
+        raise TableError(f"path {text}: leads out of its folder by `..`; expected a file's own path. Mend it.")
+    return address
+
+
+def fault_of(text: str) -> str | None:
+    """The fault in an address, or None."""
+    try:
+        parsed(text)
+    except TableError as error:
+        return str(error)
+    return None
+
+
+def place(text: str) -> str:
+    """Where the copy of an address lies below a folder of data."""
+    if (known := register().get(text)) is not None:
+        return known.file
+    address = parsed(text)
+    if address.repository:
+        inside = digest(address.files)[:8] if address.several else address.files
+        return f"hub/{address.repository}/{address.commit}/{inside}"
+    parts = urlsplit(address.url)
+    return f"url/{parts.netloc}{parts.path}" + (f".files/{address.member}" if address.member else "")
+
+
+def copy_of(text: str) -> Path | None:
+    """The copy of an address on this machine; None where there is none."""
+    inside = place(text)
+    own = os.environ.get("PROOFMILL_DATA")
+    copies = [Path(own).expanduser() / inside] if own else []
+    return next((copy for copy in [*copies, FETCHED / inside] if copy.exists()), None)
+
+
+def local_copy(text: str) -> Path:
+    """The copy of an address on this machine. Raises MissingData where there is none."""
+    if (copy := copy_of(text)) is None:
+        raise MissingData([text], f"{text}: is not on this machine; expected it at {FETCHED / place(text)}")
+    return copy
+
+
+# ---------------------------------------------------------------------------------------------------- what is known
+
+
+def register() -> dict[str, Known]:
+    """What is known of addresses: the register of this checkout, and over it that of the project."""
+    return {**_register(SHIPPED, _changed(SHIPPED)), **_register(REGISTER.absolute(), _changed(REGISTER))}
+
+
+def _changed(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+@lru_cache(maxsize=8)
+def _register(path: Path, changed: int | None) -> dict[str, Known]:
+    if changed is None:
+        return {}
+    rows = _rows(path, Known.__dataclass_fields__)
+    return {row["source"]: _known(row) for row in rows}
+
+
+def _known(row: dict[str, str]) -> Known:
+    counts = {name: int(row[name]) if row[name] else None for name in ("bytes", "rows")}
+    known: dict[str, Any] = {**row, **counts, "sha256": row["sha256"] or None}
+    return Known(**known)
+
+
+def _rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if set(reader.fieldnames or ()) != set(columns):
+            raise TableError(
+                f"{path}: the columns are {', '.join(reader.fieldnames or ['none'])}; expected {', '.join(columns)}. Mend it."
+            )
+        return list(reader)
+
+
+def locked() -> list[dict[str, str]]:
+    """What was fetched: for each file its address, its path below the folder of data, bytes, SHA-256 and commit."""
+    return _rows(LOCK, LOCK_COLUMNS) if LOCK.exists() else []
+
+
+def expected_digests(text: str) -> dict[str, str]:
+    """SHA-256 by path of the files of an address, as far as they are known: of the register, else of the lock."""
+    known = register().get(text)
+    if known is not None and known.sha256:
+        return {known.file: known.sha256}
+    return {row["file"]: row["sha256"] for row in locked() if row["source"] == text and row["sha256"]}
+
+
+def check_unchanged(text: str, digests: dict[str, str]) -> None:
+    """Raise TableError where a fetched file is not what it was; `digests` are by path. Copies of one's own may differ."""
+    expected = expected_digests(text)
+    for path, found in digests.items():
+        if path.startswith(f"{FETCHED}/") and expected.get(path.removeprefix(f"{FETCHED}/"), found) != found:
+            raise TableError(
+                f"{path}: its SHA-256 is {found}; expected {expected[path.removeprefix(f'{FETCHED}/')]}, as it was fetched. "
+                "Move it away and fetch it again with `proofmill fetch`, or lay a copy of your own below PROOFMILL_DATA."
+            )

@@ -1,0 +1,236 @@
+"""Fetching: public data come to this machine whole, with the digest that was expected, or not at all.
+
+pooch checks digests and opens archives, huggingface_hub speaks with the hub and moves the bytes. A download that was
+killed goes on where it was, as long as the file there is the same; what is not finished lies apart, and one rename puts
+a copy into its place.
+"""
+
+import csv
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from proofmill.runtime import locks
+from proofmill.runtime.public_data import FETCHED, LOCK, LOCK_COLUMNS, Address, expected_digests, locked, parsed, place
+from proofmill.schema.errors import HubError, SettingError
+from proofmill.schema.ids import digest, file_sha256
+
+UNFINISHED = FETCHED / ".unfinished"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NO_HEAD = (403, 405, 501)  # of servers that answer GET alone
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """A file to be downloaded: its URL, its path below the place, and how its server is asked."""
+
+    url: str
+    path: str
+    of_hub: bool
+
+
+def fetch(text: str) -> None:
+    """Bring the files of an address to their place in data/fetched, and note them in data/sources.lock.csv.
+
+    Raises SettingError when the network is forbidden, HubError when a file is gone, cannot be had, or is not what was
+    expected. What lies in place already is left alone.
+    """
+    address, target = parsed(text), FETCHED / place(text)
+    require_network(text)
+    with locks.alone(FETCHED / ".lock") as mine:
+        if not mine:
+            raise HubError(f"{text}: another process is fetching into {FETCHED}; expected one at a time. Wait for it.")
+        if target.exists():
+            return
+        parts = UNFINISHED / digest(text)
+        files = [_downloaded(remote, parts, text, address) for remote in _remotes(address)]
+        rows = [_checked(file, path, commit, text, address) for file, path, commit in files]
+        _check_names(text, {row["file"] for row in rows})
+        _note(text, rows)  # first: a copy in its place is always one that was noted
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(parts / "files" if address.several else files[0][0], target)
+        shutil.rmtree(parts, ignore_errors=True)
+
+
+def require_network(what: str) -> None:
+    """Raise SettingError when the environment forbids it."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        raise SettingError(
+            f"{what}: HF_HUB_OFFLINE is set; expected the network to be allowed where data are fetched. Unset it, or fetch "
+            f"on another machine into the same {FETCHED}."
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------- downloads
+
+
+def _remotes(address: Address) -> list[_Remote]:
+    if address.url:
+        return [_Remote(address.url, Path(urlsplit(address.url).path).name, False)]
+    from huggingface_hub import hf_hub_url
+
+    with _blamed(address.text, ""):
+        names = list(_matching(address)) if address.several else [address.files]
+    start = "" if not address.several else re.split(r"[*?\[]", address.files)[0].rpartition("/")[0]
+    return [
+        _Remote(
+            hf_hub_url(address.repository, name, repo_type="dataset", revision=address.commit),
+            name.removeprefix(f"{start}/") if start else name,
+            True,
+        )
+        for name in names
+    ]
+
+
+def _matching(address: Address) -> Iterator[str]:
+    """The files of a dataset that match a pattern. Raises HubError when there are none."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    names = HfApi().list_repo_files(address.repository, repo_type="dataset", revision=address.commit)
+    matching = list(filter_repo_objects(names, allow_patterns=[address.files]))
+    if not matching:
+        there = ", ".join(sorted(names)[:10])
+        raise HubError(
+            f"{address.text}: no file there matches `{address.files}`; expected one of {there}. Mend the address."
+        )
+    yield from sorted(matching)
+
+
+def _downloaded(remote: _Remote, parts: Path, text: str, address: Address) -> tuple[Path, str, str]:
+    """Download a file below `parts`: where it is, its path below the place, and the commit that the hub says it is of."""
+    import pooch
+
+    expected = expected_digests(text)
+    inside = place(text) + (f"/{remote.path}" if address.several else "")
+    with _blamed(text, expected.get(inside, "")):
+        size, etag, commit = _metadata(remote)
+        known = "" if address.member else expected.get(inside, "")
+        known = known or (etag if remote.of_hub and _SHA256.fullmatch(etag) else "")
+        file = parts / "files" / remote.path
+        got = pooch.retrieve(
+            remote.url,
+            f"sha256:{known}" if known else None,
+            fname=file.name,
+            path=file.parent,
+            downloader=_resuming(parts / f"{digest(remote.path, etag)}.part", size, resumable=bool(etag or known)),
+            processor=pooch.Unzip(members=[address.member]) if address.member else None,
+        )
+    return Path(got[0] if isinstance(got, list) else got), inside, commit
+
+
+def _metadata(remote: _Remote) -> tuple[int | None, str, str]:
+    """Size, etag (of a large file of the hub: its SHA-256) and commit of a file, as far as its server says them."""
+    from huggingface_hub import get_hf_file_metadata
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        found = get_hf_file_metadata(remote.url, token=None if remote.of_hub else False)
+    except HfHubHTTPError as error:
+        if error.response is None or error.response.status_code not in _NO_HEAD or remote.of_hub:
+            raise
+        return None, "", ""
+    return found.size, found.etag or "", found.commit_hash or ""
+
+
+def _resuming(part: Path, size: int | None, resumable: bool) -> Callable:
+    """A downloader for pooch that goes on with the part of a file that is there."""
+
+    def download(url: str, output: str, _: object) -> None:
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils import build_hf_headers
+
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if part.exists() and (not resumable or (size is not None and part.stat().st_size > size)):
+            part.unlink()
+        of_hub = url.startswith(_endpoint())
+        with open(part, "ab") as file:
+            http_get(
+                url,
+                file,
+                resume_size=part.stat().st_size,
+                headers=build_hf_headers(token=None if of_hub else False) | {"Accept-Encoding": "identity"},
+                expected_size=size,
+                displayed_filename=url.rpartition("/")[2],
+            )
+        os.replace(part, output)
+
+    return download
+
+
+def _endpoint() -> str:
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/"
+
+
+@contextmanager
+def _blamed(text: str, expected: str) -> Iterator[None]:
+    """Errors of the libraries as a HubError that says which digest was expected, and which was found."""
+    import httpx
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    wanted = f"the file with SHA-256 {expected}" if expected else "a file that is public and stays as it is"
+    try:
+        yield
+    except ValueError as error:  # pooch: another digest
+        if not (found := re.search(r"expected (\w+) but got (\w+)", str(error).replace("sha256:", ""))):
+            raise
+        raise HubError(_changed(text, found[1], found[2])) from error
+    except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise HubError(
+            f"{text}: cannot be fetched ({said}); expected {wanted}. Check the address, the network and, for gated data, "
+            f"HF_TOKEN; or lay a copy at {place(text)} below PROOFMILL_DATA."
+        ) from error
+
+
+def _changed(text: str, expected: str, found: str) -> str:
+    return (
+        f"{text}: its SHA-256 is {found}; expected {expected}. The source has changed: nothing was replaced. Pin another "
+        f"commit or digest, or lay a copy of your own at {place(text)} below PROOFMILL_DATA."
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- lock
+
+
+def _checked(file: Path, path: str, commit: str, text: str, address: Address) -> dict[str, str]:
+    """The lock's row of a file. Raises HubError when its digest is not the expected one."""
+    found, expected = file_sha256(file), expected_digests(text).get(path)
+    if expected and expected != found:
+        file.unlink()
+        raise HubError(_changed(text, expected, found))
+    size = str(file.stat().st_size)
+    return {"source": text, "file": path, "bytes": size, "sha256": found, "commit": commit or address.commit}
+
+
+def _check_names(text: str, found: set[str]) -> None:
+    """Raise HubError when an address stands for other files than when it was first fetched."""
+    before = {row["file"] for row in locked() if row["source"] == text}
+    if before and before != found:
+        new, gone = (sorted(Path(name).name for name in names) for names in (found - before, before - found))
+        raise HubError(
+            f"{text}: new there: {', '.join(new) or 'nothing'}; gone: {', '.join(gone) or 'nothing'}; expected the files that "
+            f"{LOCK} has. Nothing was replaced. Pin the commit that it notes, or take its rows out."
+        )
+
+
+def _note(text: str, rows: list[dict[str, str]]) -> None:
+    """Write the files of an address into the lock file, in the order of their paths."""
+    every = sorted(
+        [row for row in locked() if row["source"] != text] + rows, key=lambda row: (row["source"], row["file"])
+    )
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{LOCK}.new", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, LOCK_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(every)
+    os.replace(f"{LOCK}.new", LOCK)

@@ -1,0 +1,156 @@
+"""The public data of a target: what is needed, what is missing, and the plan and the run without it."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import constants
+
+from downloads import Downloads, serving
+from mill import ROOT, Mill
+from project import Project
+from proofmill import __main__ as command
+from proofmill.inspect import data as listing
+from proofmill.inspect.plan import Plan
+from proofmill.recipes import yaml_files
+from proofmill.recipes.book import expand
+from proofmill.runtime import public_data
+from proofmill.schema.errors import HubError
+from proofmill.schema.ids import file_sha256
+
+ROWS = b'{"statement": "Prove that 1 + 1 = 2."}\n{"statement": "Prove that 2 + 2 = 4."}\n'
+HUB = "hub:me/set@main/rows.jsonl"
+REGISTER = f"name,source,file,bytes,sha256,licence,rows,checked\nA set,{HUB},set/rows.jsonl,1500000,,MIT,2000,\n"
+JUDGE = {"id": "judge-1", "price": "unknown", "guess": {"input": 10, "output": 10}}
+ENTRIES = {
+    "api/judge": JUDGE,
+    "problems/all": {"source": "table", "path": HUB},
+    "problems/some": {"source": "problems/all", "keep": ["has-solution"]},
+    "problems/other": {"source": "table", "path": "hub:me/other@main/rows.jsonl", "every": 2},
+    "labels/all": {"problems": "problems/all", "model": "api/judge"},
+    "labels/some": {"problems": "problems/some", "model": "api/judge"},
+    "labels/other": {"problems": "problems/other", "model": "api/judge"},
+}
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """A project of its own without data, whose register knows one of two addresses."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PROOFMILL_DATA", raising=False)
+    Path("data").mkdir()
+    Path("data/sources.csv").write_text(REGISTER)
+    Path("config.yaml").write_text(yaml.safe_dump({"mine": ENTRIES}))
+    return tmp_path
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["proofmill", *arguments])
+    command.main()
+
+
+def test_every_address_of_a_shipped_recipe_is_registered():
+    """Each address and each model of the hub in config.yaml has a row in data/sources.csv with a licence; no path is local."""
+    book = expand(yaml_files.read(ROOT / "config.yaml"))
+    sources = [item.source for item in listing.needed(book, book.entries)]
+    assert len(sources) > 20
+    assert {source for source in sources if source not in public_data.register()} == set()
+    assert all(public_data.register()[source].licence for source in sources)
+    paths = [entry.path for entry in book.entries.values() if getattr(entry, "path", None)]
+    assert [path for path in paths if not public_data.is_public(path)] == []
+
+
+def test_register_says_only_what_can_be_told_apart():
+    """Places are distinct, digests are SHA-256, and who has seen a digest is said for each."""
+    known = public_data.register().values()
+    places = [row.file for row in known if row.file]
+    assert len(set(places)) == len(places)
+    for row in known:
+        assert bool(row.sha256) == (row.checked in ("copy", "others")), row.name
+        assert row.sha256 is None or re.fullmatch("[0-9a-f]{64}", row.sha256), row.name
+
+
+def test_registered_digest_is_that_of_the_copy(data):
+    """Where the register says `copy`, the local copy has that digest and size."""
+    checked = [row for row in public_data.register().values() if row.checked == "copy"]
+    assert len(checked) >= 3
+    for row in checked:
+        path = data / row.file
+        assert (file_sha256(path), path.stat().st_size) == (row.sha256, row.bytes), row.name
+
+
+def test_list_names_every_address_with_size_and_licence(alone, monkeypatch, capsys):
+    """`proofmill fetch --list` asks nobody; what is not known is said to be unknown."""
+    run(monkeypatch, "fetch", "mine", "--list")
+    text = capsys.readouterr().out
+    assert re.search(r"A set +1.5 MB +2,000 rows +MIT +missing", text)
+    assert re.search(r"hub/me/other/main/rows.jsonl +size \? +rows not known +not known +missing", text)
+    assert "2 in all: 2, at least 1.5 MB; missing 2, at least 1.5 MB" in text
+
+
+def test_plan_without_data_is_whole(alone):
+    """Declared rows are counted, filters leave a lower bound, what is unknown is named, and so is the command."""
+    plan = Plan(expand({"mine": ENTRIES}), "mine", alone / "results")
+    assert {stage.state for stage in plan.stages.values()} == {"make"}
+    assert plan.stages["problems/all"].why == ["its data are not here"]
+    assert (plan.stages["labels/all"].calls, plan.stages["labels/all"].at_most) == (2000, False)
+    assert (plan.stages["labels/some"].calls, plan.stages["labels/some"].at_most) == (2000, True)
+    assert plan.stages["labels/other"].calls is None
+    text = "\n".join(plan.lines())
+    assert "at most 2,000 calls" in text
+    bounds = "at least 2,000 calls, 4,000 if no filter refuses a row, and those of 1 stage whose rows are not known"
+    assert f"{bounds}: at least 80,000 tokens" in text
+    assert "`proofmill fetch mine` brings it" in text and f"A set, 1.5 MB, licence MIT: {HUB}" in text
+
+
+def test_plan_of_another_source_does_not_count_the_rows_that_are_there(alone, tmp_path):
+    """A table that began with other rows, such as a rehearsal's, says nothing about the real one."""
+    small = {"problems/all": {"source": "arithmetic", "rows": 3}}
+    Mill(tmp_path / "results", **small).make("problems/all")
+    plan = Plan(expand({"mine": ENTRIES}), "mine", tmp_path / "results")
+    assert plan.stages["labels/all"].calls == 2000
+    less = {**ENTRIES, "problems/all": {**small["problems/all"], "keep": ["has-solution"]}}
+    assert Plan(expand({"mine": less}), "mine", tmp_path / "results").stages["labels/all"].calls == 3
+
+
+def test_fetch_brings_what_is_missing_and_names_all_that_failed(alone, monkeypatch):
+    """What can be had is fetched although another address is gone; that one is named at the end."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with serving(Downloads()) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        hub.repositories["dataset", "me/set"] = ("5" * 40, {"rows.jsonl": ROWS})
+        book = expand({"mine": ENTRIES})
+        with pytest.raises(HubError, match=r"hub:me/other@main/rows\.jsonl: cannot be fetched"):
+            listing.fetch(listing.needed(book, book.entries))
+    assert [item.where for item in listing.needed(book, book.entries)] == [None, "data/fetched/set/rows.jsonl"]
+    mill = Mill(alone / "results", **ENTRIES)
+    assert len(mill.make("problems/all").rows()) == 2
+
+
+def test_table_that_was_made_needs_its_data_no_more(alone, monkeypatch):
+    """Where the digest is known, a finished table stays finished after its data were removed; an edited entry needs them."""
+    copy = Path("data/fetched/set/rows.jsonl")
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(ROWS)
+    Path("data/sources.csv").write_text(REGISTER.replace(",1500000,,", f",1500000,{file_sha256(copy)},"))
+    Mill(alone / "results", **ENTRIES).make("problems/all")
+    copy.unlink()
+    assert Plan(expand({"mine": ENTRIES}), "problems/all", alone / "results").stages["problems/all"].state == "done"
+    edited = {**ENTRIES, "problems/all": {**ENTRIES["problems/all"], "rows": 1}}
+    plan = Plan(expand({"mine": edited}), "problems/all", alone / "results")
+    assert (plan.stages["problems/all"].state, [item.name for item in plan.missing]) == ("make", ["A set"])
+
+
+def test_snakemake_names_all_that_is_missing_at_once(tmp_path):
+    """One message with every address of the target that is not here, and the command."""
+    project = Project(tmp_path / "project", yaml.safe_dump({"mine": ENTRIES}))
+    (project.folder / "data/sources.csv").write_text(REGISTER)
+    done = project.snakemake("mine", "-n", PROOFMILL_DATA="")
+    assert done.returncode != 0
+    named = "hub/me/other/main/rows.jsonl (size ?), A set (1.5 MB)"
+    assert f"mine: public data are not on this machine: {named}; expected them in data/fetched" in done.stdout
+    assert "Fetch them: proofmill fetch mine" in done.stdout
