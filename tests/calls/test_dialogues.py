@@ -97,6 +97,19 @@ def test_sixty_calls_of_three_models_go_on_to_the_end(tmp_path, either):
     assert results == one_by_one
 
 
+def test_rounds_and_models_are_told_apart_in_the_log(tmp_path, capsys):
+    """No two lines about finished calls say the same: each names its round, and its model if there are several."""
+    with Desk(tmp_path / "calls", {name: Echo(name) for name in "ab"}) as running:
+        list(running.results(lambda: ((f"row {n}", chain("ab", 4, f"start {n}")) for n in range(7))))
+    said = [line.partition("(")[0].strip() for line in capsys.readouterr().err.splitlines()]
+    assert said == [
+        "x  7 of 7 calls of a",
+        "x  7 of 7 calls of b in round 2",
+        "x  7 of 7 calls of a in round 3",
+        "x  7 of 7 calls of b in round 4",
+    ]
+
+
 @pytest.mark.parametrize("dies_after", [0, 1, 5, 13, 19])
 def test_killed_dialogues_go_on_from_the_journal(tmp_path, either, dies_after):
     """After a kill at any call the same results come, and what was answered is not asked again."""

@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from proofmill.runtime import environment
@@ -76,9 +76,10 @@ def alone(path: Path, name: str = "") -> Iterator[bool]:
         if not locked or _is_same(path, file):
             break
         os.close(file)  # its last holder removed the file during the wait
-    if locked:
-        sign(file)
     try:
+        if locked:
+            with suppress(OSError):  # a disk without room for a name is found out by what has to be written
+                sign(file)
         yield locked
     finally:
         if locked:
