@@ -104,3 +104,15 @@ def test_wheel_has_the_workflow_and_the_command_its_help(wheel):
     assert [name for name in tracked if not (folder / name).is_file()] == []
     assert (wheel / "proofmill/py.typed").is_file()
     assert "plan" in subprocess.run([sys.executable, "-m", "proofmill", "--help"], **run).stdout
+
+
+@pytest.mark.pipeline
+def test_workflow_of_a_wheel_runs_in_a_folder_of_ones_own(wheel, tmp_path):
+    """Without a clone, a folder with nothing but a config.yaml makes its tables with the Snakefile of the package."""
+    (tmp_path / "config.yaml").write_text("mine:\n  problems/a: {source: arithmetic, rows: 8, seed: 1}\n")
+    command = [sys.executable, "-m", "snakemake", "--snakefile", wheel / "proofmill/project/Snakefile", "--cores", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    run = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([*command, "mine"], **run)
+    assert done.returncode == 0 and (tmp_path / "results/problems/a.parquet").exists(), done.stderr
+    assert "1 done" in subprocess.run([sys.executable, "-m", "proofmill", "plan", "mine"], **run).stdout

@@ -87,7 +87,7 @@ def test_later_file_lies_over_what_earlier_ones_listed(files):
         ("plugins: {a: 1}\n", r"`plugins` is \{'a': 1\}; expected a list of files"),
         ("[a]: 1\n", r"config.yaml:1: a key is a list or mapping"),
         ("- a\n", r"config.yaml: found a list; expected a mapping of recipes"),
-        ("a: " + "[" * 300 + "]" * 300, r"config.yaml: is nested too deeply; expected a mapping of recipes"),
+        ("a: " + "[" * 3_000 + "]" * 3_000, r"config.yaml: is nested too deeply; expected a mapping of recipes"),
         (f"a: {'9' * 5_000}\n", r"config.yaml: cannot be read as YAML \(.+\); expected a mapping of recipes"),
         ("a: 2025-99-99\n", r"config.yaml: cannot be read as YAML \(.+\); expected a mapping of recipes"),
         ('recipes: ["b\\0.yaml"]\n', r"`recipes` is \['b\\x00.yaml'\]; expected a list of files"),

@@ -28,9 +28,12 @@ def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> li
 
 def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
     """The grader that a grader escalates to."""
-    if kind_of(grader.escalate_to) == "grader":
-        return declared[grader.escalate_to]
-    return Grader([grader.escalate_to], grader.prompt, grader.reference, requeries=grader.requeries)
+    further = grader.escalate_to
+    if further is None:
+        raise ValueError("the grader escalates to nobody")
+    if kind_of(further) == "grader":
+        return declared[further]
+    return Grader([further], grader.prompt, grader.reference, requeries=grader.requeries)
 
 
 # The prompt for a model that follows instructions, by what is marked.

@@ -209,8 +209,8 @@ def _members(expression: Any) -> list[Any]:
         members = [expression]
     plain = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Number, sympy.NumberSymbol, sympy.Symbol)
     word = len(members) == 1 and isinstance(members[0], sympy.Symbol)
-    parts = (part for member in members for part in sympy.preorder_traversal(member))
-    return members if not word and all(isinstance(part, plain) for part in parts) else []
+    inner = (part for member in members for part in sympy.preorder_traversal(member))
+    return members if not word and all(isinstance(part, plain) for part in inner) else []
 
 
 # -------------------------------------------------------------------------------------------------------- known answers

@@ -114,7 +114,7 @@ def _tests() -> Iterator[Check]:
         def run(submissions: Sequence[Submission]) -> Iterator[Verdict]:
             faults = [_fault_of_tests(submission.answer) for submission in submissions]
             runs = sandbox.check(
-                [(s.final, s.answer) for s, fault in zip(submissions, faults, strict=True) if not fault]
+                [(s.final, s.answer or "") for s, fault in zip(submissions, faults, strict=True) if not fault]
             )
             for fault in faults:
                 yield Verdict(None, 1, Reason.NO_GOLD, fault) if fault else _of_run(next(runs))

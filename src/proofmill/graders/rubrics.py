@@ -154,7 +154,7 @@ def _structured(text: str) -> Rubric:
 def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
     """Priced items with the chain they stand in, and numbered items that have no price."""
     marks = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body) if m[1]]
-    pieces = [(None, body[: marks[0][0]] if marks else body)]
+    pieces: list[tuple[str | None, str]] = [(None, body[: marks[0][0]] if marks else body)]
     pieces += [
         (name, body[end : following[0] if following else len(body)])
         for (_, end, name), following in zip(marks, [*marks[1:], None], strict=False)

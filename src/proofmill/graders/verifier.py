@@ -105,6 +105,8 @@ def _parse_in_two_stages() -> None:
     from latex2sympy2_extended import latex2sympy2
 
     class TwoStages(latex2sympy2.PSParser):
+        _errHandler: Any
+
         def math(self) -> Any:
             handler, self._errHandler = self._errHandler, BailErrorStrategy()
             self._interp.predictionMode = PredictionMode.SLL
@@ -187,7 +189,7 @@ class _Worker:
     def give(self, chunk: Iterable[_Entry]) -> None:
         self.chunk.extend(chunk)
         with contextlib.suppress(ConnectionError):  # the worker has died: `take` reports it
-            self.pipe.send([tuple(entry.pair) for entry in self.chunk])
+            self.pipe.send([tuple(entry.pair) for entry in self.chunk if entry.pair is not None])
 
     def take(self) -> bool:
         """Read the answers that have come; False when the worker is dead."""
@@ -246,7 +248,8 @@ class Verifier:
         for worker in self._crew:
             worker.end()
         self._crew = []
-        self._server.end()
+        if self._server is not None:
+            self._server.end()
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Check]:
         """Yield a check for each (gold, text), in order, as soon as it is known; reads a few thousand pairs ahead."""
@@ -280,7 +283,7 @@ class Verifier:
         finally:
             self._busy = False
             for _, entry in window:  # the caller has stopped reading
-                if not entry.verdict:
+                if entry.pair is not None and not entry.verdict:
                     self._memory.pop(entry.pair, None)
             for index, worker in enumerate(self._crew):
                 if worker.chunk:
@@ -292,9 +295,12 @@ class Verifier:
         before = len(window)
         for gold, text in pairs:
             answer, pair = read_pair(gold, text)
-            if verdict := pair if isinstance(pair, Decision) else by_integers(pair):
+            if isinstance(pair, Decision):
+                entry = _Entry(None, pair)
+            elif verdict := by_integers(pair):
                 entry = _Entry(None, verdict)
-            elif entry := self._memory.get(pair):
+            elif known := self._memory.get(pair):
+                entry = known
                 self._memory.move_to_end(pair)
             else:
                 entry = self._memory[pair] = _Entry(pair)
@@ -315,9 +321,10 @@ class Verifier:
     def _collect(self, todo: deque[_Entry], seconds: float | None) -> None:
         """Wait until a busy worker answers or dies, read the answers, and replace dead workers."""
         busy = {worker.pipe: worker for worker in self._crew if worker.chunk}
-        for pipe in wait(busy, seconds) if busy else ():
-            if not busy[pipe].take():
-                self._crew[self._crew.index(busy[pipe])] = self._replace(busy[pipe], todo)
+        ready = wait(busy, seconds) if busy else []
+        for worker in [worker for pipe, worker in busy.items() if pipe in ready]:
+            if not worker.take():
+                self._crew[self._crew.index(worker)] = self._replace(worker, todo)
 
     def _replace(self, dead: _Worker, todo: deque[_Entry]) -> _Worker:
         """Hire a successor of a dead worker. Its current pair is unparsable; its other pairs go back to `todo`."""
@@ -328,11 +335,13 @@ class Verifier:
                 entry.verdict = Decision("unparsable", f"took longer than {self.seconds:g} s")
             else:
                 entry.verdict = Decision("unparsable", f"its worker died (exit code {code})")
-                self._memory.pop(entry.pair, None)  # perhaps killed from outside: the next time it is tried again
+                if entry.pair is not None:
+                    self._memory.pop(entry.pair, None)  # perhaps killed from outside: the next time it is tried again
         todo.extendleft(reversed(dead.chunk))
         return self._hire()
 
     def _hire(self) -> _Worker:
+        self._server = self._server or _Server(self.seconds)
         try:
             return _Worker(self._server)
         except OSError:  # the server has died, and its workers with it

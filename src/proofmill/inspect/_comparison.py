@@ -88,7 +88,7 @@ def _share_of_groups(hits_P: np.ndarray) -> str:
 def _share(hits_PG: np.ndarray) -> str:
     """Share of attempts. If it is 0 or 1, a bootstrap has no spread; then each group counts as one attempt."""
     if hits_PG.all() or not hits_PG.any():
-        return _share_of_groups(hits_PG.all(axis=1))
+        return _share_of_groups(np.asarray(hits_PG.all(axis=1)))
     low, high = _bootstrapped(np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio)
     return _percent(hits_PG.mean(), low, high)
 
@@ -120,11 +120,11 @@ def _cosine(totals_RD: np.ndarray) -> np.ndarray:
 def _bootstrapped(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
     """The bootstrap interval over groups; (None, None) without spread."""
     low, high = estimates.bootstrap(sums_PD, value)
-    return (None, None) if low is None or high - low < ROUNDING else (low, high)
+    return (None, None) if low is None or high is None or high - low < ROUNDING else (low, high)
 
 
 def _percent(share: float, low: float | None, high: float | None) -> str:
-    return f"{100 * share:.1f} %" + ("" if low is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
+    return f"{100 * share:.1f} %" + ("" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
 
 
 def _number(value: float, low: float | None, high: float | None) -> str:

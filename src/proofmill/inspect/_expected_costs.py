@@ -55,8 +55,9 @@ def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
 
 def predicted(values: pl.Series, calls: int) -> Range:
     """The sum over `calls` calls, predicted from the `values` of earlier ones."""
-    mean, count = values.mean(), values.len()
-    error = Z * (values.std() or 0.0) * math.sqrt(calls + calls**2 / count)
+    value, count = pl.col("value"), values.len()
+    mean, deviation = values.to_frame("value").select(value.mean(), value.std().alias("deviation")).row(0)
+    error = Z * (deviation or 0.0) * math.sqrt(calls + calls**2 / count)
     return Range(mean * calls, max(0.0, mean * calls - error), mean * calls + error)
 
 

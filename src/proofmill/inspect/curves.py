@@ -32,7 +32,7 @@ Points = Sequence[tuple[int, float]]
 
 def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
     """The points of each measure and training (default: those of SHOWN); SettingError for a measure never logged."""
-    points: dict[str, dict[str, list]] = {}
+    points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name in names:
         if kind_of(name) not in learned():
             raise SettingError(f"{name}: a {kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
@@ -44,7 +44,7 @@ def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> d
             raise SettingError(
                 f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, points, 40)}"
             )
-    return {measure: points[measure] for measure in measures or SHOWN if measure in points}
+    return {measure: dict(points[measure]) for measure in measures or SHOWN if measure in points}
 
 
 def smoothed(values: Sequence[float], smooth: float) -> list[float]:
@@ -80,7 +80,7 @@ def _panel(axes: Any, measure: str, by_name: Mapping[str, Points], smooth: float
         steps, values = zip(*points, strict=True)
         if smooth and len(points) > 2:
             axes.plot(steps, values, color=f"C{n}", alpha=0.25, linewidth=0.8)
-            values = smoothed(values, smooth)
+            values = tuple(smoothed(values, smooth))
         axes.plot(steps, values, color=f"C{n}", linewidth=1.2, marker="." if len(points) < 3 else "")
     axes.set_title(measure)
     axes.set_xlabel("step")

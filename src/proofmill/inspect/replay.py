@@ -322,7 +322,7 @@ def replayed(
         if verdicts is not None
         else pl.repeat(True, run.frame.height, eager=True)
     )
-    covered_P = covered_N.to_numpy().reshape(-1, run.size).any(axis=1)
+    covered_P = np.asarray(covered_N.to_numpy().reshape(-1, run.size).any(axis=1))
     return Replay(run, run.recorded(), again, now, covered_P, grades)
 
 

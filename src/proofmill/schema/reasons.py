@@ -30,7 +30,7 @@ class Reason(StrEnum):
     meaning: str
     again: str
 
-    def __new__(cls, value: str, meaning: str, again: str = "no") -> "Reason":
+    def __new__(cls, value: str, meaning: str = "", again: str = "no") -> "Reason":  # `Reason(value)` finds a member
         member = str.__new__(cls, value)
         member._value_, member.meaning, member.again = value, meaning, again
         return member
