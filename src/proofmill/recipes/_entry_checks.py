@@ -74,7 +74,7 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
 
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
-    needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
+    needs = {"scratch": "problems", "hub": "id"}.get(entry.source, "path")
     if getattr(entry, needs) is None:
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description(Base, needs)}"
     if entry.source == "hub" and not entry.commit:
