@@ -25,7 +25,7 @@ from proofmill.schema.names import kind_of
 
 @dataclass(frozen=True, config=Strict)
 class Base(Entry):
-    """One row is a file of a model's weights: from the hub, a folder or a GGUF file, or of a tiny model made here from random numbers."""
+    """One row is a file of a model's weights: from the hub, a folder or a GGUF file, or of a tiny model of random numbers."""
 
     revision: ClassVar[int] = 2
     source: Literal["scratch", "folder", "hub", "gguf", "tokenizer"] = doc(
