@@ -99,7 +99,7 @@ def parents(kind):
         made_from = declared(name)
         try:
             sources = source_files(kind, made_from, BOOK.entries.get)
-            tables = reads(kind, made_from, BOOK.entries.get)
+            tables = reads(kind, made_from, BOOK.entries.get, BOOK.declared)
             # A job on another node makes what it was started for: nothing is coming there.
             coming = [table for table in tables if due(table)] if not workflow.remote_exec and due(name) else []
         except ProofmillError as error:

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,7 +164,7 @@ def make(
     if name in allowed["max_unscored"]:
         entry = replace(entry, max_unscored=allowed["max_unscored"][name])
     table = Table(name, results)
-    parents, sources = made_from(table, entry)
+    parents, sources = made_from(table, entry, declared)
     fingerprint = fingerprint_of(entry, declared, parents, sources)
 
     def job() -> Job:
@@ -172,7 +172,7 @@ def make(
         for model, most in allowed["max_parked"].items():
             if model in declared:
                 declared[model] = replace(declared[model], max_parked=most)
-        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], **how)
+        return Job(table, with_weights(declared, table, parents), fingerprint, stamp, budget=allowed["budget"], **how)
 
     with explained(table, parents):
         if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes
@@ -193,6 +193,15 @@ def make(
             shutil.rmtree(current.checkpoints, ignore_errors=True)
             with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
                 table.scratch.rmdir()
+
+
+def with_weights(declared: Mapping[str, Any], table: Table, parents: Container[str]) -> dict[str, Any]:
+    """What is declared; a remote model that weights among the parents play has their name as its id."""
+    played = {name: getattr(api, "weights", None) for name, api in declared.items()}
+    return {
+        name: replace(api, id=table.other(played[name]).model) if played[name] in parents else api
+        for name, api in declared.items()
+    }
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class States:
         entry, table = self.book.entries[name], Table(name, self.results)
         if name in self.forced:
             return State("make", ("asked for",))
-        read = references.reads(table.kind, entry, self.book.entries.get)
+        read = references.reads(table.kind, entry, self.book.entries.get, self.book.declared)
         if remade := [parent for parent in read if self[parent].name == "make"]:
             return State("make", tuple(f"{parent} will be made" for parent in remade))
         parents = {parent: self[parent].content for parent in read}

@@ -74,6 +74,7 @@ def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Itera
 def open_engine(job: Job, model: str) -> Iterator[Engine]:
     """The engine of a model reference: the server of `api/...`, or the weights of an artifact's table."""
     with ExitStack() as stack:
+        model = getattr(job.declared.get(model), "weights", None) or model
         if kind_of(model) == "api":
             yield stack.enter_context(open_api(model, job.declared[model]))
         elif job.engine == "vllm-server":
