@@ -50,7 +50,9 @@ def fit(name: str, weights: Path, asked: Mapping[str, Any], threads: int, cuda: 
         return Fit({**always, **({} if cuda else ON_CPU), **asked})
     there, _ = memory.device_memory()
     network = memory.made(weights)
-    context = network.config.get_text_config().max_position_embeddings
+    context = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+    if context is None:  # a model without positions: vLLM knows better
+        return Fit({**always, **ON_CPU, **asked})
     wanted = min(asked.get("max_model_len") or context, context)
     seqs = asked.get("max_num_seqs", AT_ONCE)
     each, reading = memory.key_value_cache(network, 1), bytes_to_read(network)
