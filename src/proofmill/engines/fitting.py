@@ -18,7 +18,7 @@ from proofmill.schema.errors import SettingError
 from proofmill.training import memory
 
 AT_ONCE = 256  # answers written at once
-HELD = 512  # tokens of each of them, on average, beyond which more room makes nothing faster
+HELD = 256  # tokens of each of them, on average, beyond which more room makes nothing faster
 LIBRARIES = 1.8e9  # bytes of a process that has loaded torch and vLLM (measured: 1.6 to 1.9 GB)
 SHORTEST = 1024  # tokens of a context below which starting is no use
 GRAIN = 256  # tokens; a multiple of vLLM's blocks
