@@ -97,6 +97,10 @@ def test_reason_is_the_first_error_of_the_log():
     """What follows from it is no reason; a log without an error has its last line, an empty one says so."""
     assert vllm.reason_in(LOG) == "Available memory (1.2/2.0 GiB) is less than desired."
     assert vllm.reason_in("one\nKilled\n") == "Killed"
+    pydantic = (
+        "pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Value error, too long [type=value]\n"
+    )
+    assert vllm.reason_in(f"Traceback\n{pydantic}    For further information") == "Value error, too long"
     assert vllm.reason_in("") == "it said nothing"
 
 

@@ -136,7 +136,8 @@ def _not_started(name: str, reason: str, log: Path) -> str:
 
 
 ERROR = re.compile(
-    r"^(?:\(.*?\) )?(?:ERROR .*?\] )?\s*(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE
+    r"^(?:\(.*?\) )?(?:ERROR .*?\] )?\s*(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception)): (\d+ validation error.*\n.+|.+)$",
+    re.MULTILINE,
 )
 FOLLOWING = ("Engine core initialization failed", "Engine process failed to start")
 
@@ -145,7 +146,8 @@ def reason_in(log: str) -> str:
     """The first error of a log that is not only the consequence of another; its last line if there is none."""
     found = [message for _, message in ERROR.findall(log) if not message.startswith(FOLLOWING)]
     lines = log.strip().splitlines() or ["it said nothing"]
-    return (found[0] if found else lines[-1]).strip()[:400]
+    reason = found[0] if found else lines[-1]
+    return reason.rpartition("\n")[2].partition(" [type=")[0].strip()[:400]  # pydantic's reason is on its second line
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
