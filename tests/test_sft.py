@@ -759,22 +759,6 @@ def test_quantized_adapter_without_its_library_is_refused(trained, monkeypatch):
 # ------------------------------------------------------------------------------------- how a batch is shared out, and stops
 
 
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30))
-def test_batch_is_shared_out_whole_or_refused(world, most, batch):
-    """Devices x rows x turns is the batch, and a device never takes more rows than it may."""
-    environment = {"WORLD_SIZE": str(world), "LOCAL_RANK": "0", "PROOFMILL_ROWS_PER_DEVICE": str(most)}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        try:
-            shared = run.batches(job(), batch)
-        except SettingError:
-            assert batch % world or (batch // world) % min(most, batch // world)
-            return
-    rows, turns = shared["per_device_train_batch_size"], shared["gradient_accumulation_steps"]
-    assert world * rows * turns == batch and rows <= most
-
-
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
@@ -791,14 +775,6 @@ def test_process_knows_its_place(monkeypatch, environment, expected):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert (processes.rank(), processes.world()) == expected
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "two", ""])
-def test_rows_per_device_that_are_no_number_are_refused(monkeypatch, given):
-    """The message names the variable and what it holds."""
-    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", given)
-    with pytest.raises(SettingError, match=f"PROOFMILL_ROWS_PER_DEVICE is `{given}`"):
-        run.batches(job(), 4)
 
 
 @given(st.integers(1, 40), st.integers(0, 9), st.integers(0, 3))

@@ -153,7 +153,7 @@ def parents(kind):
         made_from = declared(name)
         try:
             sources = sources_of(name)
-            tables = reads(kind, made_from, BOOK.entries.get)
+            tables = reads(kind, made_from, BOOK.entries.get, BOOK.declared)
             # A job on another node makes what it was started for: nothing is coming there.
             coming = [other for other in tables if due(other)] if not workflow.remote_exec and due(name) else []
         except ProofmillError as error:

@@ -1,4 +1,4 @@
-"""One row of `base` is a file of a model (from the hub, a folder, or random weights), or of a tokenizer alone.
+"""One row of `base` is a file of a model (from the hub, a folder, GGUF, or random weights), or of a tokenizer alone.
 
 How we differ:
 1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own. A model of this size does
@@ -18,6 +18,7 @@ from proofmill.runtime.paths import local_path
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.model_entries import Base
+from proofmill.sources import gguf_files
 from proofmill.sources.models import snapshot
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
@@ -46,6 +47,8 @@ def main(entry: Base, job: Job) -> None:
         _save_tokenizer(_tokenizer_of(entry), folder)
     elif entry.source == "folder":
         _copy(local_path(entry.path), folder)
+    elif entry.source == "gguf":
+        gguf_files.unpack(local_path(entry.path), folder)
     else:
         _copy(snapshot(entry.id, entry.commit), folder)
     if entry.template:

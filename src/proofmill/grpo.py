@@ -14,7 +14,6 @@ How we differ:
     PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,13 +53,14 @@ def main(entry: Grpo, job: Job) -> None:
         _without_vllm()
     from trl import GRPOConfig
 
-    from proofmill.training import checkpoints, run
+    from proofmill.training import checkpoints, passes, run
     from proofmill.training import grpo_trainer as trainers
 
     batch = entry.problems_per_step * entry.group
-    rows, sampling = run.batches(job, batch), sampler(job)
-    check_devices(entry, job, rows)
-    run.announce(entry, job, batch, **footprint(entry, job, rows, sampling))
+    at_once = passes.share_of(job, batch) * entry.batches
+    check_devices(entry, job, at_once)
+    sampling = sampler(entry, job, at_once)
+    rows = passes.split(entry, job, batch, **footprint(entry, job, at_once, sampling))
     config = GRPOConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,
@@ -134,20 +134,20 @@ def _markable(entry: Grpo, problem: Mapping[str, Any], schemes: Mapping[str, str
     return all(problem[field] for field in needs) and (entry.schemes is None or problem["problem"] in schemes)
 
 
-def check_devices(entry: Grpo, job: Job, rows: dict[str, int]) -> None:
-    """Raise SettingError when the devices cannot share this training.
+def check_devices(entry: Grpo, job: Job, at_once: int) -> None:
+    """Raise SettingError when the devices cannot share this training, `at_once` rollouts of a round on each.
 
     `sync-reference` needs whole weights on each device; `summarizer` needs all rollouts of a problem on one device.
     """
-    own_rollouts, problem_rollouts = math.prod(rows.values()) * entry.batches, entry.group * entry.states
+    problem_rollouts = entry.group * entry.states
     if entry.sync_reference and processes.sharding() != "none":
         raise SettingError(
             f"{job.name}: `sync-reference` and weights that are shared out ({processes.sharding()}); expected whole weights on each device, "
             "whose reference a checkpoint can hold. Choose workflow/accelerate/ddp.yaml, or no `sync-reference`."
         )
-    if entry.summarizer and own_rollouts % problem_rollouts:
+    if entry.summarizer and at_once % problem_rollouts:
         raise SettingError(
-            f"{job.name}: each device makes {own_rollouts} rollouts of a round; expected a multiple of the {problem_rollouts} of a problem "
+            f"{job.name}: each device makes {at_once} rollouts of a round; expected a multiple of the {problem_rollouts} of a problem "
             "(`group` times `states`), which are thought about together. Change the number of devices in the profile."
         )
 
@@ -250,11 +250,15 @@ def _without_vllm() -> None:
 PROMPT_TOKENS = 1024  # assumed length of a prompt in the memory plan, which is made before prompts are tokenized
 
 
-def footprint(entry: Grpo, job: Job, rows: dict[str, int], sampling: dict[str, Any]) -> dict[str, Any]:
+def _tokens(entry: Grpo) -> int:
+    """The assumed tokens of a rollout with its prompt, at most."""
+    return min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens
+
+
+def footprint(entry: Grpo, job: Job, at_once: int, sampling: dict[str, Any]) -> dict[str, Any]:
     """What takes memory besides the trained model: the reference, reward models, and the rollouts' cache or vLLM."""
-    at_once = rows["per_device_train_batch_size"] * rows["gradient_accumulation_steps"] * entry.batches
     return {
-        "tokens": min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens,
+        "tokens": _tokens(entry),
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
         "reward_models": [job.parent(n).weights() for n in entry.preferences if kind_of(n) not in ASKED],
@@ -264,7 +268,7 @@ def footprint(entry: Grpo, job: Job, rows: dict[str, int], sampling: dict[str, A
     }
 
 
-def sampler(job: Job) -> dict[str, Any]:
+def sampler(entry: Grpo, job: Job, at_once: int) -> dict[str, Any]:
     """GRPOConfig's options for sampling rollouts: by transformers, by vLLM in this process, or by TRL's vLLM server.
 
     Raises SettingError when the server has no address.
@@ -280,13 +284,21 @@ def sampler(job: Job) -> dict[str, Any]:
                 "address of `trl vllm-serve`. Set it, or choose the engine vllm, which runs beside the training."
             )
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
-    from proofmill.engines.vllm import VLLM_ON_CPU, vllm_options
-    from proofmill.training import grpo_trainer
+    from proofmill.engines import fitting
+    from proofmill.engines.vllm import vllm_options
+    from proofmill.training import grpo_trainer, memory
 
     options = vllm_options(job.engine_args)
     if not torch.cuda.is_available():
         grpo_trainer.keep_linear_weights()
-        options = {**VLLM_ON_CPU, **options}
+        if not any(option in options for option in fitting.MEMORY):
+            # A share of the machine would have to hold this process with all that it trains, too: the cache is given in
+            # bytes, which TRL has no word for.
+            tokens = at_once * _tokens(entry)
+            gigabytes = fitting.gigabytes_for_rollouts(job.parent(entry.model).weights(), tokens)
+            os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(gigabytes))
+            there, _ = memory.device_memory()
+            options["gpu_memory_utilization"] = min(1.0, gigabytes * 2**30 / there) if there else 0.1
     options.setdefault("gpu_memory_utilization", 0.3)  # the training needs the rest
     known = {
         "gpu_memory_utilization": "vllm_gpu_memory_utilization",

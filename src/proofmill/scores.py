@@ -78,7 +78,7 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
 
     Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
     """
-    human = _marks(job, entry.human) if entry.human else {}
+    human = _marks(job, entry.human, of=True) if entry.human else {}
     selecting = {}
     for name in entry.selected_by:
         selecting |= _marks(job, name)
@@ -132,13 +132,10 @@ def _loader(job: Job, problems: str) -> str | None:
     return stamp.get("loader", stamp["entry"]["source"])
 
 
-def _marks(job: Job, name: str) -> dict[str, tuple[float, int] | float]:
-    """Marks by response; those of `human` grades are pairs (mark, full marks)."""
-    human = job.parent(name).stamp["entry"]["grader"] == "human"
+def _marks(job: Job, name: str, of: bool = False) -> dict[str, tuple[float, int] | float]:
+    """Marks by response; with `of`, pairs (mark, full marks)."""
     rows = job.parent(name).stream("response", "grade", "out_of")
-    marks = (
-        (r["response"], (r["grade"], r["out_of"]) if human else r["grade"]) for r in rows if r["grade"] is not None
-    )
+    marks = ((r["response"], (r["grade"], r["out_of"]) if of else r["grade"]) for r in rows if r["grade"] is not None)
     return dict(marks)
 
 

@@ -29,11 +29,10 @@ IGNORED = -100  # the label of a token that is not learned (torch's cross entrop
 def main(entry: Sft, job: Job) -> None:
     from trl import SFTConfig
 
-    from proofmill.training import checkpoints, run
+    from proofmill.training import checkpoints, passes, run
     from proofmill.training.sft_trainer import Trainer
 
-    run.announce(entry, job, entry.batch, entry.max_length)
-    rows = run.batches(job, entry.batch)
+    rows = passes.split(entry, job, entry.batch, entry.max_length)
     config = SFTConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,

@@ -196,3 +196,15 @@ def test_flags_reach_the_engine_in_process(served, tmp_path):
     done = project.job("responses/greedy", "--engine", "vllm", "--engine-args=--max-model-len 64")
     assert done.returncode == 0, done.stdout
     assert "too-long" in set(project.frame("responses/greedy")["reason"])
+
+
+def test_engine_that_does_not_start_is_one_message(served, tmp_path):
+    """A context that the model does not have: the reason on one line, and the file with all that vLLM said."""
+    project = copy_of(served[0], tmp_path / "refused")
+    project.forget("responses/greedy")
+    done = project.job(
+        "responses/greedy", "--engine", "vllm", "--engine-args=--max-model-len 100000 --gpu-memory-utilization 0.1"
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    assert "ServiceError: sft/tiny: vLLM does not start (" in done.stdout and "max_model_len" in done.stdout
+    assert "Traceback" in (project.folder / "results/unfinished/responses/greedy/vllm.log").read_text()

@@ -11,7 +11,7 @@ from proofmill.schema import references
 pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published")
-RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", *SYSTEMS)
+RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "smol", *SYSTEMS)
 
 
 @pytest.fixture(scope="module")

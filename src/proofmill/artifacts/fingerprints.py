@@ -41,7 +41,7 @@ def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
     return entry, declared
 
 
-def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]:
+def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Content by name of the tables that an artifact reads, and digest by path of its source files.
 
     Raises TableError when a table or file is missing.
@@ -50,7 +50,7 @@ def made_from(table: Table, entry: Any) -> tuple[dict[str, str], dict[str, str]]
     def entry_of(parent: str) -> dict:
         return table.other(parent).stamp["entry"]
 
-    read = references.reads(table.kind, entry, entry_of)
+    read = references.reads(table.kind, entry, entry_of, declared)
     return {parent: table.other(parent).content for parent in read}, sources_of(table.kind, entry, entry_of)
 
 

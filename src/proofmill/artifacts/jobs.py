@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -175,7 +175,7 @@ def make(
     if name in allowed["max_unscored"]:
         entry = replace(entry, max_unscored=allowed["max_unscored"][name])
     table = Table(name, results)
-    parents, sources = made_from(table, entry)
+    parents, sources = made_from(table, entry, declared)
     fingerprint = fingerprint_of(entry, declared, parents, sources)
 
     def job() -> Job:
@@ -183,8 +183,8 @@ def make(
         for model, most in allowed["max_parked"].items():
             if model in declared:
                 declared[model] = replace(declared[model], max_parked=most)
-        keeps = name in allowed.get("states", ())
-        return Job(table, declared, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
+        keeps, known = name in allowed.get("states", ()), with_weights(declared, table, parents)
+        return Job(table, known, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
 
     with explained(table, parents):
         if processes.rank():  # several processes train one model: the leader holds the lock, decides and writes
@@ -205,6 +205,16 @@ def make(
             shutil.rmtree(current.checkpoints, ignore_errors=True)
             with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
                 table.scratch.rmdir()
+
+
+def with_weights(declared: Mapping[str, Any], table: Table, parents: Container[str]) -> dict[str, Any]:
+    """What is declared; a remote model that weights among the parents play has their name as its id."""
+
+    def played(api: Any) -> Any:
+        weights = getattr(api, "weights", None)
+        return replace(api, id=table.other(weights).model) if weights and weights in parents else api
+
+    return {name: played(api) for name, api in declared.items()}
 
 
 @contextmanager

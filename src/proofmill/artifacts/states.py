@@ -55,7 +55,7 @@ class States:
         entry, table = self.book.entries[name], Table(name, self.results)
         if name in self.forced:
             return State("make", ("asked for",))
-        read = references.reads(table.kind, entry, self.book.entries.get)
+        read = references.reads(table.kind, entry, self.book.entries.get, self.book.declared)
         if remade := [parent for parent in read if self[parent].name == "make"]:
             return State("make", (_coming(remade),), missing=tuple(self._missing(table.kind, entry)))
         parents = {parent: content for parent in read if (content := self[parent].content) is not None}

@@ -28,6 +28,7 @@ from proofmill.engines.servers import Server
 from proofmill.graders.graders import Marker
 from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
+from proofmill.runtime.progress import say
 from proofmill.schema.declared import Api
 from proofmill.schema.names import kind_of
 
@@ -73,14 +74,15 @@ def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Itera
 def open_engine(job: Job, model: str) -> Iterator[Engine]:
     """The engine of a model reference: the server of `api/...`, or the weights of an artifact's table."""
     with ExitStack() as stack:
+        model = getattr(job.declared.get(model), "weights", None) or model
         if kind_of(model) == "api":
             yield stack.enter_context(open_api(model, job.declared[model]))
         elif job.engine == "vllm-server":
-            yield stack.enter_context(serve_weights(job.parent(model), job.engine_args))
+            yield stack.enter_context(serve_weights(job, job.parent(model)))
         elif job.engine == "vllm":
             from proofmill.engines.vllm import VllmEngine
 
-            yield VllmEngine(job.parent(model), job.engine_args)
+            yield VllmEngine(job.parent(model), job.engine_args, job.threads, job.table.scratch / "vllm.log")
         else:
             from proofmill.engines.local import TransformersEngine
 
@@ -114,22 +116,30 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
 
 
 @contextmanager
-def serve_weights(table: Table, arguments: str) -> Iterator[ApiEngine]:
-    """An artifact's weights behind vLLM's OpenAI server, started for this job; `arguments` are further vLLM flags."""
+def serve_weights(job: Job, table: Table) -> Iterator[ApiEngine]:
+    """An artifact's weights behind vLLM's OpenAI server, started for this job with the flags of its profile."""
+    import torch
     from transformers import AutoTokenizer
 
-    from proofmill.engines.vllm import vllm_flags
+    from proofmill.engines import fitting, vllm
+
+    asked = vllm.vllm_options(job.engine_args)
+    fit = fitting.fit(job.name, table.weights(), asked, job.threads, torch.cuda.is_available())
+    fitting.check_length(fit, job.name, fit.whole)  # the server would call the row too long
+    if fit.said:
+        say(job.name, fit.said)
 
     def command(port: int) -> list[str]:
         model = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
-        flags = ["--host", "127.0.0.1", *vllm_flags(), *shlex.split(arguments)]
+        ours = vllm.flags({name: value for name, value in fit.options.items() if name not in asked})
+        flags = ["--host", "127.0.0.1", *ours, *shlex.split(job.engine_args)]
         return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
     tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
-    with Server(table.name, command, VLLM_SECONDS, quiet) as server:
+    with Server(table.name, command, VLLM_SECONDS, quiet, job.table.scratch / "vllm.log", vllm.reason_in) as server:
         engine = ApiEngine(table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer)
         try:
             yield engine

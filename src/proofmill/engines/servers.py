@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from proofmill.runtime.progress import clock, say
@@ -28,9 +29,19 @@ class Server:
     """A context manager: inside it the server is up at `url` (its `/v1`)."""
 
     def __init__(
-        self, name: str, command: Callable[[int], Sequence[str]], seconds: float, environment: Mapping[str, str] = {}
+        self,
+        name: str,
+        command: Callable[[int], Sequence[str]],
+        seconds: float,
+        environment: Mapping[str, str] = {},
+        log: Path | None = None,
+        reason: Callable[[str], str] | None = None,
     ):
-        """`command(port)` starts the server, which must answer GET /v1/models within `seconds`."""
+        """`command(port)` starts the server, which must answer GET /v1/models within `seconds`.
+
+        If it does not, what it said is kept in the file `log`, and `reason` finds in it why.
+        """
+        self.kept, self.reason = log, reason
         self.name, self.command, self.seconds, self.environment = name, command, seconds, dict(environment)
         self.restarts_left = RESTARTS
         self._process: subprocess.Popen | None = None
@@ -79,16 +90,26 @@ class Server:
         while not self._healthy():
             waited = time.monotonic() - start
             if not self.alive() or waited > self.seconds:
-                words = self.last_words()
+                words, where = self._why()
                 self._stop()
                 raise ServiceError(
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
-                    f"By hand: {' '.join(self.command(port))}"
+                    f"{where}By hand: {' '.join(self.command(port))}"
                 )
             if time.monotonic() - last_said > 10:
                 last_said = time.monotonic()
                 say(self.name, f"waiting for its server, {clock(waited)}")
             time.sleep(0.05)
+
+    def _why(self) -> tuple[str, str]:
+        """Why the server did not come up, and a sentence about where all that it said is."""
+        if self.kept is None or self.reason is None:
+            return self.last_words(), ""
+        self._log.seek(0)
+        said = self._log.read()
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        self.kept.write_bytes(said)
+        return self.reason(said.decode(errors="replace")), f"All that it said is in {self.kept}. "
 
     def _healthy(self) -> bool:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy cannot reach loopback

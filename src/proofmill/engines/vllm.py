@@ -1,35 +1,35 @@
 """Weights in this process through vLLM, fed step by step: an answer is journaled as soon as it is finished."""
 
+import logging
 import os
+import re
 import time
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
+from proofmill.engines import fitting
 from proofmill.engines.local import LocalEngine, render
 from proofmill.prompts import chat_templates
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import ServiceError
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 
 FED = 1024  # most requests that vLLM holds; refilled at half of that, which is twice what runs at once
-# On a CPU: a per-request seed together with a chunked prefill kills the engine, so prompts must fit one batch; the
-# default share of memory is not available.
-VLLM_ON_CPU = {
-    "enforce_eager": True,
-    "dtype": "float32",
-    "gpu_memory_utilization": 0.1,
-    "max_num_batched_tokens": 65536,
-}
-VLLM_ALWAYS = {"max_num_seqs": 256}
 
 
 class VllmEngine(LocalEngine):
     """Weights in this process through vLLM."""
 
-    def __init__(self, table: Table, arguments: str = ""):
+    def __init__(self, table: Table, arguments: str = "", threads: int = 1, log: Path | None = None):
+        """`log` gets what vLLM says while it starts; it is removed once vLLM has started."""
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the engine in this process: no server to lose
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # more collapses throughput at times on a CPU
         import torch
@@ -37,10 +37,13 @@ class VllmEngine(LocalEngine):
 
         self.model, folder = table.model, table.weights()
         chat_templates.required(AutoTokenizer.from_pretrained(folder), table.name)
-        from vllm import LLM  # takes its time
+        self.fit = fitting.fit(table.name, folder, vllm_options(arguments), threads, torch.cuda.is_available())
+        if self.fit.said:
+            say(table.name, self.fit.said)
+        with starting(table.name, log or table.scratch / "vllm.log"):
+            from vllm import LLM  # takes its time
 
-        options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU), **vllm_options(arguments)}
-        self.llm = LLM(model=str(folder), disable_log_stats=True, **options)
+            self.llm = LLM(model=str(folder), disable_log_stats=True, **self.fit.options)
         self.tokenizer = self.llm.get_tokenizer()
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
         self.engine = self.llm.llm_engine
@@ -73,6 +76,7 @@ class VllmEngine(LocalEngine):
         from vllm.sampling_params import RequestOutputKind
 
         if len(ids) + question.max_tokens > self.context:
+            fitting.check_length(self.fit, self.model, len(ids) + question.max_tokens)
             detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {self.context}"
             asking.take(question, Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail))
             return
@@ -105,17 +109,66 @@ class VllmEngine(LocalEngine):
         )
 
 
-def vllm_flags() -> list[str]:
-    """The options of the engine in this process, as flags of vLLM's server."""
-    import torch
+@contextmanager
+def starting(name: str, log: Path) -> Iterator[None]:
+    """What vLLM logs inside goes to a file instead of the terminal. ServiceError in one message when it does not start."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # its own handlers would write to the terminal as well
+    handler, logger = logging.FileHandler(log, mode="w"), logging.getLogger("vllm")
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError, NotImplementedError, AssertionError, KeyError) as error:
+        handler.stream.write(traceback.format_exc())
+        raise ServiceError(_not_started(name, reason_in(traceback.format_exc()), log)) from error
+    finally:
+        handler.close()
+        logger.removeHandler(handler)
+        logger.setLevel(max(level, logging.WARNING))
+        logger.propagate = propagates
+    log.unlink()
+    with suppress(OSError):  # not empty: a training's checkpoints
+        log.parent.rmdir()
 
-    options = {**VLLM_ALWAYS, **({} if torch.cuda.is_available() else VLLM_ON_CPU)}
-    named = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
-    return [part for flag, value in named for part in ([flag] if value is True else [flag, str(value)])]
+
+def _not_started(name: str, reason: str, log: Path) -> str:
+    return (
+        f"{name}: vLLM does not start ({reason}); expected an engine for these weights. All that it said is in {log}. Its "
+        "flags are `engine_args` of the profile; the engine `transformers` needs none."
+    )
+
+
+ERROR = re.compile(
+    r"^(?:\(.*?\) )?(?:ERROR .*?\] )?\s*(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception)): (\d+ validation error.*\n.+|.+)$",
+    re.MULTILINE,
+)
+FOLLOWING = ("Engine core initialization failed", "Engine process failed to start")
+
+
+def reason_in(log: str) -> str:
+    """The first error of a log that is not only the consequence of another; its last line if there is none."""
+    found = [message for _, message in ERROR.findall(log) if not message.startswith(FOLLOWING)]
+    lines = log.strip().splitlines() or ["it said nothing"]
+    reason = found[0] if found else lines[-1]
+    return reason.rpartition("\n")[2].partition(" [type=")[0].strip()[:400]  # pydantic's reason is on its second line
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """Options of the engine in this process as flags of vLLM's server."""
+    said = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        said += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return said
 
 
 def vllm_options(arguments: str) -> dict[str, Any]:
     """Flags of vLLM's server, from a profile, as options of the engine in this process; unset flags are left out."""
+    if not arguments:
+        return {}
     import argparse
     import shlex
 
@@ -125,4 +178,4 @@ def vllm_options(arguments: str) -> dict[str, Any]:
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
     for action in parser._actions:
         action.default = argparse.SUPPRESS
-    return vars(parser.parse_args(shlex.split(arguments))) if arguments else {}
+    return vars(parser.parse_args(shlex.split(arguments)))

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from
-from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.tables import Table
 from proofmill.calls import records
 from proofmill.calls.calls import split_reasoning
@@ -67,10 +67,11 @@ class _Rereading(Job):
 
     @contextmanager
     def askers(self, models: Iterable[str]) -> Iterator[dict[str, Any]]:
+        assert self.journal is not None
         yield {model: _Recalling(self.journal, self._reader(model), self.asked) for model in models}
 
     def _reader(self, model: str) -> Callable[[Answer], Answer]:
-        if kind_of(model) != "api":
+        if kind_of(model) != "api" or self.declared[model].weights:
             return lambda answer: answer
         return partial(split_reasoning, delimiters=self.declared[model].delimiters)
 
@@ -108,7 +109,7 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
             "it again with new answers."
         )
     wanted = _condition(where, table.kind)
-    parents, sources = made_from(table, entry)
+    parents, sources = made_from(table, entry, book.declared)
     fingerprint = fingerprint_of(entry, book.declared, parents, sources)
     with locks.alone(table.lock) as alone:
         if not alone:
@@ -117,8 +118,8 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
             if everything:
                 keys, rows = {row.key for row in records.all_rows(table.calls)}, None
             else:
-                stamp = {"parents": parents}
-                job = _Rereading(table, book.declared, fingerprint, stamp, journal=journal, wanted=wanted)
+                stamp, declared = {"parents": parents}, with_weights(book.declared, table, parents)
+                job = _Rereading(table, declared, fingerprint, stamp, journal=journal, wanted=wanted)
                 import_module(f"proofmill.{table.kind}").main(entry, job)
                 keys, rows = _keys(job)
             there = [key for key in sorted(keys) if _row(key) in journal]

@@ -47,7 +47,8 @@ def connections(book: Book, names: Iterable[str]) -> list[Connection]:
         entry = book.entries[name]
         if KINDS[kind_of(name)].asks and not getattr(entry, "taken", False):
             for model, api in references.relied_on(entry, book.declared).items():
-                if isinstance(api, Api) and (api.program is None or environment.has_address(model)):
+                is_served = isinstance(api, Api) and not api.weights
+                if is_served and (api.program is None or environment.has_address(model)):
                     asking.setdefault(model, []).append(name)
     return [
         Connection(
@@ -67,11 +68,12 @@ def due(book: Book, states: States, names: Iterable[str]) -> list[str]:
 
     Where that cannot be known for want of a file, they count as such.
     """
-    found, stack = {}, list(names)
+    found: dict[str, None] = {}
+    stack = list(names)
     while stack:
         if (name := stack.pop()) not in found and _is_due(states, name):
             found[name] = None
-            stack += references.reads(kind_of(name), book.entries[name], book.entries.get)
+            stack += references.reads(kind_of(name), book.entries[name], book.entries.get, book.declared)
     return list(found)
 
 

@@ -65,14 +65,14 @@ def _data(source: str) -> Needed:
 
 
 def _model(source: str, entry: Base) -> Needed:
-    weights = entry.source == "hub"
-    here = models.is_here(entry.id, entry.commit, weights)
+    model, commit, weights = str(entry.id), str(entry.commit), entry.source == "hub"
+    here = models.is_here(model, commit, weights)
 
     def fetch() -> None:
         fetching.require_network(source)
-        models.snapshot(entry.id, entry.commit, weights)
+        models.snapshot(model, commit, weights)
 
-    return _needed(source, entry.id, "the hub's cache" if here else None, fetch)
+    return _needed(source, model, "the hub's cache" if here else None, fetch)
 
 
 def _needed(source: str, otherwise: str, where: str | None, fetch: Callable[[], None]) -> Needed:

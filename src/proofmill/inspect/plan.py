@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, records
@@ -120,12 +120,16 @@ class Plan:
                 needed.add(name)
                 # What is as it should be needs none of the tables it was made from, not even one that is gone.
                 done = self.states[name].name == "done"
-                read = references.reads(kind_of(name), self.book.entries[name], self.book.entries.get)
+                read = self._reads(name)
                 stack += [parent for parent in read if not done or Table(parent, self.results).path.exists()]
-        order = TopologicalSorter(
-            {n: references.parents(self.book.entries[n]) for n in self.book.entries}
-        ).static_order()
-        return [n for n in order if n in needed]
+        edges = {
+            n: references.parents(e) + references.served(e, self.book.declared) for n, e in self.book.entries.items()
+        }
+        return [n for n in TopologicalSorter(edges).static_order() if n in needed]
+
+    def _reads(self, name: str) -> list[str]:
+        """The tables that an artifact reads."""
+        return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
 
     def lines(self) -> Iterator[str]:
         """The plan as text."""
@@ -143,7 +147,7 @@ class Plan:
         stage = Stage(name, state.name, list(state.why), seconds=old and old["seconds"], gpus=old and old.get("gpus"))
         if stage.state != "make":
             return stage
-        read = references.reads(table.kind, entry, self.book.entries.get)
+        read = self._reads(name)
         if isinstance(entry, Scores):
             stage.shows = list(forecasts(entry, self))
         if KINDS[table.kind].asks:
@@ -204,8 +208,9 @@ class Plan:
 
     def _questions(self, stage: Stage, entry: Any) -> dict[str, Questions]:
         """The questions to each model, from the kind's own module; all tables that it reads must exist."""
-        read = references.reads(kind_of(stage.name), entry, self.book.entries.get)
-        job = Job(Table(stage.name, self.results), self.book.declared, "", {"parents": dict.fromkeys(read)})
+        read, table = self._reads(stage.name), Table(stage.name, self.results)
+        declared = with_weights(self.book.declared, table, read)
+        job = Job(table, declared, "", {"parents": dict.fromkeys(read)})
         return import_module(f"proofmill.{kind_of(stage.name)}").questions(entry, job)
 
     def _look_up(self, stage: Stage, model: str, questions: Questions) -> None:

@@ -48,6 +48,14 @@ DECIDED = (
 
 
 def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
+    if (entry.id is None) == (entry.weights is None):
+        yield "found both `id` and `weights`, or none; expected the id of a server's model, or a model of ours that plays it."
+    if entry.weights and entry.temperature is None:
+        yield "`weights` play the server and `temperature` is not given; expected one, since no server chooses it."
+    if entry.weights and (
+        unread := [name for name in ("program", "options", "omit", "delimiters") if getattr(entry, name)]
+    ):
+        yield f"`weights` play the server, and `{unread[0]}` is for another; expected none. Remove it."
     paid = isinstance(entry.price, dict) and any(entry.price.values())
     if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
         yield (
@@ -95,7 +103,7 @@ def _address_faults(path: str | None) -> Iterator[str]:
 
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
-    needs = {"scratch": "problems", "folder": "path", "hub": "id", "tokenizer": "path"}[entry.source]
+    needs = {"scratch": "problems", "hub": "id"}.get(entry.source, "path")
     if getattr(entry, needs) is None and not (entry.source == "tokenizer" and entry.id):
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
     if entry.path and entry.id:
@@ -307,8 +315,8 @@ def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
                 yield f"`{name}` is of {k} attempts, and no way of `sampling` has so many; expected `attempts` of {k} or more."
         if getattr(kernel, "needs", "") == "selecting" and not entry.selected_by:
             yield f"`{name}` needs `selected-by`; expected the grades that select, for each of `grades`."
-    if entry.human in entries and entries[entry.human].grader != "human":
-        yield f"`human` is {entry.human}, which is marked by {entries[entry.human].grader}; expected grades by `human`."
+    if entry.human in entries and entries[entry.human].grader not in ("human", *PROGRAMS):
+        yield f"`human` is {entry.human}, which is marked by {entries[entry.human].grader}; expected grades by `human`, or by a program."
     if entry.human and entry.models:
         yield "`human` marks are of attempts that are there; expected `grades` of the same responses instead of `models`."
     for pair in entry.compare:

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, with_config
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from proofmill.schema.fields import Count, Dollars, Entry, JudgeRef, Ref, Share, Strict, doc
+from proofmill.schema.fields import Count, Dollars, Entry, JudgeRef, Ref, Share, Strict, WeightsRef, doc
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
@@ -29,14 +29,18 @@ class Guess(TypedDict):
 
 @dataclass(frozen=True, config=Strict)
 class Api(Entry):
-    """A remote model: what it is called and what it costs.
+    """A remote model, or one of ours that plays it (`weights`): what it is called and what it costs.
 
     Where it is belongs into the environment, or into a file `.env` beside config.yaml: `PROOFMILL_<NAME>_URL`
     and `PROOFMILL_<NAME>_KEY` for `api/<name>`, limits as `PROOFMILL_<NAME>_RPM` and `PROOFMILL_<NAME>_TPM`.
     """
 
     undeciding: ClassVar[tuple[str, ...]] = ("price_source", "guess", "max_parked")
-    id: str = doc("The model's id as the server knows it.")
+    id: str | None = doc("The model's id as the server knows it; give this or `weights`.", None)
+    weights: WeightsRef | None = doc(
+        "A model of ours that plays the server: each job opens it with the engine of its profile, and no address is needed.",
+        None,
+    )
     price: Price | Literal["unknown"] = doc(
         "Dollars per million tokens, `{input: , output: , cached-input: , reasoning: }`, where the last two are those of input and output unless they are given; or `unknown`, if the price is not known."
     )

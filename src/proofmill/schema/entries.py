@@ -309,7 +309,8 @@ class Scores(Entry):
     )
     grades: list[Annotated[str, Ref("grades")]] = doc("Graded attempts to measure as they are.", [])
     human: Annotated[str, Ref("grades")] | None = doc(
-        "Human marks of the same attempts, with which `grades` are compared.", None
+        "Human marks of the same attempts, with which `grades` are compared; or those of a program where it is right.",
+        None,
     )
     selected_by: list[Annotated[str, Ref("grades")]] = doc(
         "For each of `grades`, the marks by which `best-at-k` selects an attempt.", []

@@ -25,13 +25,13 @@ from proofmill.schema.names import kind_of
 
 @dataclass(frozen=True, config=Strict)
 class Base(Entry):
-    """One row is a file of a model's weights: from the hub, from a folder, or of a tiny model made here from random numbers."""
+    """One row is a file of a model's weights: from the hub, a folder or a GGUF file, or of a tiny model of random numbers."""
 
     revision: ClassVar[int] = 2
-    source: Literal["scratch", "folder", "hub", "tokenizer"] = doc(
-        "Where the weights come from; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
+    source: Literal["scratch", "folder", "hub", "gguf", "tokenizer"] = doc(
+        "Where the weights come from; `gguf` is one file of llama.cpp's format, whose weights become float32; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
     )
-    path: str | None = doc("The folder; `${VARIABLES}` come from the environment.", None)
+    path: str | None = doc("The folder, or the GGUF file; `${VARIABLES}` come from the environment.", None)
     id: str | None = doc("The model's id on the hub.", None)
     commit: str | None = doc("The pinned commit on the hub.", None)
     problems: ProblemsRef | None = doc("The problems on whose text a scratch model's tokenizer is trained.", None)

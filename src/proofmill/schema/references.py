@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
@@ -39,6 +40,11 @@ def parents(entry: Any) -> list[str]:
     return [name for name in references(entry) if kind_of(name) not in DECLARED]
 
 
+def served(entry: Any, declared: Mapping[str, Any]) -> list[str]:
+    """The artifacts whose weights play a remote model that an entry refers to, at any distance."""
+    return [name for other in relied_on(entry, declared).values() for name in parents(other)]
+
+
 def relied_on(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     """The remote models and graders that an entry refers to, at any distance, by name."""
     found, stack = {}, references(entry)
@@ -49,12 +55,14 @@ def relied_on(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def reads(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
-    """Names of all tables that an artifact reads: its parents, and what stands behind them.
+def reads(
+    kind: str, entry: Any, entry_of: Callable[[str], Any], declared: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
+    """Names of all tables that an artifact reads: its parents, what stands behind them, and the weights that it asks.
 
     `entry_of` gives the entry of a name, from config or as the mapping that a table's stamp has.
     """
-    names = parents(entry)
+    names = [*parents(entry), *served(entry, declared)]
     for path in KINDS[kind].behind:
         some = [entry]
         for step in path.split("."):
@@ -89,13 +97,17 @@ def value_of(entry: Any, name: str) -> Any:
 
 
 def ancestors(entries: Mapping[str, Any], name: str) -> Iterator[str]:
-    """The artifacts that `name` is made from, at any distance, each once."""
-    seen, stack = set(), parents(entries[name])
+    """The artifacts that `name` is made from, at any distance, each once.
+
+    Where `entries` has remote models and graders, the weights that play them are among them.
+    """
+    seen, stack = set(), references(entries[name])
     while stack:
-        if (parent := stack.pop()) not in seen:
-            seen.add(parent)
-            yield parent
-            stack.extend(parents(entries[parent]))
+        if (other := stack.pop()) not in seen and (kind_of(other) not in DECLARED or other in entries):
+            seen.add(other)
+            if kind_of(other) not in DECLARED:
+                yield other
+            stack.extend(references(entries[other]))
 
 
 def canonical(entry: Any) -> str:

@@ -19,6 +19,7 @@ to 1 GB), fragmentation, and buffers of communication. All figures are from a CP
 and code.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,16 @@ class Plan:
     @property
     def needed(self) -> int:
         return sum(self._larger.values())
+
+    @property
+    def step(self) -> int:
+        """Bytes of a training step, which grow with the rows of a pass."""
+        return sum(self.learning.values())
+
+    @property
+    def least(self) -> int:
+        """Bytes that no fewer rows, tokens or rollouts would save: these are exact."""
+        return sum(self.learning[part] for part in ("weights", "gradients", "optimizer", "reference", "reward models"))
 
     @property
     def largest(self) -> str:
@@ -103,7 +114,7 @@ def plan(
     there: int | None = None,
     cuda: bool = False,
 ) -> Plan:
-    """Plan a training by AdamW of `model`: a folder with config.json, or a configuration of transformers.
+    """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or what `made` gives.
 
     rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `learned_tokens` (default: all)
     have a loss. adapter: as in an entry (schema/model_entries.py). masked: attention gets a mask, because rows are
@@ -177,6 +188,8 @@ def made(model: Path | Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    if isinstance(model, torch.nn.Module):
+        return model
     config = AutoConfig.from_pretrained(model) if isinstance(model, str | Path) else model
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config)
@@ -312,6 +325,11 @@ def device_memory() -> tuple[int | None, bool]:
     if torch.cuda.is_available():
         return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory, True
     return min([*free_memory(), *allowed_memory()], default=None), False
+
+
+def part_of_machine(threads: int) -> float:
+    """The share of a CPU's memory that a job may plan with: that of its threads, because others run beside it."""
+    return min(1.0, threads / len(os.sched_getaffinity(0)))
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo")) -> list[int]:

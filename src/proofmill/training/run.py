@@ -1,10 +1,10 @@
-"""Training code of `sft` and `grpo`: loading, trainer arguments, the split over devices, the table of steps, saving.
+"""Training code of `sft` and `grpo`: loading, trainer arguments, the table of steps, saving.
 
 The entry says what is trained; the profile, which starts the processes, and the environment say where and how. The
 latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
 rollouts). The table's `entropy`, `kl`, `clip_ratio/...` and `ratio/...` are means over forward passes:
 
-    PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device; the rest of a batch is accumulated
+    PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device (passes.py); chosen by the memory
     PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
     PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
     PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
@@ -30,47 +30,13 @@ from proofmill.prompts import chat_templates
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
-from proofmill.schema.errors import SettingError
-from proofmill.training import adapters, memory
-from proofmill.training.checkpoints import Checkpoints, Intervals, is_finished, last_checkpoint, remove_broken
+from proofmill.training import adapters
+from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
 from proofmill.training.watchdog import Steps, watching
 
 # Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
 # all steps, is left out too: after a resume, transformers sums only the steps since then and divides by all.
 CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
-
-
-def announce(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> None:
-    """Print how a batch is split over devices, how often it is saved, and the memory plan, before anything is allocated.
-
-    `tokens` is the largest number in a row; `more` goes to `memory.plan`.
-    """
-    split, intervals = batches(job, batch), Intervals.from_environment()
-    rows, passes = split["per_device_train_batch_size"], split["gradient_accumulation_steps"]
-    if processes.rank():
-        return
-    if rows != batch:
-        say(
-            job.name,
-            f"{batch:,} rows a step: {processes.world()} x {rows:,} x {passes:,} (devices, rows at a time, turns)",
-        )
-    say(job.name, f"a checkpoint every {intervals}")
-    available, cuda = memory.device_memory()
-    plan = memory.plan(
-        job.parent(entry.model).weights(),
-        rows=rows,
-        tokens_per_row=tokens,
-        precision=entry.precision,
-        adapter=entry.adapter,
-        checkpointing=os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
-        devices=processes.world(),
-        sharded=processes.sharding(),
-        there=available,
-        cuda=cuda,
-        **more,
-    )
-    for line in plan.lines():
-        say(job.name, line)
 
 
 def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
@@ -121,43 +87,6 @@ def _schedule(entry: Any) -> dict[str, Any]:
     if entry.schedule == "cosine" and floor:
         return {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": floor}}
     return {"lr_scheduler_type": entry.schedule}
-
-
-def batches(job: Job, batch: int) -> dict[str, int]:
-    """Trainer arguments for a batch of `batch` rows over all devices: rows per device and pass, and passes per step.
-
-    Raises SettingError if the batch does not divide evenly, or if one process sees several GPUs.
-    """
-    import torch
-
-    world = processes.world()
-    if world == 1 and torch.cuda.device_count() > 1:
-        raise SettingError(
-            f"{job.name}: one process sees {torch.cuda.device_count()} GPUs; expected a process for each. Start it by a launch "
-            "line (workflow/accelerate), or set CUDA_VISIBLE_DEVICES to one."
-        )
-    if batch % world:
-        raise SettingError(
-            f"{job.name}: a batch of {batch} does not divide among {world} devices; expected a multiple. "
-            "Change the number of devices in the profile: another batch would be another training."
-        )
-    share = batch // world
-    rows = min(share, _rows_per_device(share))
-    if share % rows:
-        raise SettingError(
-            f"{job.name}: {share} rows of a batch fall to each device, which are no multiple of {rows} at a time "
-            "(PROOFMILL_ROWS_PER_DEVICE); expected a divisor. Set one: another batch would be another training."
-        )
-    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": share // rows}
-
-
-def _rows_per_device(share: int) -> int:
-    value = os.environ.get("PROOFMILL_ROWS_PER_DEVICE", str(share))
-    if not value.isdigit() or int(value) < 1:
-        raise SettingError(
-            f"PROOFMILL_ROWS_PER_DEVICE is `{value}`; expected a whole number of rows. Set it, or unset it."
-        )
-    return int(value)
 
 
 def train(trainer: Any, job: Job, last: int | None = None) -> float:

@@ -1,0 +1,132 @@
+"""How a batch is split into forward passes: over the devices, and on each by what its memory has room for.
+
+An entry says how many rows a step learns; it never says how many at a time. On each device a pass takes as many as the
+plan (memory.py) has room for, and the rest of the batch is accumulated: the loss is a sum over the tokens of the whole
+batch, so that a step is the same up to the rounding of sums. A training that goes on from a checkpoint keeps the rows
+of its passes, so that it ends with the very weights of an unbroken one.
+
+    PROOFMILL_ROWS_PER_DEVICE    most rows of one forward pass on one device, whatever the plan says
+
+How we differ from accelerate's `find_executable_batch_size`:
+1. We plan before anything is loaded. Out of memory is an exception on a GPU; on a CPU it is the end of the process, and
+   often of others.
+2. Fewer rows at a time never make a smaller batch: that would be another training.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from proofmill.artifacts.jobs import Job
+from proofmill.runtime import processes
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import SettingError
+from proofmill.training import memory
+from proofmill.training.checkpoints import Intervals, last_checkpoint
+
+
+def split(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> dict[str, int]:
+    """Trainer arguments for a batch of `batch` rows over all devices: rows per device and pass, and passes per step.
+
+    Says what it chose, how often it saves, and the memory plan, before anything is allocated. `tokens` is the largest
+    number in a row; `more` goes to `memory.plan`. Raises SettingError if the batch does not divide evenly, if one
+    process sees several GPUs, or if what is trained cannot fit at all.
+    """
+    share = share_of(job, batch)
+    by_hand = rows_by_hand(job, share)
+    rows = by_hand
+    if processes.rank() == 0:
+        available, cuda = memory.device_memory()
+        network = memory.made(job.parent(entry.model).weights())
+
+        def planned(rows: int) -> memory.Plan:
+            return memory.plan(
+                network,
+                rows=rows,
+                tokens_per_row=tokens,
+                precision=entry.precision,
+                adapter=entry.adapter,
+                checkpointing=os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
+                devices=processes.world(),
+                sharded=processes.sharding(),
+                there=available,
+                cuda=cuda,
+                **more,
+            )
+
+        limit = available if cuda or available is None else available * memory.part_of_machine(job.threads)
+        rows = rows or _rows_before(job, share) or fitting(planned, share, limit)
+        _announce(job, batch, rows, share, planned(rows), chosen=not by_hand)
+    rows = processes.broadcast(rows)
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": share // rows}
+
+
+def share_of(job: Job, batch: int) -> int:
+    """The rows of a batch that fall to each device. SettingError if it does not divide, or a process sees several GPUs."""
+    import torch
+
+    world = processes.world()
+    if world == 1 and torch.cuda.device_count() > 1:
+        raise SettingError(
+            f"{job.name}: one process sees {torch.cuda.device_count()} GPUs; expected a process for each. Start it by a launch "
+            "line (workflow/accelerate), or set CUDA_VISIBLE_DEVICES to one."
+        )
+    if batch % world:
+        raise SettingError(
+            f"{job.name}: a batch of {batch} does not divide among {world} devices; expected a multiple. "
+            "Change the number of devices in the profile: another batch would be another training."
+        )
+    return batch // world
+
+
+def rows_by_hand(job: Job, share: int) -> int | None:
+    """PROOFMILL_ROWS_PER_DEVICE, at most the share of a device; None if unset. SettingError if it does not divide it."""
+    value = os.environ.get("PROOFMILL_ROWS_PER_DEVICE")
+    if value is None:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise SettingError(
+            f"PROOFMILL_ROWS_PER_DEVICE is `{value}`; expected a whole number of rows. Set it, or unset it."
+        )
+    rows = min(share, int(value))
+    if share % rows:
+        raise SettingError(
+            f"{job.name}: {share} rows of a batch fall to each device, which are no multiple of {rows} at a time "
+            "(PROOFMILL_ROWS_PER_DEVICE); expected a divisor. Set one: another batch would be another training."
+        )
+    return rows
+
+
+def fitting(planned: Callable[[int], memory.Plan], share: int, limit: float | None) -> int:
+    """The most rows of a pass, a divisor of a device's share, whose step leaves some of the memory free; at least 1."""
+    if limit is None:
+        return share
+    divisors = [rows for rows in range(share, 1, -1) if share % rows == 0]
+    return next((rows for rows in divisors if planned(rows).step <= memory.TIGHT * limit), 1)
+
+
+def _rows_before(job: Job, share: int) -> int | None:
+    """The rows of a pass in the checkpoint that the training goes on from, if any."""
+    checkpoint = last_checkpoint(job)
+    if checkpoint is None:
+        return None
+    rows = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["train_batch_size"]
+    return rows if rows and share % rows == 0 else None
+
+
+def _announce(job: Job, batch: int, rows: int, share: int, plan: memory.Plan, chosen: bool) -> None:
+    """Say what was chosen, and the plan. SettingError when what does not depend on rows is more than there is."""
+    if rows != batch:
+        why = ", as many at a time as the memory has room for" if chosen and rows != share else ""
+        split = f"{processes.world()} x {rows:,} x {share // rows:,} (devices, rows at a time, turns)"
+        say(job.name, f"{batch:,} rows a step: {split}{why}")
+    say(job.name, f"a checkpoint every {Intervals.from_environment()}")
+    for line in plan.lines():
+        say(job.name, line)
+    if plan.there is not None and plan.least > plan.there:
+        raise SettingError(
+            f"{job.name}: training {plan.parameters:,} parameters takes {memory.size(plan.least)} for weights, gradients and the "
+            f"optimizer alone, and a device has {memory.size(plan.there)}; expected more memory than that. What helps: "
+            f"{plan.changes['optimizer']}."
+        )

@@ -1,0 +1,100 @@
+"""GGUF files: what is read from one is the model that was written, and a damaged one is a message."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import gguf_model
+from damage import truncate
+from mill import Mill
+from proofmill.schema.errors import RecipeError, TableError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(small):
+    return AutoTokenizer.from_pretrained(small.table("base/tiny").weights())
+
+
+def made(folder, path):
+    """The base model of a GGUF file."""
+    mill = Mill(folder / "results", **{"base/x": {"source": "gguf", "path": str(path)}})
+    return mill.make("base/x").weights()
+
+
+@pytest.mark.parametrize(("quantized", "apart"), [(False, 1e-6), (True, 2e-2)])
+def test_gguf_gives_the_model_that_it_was_written_from(tmp_path, tokenizer, quantized, apart):
+    """Logits are those of the model, up to what 8 bits take away; the weights are plain safetensors afterwards."""
+    path = tmp_path / "tiny.gguf"
+    model = gguf_model.write(path, tokenizer, quantized)
+    folder = made(tmp_path, path)
+    read = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+    ids = torch.tensor([tokenizer("Prove that 12 divides 144.").input_ids])
+    assert (read(ids).logits - model(ids).logits).abs().max() < apart
+    assert (folder / "model.safetensors").exists() and not hasattr(read.config, "quantization_config")
+
+
+def test_gguf_has_its_own_special_tokens_and_template(tmp_path, tokenizer):
+    """A turn ends with the token that the file says, and texts and conversations are tokenized as by the original."""
+    path = tmp_path / "tiny.gguf"
+    gguf_model.write(path, tokenizer)
+    read = AutoTokenizer.from_pretrained(made(tmp_path, path))
+    assert (read.bos_token, read.eos_token, read.pad_token) == ("<|user|>", "<|end|>", "<|pad|>")
+    talk = [{"role": "user", "content": "Is 4711 prime ?"}, {"role": "assistant", "content": "Yes , it is ."}]
+    ids = read.apply_chat_template(talk, return_dict=False)
+    assert ids == tokenizer.apply_chat_template(talk, return_dict=False)
+    assert read.decode(ids) == "<|user|>Is 4711 prime ?<|assistant|>Yes , it is .<|end|>"
+
+
+def test_gguf_model_is_trained_and_asked_like_any_other(tmp_path, tokenizer):
+    """A model from a GGUF file takes a step of training, and what comes out of it answers."""
+    path = tmp_path / "tiny.gguf"
+    gguf_model.write(path, tokenizer)
+    mill = Mill(
+        tmp_path / "results",
+        **{
+            "base/x": {"source": "gguf", "path": str(path)},
+            "problems/gguf": {"source": "arithmetic", "rows": 4},
+            "examples/gguf": {"problems": "problems/gguf"},
+            "sft/gguf": {"model": "base/x", "examples": "examples/gguf", "steps": 1, "batch": 2},
+            "responses/gguf": {"problems": "problems/gguf", "model": "sft/gguf", "attempts": 1, "max-tokens": 4},
+        },
+    )
+    table = mill.make("base/x", "problems/gguf", "examples/gguf", "sft/gguf", "responses/gguf")
+    assert len(table.rows()) == 4
+
+
+@pytest.mark.parametrize("kept", [0, 3, 40, 2_000, 9_000, 0.5, 0.999])
+def test_gguf_that_was_cut_off_is_refused(tmp_path, tokenizer, kept):
+    """Wherever a copy ended, the message names the file and says to copy it again."""
+    path = tmp_path / "tiny.gguf"
+    gguf_model.write(path, tokenizer)
+    truncate(path, kept if isinstance(kept, int) else int(kept * path.stat().st_size))
+    with pytest.raises(
+        TableError, match=r"tiny\.gguf: cannot be read \(.+\); expected a whole GGUF file .* Copy it again"
+    ):
+        made(tmp_path, path)
+
+
+def test_gguf_of_an_unknown_architecture_is_refused(tmp_path, tokenizer):
+    """A model that transformers does not know is said to be one, with what to do."""
+    path = tmp_path / "tiny.gguf"
+    gguf_model.write(path, tokenizer)
+    path.write_bytes(path.read_bytes().replace(b"llama", b"lhama"))
+    with pytest.raises(TableError, match=r"tiny\.gguf: transformers cannot load it \(.*lhama.*\)"):
+        made(tmp_path, path)
+
+
+@pytest.mark.parametrize("what", ["missing.gguf", "folder.gguf", "model.bin"])
+def test_path_that_is_no_gguf_file_is_refused(tmp_path, what):
+    """A missing file, a folder and a file of another kind are each said to be that."""
+    (tmp_path / "folder.gguf").mkdir()
+    (tmp_path / "folder.gguf/x").write_text("x")
+    (tmp_path / "model.bin").write_text("x")
+    with pytest.raises(TableError, match=f"{what}: .*(no such file|is a folder|does not end in .gguf)"):
+        made(tmp_path, tmp_path / what)
+
+
+def test_gguf_without_a_path_is_a_mistake_of_the_recipe(tmp_path):
+    """The recipe is refused when it is read."""
+    with pytest.raises(RecipeError, match="source `gguf` needs `path`"):
+        Mill(tmp_path, **{"base/x": {"source": "gguf"}})
