@@ -24,13 +24,13 @@ def test_each_problem_is_attempted_so_many_times(small):
 def test_more_attempts_ask_only_the_further_ones(small, mill, tmp_path):
     """Attempts of a larger number begin with those of the smaller one: the same prompt and seed, other samples."""
     fewer, more = (
-        mill({**SMALL, "responses/x": {**SMALL["responses/cold"], "attempts": attempts}}) for attempts in (1, 2)
+        mill({**SMALL, "responses/numbered": {**SMALL["responses/cold"], "attempts": attempts}}) for attempts in (1, 2)
     )
     fewer.results = more.results = small.results
-    first = {row["problem"]: row["text"] for row in fewer.make("responses/x").rows()}
-    journal = small.results / "calls/responses/x"
+    first = {row["problem"]: row["text"] for row in fewer.make("responses/numbered").rows()}
+    journal = small.results / "calls/responses/numbered"
     asked = pl.concat([pl.read_parquet(path) for path in sorted(journal.glob("*.parquet"))])
-    rows = more.make("responses/x").rows()
+    rows = more.make("responses/numbered").rows()
     assert {row["problem"]: row["text"] for row in rows if row["attempt"] == 0} == first
     again = pl.concat([pl.read_parquet(path) for path in sorted(journal.glob("*.parquet"))])
     assert (asked.height, again.height) == (12, 24)

@@ -273,8 +273,8 @@ def score(model, value, split="all", **more):
 def finish(mill, name, rows=(), files=None, page=None, **facts):
     """A finished table with these rows, as if its stage had made them."""
     table, entry = mill.table(name), mill.book.entries[name]
-    parents, sources = fingerprints.made_from(table, entry)
     declared = mill.book.declared
+    parents, sources = fingerprints.made_from(table, entry, declared)
     fingerprint = fingerprints.fingerprint_of(entry, declared, parents, sources)
     stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
     folder = None
