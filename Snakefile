@@ -32,7 +32,7 @@ for target in [*BOOK.recipes, *BOOK.entries]:
         params:
             names=BOOK.targeted(target) if target not in BOOK.faults else [],
         shell:
-            "{PYTHON} -m proofmill show {params.names} --results {RESULTS}"
+            f"{PYTHON} proofmill show {{params.names}} --results {RESULTS}"
 
     if target in BOOK.recipes:
         workflow.get_rule(target).docstring = f"Recipe with {len(BOOK.recipes[target])} tables."

@@ -12,9 +12,7 @@ from mill import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # docs/dependencies.md says why.
-VARIABLES = ("LAUNCH", "PYTHON", "RESULTS", "TERMS", "rule")
 EXCEPTIONS = {
-    *(f"Shell command directly uses variable {variable} from outside of the rule:" for variable in VARIABLES),
     "No log directive defined:",
     "Specify a conda environment or container for each rule.:",
 }

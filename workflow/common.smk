@@ -26,10 +26,16 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.references import reads
 
-PYTHON = sys.executable
+
+def word(text):
+    """A word of a shell's command, in which nothing is a field for Snakemake to fill in."""
+    return shlex.quote(text).replace("{", "{{").replace("}", "}}")
+
+
+PYTHON = f"{word(sys.executable)} -m"
 # One process. To train, a profile may start one for each device: `accelerate launch --config_file
 # workflow/accelerate/... -m`.
-LAUNCH = f"{shlex.quote(PYTHON)} -m"
+LAUNCH = f"{shlex.quote(sys.executable)} -m"
 
 
 wildcard_constraints:
@@ -53,7 +59,7 @@ try:
     require_addresses(BOOK)
 except ProofmillError as error:
     sys.exit(f"{type(error).__name__}: {error}")
-TERMS, RESULTS = BOOK.terms, BOOK.results
+RESULTS = BOOK.results
 
 
 # Before the first job: what the environment lacks is said for all models that stages due ask, then all are tried.
@@ -69,18 +75,21 @@ onstart:
     connect()
 
 
-# One command for every kind: what runs is decided by the entry, where it runs by threads and resources. Only the job
-# itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A log has every
-# run of its job, each line with its time; it is none of Snakemake's, which would remove it before the next.
-JOB = (
-    "trap '' INT TERM; log={RESULTS}/{rule}/{wildcards.name}.log; "
-    "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
-    "{LAUNCH} proofmill.{rule} {rule}/{wildcards.name} --entry {params.entry:q} --terms {TERMS:q} --results {RESULTS} "
-    "--engine {resources.engine} --engine-args={resources.engine_args:q} --threads {threads} 2>&1 | "
-    'while IFS= read -r line || [ -n "$line" ]; do '
-    "printf '%(%T)T  %s\\n' -1 \"$line\" >>$log; printf '%s\\n' \"$line\"; done"
-)
-TRAINING = JOB.replace("{LAUNCH}", "{resources.launch}")
+def job(kind, start=PYTHON):
+    """The command of a kind's rule: what runs is decided by the entry, where it runs by threads and resources.
+
+    Only the job itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A
+    log has every run of its job, each line with its time; it is none of Snakemake's, which would remove it before the
+    next.
+    """
+    return (
+        f"trap '' INT TERM; log={RESULTS}/{kind}/{{wildcards.name}}.log; "
+        "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
+        f"{start} proofmill.{kind} {kind}/{{wildcards.name}} --entry {{params.entry:q}} --terms {word(BOOK.terms)} "
+        f"--results {RESULTS} --engine {{resources.engine}} --engine-args={{resources.engine_args:q}} "
+        '--threads {threads} 2>&1 | while IFS= read -r line || [ -n "$line" ]; do '
+        "printf '%(%T)T  %s\\n' -1 \"$line\" >>$log; printf '%s\\n' \"$line\"; done"
+    )
 
 
 def declared(name):

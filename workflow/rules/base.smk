@@ -19,4 +19,4 @@ rule base:
     params:
         entry=entry("base"),
     shell:
-        JOB
+        job("base")

@@ -19,4 +19,4 @@ rule examples:
     params:
         entry=entry("examples"),
     shell:
-        JOB
+        job("examples")

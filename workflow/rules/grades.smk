@@ -19,4 +19,4 @@ rule grades:
     params:
         entry=entry("grades"),
     shell:
-        JOB
+        job("grades")

@@ -20,4 +20,4 @@ rule grpo:
     params:
         entry=entry("grpo"),
     shell:
-        TRAINING
+        job("grpo", "{resources.launch}")

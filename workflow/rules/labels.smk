@@ -19,4 +19,4 @@ rule labels:
     params:
         entry=entry("labels"),
     shell:
-        JOB
+        job("labels")

@@ -19,4 +19,4 @@ rule overlaps:
     params:
         entry=entry("overlaps"),
     shell:
-        JOB
+        job("overlaps")

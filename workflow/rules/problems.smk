@@ -19,4 +19,4 @@ rule problems:
     params:
         entry=entry("problems"),
     shell:
-        JOB
+        job("problems")

@@ -19,4 +19,4 @@ rule responses:
     params:
         entry=entry("responses"),
     shell:
-        JOB
+        job("responses")

@@ -19,4 +19,4 @@ rule schemes:
     params:
         entry=entry("schemes"),
     shell:
-        JOB
+        job("schemes")

@@ -20,4 +20,4 @@ rule scores:
     params:
         entry=entry("scores"),
     shell:
-        JOB
+        job("scores")

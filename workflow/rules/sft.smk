@@ -20,4 +20,4 @@ rule sft:
     params:
         entry=entry("sft"),
     shell:
-        TRAINING
+        job("sft", "{resources.launch}")
