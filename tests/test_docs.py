@@ -1,0 +1,71 @@
+"""What the pages say can be typed: every command is one, with options and targets that there are."""
+
+import re
+import shlex
+from itertools import pairwise
+
+import pytest
+
+from mill import ROOT
+from proofmill.__main__ import parser
+from proofmill.recipes import yaml_files
+from proofmill.recipes.book import expand
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PLACEHOLDERS = {"TARGET", "mine", "own", "...", "NAME", "RECIPE", "scores/judged"}  # recipes of the reader's own
+WITH_VALUE = ("--configfile", "--set-resources", "--workflow-profile", "--profile", "--cores", "--quiet", "--until")
+WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
+
+
+def commands(page) -> list[list[str]]:
+    """The words of each command in blocks of shell and in inline code, of those that are ours."""
+    text = page.read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    found = [line for line in blocks.replace("\\\n", " ").splitlines() if line.strip()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found += [re.sub(r"\s+", " ", code) for code in re.findall(r"`([^`]+)`", prose)]
+    single = [part.strip() for line in found for part in re.split(r"&&|;|\|", line.partition(" #")[0])]
+    ours = [part for part in single if re.match(r"(\w+=\S+ )*(proofmill|snakemake|make) ", part)]
+    return [[word for word in shlex.split(part) if not re.match(r"[A-Z_]+=", word)] for part in ours]
+
+
+ALL = [(page.relative_to(ROOT), words) for page in PAGES for words in commands(page)]
+
+
+@pytest.fixture(scope="module")
+def known() -> set[str]:
+    """Every target: recipes, artifacts and tables of the shipped configuration."""
+    book = expand(yaml_files.read(ROOT / "config.yaml"))
+    return {*book.recipes, *book.entries, *(f"results/{name}.parquet" for name in book.entries)}
+
+
+def test_pages_have_commands():
+    """The pages show enough of them for this test to mean something."""
+    assert len(ALL) > 40 and {words[0] for _, words in ALL} == {"proofmill", "snakemake", "make"}
+
+
+@pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "proofmill"], ids=str)
+def test_command_is_understood(page, words):
+    """Its subcommand and options exist."""
+    if len(words) > 1 and "COMMAND" not in words:
+        words = [word.strip("[]") for word in words[1:] if word not in ("...", "[NAMES...]")]
+        if words[0] not in ("--version", "--print-completion"):
+            parser().parse_args(["curves", "x"] if words == ["curves"] else words + ["x"] * (len(words) == 1))
+
+
+@pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "snakemake"], ids=str)
+def test_target_is_one(page, words, known):
+    """What Snakemake is asked for is a recipe, an artifact or a table, or the reader's own."""
+    targets = [w for before, w in pairwise(words) if w[0] != "-" and before not in WITH_VALUE]
+    after = words.index("--configfile") if "--configfile" in words else len(words)
+    own = {target for target in targets if "/own" in target or "/mine" in target or target in PLACEHOLDERS}
+    own |= {target for target in targets if "=" in target or words.index(target) > after}
+    assert {target for target in targets if target not in known} - own == set()
+
+
+@pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "make"], ids=str)
+def test_make_knows_it(page, words):
+    """What make is asked for is in the Makefile."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = [word for word in words[1:] if "=" not in word and word[0] not in "-$/."]
+    assert [target for target in asked if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)] == []
