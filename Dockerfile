@@ -15,4 +15,4 @@ COPY src/proofmill/__init__.py src/proofmill/
 RUN make .venv/ready PYTHON=python3.11 LOCK="$LOCK" && rm -rf /root/.cache
 COPY . .
 ENV PATH=/proofmill/.venv/bin:$PATH HF_HUB_OFFLINE=1
-CMD ["snakemake", "--profile", "workflow/profiles/local", "nano"]
+CMD ["snakemake", "nano"]
