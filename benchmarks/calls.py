@@ -187,7 +187,7 @@ def stage(results: Path, url: str, count: int) -> None:
              "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
     problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
     Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
-    entry = Responses(problems="problems/x", model="api/bench", attempts=4)
+    entry = Responses(problems="problems/x", model="api/bench", attempts=4, prompt="solve", max_tokens=128)
     apis = {"api/bench": Api(id="m", price={"input": 1.0, "output": 1.0})}
     start = time.monotonic()
     table = Table("responses/x", results)

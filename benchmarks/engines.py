@@ -52,7 +52,12 @@ def main() -> None:
         )
         for turn in range(options.rounds + 1):
             entry = Responses(
-                problems="problems/x", model="base/x", attempts=options.attempts, max_tokens=options.tokens, seed=turn
+                problems="problems/x",
+                model="base/x",
+                attempts=options.attempts,
+                max_tokens=options.tokens,
+                prompt="solve",
+                seed=turn,
             )
             asked = [q for _, q in responses.questions(entry, job("responses/x", *parents))["base/x"].named()]
             start = time.monotonic()

@@ -116,7 +116,11 @@ def _read_one(path: Path) -> dict:
     except (yaml.YAMLError, ValueError) as error:  # a date of no calendar, a number of thousands of digits
         raise RecipeError(f"{path}: cannot be read as YAML ({error}); expected a mapping of recipes.") from error
     except OSError as error:
-        advice = " Go to the folder that has one, or write one: proofmill init mine." if path == Path("config.yaml") else " Check the path."
+        advice = (
+            " Go to the folder that has one, or write one: proofmill init mine."
+            if path == Path("config.yaml")
+            else " Check the path."
+        )
         raise RecipeError(f"{path}: {error.strerror}; expected a configuration file.{advice}") from error
     if not isinstance(loaded, dict):
         raise RecipeError(f"{path}: found a {type(loaded).__name__}; expected a mapping of recipes.")
