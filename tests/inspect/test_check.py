@@ -169,3 +169,11 @@ def test_name_of_which_there_is_nothing_is_refused(own, check, tmp_path):
     assert str(code).startswith("SettingError: problems/trian: ") and "Did you mean `problems/train`?" in code
     with pytest.raises(SettingError, match="nothing was made here"):
         list(damaged([], tmp_path / "absent"))
+
+
+def test_recipe_with_a_mistake_is_not_said_to_be_well(check, monkeypatch, tmp_path):
+    """What was left out of the configuration for its mistake is said, though what is left of the recipe is whole."""
+    (tmp_path / "config.yaml").write_text("r:\n  problems/x: {source: arithmetic, rovs: 3}\n")
+    monkeypatch.chdir(tmp_path)
+    code, _, _ = check("r")
+    assert "unknown key `rovs`" in code

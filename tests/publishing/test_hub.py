@@ -32,12 +32,12 @@ from proofmill.artifacts.tables import Table
 from proofmill.publishing import cards
 from proofmill.publishing import hub as publishing
 from proofmill.publishing.private import Private
-from proofmill.recipes.book import Book
+from proofmill.recipes.book import Book, expand
 from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS
-from proofmill.schema.errors import HubError, SettingError, TableError
+from proofmill.schema.errors import HubError, RecipeError, SettingError, TableError
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of, without_seed
 
@@ -543,6 +543,15 @@ def test_wrong_request_is_refused_before_anything_is_sent(small, hub, asked, how
     with pytest.raises(SettingError, match=expected):
         publishing.publish(small.book, ["test"], asked, small.results, **how)
     assert not hub.repositories
+
+
+def test_recipe_with_a_mistake_is_not_published_in_part(finished, hub):
+    """What was left out of the configuration for its mistake is said, and nothing of the recipe is sent."""
+    mill = finished()
+    faulty = {**ROWS, "problems/odd": {"source": "arithmetic", "rovs": 3}}
+    with pytest.raises(RecipeError, match="unknown key `rovs`"):
+        publishing.publish(expand({"test": faulty}, drafts=True), ["test"], "me/mill", mill.results)
+    assert not hub.asked
 
 
 def test_unknown_recipe_is_named(small, hub):

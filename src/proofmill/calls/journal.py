@@ -42,6 +42,7 @@ from proofmill.schema.reasons import Reason, Stop
 
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
+MERGED_ROWS = 20_000  # from which on a segment takes no more
 RESERVE_BYTES = 4 * 2**20
 AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
 
@@ -315,7 +316,8 @@ class Journal:
         if not self._segments:
             return self.folder / "00001.parquet", 0
         before, last = self._segments[-1]
-        if last.stat().st_size < SEGMENT_BYTES // 8:  # Parquet shrinks answers to a quarter or less
+        # Parquet shrinks answers to a quarter, or far more where they are alike: what is merged is in memory whole.
+        if last.stat().st_size < SEGMENT_BYTES // 8 and self._rows - before < MERGED_ROWS:
             return last, before
         return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows
 

@@ -42,11 +42,13 @@ def checked(targets: Sequence[str], book: Book | None, results: Path, deep: bool
     """What is wrong with the targets: connections of stages that are due by the book, and what stands in the results.
 
     Without a target that is all of the results and no connection; without a book, no connection either. Raises
-    SettingError for a target of which neither knows.
+    SettingError for a target of which neither knows, RecipeError for one with a mistake.
     """
     entries, recipes = (book.entries, book.recipes) if book else ({}, {})
     given = [target.removeprefix(f"{results}/").removesuffix(".parquet") for target in targets]
-    names = list(dict.fromkeys(name for each in given for name in recipes.get(each, [each])))
+    declaring = {*recipes, *(book.faults if book else ())}
+    of_target = {each: book.targeted(each) if book and each in declaring else [each] for each in given}
+    names = list(dict.fromkeys(name for each in given for name in of_target[each]))
     there = {part.name for part in _parts(results, deep=False)} if targets else set()
     if unknown := [name for name in names if name not in entries and name not in there]:
         known = among(unknown[0], {*recipes, *entries, *there})

@@ -91,7 +91,7 @@ def _selected(book: Book, wanted: Sequence[str], only: Sequence[str]) -> list[st
     for recipe in wanted:
         if recipe not in book.recipes:
             raise SettingError(f"{recipe}: no such recipe; expected one of {among(recipe, book.recipes)}")
-    names = list(dict.fromkeys(name for recipe in wanted for name in book.recipes[recipe]))
+    names = list(dict.fromkeys(name for recipe in wanted for name in book.targeted(recipe)))
     for name in only:
         if name not in names:
             raise SettingError(
