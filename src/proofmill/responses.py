@@ -45,6 +45,7 @@ def _questions(entry: Responses, job: Job) -> Questions:
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kind_of(entry.model) == "api"
     model = job.declared[entry.model].id if remote else job.parent(entry.model).model
+    prompt = templates.prompt(entry.prompt)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
     sampling = {
         "temperature": entry.temperature,
@@ -60,7 +61,7 @@ def _questions(entry: Responses, job: Job) -> Questions:
 
     def named_questions() -> Iterator[tuple[str, Question]]:
         for problem in problems:
-            asked = ("user", templates.fill(entry.prompt, {"statement": problem["statement"]}))
+            asked = ("user", prompt.render({"statement": problem["statement"]}))
             for attempt in range(entry.attempts):
                 yield problem["problem"], Question(model, (*system, asked), sample=attempt, **sampling)
 

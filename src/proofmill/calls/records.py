@@ -54,9 +54,6 @@ class Row:
     key: str
     answer: Answer
 
-    def value(self, column: str) -> Any:
-        return self.key if column == "key" else getattr(self.answer, column)
-
 
 def all_rows(folder: Path) -> Iterator[Row]:
     """All rows of a journal, failures that were answered later too, oldest first."""
@@ -160,4 +157,7 @@ def dollars(costs: pl.Series) -> float:
 
 def as_frame(rows: Iterable[Row], wanted: dict[str, Any]) -> pl.DataFrame:
     """The wanted columns of rows."""
-    return pl.DataFrame([{name: row.value(name) for name in wanted} for row in rows], schema=wanted)
+    rows = list(rows)
+    answers = [row.answer for row in rows]
+    columns = {name: [getattr(answer, name) for answer in answers] for name in wanted if name != "key"}
+    return pl.DataFrame({"key": [row.key for row in rows], **columns}, schema=wanted)

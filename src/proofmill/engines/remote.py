@@ -85,7 +85,7 @@ class ApiEngine:
         self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
         self.limit = environment.seconds("PROOFMILL_TIMEOUT", 600.0)
         self.patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
-        self._path = "/responses" if api.protocol == "responses" else "/chat/completions"
+        self._path = "responses" if api.protocol == "responses" else "chat/completions"
         self.limits = TimeLimits()
         self._runner = asyncio.Runner()
         self._client = openai.AsyncOpenAI(
@@ -105,6 +105,8 @@ class ApiEngine:
         )
         # Of the environment, they belong to another server.
         self._client.organization = self._client.project = None
+        self._as_it_came = httpx2.Response
+        self._address = self._whole_address()
 
     def close(self) -> None:
         self._runner.run(self._client.close())
@@ -132,10 +134,10 @@ class ApiEngine:
         start = time.monotonic()
         try:
             async with self.limits.at_most(self.limit):
-                # As plain bytes: the typed methods walk their type hints for each call, half of a call's work, and know
-                # fewer fields than servers send.
-                raw = await self._client.post(self._path, body=self._request(question), cast_to=bytes)
-            reply = replies.read(raw, self.api.protocol, question)
+                # As it came: the typed methods walk their type hints for each call, half of a call's work, and know fewer
+                # fields than servers send.
+                sent = await self._client.post(self._address, body=self._request(question), cast_to=self._as_it_came)
+            reply = replies.read(sent.content, self.api.protocol, question)
         except TimeoutError:
             return Failure("timeout", Reason.TIMEOUT, f"no answer in {self.limit:g} s", charged=True)
         except self._api_error as error:
@@ -268,6 +270,11 @@ class ApiEngine:
     def moved(self) -> None:
         """Go on with the address of our own server, which was started again."""
         self._client.base_url = self.server.url
+        self._address = self._whole_address()
+
+    def _whole_address(self) -> str:
+        """The address of every call. The client takes a relative one apart and together again for each."""
+        return f"{self._client.base_url}{self._path}"
 
     def no_use(self, failure: Failure) -> str:
         return (

@@ -45,9 +45,9 @@ def final_part(text: str, reasoning: str | None = None) -> str:
 
 def _without_evaluation(text: str) -> str:
     """The text before the first heading of an evaluation that little mathematics follows."""
-    signs = len(_FORMULA_SIGN.findall(text))
-    before = place = 0
+    signs = before = place = 0
     for heading in _SELF_EVALUATION.finditer(text):
+        signs = signs or len(_FORMULA_SIGN.findall(text))
         before += len(_FORMULA_SIGN.findall(text, place, heading.start()))
         place = heading.start()
         if signs - before <= _LITTLE * before:
