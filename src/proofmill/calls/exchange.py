@@ -42,7 +42,7 @@ class Question:
         What was added to a question later counts only where it is set, so that journals from before stay valid.
         """
         sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
-        if self.further:
+        if self.top_k is not None or self.min_p is not None or self.stop:
             sampling += (tuple(self.further.items()),)
         shared = _shared_digest(self.model, self.messages, sampling)
         return hashlib.sha256(f"{shared} {self.sample}".encode()).hexdigest()[:32]
