@@ -22,6 +22,7 @@ How we differ from an agent loop or a chain of stages:
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -60,7 +61,7 @@ State = Done | list[Ask]
 def _advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
     """Send a dialogue its replies (None to begin it); returns its next questions, or its end."""
     try:
-        return dialogue.send(replies)
+        return next(dialogue) if replies is None else dialogue.send(replies)
     except StopIteration as stop:
         return Done(stop.value)
 
@@ -71,11 +72,11 @@ def _advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
 def together(dialogues: Sequence[Dialogue]) -> Dialogue:
     """Run dialogues side by side as one dialogue; returns their results in order."""
     states = [_advance(dialogue, None) for dialogue in dialogues]
-    while unfinished := [index for index, state in enumerate(states) if not isinstance(state, Done)]:
-        replies = iter((yield [ask for index in unfinished for ask in states[index]]))
-        for index in unfinished:
-            states[index] = _advance(dialogues[index], list(islice(replies, len(states[index]))))
-    return [state.result for state in states]
+    while unfinished := {index: state for index, state in enumerate(states) if not isinstance(state, Done)}:
+        replies = iter((yield [ask for asks in unfinished.values() for ask in asks]))
+        for index, asks in unfinished.items():
+            states[index] = _advance(dialogues[index], list(islice(replies, len(asks))))
+    return [state.result for state in states if isinstance(state, Done)]
 
 
 def until_read(ask: Callable[[int], Ask], unreadable: Callable[[Answer], bool], requeries: int) -> Dialogue:
@@ -124,6 +125,11 @@ class _Window:
     @property
     def open(self) -> bool:
         return any(not isinstance(state, Done) for state in self.states)
+
+    @property
+    def results(self) -> list[Any]:
+        """The results of the dialogues that have ended, in order."""
+        return [state.result for state in self.states if isinstance(state, Done)]
 
     def asks(self) -> Iterator[tuple[str, Ask]]:
         for row, state in zip(self.rows, self.states, strict=True):
@@ -187,7 +193,7 @@ class Dialogues:
             for model, questions in by_model.items():
                 self.askers[model](questions, quiet, of=max(largest, self.of), what=self._calls(model, step))
             step += 1
-        return (state.result for window in source.after(None, self._replies) for state in window.states)
+        return (result for window in source.after(None, self._replies) for result in window.results)
 
     def _calls(self, model: str, step: int) -> str:
         """What progress lines call the calls of a step: which model's, if several are asked, and which round's."""
@@ -216,7 +222,7 @@ class Dialogues:
             counts.update(ask.who for _, ask in window.asks() if isinstance(ask.what, Question))
         if not any_open:
             return None
-        return {model: Questions(n, lambda model=model: questions(model)) for model, n in counts.items()}
+        return {model: Questions(n, partial(questions, model)) for model, n in counts.items()}
 
     def _replies(self, asks: Sequence[Ask]) -> list[Any]:
         """The journal's answer to each question, and the programs' output for each input."""

@@ -41,6 +41,7 @@ class Question:
 
         What was added to a question later counts only where it is set, so that journals from before stay valid.
         """
+        sampling: tuple[Any, ...]
         sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
         if self.top_k is not None or self.min_p is not None or self.stop:
             sampling += (tuple(self.further.items()),)
@@ -129,4 +130,5 @@ class Answer:
 def total(costs: Iterable[float | None]) -> float | None:
     """The sum of costs in dollars; None when one of them is unknown."""
     costs = list(costs)
-    return None if None in costs else sum(costs)
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None

@@ -82,7 +82,7 @@ def read(path: Path, *columns: str) -> pl.DataFrame:
         table = parquet.read_table(
             path, columns=list(columns or ANSWER_COLUMNS), page_checksum_verification=True, memory_map=False
         )
-    return pl.from_arrow(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
+    return pl.DataFrame(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
 
 
 def answers_at(path: Path, rows: Sequence[int]) -> Iterator[Answer]:
@@ -90,11 +90,12 @@ def answers_at(path: Path, rows: Sequence[int]) -> Iterator[Answer]:
     with reading(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
         sizes = (file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
         starts = [0, *accumulate(sizes)]
-        group, values = -1, []
+        group = -1
+        values: list[dict[str, Any]] = []
         for row in rows:
             if group < 0 or row >= starts[group + 1]:
                 group = bisect_right(starts, row) - 1
-                values = pl.from_arrow(file.read_row_group(group)).to_dicts()
+                values = pl.DataFrame(file.read_row_group(group)).to_dicts()
             yield answer_of(values[row - starts[group]])
 
 
@@ -123,7 +124,8 @@ def row_of(line: bytes) -> Row | None:
 
 
 def answer_of(row: dict[str, Any]) -> Answer:
-    return Answer(**{name: row.get(name) for name in Answer.__slots__})
+    values: dict[str, Any] = {name: row.get(name) for name in Answer.__slots__}
+    return Answer(**values)
 
 
 def segments(folder: Path) -> list[Path]:
@@ -152,7 +154,7 @@ def cost(folder: Path) -> float:
 
 def dollars(costs: pl.Series) -> float:
     """Dollars; what a row cost is never below zero."""
-    return costs.fill_nan(0.0).clip(0.0).sum()
+    return float(costs.fill_nan(0.0).clip(0.0).sum())
 
 
 def as_frame(rows: Iterable[Row], wanted: dict[str, Any]) -> pl.DataFrame:

@@ -29,15 +29,17 @@ class TimeLimits:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _beat(self, due: float) -> None:
         late = asyncio.get_running_loop().time() - due
         if late > LATE:
             self._stood_still += late
             for limit in self._open:
-                if not limit.expired():
-                    limit.reschedule(limit.when() + late)
+                ends = limit.when()
+                if ends is not None and not limit.expired():
+                    limit.reschedule(ends + late)
         self.__enter__()
 
     def clock(self) -> float:

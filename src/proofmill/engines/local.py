@@ -10,8 +10,9 @@ How we differ from calling the libraries directly:
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls.calls import Asking
@@ -27,12 +28,10 @@ BATCH = 256
 class LocalEngine:
     """The common part of the engines with weights in this process."""
 
-    price: ClassVar[dict[str, float]] = {"input": 0.0, "output": 0.0}
+    model: str
+    tokenizer: Any
+    price: Mapping[str, float] = MappingProxyType({"input": 0.0, "output": 0.0})
     max_parked = 0.0
-
-    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
-        for question, answer in self.answers(list(questions)):
-            asking.take(question, answer)
 
     def read(self, answer: Answer) -> Answer:
         return answer
@@ -67,6 +66,10 @@ class TransformersEngine(LocalEngine):
         )
         for start in range(0, len(ordered), BATCH):
             yield ordered[start : start + BATCH]
+
+    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
+        for question, answer in self.answers(list(questions)):
+            asking.take(question, answer)
 
     def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
         groups: dict[tuple, list[Question]] = {}

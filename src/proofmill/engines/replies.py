@@ -149,9 +149,10 @@ def read(raw: bytes, protocol: str, question: Question) -> Reply:
 def _chat(body: Any, question: Question) -> Reply:
     reply = msgspec.convert(body, Chat)
     choice, message = reply.choices[0], reply.choices[0].message
-    parts = message.content if isinstance(message.content, list) else None
+    content = message.content
+    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content
     return _reply(
-        text=message.refusal or ("".join(p.text or "" for p in parts) if parts is not None else message.content),
+        text=message.refusal or text,
         reasoning=message.reasoning_content or message.reasoning,
         finish=choice.finish_reason or "",
         refused=bool(message.refusal),
@@ -217,8 +218,8 @@ def _clean(text: str) -> str:
 
 def _error(error: Any) -> ErrorReply:
     fields = error if isinstance(error, dict) else {}
-    code = fields.get("code", fields.get("status"))
-    status = int(code) if str(code).isdecimal() and 400 <= int(str(code)[:4]) <= 599 else None
+    code = str(fields.get("code", fields.get("status")))
+    status = int(code) if code.isdecimal() and 400 <= int(code[:4]) <= 599 else None
     return ErrorReply(str(fields.get("message") or error)[:500], status)
 
 
@@ -239,8 +240,8 @@ def _counted(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] |
 
 def _believed(counts: tuple | None, question: Question, wrote: bool) -> Usage | None:
     """The counts, unless they cannot be true."""
-    numbers = [_count(value) for value in counts or ()]
-    if not numbers or None in numbers:
+    numbers = [number for value in counts or () if (number := _count(value)) is not None]
+    if len(numbers) < len(Usage._fields):
         return None
     prompt, cached, written, thought = numbers
     if thought > written:  # xAI counts reasoning apart

@@ -121,6 +121,7 @@ class Server:
 
     def _stop(self) -> None:
         if self._process:
+            assert self._process.stdin is not None, "it was started with a pipe"
             self._process.stdin.close()
             try:
                 self._process.wait(timeout=15)

@@ -28,6 +28,7 @@ class BrokenReply(httpx2.RemoteProtocolError):
 async def bound(response: httpx2.Response) -> None:
     """Bound a response before its body is read (a hook of the client)."""
     encoding = response.headers.pop("content-encoding", "identity").strip().lower()
+    assert isinstance(response.stream, httpx2.AsyncByteStream), "the client is an asynchronous one"
     response.stream = _Bounded(response.stream, encoding, response.is_success)
 
 

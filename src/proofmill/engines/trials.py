@@ -19,6 +19,7 @@ from proofmill.engines.remote import ApiEngine
 from proofmill.runtime.environment import variable
 from proofmill.schema.declared import Api
 from proofmill.schema.errors import SettingError
+from proofmill.schema.fields import required
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 
@@ -69,7 +70,9 @@ def _trial(name: str, api: Api, most: int) -> Trial:
     try:
         with open_api(name, api) as engine:
             start = time.monotonic()
-            question = Question(api.id, (("user", "Say yes."),), api.temperature, max_tokens=TOKENS[api.protocol])
+            question = Question(
+                required(api.id), (("user", "Say yes."),), api.temperature, max_tokens=TOKENS[api.protocol]
+            )
             models, outcome = engine.try_out(question, SECONDS)
             seconds = time.monotonic() - start
             fault, note = _judged(engine, models, outcome)

@@ -122,7 +122,7 @@ def starting(name: str, log: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError, OSError, NotImplementedError, AssertionError, KeyError) as error:
-        handler.stream.write(traceback.format_exc())
+        traceback.print_exc(file=handler.stream)
         raise ServiceError(_not_started(name, reason_in(traceback.format_exc()), log)) from error
     finally:
         handler.close()

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -44,6 +44,8 @@ Dollars = Annotated[float, Field(ge=0)]
 # A list such as `keep: [has-problem, {length: [20, 4000]}]`: a name, or a name with its argument.
 NamedItems = list[str | dict[str, Any]]
 
+T = TypeVar("T")
+
 
 class Entry:
     """What every entry can be asked besides its fields."""
@@ -76,6 +78,13 @@ def doc(text: str, default: Any = ..., **limits: Any) -> Any:
     if isinstance(default, list | dict):
         return Field(default_factory=lambda: type(default)(default), description=text, **limits)
     return Field(default, description=text, **limits)
+
+
+def required(value: T | None) -> T:
+    """The value of a field that may be empty, but not in this entry: the checks of recipes have asked for it."""
+    if value is None:
+        raise TypeError("a field without a value is read; expected the checks of recipes to ask for one")
+    return value
 
 
 def info_of(field: dataclasses.Field) -> FieldInfo:
