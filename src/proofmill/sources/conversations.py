@@ -109,7 +109,7 @@ def _message(where: str, message: Mapping[str, Any]) -> dict[str, Any]:
         more["tool_calls"], content = [_json(where, what, content, "a call, {name: , arguments: }")], ""
     if "tool_calls" in more:
         more["tool_calls"] = [_call(where, call) for call in _list(where, more["tool_calls"], "tool_calls")]
-    return {"role": ROLES.get(role, role), "content": _content(where, content, what), **more}
+    return {"role": ROLES.get(role or "", role), "content": _content(where, content, what), **more}
 
 
 def _content(where: str, content: Any, column: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from proofmill.runtime.paths import files_of, local_path
 from proofmill.schema.entries import Examples, Problems
 from proofmill.schema.errors import HubError, TableError
+from proofmill.schema.fields import required
 from proofmill.sources import fields
 from proofmill.sources.formats import Mend, Record, check_texts, comma_separated, jsonl, tab_separated
 
@@ -56,7 +57,10 @@ def _rows(file: Path, mend: Mend | None) -> Iterator[Record]:
 
 def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Record]:
     """The records of an entry with a source: from its `path`, else from the hub; of problems those that it selects."""
-    rows = read(local_path(entry.path), mend) if entry.path else hub(entry.id, entry.commit, entry.config, entry.split)
+    if entry.path:
+        rows = read(local_path(entry.path), mend)
+    else:
+        rows = hub(required(entry.id), entry.commit, entry.config, entry.split)
     if isinstance(entry, Examples):
         return rows
     each = islice(rows, 0, None, entry.every)
@@ -64,7 +68,9 @@ def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Re
 
 
 def _selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
-    return all(fields.word(where, record, column) in map(str, values) for column, values in wanted.items())
+    return all(
+        fields.word(where, record, column) in [str(value) for value in values] for column, values in wanted.items()
+    )
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:

@@ -64,6 +64,8 @@ def check_texts(where: str, value: Any, column: str = "") -> None:
 class Number(float):
     """A number with a point or an exponent, and how it was written: a float has 17 digits, an answer may have more."""
 
+    written: str
+
     def __new__(cls, written: str) -> "Number":
         number = super().__new__(cls, _short_enough(written))
         if not math.isfinite(number):

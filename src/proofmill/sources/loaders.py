@@ -22,6 +22,7 @@ from proofmill.runtime.paths import local_path
 from proofmill.runtime.public_data import is_public
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
+from proofmill.schema.fields import required
 from proofmill.schema.quoting import shown
 from proofmill.sources import coding, fields, files, formats, graded_proofs
 from proofmill.sources.fields import text, texts, word, words
@@ -60,7 +61,7 @@ def _arithmetic(entry: Problems) -> Iterator[Row]:
 
 def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
     families = tuple(entry.families) or FAMILIES
-    for record in forum.threads(entry.part, entry.seed, entry.rows, families):
+    for record in forum.threads(entry.part, entry.seed, required(entry.rows), families):
         yield thread(f"arithmetic-threads/{record['topic_id']}", record)
 
 
@@ -244,8 +245,9 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
 
 def _usamo(entry: Problems) -> Iterator[Row]:
     """A MathArena contest: a folder with problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml; or a table."""
-    folder = local_path(entry.path)
-    if is_public(entry.path) or folder.is_file():
+    place = required(entry.path)
+    folder = local_path(place)
+    if is_public(place) or folder.is_file():
         yield from _contest_table(entry)
         return
     contest = _parsed(folder / "config.yaml", yaml.safe_load)
@@ -275,7 +277,8 @@ def _usamo(entry: Problems) -> Iterator[Row]:
 
 def _contest_table(entry: Problems) -> Iterator[Row]:
     """A contest's table as MathArena publishes it; the year stands in its name."""
-    year = _YEAR.search(entry.path.rpartition("@")[0] or entry.path)
+    path = required(entry.path)
+    year = _YEAR.search(path.rpartition("@")[0] or path)
     for where, record in files.records(entry):
         number = word(where, record, "problem_idx")
         yield {

@@ -21,7 +21,8 @@ class _Batch:
 
     def __init__(self, batch: pa.RecordBatch):
         self.columns = {name: number for number, name in enumerate(batch.schema.names)}
-        self._batch, self._arrays = batch, {}
+        self._batch = batch
+        self._arrays: dict[str, Any] = {}
 
     def value(self, column: str, row: int) -> Any:
         if column not in self._arrays:
