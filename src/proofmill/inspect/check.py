@@ -10,6 +10,7 @@ weights and kept copies, and compares it with the digests in the stamps.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from proofmill.artifacts.states import States
@@ -95,15 +96,15 @@ def _parts(results: Path, deep: bool) -> Iterator[Part]:
     for name in _names(results, "*.parquet"):
         table = Table(name.removesuffix(".parquet"), results)
         weights = _files(table.folder) if deep and KINDS[table.kind].weights else []
-        yield Part(table.name, "table", [table.path, *weights], lambda table=table: table.check(deep))
+        yield Part(table.name, "table", [table.path, *weights], partial(table.check, deep))
     for name in _names(results / "kept", "*"):
         for folder in sorted((results / "kept" / name).iterdir()):
             kept = Table(name, results).kept(folder.name)
             if kept.exists() and not kept.is_aside:
-                yield Part(name, "kept copy", _files(folder) if deep else [], lambda kept=kept: kept.check(deep))
+                yield Part(name, "kept copy", _files(folder) if deep else [], partial(kept.check, deep))
     for name in _names(results / "calls", "*"):
         folder = results / "calls" / name
-        yield Part(name, "journal", _files(folder), lambda folder=folder: _check_journal(folder))
+        yield Part(name, "journal", _files(folder), partial(_check_journal, folder))
 
 
 def _check_journal(folder: Path) -> None:

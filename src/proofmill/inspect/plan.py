@@ -144,7 +144,9 @@ class Plan:
     def _stage(self, name: str) -> Stage:
         entry, table, state = self.book.entries[name], Table(name, self.results), self.states[name]
         old = table.stamp if table.path.exists() else None
-        stage = Stage(name, state.name, list(state.why), seconds=old and old["seconds"], gpus=old and old.get("gpus"))
+        stage = Stage(name, state.name, list(state.why))
+        if old is not None:
+            stage.seconds, stage.gpus = old["seconds"], old.get("gpus")
         if stage.state != "make":
             return stage
         read = self._reads(name)
@@ -163,22 +165,17 @@ class Plan:
             return
         stage.exact = exact and not KINDS[kind_of(stage.name)].learns
         if stage.exact:
-            stage.rows = stage.calls = 0
+            stage.rows = 0
             for model, questions in self._questions(stage, entry).items():
                 self._look_up(stage, model, questions)
         else:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
-            stage.calls = None if stage.rows is None else stage.rows * len(models)
-            for model in models:
-                self._price(stage, model, stage.rows)
-            for model, calls in beside:
-                stage.calls += calls
-                self._price(stage, model, calls)
+            for model, calls in [*((model, stage.rows) for model in models), *beside]:
+                self._add(stage, model, calls)
         grader = self._grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
-            tests = len(PROBES) * stage.rows * len(grader.judges)
-            stage.calls += tests  # the schemes that they test are not written yet
-            self._price(stage, grader.judges[0], tests)
+            tests = len(PROBES) * stage.rows * len(grader.judges)  # the schemes that they test are not written yet
+            self._add(stage, grader.judges[0], tests)
         if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
@@ -219,10 +216,10 @@ class Plan:
         stops = dict(records.frame(folder, "stop").select("key", "stop").iter_rows())
         keys = [question.key for question in questions]
         to_ask = {key for key in keys if stops.get(key, Stop.ERROR) == Stop.ERROR}
-        stage.rows, stage.calls = stage.rows + len(keys), stage.calls + len(to_ask)
+        stage.rows = (stage.rows or 0) + len(keys)
         stage.parked += len(to_ask & set(stops))
         stage.cached += sum(key not in to_ask for key in keys)
-        self._price(stage, model, len(to_ask))
+        self._add(stage, model, len(to_ask))
 
     def rows_of(self, name: str) -> int | None:
         """The expected number of rows of a table, or of public data by address; None if unknown.
@@ -261,8 +258,9 @@ class Plan:
             return True
         return any(self._at_most(parent) for parent in _rows_from(entry))
 
-    def _price(self, stage: Stage, model: str, calls: int | None) -> None:
-        """Add the tokens and dollars of `calls` calls of a model."""
+    def _add(self, stage: Stage, model: str, calls: int | None) -> None:
+        """Add so many calls of a model, with their tokens and dollars; None: it is not known how many."""
+        stage.calls = None if stage.calls is None or calls is None else stage.calls + calls
         if calls is None:
             stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
             return
