@@ -16,6 +16,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts import chat_templates
 from proofmill.runtime.paths import local_path
 from proofmill.schema.errors import TableError
+from proofmill.schema.fields import required
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.model_entries import Base
 from proofmill.sources import gguf_files
@@ -46,11 +47,11 @@ def main(entry: Base, job: Job) -> None:
     elif entry.source == "tokenizer":
         _save_tokenizer(_tokenizer_of(entry), folder)
     elif entry.source == "folder":
-        _copy(local_path(entry.path), folder)
+        _copy(local_path(required(entry.path)), folder)
     elif entry.source == "gguf":
-        gguf_files.unpack(local_path(entry.path), folder)
+        gguf_files.unpack(local_path(required(entry.path)), folder)
     else:
-        _copy(snapshot(entry.id, entry.commit), folder)
+        _copy(snapshot(required(entry.id), required(entry.commit)), folder)
     if entry.template:
         _set_template(folder, entry.template)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -62,7 +63,7 @@ def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    rows = job.parent(entry.problems).rows("statement", "solution")
+    rows = job.parent(required(entry.problems)).rows("statement", "solution")
     tokenizer = train_tokenizer((f"{row['statement']}\n{row['solution'] or ''}" for row in rows), entry.vocabulary)
     torch.manual_seed(entry.seed)
     model = Qwen3ForCausalLM(
@@ -159,7 +160,9 @@ def _set_template(folder: Path, template: str) -> None:
 
 def _tokenizer_of(entry: Base) -> Path:
     """The folder that a tokenizer is in: one of this machine, or of the hub's cache."""
-    return local_path(entry.path) if entry.path else snapshot(entry.id, entry.commit, weights=False)
+    if entry.path:
+        return local_path(entry.path)
+    return snapshot(required(entry.id), required(entry.commit), weights=False)
 
 
 def _save_tokenizer(source: Path, folder: Path) -> None:

@@ -26,7 +26,7 @@ from proofmill.runtime.paths import local_path
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries import Examples
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import NamedItems
+from proofmill.schema.fields import NamedItems, required
 from proofmill.schema.ids import digest
 from proofmill.schema.named import split
 from proofmill.schema.reasons import Reason, Stop
@@ -105,7 +105,7 @@ def _learned(row: dict) -> str | None:
 
 def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
     """Responses with their problems' statements, and with their grades if the entry names any."""
-    responses = entry.responses or job.parent(entry.grades).stamp["entry"]["responses"]
+    responses = entry.responses or job.parent(required(entry.grades)).stamp["entry"]["responses"]
     ungraded = {"grade": None, "out_of": None, "well_formed": None}
     columns = ("text", "reasoning", "stop", "reason", "tokens")
     for response, problem, grade in attempts(job.parent, responses, columns, ("statement",), entry.grades):

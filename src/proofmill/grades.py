@@ -84,7 +84,8 @@ def _human_verdict(submission: Submission) -> Verdict:
 
 
 def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterator[Verdict]) -> None:
-    counts, spent, noticed = Counter(), Spent(), []
+    counts: Counter[str] = Counter()
+    spent, noticed = Spent(), []
     asked = job.parent(entry.responses).stamp["entry"]
     limit = None if asked["model"] in TAKEN or asked["rollouts"] else asked["max_tokens"]
     reading = None if entry.grader == "human" else answers_read(entry.grader, entry.prompt, job.declared)

@@ -117,10 +117,10 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | N
         return
     diary.write(weights / ROLLOUTS)
     verdicts = pl.scan_parquet(weights / ROLLOUTS).select("unscored", "reason").collect()
-    counts = {"rollouts": verdicts.height, "unscored": verdicts["unscored"].sum()}
+    counts = {"rollouts": verdicts.height, "unscored": verdicts.filter("unscored").height}
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
-    spent = Spent(failures=verdicts["reason"].is_in(PASSING).sum())
+    spent = Spent(failures=verdicts.filter(pl.col("reason").is_in(PASSING)).height)
     for row in records.all_rows(job.table.calls):
         spent.add(row.answer.paid, row.answer.tokens)
     job.finish(list(run.steps(trainer)), counts, weights, spent=spent, training_seconds=seconds)

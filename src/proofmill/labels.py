@@ -24,7 +24,8 @@ FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
 
 
 def main(entry: Labels, job: Job) -> None:
-    counts, spent = Counter(), Spent()
+    counts: Counter[str] = Counter()
+    spent = Spent()
     begin = _begin(entry, job)
     with asking(job, entry.model) as asker:
         answers = Dialogues({entry.model: asker}).results(begin)

@@ -69,6 +69,7 @@ def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -
 
 def _rows(entry: Problems, job: Job) -> Iterator[dict]:
     """The rows of the source, then the kept rows of the `also` tables; each problem comes once."""
+    rows: Iterator[dict]
     if "/" in entry.source:
         rows = islice(job.parent(entry.source).stream(), entry.rows)
     else:

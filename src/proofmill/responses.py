@@ -13,6 +13,7 @@ How we differ:
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
@@ -27,6 +28,7 @@ from proofmill.recipes.entry_values import entry_from
 from proofmill.runtime.progress import say
 from proofmill.schema import references
 from proofmill.schema.entries import Responses
+from proofmill.schema.fields import required
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
@@ -45,14 +47,14 @@ def _questions(entry: Responses, job: Job) -> Questions:
     problems = job.parent(entry.problems).rows("problem", "statement")
     remote = kind_of(entry.model) == "api"
     model = job.declared[entry.model].id if remote else job.parent(entry.model).model
-    prompt = templates.prompt(entry.prompt)
+    prompt = templates.prompt(required(entry.prompt))
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
-    sampling = {
+    sampling: dict[str, Any] = {
         "temperature": entry.temperature,
         "top_p": entry.top_p,
         "top_k": entry.top_k,
         "min_p": entry.min_p,
-        "max_tokens": entry.max_tokens,
+        "max_tokens": required(entry.max_tokens),
         "stop": tuple(entry.stop),
         "seed": entry.seed,
         "options": judges.options_of(job.declared[entry.model]) if remote else "",
@@ -69,12 +71,13 @@ def _questions(entry: Responses, job: Job) -> Questions:
 
 
 def main(entry: Responses, job: Job) -> None:
-    counts, spent, noticed = Counter(), Spent(), []
+    counts: Counter[str] = Counter()
+    spent, noticed = Spent(), []
     engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; it does not decide the rows
     if entry.taken:
         attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
-        rows = list(attempts(entry, job))
-        job.finish(rows, Counter(row["reason"] for row in rows), spent=spent)
+        taken = list(attempts(entry, job))
+        job.finish(taken, Counter(row["reason"] for row in taken), spent=spent)
         return
     to_ask = _questions(entry, job)
     with opening.asking(job, entry.model) as ask:
@@ -127,10 +130,10 @@ _NO_WRITER = {"writer": None, "mark": None, "out_of": None}
 def _given(entry: Responses, job: Job) -> Iterator[dict]:
     """The attempts that came with the kept problems."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
-    origin = references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"])
+    origin = required(references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"]))
     source = entry_from("problems", job.parent(origin).stamp["entry"])
     times: Counter[str] = Counter()
-    for problem, attempt in SOURCES[source.source].attempts(source):
+    for problem, attempt in required(SOURCES[source.source].attempts)(source):
         if problem in kept:
             yield _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
                 "mark": attempt.mark,

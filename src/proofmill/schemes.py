@@ -10,8 +10,7 @@ How we differ:
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls.calls import Spent
@@ -26,6 +25,7 @@ from proofmill.runtime.paths import local_path
 from proofmill.runtime.progress import say
 from proofmill.schema.columns import PROBES
 from proofmill.schema.entries import Schemes
+from proofmill.schema.fields import required
 from proofmill.schema.reasons import Reason
 from proofmill.sources import fields, files
 from proofmill.text import statements
@@ -50,17 +50,20 @@ def _unreadable(answer: Answer) -> bool:
 
 def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
     """The question to the judge about each problem: to write its scheme."""
-    problems = job.parent(entry.problems).rows("problem", "statement", "solution") if entry.model else []
+    if entry.model is None:
+        return {}
+    problems = job.parent(entry.problems).rows("problem", "statement", "solution")
     return Dialogues.first_questions(_begin(entry, job, problems))
 
 
 def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:
     """A dialogue for each problem: one question, asked again while the answer is no scheme at all."""
+    model = required(entry.model)
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in problems:
-            question = judges.filled(job.declared[entry.model], entry.prompt, problem)
-            yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.requeries)
+            question = judges.filled(job.declared[model], entry.prompt, problem)
+            yield problem["problem"], one_answer(model, question, _unreadable, entry.requeries)
 
     return dialogues
 
@@ -93,8 +96,10 @@ def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> It
             text = (text or "").strip() or None
             yield text, True, Reason.OK if text else Reason.NO_GUIDELINES, None, 0.0
         return
-    with asking(job, entry.model) if problems else nullcontext() as asker:
-        answers = Dialogues({entry.model: asker}).results(_begin(entry, job, problems)) if problems else iter(())
+    if not problems:
+        return
+    with asking(job, entry.model) as asker:
+        answers = Dialogues({entry.model: asker}).results(_begin(entry, job, problems))
     for answer in spent.counted(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
@@ -102,9 +107,9 @@ def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> It
 
 def _published(entry: Schemes) -> Callable[[Mapping[str, Any]], str | None]:
     """The scheme of a problem in a table, by its id or else by its statement; of several the first."""
-    own = "problem" if "problem" in entry.columns else "statement"
+    own: Literal["problem", "statement"] = "problem" if "problem" in entry.columns else "statement"
     schemes_by: dict[str, str | None] = {}
-    for where, record in files.read(local_path(entry.path)):
+    for where, record in files.read(local_path(required(entry.path))):
         key = fields.word(where, record, entry.columns[own]) or ""
         structured = isinstance(record.get(entry.columns["scheme"]), list)
         read = fields.rendered if structured else fields.text
@@ -149,7 +154,7 @@ def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spen
             p = problems[index]
             yield p["problem"], Submission(p["statement"], None, rows[index]["scheme"], text, reference=p["solution"])
 
-    with asking_for(job, marker := Marker(entry.tester, entry.tester_prompt, job.declared, schemes=True)):
+    with asking_for(job, marker := Marker(required(entry.tester), entry.tester_prompt, job.declared, schemes=True)):
         for (index, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
             rows[index][f"{name}_marks"] = verdict.grade
             rows[index]["cost"] = total((rows[index]["cost"], verdict.cost))

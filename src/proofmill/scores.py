@@ -16,13 +16,14 @@ How we differ from the usual table of means:
 6. Graders are measured like models, against human marks of the same attempts.
 """
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts as joined
+from proofmill.graders.judges import MERGES
 from proofmill.measures import estimates, text_lengths
 from proofmill.measures import page as pages
 from proofmill.measures.comparisons import comparisons
@@ -34,7 +35,7 @@ from proofmill.measures.text_lengths import TEXTS
 from proofmill.runtime.progress import say
 from proofmill.schema.entries import Scores
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import TAKEN
+from proofmill.schema.fields import TAKEN, required
 from proofmill.schema.named import split
 from proofmill.schema.names import kind_of, sampling_of, seed_of, without_seed
 from proofmill.text import statements
@@ -79,7 +80,7 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
     Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
     """
     human = _marks(job, entry.human, of=True) if entry.human else {}
-    selecting = {}
+    selecting: dict[str, Any] = {}
     for name in entry.selected_by:
         selecting |= _marks(job, name)
     groups: dict[Cell, Rows] = defaultdict(list)
@@ -117,7 +118,7 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
     of_response, of_problem = ("writer", "tokens", "reasoning_tokens"), ("level", "year")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         yield {
-            **grade,
+            **(grade or {}),
             "level": problem["level"],
             "year": problem["year"],
             "writer": response["writer"],
@@ -156,7 +157,6 @@ def _grader(graded: Mapping) -> str:
 
 def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
     """Merge several graders of the same attempts into one: the mean, median, least or highest of their marks."""
-    merge = {"mean": statistics.fmean, "median": statistics.median, "min": min, "max": max}[how]
     merged: dict[Cell, Rows] = {}
     for key in dict.fromkeys(group[:3] for group in groups):
         members = [group for group in groups if group[:3] == key]
@@ -175,7 +175,7 @@ def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
         for same in by_response.values():
             marks = [row["grade"] for row in same if row["grade"] is not None]
             opinions = [{"round": "1", "grade": row["grade"]} for row in same]
-            rows.append({**same[0], "grade": float(merge(marks)) if marks else None, "opinions": opinions})
+            rows.append({**same[0], "grade": float(MERGES[how](marks)) if marks else None, "opinions": opinions})
         merged[Cell(*key, f"{how} of {', '.join(group.grader for group in members)}")] = rows
     return merged
 
@@ -211,7 +211,7 @@ def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]
         return
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(job.parent(entry.tokenizer).weights())
+    tokenizer = AutoTokenizer.from_pretrained(job.parent(required(entry.tokenizer)).weights())
     for problems in entry.problems:
         lengths = text_lengths.measured(tokenizer, job.parent(problems).rows("statement", "solution"))
         parts = {"all": lengths}

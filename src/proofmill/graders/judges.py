@@ -11,7 +11,7 @@ How we differ:
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,6 +30,11 @@ from proofmill.text import answers
 STAGE = 1_000  # numbers of samples that each stage of a cascade reserves for a judge
 
 Talk = tuple[tuple[str, str], ...]  # (role, content)
+
+# How several marks become one.
+MERGES: dict[str, Callable[[list[float]], float]] = {
+    "mean": statistics.fmean, "median": statistics.median, "min": min, "max": max,
+}  # fmt: skip
 
 
 class Ruling(NamedTuple):
@@ -128,9 +133,8 @@ class Sitting:
         api = self.declared[judge]
         return api.id, api.temperature, api.max_tokens, options_of(api)
 
-    def normalize(self) -> Dialogue:
-        """Return the normalizer's answer: the proof in a neutral style."""
-        name = self.grader.normalizer
+    def normalize(self, name: str) -> Dialogue:
+        """Return the answer of a normalizer: the proof in a neutral style."""
         (answer,) = yield [Ask(name, filled(self.declared[name], "normalize", self.fields))]
         return answer
 
@@ -142,7 +146,7 @@ def jury(sitting: Sitting) -> Dialogue:
         return Ruling(sitting.unscored(ABSENT[absent]))
     fields = sitting.fields
     if grader.normalizer:
-        answer = yield from sitting.normalize()
+        answer = yield from sitting.normalize(grader.normalizer)
         paid.append(answer)
         if reason := _not_normalized(answer):
             opinion = Opinion(grader.normalizer, f"{sitting.stage}normalizer", None, reason)
@@ -170,9 +174,9 @@ def jury(sitting: Sitting) -> Dialogue:
 
 def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
     """All answers of each judge that has a talk, by its seat."""
-    seats = [seat for seat, talk in enumerate(talks) if talk is not None]
-    replies = yield from together([sitting.judge(seat, talks[seat]) for seat in seats])
-    return dict(zip(seats, replies, strict=True))
+    seated = {seat: talk for seat, talk in enumerate(talks) if talk is not None}
+    replies = yield from together([sitting.judge(seat, talk) for seat, talk in seated.items()])
+    return dict(zip(seated, replies, strict=True))
 
 
 def _not_normalized(answer: Answer) -> Reason | None:
@@ -193,7 +197,7 @@ def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, Answer]) -> 
     texts = {seat: answer.text for seat, answer in last.items() if answer.reason == Reason.OK}
     next_talks: list[Talk | None] = []
     for seat, talk in enumerate(talks):
-        if seat not in texts:
+        if talk is None or seat not in texts:
             next_talks.append(None)
             continue
         shown = escapes.in_blocks("judgement", (text for n, text in texts.items() if n != seat))
@@ -206,13 +210,12 @@ def _merged(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
     """One verdict from those of the last round; fewer marks than the quorum give no grade."""
     if len(verdicts) == 1:
         return verdicts[0]
-    graded = [verdict for verdict in verdicts if verdict.grade is not None]
-    if len(graded) < grader.quorum:
-        reason = Reason.NO_QUORUM if graded else next(v.reason for v in verdicts if v.grade is None)
+    marks = [verdict.grade for verdict in verdicts if verdict.grade is not None]
+    if len(marks) < grader.quorum:
+        reason = Reason.NO_QUORUM if marks else next(v.reason for v in verdicts if v.grade is None)
         return Verdict(None, verdicts[0].out_of, reason)
-    merge = {"min": min, "max": max, "mean": statistics.fmean, "median": statistics.median}[grader.merge]
-    grade = float(merge(verdict.grade for verdict in graded))
-    text = next((verdict.text for verdict in graded if verdict.grade == grade), "")
+    grade = float(MERGES[grader.merge](marks))
+    text = next((verdict.text for verdict in verdicts if verdict.grade == grade), "")
     return Verdict(grade, verdicts[0].out_of, Reason.OK, text)
 
 
