@@ -54,7 +54,7 @@ class Intervals:
                 f"PROOFMILL_SAVE_STEPS is `{steps}`; expected a whole number of steps. Set it, or unset it."
             )
         try:
-            found = cls(steps and int(steps), cls.minutes if minutes is None else float(minutes))
+            found = cls(None if steps is None else int(steps), cls.minutes if minutes is None else float(minutes))
         except ValueError:
             found = cls(minutes=math.nan)
         if not found.minutes > 0:

@@ -161,6 +161,7 @@ class Trainer(GRPOTrainer):
 
     def _score(self, rows: list[dict]) -> np.ndarray:
         """Compute the rewards NK of all processes' rollouts and log their measures; main process only."""
+        assert self.rewards is not None, "the main process has the rewards"
         submissions = [
             Submission(
                 row["statement"], row["answer"], row["scheme"], row["text"],
@@ -186,7 +187,8 @@ class Trainer(GRPOTrainer):
         return {name: float(np.mean(values)) for name, values in marks.items()}
 
     def _remember(self) -> None:
-        """Write the step's rollouts to the diary, after asking the second grader if that is due."""
+        """Write the step's rollouts to the diary, after asking the second grader if that is due; main process only."""
+        assert self.rewards is not None and self.diary is not None, "the main process has the rewards and the diary"
         opinions: list[float | None] = [None] * len(self._rows)
         last_step = self.made_for + self.num_iterations * self.entry.batches - 1
         if (

@@ -159,8 +159,12 @@ def plan(
             "gathered weights": total * WIDTH[precision] if sharded == "zero3" else 0,
             "key-value cache": key_value_cache(network, sampled * tokens_per_row),
         }
-    learning, sampling = ({part: round(number) for part, number in parts.items()} for parts in (learning, sampling))
-    return Plan(total, trained, learning, sampling, there, devices, changes(rows, checkpointing, adapter, sharded))
+    smaller = changes(rows, checkpointing, adapter, sharded)
+    return Plan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller)
+
+
+def _rounded(parts: Mapping[str, float]) -> dict[str, int]:
+    return {part: round(number) for part, number in parts.items()}
 
 
 def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, sharded: str) -> dict[str, str]:

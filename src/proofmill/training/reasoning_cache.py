@@ -20,6 +20,7 @@ from proofmill.graders import judges
 from proofmill.prompts import escapes, templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
+from proofmill.schema.fields import required
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.reasons import Reason
 from proofmill.text.reasoning import thought_or_all
@@ -90,7 +91,7 @@ class ReasoningCache:
     def _summarized(self, questions: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """A summary for each thought; None if the thought is empty or the summary failed."""
         indices = [index for index, row in enumerate(questions) if row["reasoning"]]
-        summarizer = self.entry.summarizer
+        summarizer = required(self.entry.summarizer)
 
         def dialogues() -> Iterator[tuple[str, Dialogue]]:
             for number, index in enumerate(indices, 1):

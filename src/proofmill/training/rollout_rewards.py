@@ -123,14 +123,13 @@ class Rewarding:
         candidates = [index for index, rollout in enumerate(rollouts) if rollout.verdict.grade is not None]
         rng = random.Random(f"{self.entry.seed} {step}")
         sample = sorted(rng.sample(candidates, min(self.entry.hold_out_rows, len(candidates))))
+        assert self.hold_out is not None, "there is a second grader where its opinion is asked"
         verdicts = self.hold_out([rollouts[index].submission for index in sample], quiet=True)
-        by_index = dict(zip(sample, verdicts, strict=True))
-        return [
-            by_index[index].grade / by_index[index].out_of
-            if index in by_index and by_index[index].grade is not None
-            else None
-            for index in range(len(rollouts))
-        ]
+        opinions: list[float | None] = [None] * len(rollouts)
+        for index, verdict in zip(sample, verdicts, strict=True):
+            if verdict.grade is not None:
+                opinions[index] = verdict.grade / verdict.out_of
+        return opinions
 
 
 def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> float:
@@ -162,9 +161,10 @@ class Unscored:
     """
 
     def __init__(self, entry: Grpo):
-        self.rounds: deque[Counter[str]] = deque(maxlen=min(ROUNDS, entry.rounds))
-        self.share = entry.max_unscored
+        latest = min(ROUNDS, entry.rounds)
+        self.rounds: deque[Counter[str]] = deque(maxlen=latest)
         self.a_round = entry.batches * entry.problems_per_step * entry.group
+        self.most = entry.max_unscored * self.a_round * latest
 
     def add(self, rewarded: Rewarded) -> str | None:
         """Add a round; returns what is wrong if there are too many now, as a phrase."""
@@ -172,7 +172,7 @@ class Unscored:
         unscored = zip(missing, rewarded.unscored_N, strict=True)
         self.rounds.append(Counter(_cause(reason) for reason, is_unscored in unscored if is_unscored))
         causes = sum(self.rounds, Counter())
-        if causes.total() <= self.share * self.a_round * self.rounds.maxlen:
+        if causes.total() <= self.most:
             return None
         shown = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common(5))
         return f"{causes.total():,} of the last {len(self.rounds) * self.a_round:,} rollouts have no verdict ({shown})"

@@ -25,9 +25,14 @@ PER_TOKEN = ("entropy", "mean_token_accuracy")
 class Trainer(SFTTrainer):
     """SFTTrainer with filler rows, token-weighted metrics, and epochs counted in steps."""
 
+    train_dataset: Any
+    eval_dataset: Any
+    control: Any
+
     def __init__(self, **options: Any):
         super().__init__(**options)
-        self.rows, self.parts = len(self.train_dataset), []
+        self.rows = len(self.train_dataset)
+        self.parts: list[int] = []  # learned tokens of the passes of a step
         self.steps_a_pass = math.ceil(self.rows / self.get_total_train_batch_size(self.args))
         if self.args.world_size > 1:
             self.train_dataset = self._filled(self.train_dataset)
