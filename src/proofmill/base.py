@@ -10,7 +10,9 @@ How we differ:
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts import chat_templates
@@ -87,7 +89,7 @@ def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def train_tokenizer(texts, vocabulary: int):
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
     """A byte-level BPE with single digits, trained on `texts`, with the chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofmill.calls.calls import Answer
-from proofmill.calls.exchange import Question
+from proofmill.calls.exchange import Answer, Question
 from proofmill.engines.conversation import Failure
 from proofmill.engines.opening import open_api
 from proofmill.engines.remote import ApiEngine

@@ -23,7 +23,7 @@ from pyarrow import parquet
 
 import proofmill
 from proofmill.artifacts.checked_parquet import frame_of
-from proofmill.artifacts.tables import ROW_GROUP
+from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.runtime.public_data import copy_of, is_public
 from proofmill.schema.errors import TableError
 
