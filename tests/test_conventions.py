@@ -1,4 +1,4 @@
-"""What others' tools look for in a repository: Snakemake's linter and catalog, citations, the versions of Python."""
+"""What others' tools look for in a repository: Snakemake's linter and catalog, citations, the versions of Python, types."""
 
 import re
 import subprocess
@@ -10,7 +10,8 @@ import yaml
 import proofmill
 from mill import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 # docs/dependencies.md says why.
 EXCEPTIONS = {
     "No log directive defined:",
@@ -47,6 +48,15 @@ def test_versions_of_python_are_the_same_everywhere():
     assert PROJECT["requires-python"] == f">={low},<{after}"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert f"PYTHONS := {' '.join(f'python{version}' for version in versions)}\n" in makefile
+
+
+def test_no_type_error_is_ignored():
+    """mypy is told to ignore the errors of no module, and an ignored line says which error and why."""
+    mypy = SETTINGS["tool"]["mypy"]
+    assert not any("ignore_errors" in table or "disable_error_code" in table for table in (mypy, *mypy["overrides"]))
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for ignored in re.findall(r"# type: ignore.*|# mypy:.*", path.read_text(encoding="utf-8")):
+            assert re.match(r"# type: ignore\[[a-z-]+\]  # \w", ignored), f"{path}: {ignored}"
 
 
 def test_make_help_lists_every_target():
