@@ -6,19 +6,22 @@ How we differ:
 3. A server that returns neither text nor reasoning has failed (`silent`). An empty solution is a text that was cut off,
    or one that came after reasoning.
 4. Where many attempts were cut off or are empty, the log and the stamp say so, and what to change.
-5. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
+5. An attempt by a scaffold (scaffolds/) is one row, with each of its calls as a step; its tokens and cost are those of all.
+6. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
    graders can be tested on them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls.calls import Spent
+from proofmill.calls.dialogues import Begin, Dialogues
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.engines import opening
 from proofmill.graders import judges
@@ -26,29 +29,47 @@ from proofmill.measures.notices import Notices
 from proofmill.prompts import templates
 from proofmill.recipes.entry_values import entry_from
 from proofmill.runtime.progress import say
+from proofmill.scaffolds import scaffolds
+from proofmill.scaffolds.play import Play, Played, Player, Talk, played
 from proofmill.schema import references
 from proofmill.schema.entries import Responses
 from proofmill.schema.fields import required
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import PASSING, Reason, Stop
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import statements
 from proofmill.text.reasoning import CLOSE, OPEN, final_part
 
 
 def questions(entry: Responses, job: Job) -> dict[str, Questions]:
-    """The questions to the model: each problem, `attempts` times."""
+    """The questions to the model: each problem, `attempts` times; of a scaffold the first ones, to each model."""
+    if entry.scaffold is not None:
+        return Dialogues.first_questions(_plays(entry, job))
     return {} if entry.taken else {entry.model: _questions(entry, job)}
 
 
 def _questions(entry: Responses, job: Job) -> Questions:
     problems = job.parent(entry.problems).rows("problem", "statement")
-    remote = kind_of(entry.model) == "api"
-    model = job.declared[entry.model].id if remote else job.parent(entry.model).model
-    prompt = templates.prompt(required(entry.prompt))
+    prompt, player = templates.prompt(required(entry.prompt)), _player(entry, job, entry.model)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
+
+    def named_questions() -> Iterator[tuple[str, Question]]:
+        for problem in problems:
+            asked = ("user", prompt.render({"statement": problem["statement"]}))
+            for attempt in range(entry.attempts):
+                yield problem["problem"], player.question((*system, asked), attempt)
+
+    return Questions(len(problems) * entry.attempts, named_questions)
+
+
+def _player(entry: Responses, job: Job, who: str) -> Player:
+    """A model that answers as the entry samples; another remote one, in a role of a scaffold, as it is declared itself."""
+    remote = kind_of(who) == "api"
+    if remote and who != entry.model:
+        return Player(who, partial(judges.question, job.declared[who]))
+    model = job.declared[who].id if remote else job.parent(who).model
     sampling: dict[str, Any] = {
         "temperature": entry.temperature,
         "top_p": entry.top_p,
@@ -57,17 +78,10 @@ def _questions(entry: Responses, job: Job) -> Questions:
         "max_tokens": required(entry.max_tokens),
         "stop": tuple(entry.stop),
         "seed": entry.seed,
-        "options": judges.options_of(job.declared[entry.model]) if remote else "",
+        "options": judges.options_of(job.declared[who]) if remote else "",
         "logprobs": entry.logprobs,
     }
-
-    def named_questions() -> Iterator[tuple[str, Question]]:
-        for problem in problems:
-            asked = ("user", prompt.render({"statement": problem["statement"]}))
-            for attempt in range(entry.attempts):
-                yield problem["problem"], Question(model, (*system, asked), sample=attempt, **sampling)
-
-    return Questions(len(problems) * entry.attempts, named_questions)
+    return Player(who, lambda talk, sample: Question(model, talk, sample=sample, **sampling))
 
 
 def main(entry: Responses, job: Job) -> None:
@@ -78,6 +92,9 @@ def main(entry: Responses, job: Job) -> None:
         attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
         taken = list(attempts(entry, job))
         job.finish(taken, Counter(row["reason"] for row in taken), spent=spent)
+        return
+    if entry.scaffold is not None:
+        _play(entry, job)
         return
     to_ask = _questions(entry, job)
     with opening.asking(job, entry.model) as ask:
@@ -91,7 +108,7 @@ def main(entry: Responses, job: Job) -> None:
             empty = reason == Reason.OK and not final_part(answer.text, answer.reasoning)
             notices.add(answer.stop, Reason.EMPTY if empty else reason, answer.tokens)
             yield {
-                **_NO_WRITER,
+                **_PLAIN,
                 "response": digest(problem, question.key),
                 "problem": problem,
                 "attempt": question.sample,
@@ -112,6 +129,90 @@ def main(entry: Responses, job: Job) -> None:
         say(job.name, sentence)
 
 
+# ------------------------------------------------------------------------------------------------------- with a scaffold
+
+
+def _plays(entry: Responses, job: Job) -> Begin:
+    """A play of the scaffold for each attempt at each problem."""
+    problems = job.parent(entry.problems).rows("problem", "statement")
+    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(entry.scaffold)
+    players = chosen.players(entry.model, partial(_player, entry, job))
+    system: Talk = (("system", templates.plain(entry.system)),) if entry.system else ()
+
+    def plays() -> Iterator[tuple[str, Any]]:
+        for problem in problems:
+            statement = prompt.render({"statement": problem["statement"]})
+            for attempt in range(entry.attempts):
+                play = Play(statement, players, attempt, entry.seed, system, chosen.prompts)
+                yield problem["problem"], played(chosen.run, play)
+
+    return plays
+
+
+def _play(entry: Responses, job: Job) -> None:
+    """Have the scaffold play, and write a row for each play."""
+    counts, spent, noticed = Counter(), Spent(), []
+    plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
+    asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)  # who plays what, and how
+    with opening.asking_all(job, chosen.models(entry.model)) as askers:
+        results = Dialogues(askers).results(plays)
+
+    def rows() -> Iterator[dict]:
+        notices = Notices(entry.max_tokens)
+        for place, ((problem, _), end) in enumerate(zip(plays(), results, strict=True)):
+            counts[end.stop] += 1
+            spent.add(end.cost if end.reason not in PASSING else end.cost or 0.0, end.tokens)
+            spent.failures += end.reason in PASSING
+            empty = end.reason == Reason.OK and not final_part(end.text, end.reasoning)
+            answered = 0 if end.answered_by is None else end.steps[end.answered_by].answer.tokens
+            notices.add(end.stop, Reason.EMPTY if empty else end.reason, answered)
+            yield _of_play(problem, place % entry.attempts, asked, end)
+        noticed.extend(notices.sentences())
+
+    engine = "api" if kind_of(entry.model) == "api" else job.engine
+    job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
+    for sentence in noticed:
+        say(job.name, sentence)
+
+
+def _of_play(problem: str, attempt: int, asked: str, end: Played) -> dict:
+    steps = [
+        {
+            "step": step.name,
+            "role": step.role,
+            "model": step.who,
+            "shown": list(step.shown),
+            "depth": step.depth,
+            "text": step.answer.text,
+            "reasoning": step.answer.reasoning,
+            "stop": step.answer.stop,
+            "reason": step.answer.reason,
+            "prompt_tokens": step.answer.prompt_tokens,
+            "tokens": step.answer.tokens,
+            "reasoning_tokens": step.answer.reasoning_tokens,
+            "cost": step.answer.paid,
+        }
+        for step in end.steps
+    ]
+    return {
+        **_PLAIN,
+        "response": digest(problem, asked, attempt),
+        "problem": problem,
+        "attempt": attempt,
+        "text": end.text,
+        "reasoning": end.reasoning,
+        "stop": end.stop,
+        "reason": end.reason,
+        "prompt_tokens": end.prompt_tokens,
+        "tokens": end.tokens,
+        "reasoning_tokens": end.reasoning_tokens,
+        "cost": end.cost,
+        "history": [],
+        "steps": steps,
+        "answered_by": end.answered_by,
+    }
+
+
 def why_none(answer: Answer) -> str:
     """The reason of a server's answer: what ended by itself and has no text but reasoning may have been cut by the server."""
     if answer.reason != Reason.OK or answer.stop != Stop.END:
@@ -124,7 +225,8 @@ def why_none(answer: Answer) -> str:
 
 # ------------------------------------------------------------------------------------------ attempts that exist already
 
-_NO_WRITER = {"writer": None, "mark": None, "out_of": None}
+# Of an attempt that a model made by one call.
+_PLAIN = {"writer": None, "mark": None, "out_of": None, "steps": None, "answered_by": None}
 
 
 def _given(entry: Responses, job: Job) -> Iterator[dict]:
@@ -168,7 +270,7 @@ def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
 
 def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:
     return {
-        **_NO_WRITER,
+        **_PLAIN,
         "response": digest(problem, writer, attempt, text),
         "problem": problem,
         "attempt": attempt,

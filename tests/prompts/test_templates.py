@@ -26,7 +26,11 @@ ATTACKS = [
 ]
 PROMPTS = {name: templates.prompt(name) for name in templates.names()}
 FIELDS = [(name, field) for name, prompt in PROMPTS.items() for field in (*prompt.needs, *prompt.takes)]
-SHOWN = [name for name, prompt in PROMPTS.items() if prompt.needs != ("statement",) or name in ("classify", "scheme")]
+SHOWN = [
+    name
+    for name, prompt in PROMPTS.items()
+    if prompt.needs not in ((), ("statement",)) or name in ("classify", "scheme")
+]
 
 
 @pytest.mark.parametrize(("name", "field"), FIELDS)

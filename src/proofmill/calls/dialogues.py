@@ -24,10 +24,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Answer, Question, Questions, total
+
+if TYPE_CHECKING:  # a configuration that names scaffolds is read without the journal and its libraries
+    from proofmill.calls.calls import Asker
 
 WINDOW = 512  # dialogues in memory at a time
 
@@ -181,7 +183,7 @@ class Dialogues:
     the largest step so far, or of `of`, the assumed size of the stage, where that is larger.
     """
 
-    def __init__(self, askers: Mapping[str, Asker], programs: Mapping[str, Program] | None = None, of: int = 0):
+    def __init__(self, askers: "Mapping[str, Asker]", programs: Mapping[str, Program] | None = None, of: int = 0):
         self.askers, self.programs, self.of = askers, programs or {}, of
 
     def results(self, begin: Begin, quiet: bool = False) -> Iterator[Any]:

@@ -33,6 +33,10 @@ class Range:
         up = math.hypot(self.high - self.value, other.high - other.value)
         return Range(value, max(0.0, value - down), value + up, self.more or other.more)
 
+    def down_to(self, share: float) -> "Range":
+        """The number where perhaps no more than this share of it comes."""
+        return Range(self.value, self.low * share, self.high, self.more)
+
     def shown(self, form: str) -> str:
         """Such as `$4.10 [$3.90, $4.30]`, without the interval where it is no wider than the number; `at least $4.10`."""
         if self.value is None:

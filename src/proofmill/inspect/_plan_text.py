@@ -29,10 +29,14 @@ def _details(stage: Any) -> Iterator[str]:
     about = "" if stage.exact else "at most " if stage.at_most else "about "
     if stage.rows:
         counts = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
-        detail = counts if stage.exact else "how many are cached is known when they are there"
+        if stage.depth:
+            counts = f"{stage.cached:,} calls cached, at most {stage.depth:,} of a row one after another"
+        detail = counts if stage.exact or stage.depth else "how many are cached is known when they are there"
         yield f"{about}{stage.rows:,} rows: {detail}"
     if stage.calls is None or stage.calls:
         calls = "an unknown number of" if stage.calls is None else f"{about}{stage.calls:,}"
+        if stage.least is not None and stage.least < stage.calls:
+            calls = f"{stage.least:,} to {stage.calls:,}"
         tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
         yield f"{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
     yield from stage.shows

@@ -33,10 +33,11 @@ from proofmill.inspect.connections import Connection, connections
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
 from proofmill.runtime.public_data import is_public, register
+from proofmill.scaffolds import scaffolds
 from proofmill.schema import references
 from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
-from proofmill.schema.entries import Problems, Schemes, Scores
+from proofmill.schema.entries import Problems, Responses, Schemes, Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -61,6 +62,8 @@ class Stage:
     dollars: Range = field(default_factory=Range)
     learned: str = ""  # where the estimates of tokens and dollars come from
     shows: list[str] = field(default_factory=list)  # for scores: which differences it can show
+    least: int | None = None  # of a scaffold: calls that are still to be made at least, where `calls` are the most
+    depth: int | None = None  # of a scaffold: how many calls one play makes one after another at most
     seconds: float | None = None  # that the last making took
     gpus: int | None = None
 
@@ -163,6 +166,9 @@ class Plan:
         models, beside = self._models(stage.name), list(self._beside(entry))
         if not models and not beside:
             return
+        if entry.scaffolds() and isinstance(entry, Responses):
+            self._count_plays(stage, entry)
+            return
         stage.exact = exact and not KINDS[kind_of(stage.name)].learns
         if stage.exact:
             stage.rows = 0
@@ -179,6 +185,23 @@ class Plan:
         if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
+    def _count_plays(self, stage: Stage, entry: Responses) -> None:
+        """Set the calls of a scaffold, from the least to the most that its plays make, without those that are answered."""
+        stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), self._at_most(stage.name)
+        least, most, stage.depth = scaffolds.chosen(entry.scaffold).calls(entry.model)
+        if stage.rows is None:
+            stage.calls = None
+            self._price(stage, entry.model, None)
+            return
+        stage.cached = answered(Table(stage.name, self.results).calls).height
+        stage.least, stage.calls = (max(0, stage.rows * n.total() - stage.cached) for n in (least, most))
+        for model, calls in most.items():
+            self._price(stage, model, round(stage.calls * calls / most.total()))
+        if stage.calls:
+            stage.tokens, stage.dollars = (
+                known.down_to(stage.least / stage.calls) for known in (stage.tokens, stage.dollars)
+            )
+
     def _beside(self, entry: Any) -> Iterator[tuple[str, int]]:
         """The models that a training asks besides the grader that rewards, with the number of calls."""
         beside = entry.calls_beside() if hasattr(entry, "calls_beside") else {}
@@ -193,7 +216,7 @@ class Plan:
         entry = self.book.entries[name]
         if getattr(entry, "taken", False):
             return []
-        models = [] if KINDS[kind_of(name)].learns else [getattr(entry, "model", None)]
+        models = [] if KINDS[kind_of(name)].learns else [getattr(entry, "model", None), *entry.also_asks()]
         grader = None if isinstance(entry, Schemes) else self._grader(entry)
         models += [*grader.judges, grader.normalizer] if grader else []
         return [model for model in models if model and "/" in model]

@@ -18,7 +18,7 @@ from proofmill.text.folding import escaped, escaped_at, folded
 # The tags of our prompts and of the answers to them.
 BLOCKS = (
     "problem", "solution", "source", "comments", "comment", "scheme", "proof", "reference", "answer", "others",
-    "judgement", "points", "assessment", "errors", "summary", "reasoning", "reply",
+    "judgement", "points", "assessment", "errors", "summary", "reasoning", "reply", "approach", "report",
 )  # fmt: skip
 REASONING = "think"
 OURS = frozenset(f"<{slash}{name}>" for slash in ("", "/") for name in (*BLOCKS, REASONING))

@@ -270,6 +270,8 @@ def _overlaps_faults(entry: Overlaps, _: Mapping) -> Iterator[str]:
 def _responses_faults(entry: Responses, entries: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt)
     yield from _sampling_faults(entry.model, entry, entries)
+    if entry.scaffold is not None and entry.taken:
+        yield "attempts that are there already are not asked for, and `scaffold` is given; expected a model, or no scaffold."
     if entry.rollouts and kind_of(entry.model) != "grpo":
         yield f"`rollouts` of `{entry.model}`; expected a grpo/<name>, which keeps what it was trained on."
     if entry.model == "given" and (source := _source_of(entry.problems, entries)) and not SOURCES[source].attempts:

@@ -8,7 +8,9 @@ from typing import Any, get_type_hints
 from proofmill.prompts import templates
 from proofmill.recipes._entry_checks import ENTRY_CHECKS
 from proofmill.recipes.lists import LISTS
+from proofmill.scaffolds import scaffolds
 from proofmill.schema import named
+from proofmill.schema.entries import models_in
 from proofmill.schema.fields import Ref, ref_of
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
 from proofmill.schema.names import kind_of
@@ -37,6 +39,13 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
             yield f"{where}: `{key}` {fault}"
         if f.name == "system" and value is not None and (fault := templates.plain_fault(value)):
             yield f"{where}: `{key}` {fault}"
+    for key, config in entry.scaffolds().items():
+        if fault := scaffolds.fault(config):
+            yield f"{where}: `{key}` {fault}"
+        roles = f"`{key}.roles`" if isinstance(config, Mapping) else ""
+        for name in models_in(config):
+            if fault := _reference_fault(name, Ref("api", "weights"), declared):
+                yield f"{where}: {roles} {fault}"
     yield from (f"{where}: {fault}" for fault in ENTRY_CHECKS.get(kind, lambda *_: [])(entry, entries))
 
 

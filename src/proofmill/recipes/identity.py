@@ -12,6 +12,7 @@ from proofmill.graders.escalation import graders_of
 from proofmill.graders.programs import PROGRAMS
 from proofmill.prompts import templates
 from proofmill.recipes import plugins
+from proofmill.scaffolds import scaffolds
 from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.named import name_of
@@ -23,6 +24,8 @@ PIECE = 30_000  # characters, of up to four bytes: Linux takes no argument of 12
 def prompts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
     """The prompts that an entry asks with, files of system prompts too, and a digest of each: edited, they make other rows."""
     names = dict.fromkeys(entry.prompts())
+    for config in entry.scaffolds().values():
+        names |= dict.fromkeys(scaffolds.chosen(config).prompt_names())
     for name, prompt in entry.graders():
         names |= dict.fromkeys(_prompts_of_grader(name, prompt, declared))
     texts = {text: templates.plain_digest(text) for text in entry.texts() if templates.is_path(text)}

@@ -9,6 +9,7 @@ from proofmill.filters.schemes import DEMANDS
 from proofmill.graders.programs import PROGRAMS
 from proofmill.measures.measures import MEASURES
 from proofmill.rewards.rewards import REWARDS
+from proofmill.scaffolds.scaffolds import SCAFFOLDS
 from proofmill.sources.loaders import SOURCES
 
 LISTS: dict[str, MutableMapping[str, Any]] = {
@@ -19,4 +20,5 @@ LISTS: dict[str, MutableMapping[str, Any]] = {
     "graders": PROGRAMS,
     "rewards": REWARDS,
     "measures": MEASURES,
+    "scaffolds": SCAFFOLDS,
 }

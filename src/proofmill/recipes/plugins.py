@@ -34,12 +34,19 @@ from proofmill.prompts import templates
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
 from proofmill.runtime.paths import local_path
+from proofmill.scaffolds.scaffolds import Scaffold
 from proofmill.schema.errors import ProofmillError, RecipeError
 from proofmill.schema.ids import digest
 from proofmill.schema.named import Named
 from proofmill.sources.loaders import Source
 
-RECORDS: dict[str, type] = {**dict.fromkeys(LISTS, Named), "sources": Source, "graders": Program, "rewards": Reward}
+RECORDS: dict[str, type] = {
+    **dict.fromkeys(LISTS, Named),
+    "sources": Source,
+    "graders": Program,
+    "rewards": Reward,
+    "scaffolds": Scaffold,
+}
 PROMPTS = "PROMPTS"
 
 

@@ -10,6 +10,11 @@ import polars as pl
 from proofmill.schema.reasons import Reason, Stop
 
 ROLE = pl.Struct({"role": pl.String, "content": pl.String})
+STEP = pl.Struct({
+    "step": pl.String, "role": pl.String, "model": pl.String, "shown": pl.List(pl.Int64), "depth": pl.Int64,
+    "text": pl.String, "reasoning": pl.String, "stop": pl.String, "reason": pl.String, "prompt_tokens": pl.Int64,
+    "tokens": pl.Int64, "reasoning_tokens": pl.Int64, "cost": pl.Float64,
+})  # fmt: skip
 MESSAGE = pl.Struct({"role": pl.String, "content": pl.String, "more": pl.String})  # text/messages.py
 CHECKPOINT = pl.Struct({"chain": pl.String, "points": pl.Float64, "weight": pl.String, "text": pl.String})
 DEDUCTION = pl.Struct({"minus": pl.Int64, "cap": pl.Int64, "text": pl.String})
@@ -111,7 +116,9 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "tokens": (pl.Int64, "tokens written, those of reasoning included"),
         "reasoning_tokens": (pl.Int64, "of them reasoning, where the server says so"),
         "cost": (pl.Float64, "dollars; null when the price is unknown"),
-        "history": (pl.List(ROLE), "the conversation"),
+        "history": (pl.List(ROLE), "the conversation; with a scaffold the problem as it was posed"),
+        "steps": (pl.List(STEP), "the calls of a scaffold, in the order in which they were answered; null without one"),
+        "answered_by": (pl.Int64, "of a scaffold: the number of the step whose text it is, from 0 on"),
         "mark": (pl.Float64, "what a human gave, where the attempts came with marks"),
         "out_of": (pl.Int64, "of which the human mark is a part"),
     },

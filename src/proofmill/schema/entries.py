@@ -4,8 +4,8 @@ Each class is the entry of one kind (model_entries.py has those with weights). A
 is to give other rows. Nothing here computes rows, so importing it is cheap.
 """
 
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -33,6 +33,17 @@ TOP_K = "How many of the likeliest tokens are drawn from; by default all."
 MIN_P = "Tokens below this share of the likeliest token's probability are not drawn; by default all may be."
 MAX_TOKENS = "The most tokens of one answer; by default 128, and for an `api/...` its own `max-tokens`."
 STOP = "Texts at which an answer ends; they are no part of it."
+SCAFFOLD = "The scaffold by name, or a mapping of its `name`, settings, `roles` and `prompts` (docs/scaffolds.md); none by default: one call."
+
+
+def models_in(config: Any) -> list[str]:
+    """The models that a scaffold in config names, whether or not the rest of it is right."""
+    if not isinstance(config, Mapping) or not isinstance(config.get("roles"), Mapping):
+        return []
+    found = []
+    for who in config["roles"].values():
+        found += models_in(who) if isinstance(who, Mapping) else [who] if isinstance(who, str) and "/" in who else []
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, config=Strict)
@@ -174,7 +185,7 @@ class Schemes(Entry):
 class Responses(Entry):
     """One row is an attempt at a problem, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 5
+    revision: ClassVar[int] = 6
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
     model: Annotated[str, Ref("api", "weights", *TAKEN)] = doc(
         "The solver; or `given` for the attempts that came with the problems, `solutions` for the problems' own solutions."
@@ -190,6 +201,7 @@ class Responses(Entry):
     stop: list[Annotated[str, Field(min_length=1)]] = doc(STOP, [])
     seed: int = doc("Seed of the sampling.", 0)
     logprobs: bool = doc("Whether the journal keeps the log-probability of each token.", False)
+    scaffold: str | dict[str, Any] | None = doc(SCAFFOLD, None)
     rollouts: bool = doc("Take the attempts that `model`, a `grpo`, was trained on, instead of asking it.", False)
 
     @property
@@ -202,6 +214,12 @@ class Responses(Entry):
 
     def texts(self) -> list[str]:
         return [] if self.taken or self.system is None else [self.system]
+
+    def scaffolds(self) -> dict[str, Any]:
+        return {} if self.scaffold is None else {"scaffold": self.scaffold}
+
+    def also_asks(self) -> list[str]:
+        return models_in(self.scaffold)
 
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         if self.rollouts:
@@ -287,6 +305,7 @@ class Sampling:
     )
     system: str | None = doc(SYSTEM, None)
     seed: int = doc("Seed of the sampling.", 0)
+    scaffold: str | dict[str, Any] | None = doc(SCAFFOLD, None)
 
 
 @dataclass(frozen=True, config=Strict)
@@ -330,3 +349,9 @@ class Scores(Entry):
     )
     seeds: list[Annotated[int, Field(ge=0)]] = doc("The seeds of `repeat`.", [])
     seed: int = doc("Seed of the bootstrap.", 0)
+
+    def scaffolds(self) -> dict[str, Any]:
+        ways = self.sampling.items()
+        return {
+            f"sampling.{way}.scaffold": sampling.scaffold for way, sampling in ways if sampling.scaffold is not None
+        }

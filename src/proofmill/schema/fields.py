@@ -65,6 +65,14 @@ class Entry:
         """The texts, or paths of texts, that it sends as they stand."""
         return []
 
+    def scaffolds(self) -> dict[str, Any]:
+        """What it says of scaffolds, by the key that says it."""
+        return {}
+
+    def also_asks(self) -> list[str]:
+        """The models that it asks besides those of its fields."""
+        return []
+
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """About how many rows its table will have (of a training: how many attempts); None where that is not known.
 

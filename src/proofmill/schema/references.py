@@ -21,7 +21,7 @@ def references(entry: Any) -> list[str]:
         value = getattr(entry, f.name)
         if value is not None and ref_of(hints[f.name]) is not None:
             found.extend([value] if isinstance(value, str) else value)
-    return [name for name in dict.fromkeys(found) if "/" in name]
+    return [name for name in dict.fromkeys([*found, *entry.also_asks()]) if "/" in name]
 
 
 def references_by_word(entry: Any) -> list[tuple[str, str]]:

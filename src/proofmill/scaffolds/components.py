@@ -1,0 +1,94 @@
+"""What several scaffolds are made of: merging, choosing, verifying, improving, and approaches to a problem.
+
+From: the components of QED-Nano's static and planning agents, which its RSA uses too.
+
+How we differ:
+1. A choice that is a draw, or that cannot be read, is left to chance with a seed. There the last candidate wins, which
+   favours a place.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from string import ascii_uppercase
+
+from proofmill.calls.dialogues import Dialogue
+from proofmill.prompts import escapes
+from proofmill.scaffolds.play import Call, Play, Step
+from proofmill.text import answers
+
+APPROACH = re.compile(r"^#{1,6}[ \t]*suggested approach\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
+_CHOICE = re.compile(r"\\?(?:text|textbf|mathrm|mathbf)|[{}\s.*\\()]")
+
+
+def lettered(solutions: Sequence[Step]) -> str:
+    """Candidates as a prompt shows them, each under its letter."""
+    return escapes.Enclosed(
+        "\n\n".join(
+            f"Candidate {letter}:\n{escapes.in_blocks('solution', [step.solution])}"
+            for letter, step in zip(ascii_uppercase, solutions, strict=False)
+        )
+    )
+
+
+def merging(play: Play, name: str, solutions: Sequence[Step]) -> Call:
+    """A call for one solution made of several."""
+    return Call("merger", name, play.prompt("merge", candidates=lettered(solutions)), solutions)
+
+
+def select(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
+    """Return the candidate that the selector prefers; no call where there is only one."""
+    if len(solutions) == 1:
+        return solutions[0]
+    step = yield from play.ask("selector", name, play.prompt("select", candidates=lettered(solutions)), solutions)
+    return solutions[choice(step.solution, len(solutions), play.rng(name))]
+
+
+def choice(text: str, number: int, rng: random.Random) -> int:
+    """The place of the candidate in the last box that holds a letter; by chance for `equal`, or where there is none."""
+    for box in reversed(answers.boxed(text)):
+        letter = _CHOICE.sub("", box).upper()
+        if len(letter) == 1 and letter in ascii_uppercase[:number]:
+            return ascii_uppercase.index(letter)
+        if letter == "EQUAL":
+            break
+    return rng.randrange(number)
+
+
+def knockout(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
+    """Return the last of the candidates after rounds of pairs; an odd one passes, and each round pairs them anew."""
+    left, turn = list(solutions), 0
+    while len(left) > 1:
+        turn += 1
+        pairs = [left[place : place + 2] for place in range(0, len(left), 2)]
+        calls = [
+            Call("selector", f"{name} {turn}.{n}", play.prompt("select", candidates=lettered(pair)), pair)
+            for n, pair in enumerate(pairs, 1)
+            if len(pair) == 2
+        ]
+        steps = iter((yield from play.ask_all(calls)))
+        left = [
+            pair[0] if len(pair) == 1 else pair[choice((step := next(steps)).solution, 2, play.rng(step.name))]
+            for pair in pairs
+        ]
+        play.rng(name, turn).shuffle(left)
+    return left[0]
+
+
+def approaches(play: Play, name: str, number: int) -> Dialogue:
+    """Return the step that suggests approaches, and at most `number` of them."""
+    step = yield from play.ask("planner", name, play.prompt("approaches", number=str(number)))
+    found = [part.strip() for part in APPROACH.split(step.solution)[1:]]
+    return step, [approach for approach in found if approach][:number]
+
+
+def verify(play: Play, name: str, solution: Step, text: str | None = None) -> Dialogue:
+    """Return the step that lists what is wrong with a solution."""
+    asked = play.prompt("verify", solution=solution.solution if text is None else text)
+    return (yield from play.ask("verifier", name, asked, [solution]))
+
+
+def improve(play: Play, name: str, solution: Step, report: Step) -> Dialogue:
+    """Return the step that writes a solution anew after a report on it."""
+    asked = play.prompt("improve", solution=solution.solution, report=report.solution)
+    return (yield from play.ask("improver", name, asked, [solution, report]))

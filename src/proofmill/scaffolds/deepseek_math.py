@@ -1,0 +1,95 @@
+"""Generate, verify and refine in a growing pool of proofs.
+
+From: DeepSeek-Math-V2's search as in QED-Nano's evaluation (`deepseek_math`).
+
+    pool = `pool` proofs, each verified `verifications` times with 0, 0.5 or 1
+    repeat `iterations` times, or until a proof has the mean 1:
+        refine the `pool` best with their `shown` most severe verifications, verify what comes of it, add it to the pool
+    the answer is the proof with the best mean
+
+How we differ:
+1. A verification without a score does not count; there it counts 0. A proof of which none can be read is behind all
+   others.
+2. No proof, no verification: an empty text is not shown to a verifier.
+"""
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proofmill.calls.dialogues import Dialogue
+from proofmill.prompts import escapes
+from proofmill.scaffolds.play import Call, Play, Step
+from proofmill.text import answers
+
+_SOLUTION = re.compile(r"^[ \t]*#+[ \t*_]*solution\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
+_EVALUATION = re.compile(r"^[ \t]*#+[ \t*_]*self[ \-]*evaluation\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
+SCORES = {"0": 0.0, "0.0": 0.0, "0.5": 0.5, ".5": 0.5, "1/2": 0.5, "\\frac{1}{2}": 0.5, "1": 1.0, "1.0": 1.0}
+
+
+@dataclass
+class Proof:
+    """A proof of the pool: the step that wrote it, its text, and its verifications with their scores."""
+
+    step: Step
+    text: str
+    verified: list[tuple[Step, float]]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(score for _, score in self.verified) if self.verified else -1.0
+
+
+def deepseek_math(play: Play, pool: int, verifications: int, shown: int, iterations: int) -> Dialogue:
+    """Return the ending; pool * (1 + verifications) * (1 + iterations) calls at most."""
+    asked = (*play.system, ("user", play.prompt("prove")))
+    written = yield from play.ask_all([Call("solver", f"prove {n}", asked) for n in range(1, pool + 1)])
+    proofs = yield from _verified(play, "", written, verifications)
+    for turn in range(1, iterations + 1):
+        if not proofs or max(proof.mean for proof in proofs) >= 1.0:
+            break
+        best = sorted(proofs, key=lambda proof: proof.mean)[-pool:]
+        calls = [_refining(play, f"round {turn}, refine {n}", proof, shown) for n, proof in enumerate(best, 1)]
+        proofs += yield from _verified(play, f"round {turn}, ", (yield from play.ask_all(calls)), verifications)
+    if not proofs:
+        return play.nothing()
+    best_one = max(proofs, key=lambda proof: proof.mean)
+    return play.answer(best_one.step, best_one.text)
+
+
+def _verified(play: Play, turn: str, steps: Sequence[Step], times: int) -> Dialogue:
+    """Return the proofs in some steps, with their verifications."""
+    proofs = [Proof(step, text, []) for step in steps if (text := proof_in(step.solution))]
+    calls = [
+        Call("verifier", f"{turn}verify {n}.{k}", play.prompt("evaluate", proof=proof.text), [proof.step])
+        for n, proof in enumerate(proofs, 1)
+        for k in range(1, times + 1)
+    ]
+    read = yield from play.ask_all(calls)
+    for place, step in enumerate(read):
+        if (score := score_in(step.solution)) is not None:
+            proofs[place // times].verified.append((step, score))
+    return proofs
+
+
+def _refining(play: Play, name: str, proof: Proof, shown: int) -> Call:
+    """A call for a better proof, with the lowest verifications of this one."""
+    worst = [step for step, _ in sorted(proof.verified, key=lambda pair: pair[1])[:shown]]
+    analyses = escapes.in_blocks("assessment", [step.solution for step in worst])
+    asked = play.prompt("refine", proof=proof.text, analyses=analyses)
+    return Call("improver", name, (*play.system, ("user", asked)), [proof.step, *worst])
+
+
+def proof_in(text: str) -> str:
+    """What stands between the headings Solution and Self-evaluation, as far as there are such headings."""
+    start, end = _SOLUTION.search(text), _EVALUATION.search(text)
+    if start and end and end.start() < start.end():
+        end = _EVALUATION.search(text, start.end())
+    return text[start.end() if start else 0 : end.start() if end else None].strip()
+
+
+def score_in(text: str) -> float | None:
+    """The last boxed 0, 0.5 or 1; None where there is none."""
+    found = [SCORES[box] for raw in answers.boxed(text) if (box := raw.strip().strip("$")) in SCORES]
+    return found[-1] if found else None
