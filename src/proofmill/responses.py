@@ -104,8 +104,8 @@ def main(entry: Responses, job: Job) -> None:
         noticed.extend(notices.sentences())
 
     job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
-    for sentence in noticed:
-        say(job.name, sentence)
+    if noticed:
+        say(job.name, ". ".join(noticed))
 
 
 def why_none(answer: Answer) -> str:

@@ -1,4 +1,4 @@
-"""Watches a training: prints a line of progress every few seconds, and ends a training that has stalled.
+"""Watches a training: prints a line of progress now and then, and ends a training that has stalled.
 
 PROOFMILL_STALL_MINUTES    minutes without progress after which the training is ended; unset: never
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from proofmill.runtime.progress import clock, say
+from proofmill.runtime.progress import Pace, clock, say
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
@@ -23,12 +23,12 @@ from proofmill.schema.errors import ServiceError, SettingError
 class Steps(TrainerCallback):
     """A line of progress: steps, the latest loss or reward, steps a minute, tokens a second, time left."""
 
-    def __init__(self, name: str, last_step: int | None = None, every: float = 5.0):
-        self.name, self.last_step, self.every, self.latest = name, last_step, every, ""
+    def __init__(self, name: str, last_step: int | None = None):
+        self.name, self.last_step, self.latest = name, last_step, ""
         self.tokens: list[tuple[float, float]] = []  # (time, total so far) at the first and the latest log
 
     def on_train_begin(self, args, state, control, **_):
-        self.start = self.last = time.monotonic()
+        self.pace = Pace()
         self.first = state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
@@ -38,16 +38,15 @@ class Steps(TrainerCallback):
             self.tokens = [*self.tokens[:1], (time.monotonic(), logs["num_tokens"])]
 
     def on_step_end(self, args, state, control, **_):
-        now, steps = time.monotonic(), self.last_step or state.max_steps
-        if now - self.last >= self.every and state.global_step < steps:
-            self.last = now
-            say(self.name, self.line(state.global_step, steps, now - self.start))
+        steps = self.last_step or state.max_steps
+        if state.global_step < steps and self.pace.due():
+            say(self.name, self.line(state.global_step, steps, self.pace.seconds))
 
     def on_train_end(self, args, state, control, **_):
         """The last line comes after the last step's loss."""
         if state.global_step > self.first:
             steps = self.last_step or state.max_steps
-            say(self.name, self.line(state.global_step, steps, time.monotonic() - self.start))
+            say(self.name, self.line(state.global_step, steps, self.pace.seconds))
 
     def line(self, step: int, steps: int, seconds: float) -> str:
         rate = (step - self.first) / seconds
@@ -56,7 +55,8 @@ class Steps(TrainerCallback):
         if len(self.tokens) == 2:
             (start, before), (end, after) = self.tokens
             parts.append(f"{(after - before) / max(end - start, 1e-9):,.0f} tokens/s")
-        return ", ".join([*parts, f"{clock((steps - step) / rate)} left"])
+        left = [f"{clock((steps - step) / rate)} left"] * (step < steps)
+        return ", ".join([*parts, *left])
 
 
 class Watch(TrainerCallback):
