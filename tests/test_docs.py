@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 from mill import ROOT
+from pages import NOT_RUN, PAGES
+from pages import commands as shown
 from proofmill.__main__ import parser
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLACEHOLDERS = {"TARGET", "mine", "own", "...", "NAME", "RECIPE", "scores/judged"}  # recipes of the reader's own
 WITH_VALUE = ("--configfile", "--set-resources", "--workflow-profile", "--profile", "--cores", "--quiet", "--until")
 WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
@@ -20,9 +21,8 @@ WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
 def commands(page) -> list[list[str]]:
     """The words of each command in blocks of shell and in inline code, of those that are ours."""
     text = page.read_text(encoding="utf-8")
-    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    found = [line for line in blocks.replace("\\\n", " ").splitlines() if line.strip()]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = shown(page)
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     found += [re.sub(r"\s+", " ", code) for code in re.findall(r"`([^`]+)`", prose)]
     single = [part.strip() for line in found for part in re.split(r"&&|;|\|", line.partition(" #")[0])]
     ours = [part for part in single if re.match(r"(\w+=\S+ )*(proofmill|snakemake|make) ", part)]
@@ -42,6 +42,14 @@ def known() -> set[str]:
 def test_pages_have_commands():
     """The pages show enough of them for this test to mean something."""
     assert len(ALL) > 40 and {words[0] for _, words in ALL} == {"proofmill", "snakemake", "make"}
+
+
+def test_every_exception_is_one():
+    """What is named as not run is on some page, and the test that runs it instead is there."""
+    lines = [line for page in PAGES for line in shown(page)]
+    for command, reason in NOT_RUN.items():
+        assert any(re.match(command, line) for line in lines), command
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/\S+\.py", reason)), reason
 
 
 @pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "proofmill"], ids=str)
