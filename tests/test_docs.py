@@ -1,6 +1,7 @@
 """What the pages say can be typed: every command is one, with options and targets that there are."""
 
 import re
+import runpy
 import shlex
 from itertools import pairwise
 
@@ -77,3 +78,10 @@ def test_make_knows_it(page, words):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     asked = [word for word in words[1:] if "=" not in word and word[0] not in "-$/."]
     assert [target for target in asked if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)] == []
+
+
+def test_picture_is_that_of_the_table():
+    """docs/pictures/marks.svg shows the marks that README.md has."""
+    made = runpy.run_path(str(ROOT / "docs/pictures/marks.py"))
+    assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 6
+    assert made["picture"]() == (ROOT / "docs/pictures/marks.svg").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, 
 import sys
 import time
 
-SOON, AT_LAST = 15.0, 60.0  # seconds between two lines of a step: at first, and after three minutes
+SOON, AT_LAST = 15.0, 300.0  # seconds between two lines of a step: at first, and after a quarter of an hour
 
 
 def say(name: str, text: str) -> None:
@@ -69,8 +69,8 @@ class Progress:
         return ", ".join(parts)
 
     def close(self) -> None:
-        """The last line; none for a short step of which there is nothing to say but that it is done."""
-        if self.cached or self.failed or self.cost or self.pace.seconds >= SOON:
+        """The last line; none for a short step of which there is little more to say than that it is done."""
+        if 2 * self.cached > self.done or self.failed or self.cost or self.pace.seconds >= SOON:
             say(self.name, f"{self.line()}, took {clock(self.pace.seconds)}")
 
 
