@@ -149,7 +149,8 @@ def test_list_is_a_table_of_contents(nano):
 def test_commands_of_the_pages_end_well(nano, tmp_path, page):
     """Every command in a page's blocks of shell does its work after a run of `nano`, but for those that pages.py names."""
     copy = copy_of(nano, tmp_path / "copy")
-    copy.config.write_text(yaml.safe_dump({**nano.settings(), "results": "results"}), encoding="utf-8")
+    settings = {**nano.settings(), "results": "results"}
+    copy.config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     copy.results.rename(copy.folder / "results")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in to_run(page):
