@@ -1,17 +1,19 @@
 """What the pages say can be typed: every command is one, with options and targets that there are."""
 
 import re
+import runpy
 import shlex
 from itertools import pairwise
 
 import pytest
 
 from mill import ROOT
+from pages import NOT_RUN, PAGES
+from pages import commands as shown
 from proofmill.__main__ import parser
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLACEHOLDERS = {"TARGET", "mine", "own", "...", "NAME", "RECIPE", "scores/judged"}  # recipes of the reader's own
 WITH_VALUE = ("--configfile", "--set-resources", "--workflow-profile", "--profile", "--cores", "--quiet", "--until")
 WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
@@ -20,9 +22,8 @@ WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
 def commands(page) -> list[list[str]]:
     """The words of each command in blocks of shell and in inline code, of those that are ours."""
     text = page.read_text(encoding="utf-8")
-    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    found = [line for line in blocks.replace("\\\n", " ").splitlines() if line.strip()]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = shown(page)
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     found += [re.sub(r"\s+", " ", code) for code in re.findall(r"`([^`]+)`", prose)]
     single = [part.strip() for line in found for part in re.split(r"&&|;|\|", line.partition(" #")[0])]
     ours = [part for part in single if re.match(r"(\w+=\S+ )*(proofmill|snakemake|make) ", part)]
@@ -42,6 +43,14 @@ def known() -> set[str]:
 def test_pages_have_commands():
     """The pages show enough of them for this test to mean something."""
     assert len(ALL) > 40 and {words[0] for _, words in ALL} == {"proofmill", "snakemake", "make"}
+
+
+def test_every_exception_is_one():
+    """What is named as not run is on some page, and the test that runs it instead is there."""
+    lines = [line for page in PAGES for line in shown(page)]
+    for command, reason in NOT_RUN.items():
+        assert any(re.match(command, line) for line in lines), command
+        assert all((ROOT / path).exists() for path in re.findall(r"tests/\S+\.py", reason)), reason
 
 
 @pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "proofmill"], ids=str)
@@ -69,3 +78,10 @@ def test_make_knows_it(page, words):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     asked = [word for word in words[1:] if "=" not in word and word[0] not in "-$/."]
     assert [target for target in asked if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)] == []
+
+
+def test_picture_is_that_of_the_table():
+    """docs/pictures/marks.svg shows the marks that README.md has."""
+    made = runpy.run_path(str(ROOT / "docs/pictures/marks.py"))
+    assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 6
+    assert made["picture"]() == (ROOT / "docs/pictures/marks.svg").read_text(encoding="utf-8")

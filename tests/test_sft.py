@@ -703,8 +703,8 @@ def test_training_that_cannot_go_on_as_one_is_refused(first, longer, fault):
 def test_last_line_of_a_training_has_its_last_loss(trained, capsys):
     """The log ends with the loss that the table ends with."""
     loss = values(trained({"steps": 4, "log-every": 2}), "loss")[-1]
-    lines = [line for line in capsys.readouterr().err.splitlines() if "step 4 of 4" in line]
-    assert len(lines) == 1 and f", loss {loss:.4g}, " in lines[0]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "4 steps; took" in line]
+    assert len(lines) == 1 and f"; loss {loss:.4g}, " in lines[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- adapters

@@ -42,9 +42,9 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
-# What Snakemake says between jobs belongs to its words on progress, though it cannot tell; and the command of a job
-# that failed would stand around what the job itself said (`onerror` says it again).
-NOISE = ("Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
+# What Snakemake says before and between jobs belongs to its words on progress, though it cannot tell; and the command
+# of a job that failed would stand around what the job itself said (`onerror` says it again).
+NOISE = ("Building DAG", "Using shell", "Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
 if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
     logger.addFilter(lambda record: not str(record.msg).startswith(NOISE))
 

@@ -86,7 +86,8 @@ def _human_verdict(submission: Submission) -> Verdict:
 def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterator[Verdict]) -> None:
     counts: Counter[str] = Counter()
     spent, noticed = Spent(), []
-    asked = job.parent(entry.responses).stamp["entry"]
+    attempted = job.parent(entry.responses).stamp
+    asked = attempted["entry"]
     limit = None if asked["model"] in TAKEN or asked["rollouts"] else asked["max_tokens"]
     reading = None if entry.grader == "human" else answers_read(entry.grader, entry.prompt, job.declared)
     responses = job.parent(entry.responses).stream("response", "problem", "attempt", "stop", "tokens")
@@ -116,8 +117,8 @@ def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterato
         noticed.extend(notices.sentences())
 
     job.finish(rows(), counts, spent=spent, reads=reading, notices=noticed)
-    for sentence in noticed:
-        say(job.name, sentence)
+    if new := [sentence for sentence in noticed if sentence not in attempted.get("notices", ())]:
+        say(job.name, ". ".join(new))
 
 
 if __name__ == "__main__":

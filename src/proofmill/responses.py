@@ -125,8 +125,8 @@ def main(entry: Responses, job: Job) -> None:
         noticed.extend(notices.sentences())
 
     job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
-    for sentence in noticed:
-        say(job.name, sentence)
+    if noticed:
+        say(job.name, ". ".join(noticed))
 
 
 # ------------------------------------------------------------------------------------------------------- with a scaffold
@@ -135,7 +135,7 @@ def main(entry: Responses, job: Job) -> None:
 def _plays(entry: Responses, job: Job) -> Begin:
     """A play of the scaffold for each attempt at each problem."""
     problems = job.parent(entry.problems).rows("problem", "statement")
-    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(entry.scaffold)
+    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(required(entry.scaffold))
     players = chosen.players(entry.model, partial(_player, entry, job))
     system: Talk = (("system", templates.plain(entry.system)),) if entry.system else ()
 
@@ -151,8 +151,9 @@ def _plays(entry: Responses, job: Job) -> Begin:
 
 def _play(entry: Responses, job: Job) -> None:
     """Have the scaffold play, and write a row for each play."""
-    counts, spent, noticed = Counter(), Spent(), []
-    plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
+    counts: Counter[str] = Counter()
+    spent, noticed = Spent(), []
+    plays, chosen = _plays(entry, job), scaffolds.chosen(required(entry.scaffold))
     asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)  # who plays what, and how
     with opening.asking_all(job, chosen.models(entry.model)) as askers:
         results = Dialogues(askers).results(plays)

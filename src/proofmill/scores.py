@@ -62,9 +62,9 @@ def main(entry: Scores, job: Job) -> None:
         row["p"] = p
     rows = measured + compared
     said = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
-    for sentence in said:
-        say(job.name, sentence)
     job.finish(rows, {"numbers": len(rows)}, page=pages.page(job.name, rows, entry, notices), notices=said)
+    if low := sum(map(bool, notices.values())):
+        say(job.name, f"attempts that were cut off, empty or unreadable stand beside {low} of {len(groups)} marks")
 
 
 def _where(group: Cell) -> str:

@@ -10,6 +10,7 @@ from proofmill import __main__ as command
 from proofmill.artifacts.states import States
 from proofmill.calls import budget, journal, records
 from proofmill.inspect.asking_again import ask_again
+from proofmill.inspect.plan import Plan
 from proofmill.schema.errors import SettingError
 from served import GOOD, good, server
 
@@ -69,6 +70,8 @@ def test_mended_judge_is_asked_about_unreadable_rows_alone(mill, made):
     table = mill.table("grades/g")
     done = ask_again(mill.book, table)
     assert (done.answers, done.rows, state(mill, "grades/g")) == (4, 1, "make")
+    stage = Plan(mill.book, "grades/g", mill.results).stages["grades/g"]
+    assert (stage.why, stage.rows, stage.cached) == (["answers that were set aside are asked again"], 5, 4)
     rows, asked = made("grades/g", lambda *_: MARK)
     assert [row["grade"] for row in rows] == [6] * 5 and len(asked) == 1
     assert garbled["statement"] in asked[0]["messages"][0]["content"]

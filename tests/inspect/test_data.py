@@ -13,6 +13,7 @@ from mill import ROOT, Mill
 from project import Project
 from proofmill import __main__ as command
 from proofmill.inspect import data as listing
+from proofmill.inspect.data import Needed, lines
 from proofmill.inspect.plan import Plan
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
@@ -90,7 +91,25 @@ def test_list_names_every_address_with_size_and_licence(alone, monkeypatch, caps
     text = capsys.readouterr().out
     assert re.search(r"A set +1.5 MB +2,000 rows +MIT +missing", text)
     assert re.search(r"hub/me/other/main/rows.jsonl +size \? +rows not known +not known +missing", text)
-    assert "2 in all: 2, at least 1.5 MB; missing 2, at least 1.5 MB" in text
+    assert "2 in all, at least 1.5 MB; missing: all" in text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([(4_200_000, True)], "1 in all, 4.2 MB; missing: all"),
+        ([(4_200_000, False)], "1 in all, 4.2 MB; missing: nothing"),
+        ([(None, True)], "1 in all, size not known; missing: all"),
+        ([(8_000_000, False), (2_000, True), (None, True)], "3 in all, at least 8.0 MB; missing: 2, at least 2.0 kB"),
+    ],
+)
+def test_last_line_of_a_list_reads_well(sizes, said):
+    """How many, how large, and what of it is missing: one, several, all and nothing."""
+    needed = [
+        Needed(f"https://host/{i}", f"{i}", count, "MIT", None, None if missing else "here", lambda: None)
+        for i, (count, missing) in enumerate(sizes)
+    ]
+    assert [*lines(needed)][-1] == said
 
 
 def test_plan_without_data_is_whole(alone):

@@ -9,7 +9,7 @@ from proofmill.inspect.show import shown
 
 
 def test_pages_come_first_and_then_where_everything_lies(small, tmp_path):
-    """A page as it stands, each kind's tables, models by their folders, and what is not made yet."""
+    """A page as it stands, how many tables of each kind, models by their folders, and what is not made yet."""
     page = tmp_path / "scores/x.md"
     page.parent.mkdir()
     page.write_text("# scores/x\n\n| a |\n")
@@ -18,8 +18,8 @@ def test_pages_come_first_and_then_where_everything_lies(small, tmp_path):
         (tmp_path / f"{name}.parquet").symlink_to(small.table(name).path)
     lines = list(shown(["problems/train", "sft/cold", "scores/x"], tmp_path))
     assert lines[:3] == ["# scores/x", "", "| a |"]
-    assert f"2 of 3 tables stand in {tmp_path}/, each with its log beside it:" in lines
-    assert f"  {tmp_path}/sft/  cold" in lines
+    where = f"2 of 3 tables stand in {tmp_path}/, each with its log beside it: 1 in problems/, 1 in sft/"
+    assert where in lines
     assert any(line.startswith("Models, ") and line.endswith(f"{tmp_path}/sft/cold/") for line in lines)
     assert lines[-1] == "Not made yet: scores/x; see `proofmill plan scores/x`"
 

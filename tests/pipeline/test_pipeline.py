@@ -1,6 +1,7 @@
 """The pipeline as its user runs it: the whole recipe `nano` at small sizes, and what an edit, a deletion or a flag makes run."""
 
 import inspect
+import os
 import re
 import shutil
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 import datasets
 import polars as pl
 import pytest
+import yaml
 
 from own_parts import write_configuration, write_parts
+from pages import PAGES, to_run
 from project import CHAIN, ROOT, Project, copy_of
 from proofmill.calls.records import frame
 from proofmill.recipes.identity import prompts_of
@@ -112,6 +115,14 @@ def test_nano_problems_are_disjoint(nano):
     assert shared["value"].to_list() == [0.0] * 3
 
 
+def test_nano_prints_under_150_lines(nano):
+    """What all jobs have said, and the last screen with its marks, is few enough to be read."""
+    logs = [(nano.results / f"{name}.log").read_text(encoding="utf-8") for name in nano.book.recipes["nano"]]
+    said = [line for log in logs for line in log.splitlines() if re.match(r"\d\d:\d\d:\d\d  ", line)]
+    screen = nano.snakemake("nano", profile=()).stdout.splitlines()
+    assert len(nano.first) < len(said) + len(screen) < 150, "\n".join([*said, *screen])
+
+
 def test_nano_leaves_nothing_unfinished(nano):
     """After a run there is no temporary file, checkpoint or lock."""
     left = [path for path in nano.results.rglob("*") if path.is_file() and path.name.startswith(".")]
@@ -132,6 +143,19 @@ def test_list_is_a_table_of_contents(nano):
     assert done.returncode == 0
     listed = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
     assert {*KINDS, *nano.book.recipes} <= listed
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.stem)
+def test_commands_of_the_pages_end_well(nano, tmp_path, page):
+    """Every command in a page's blocks of shell does its work after a run of `nano`, but for those that pages.py names."""
+    copy = copy_of(nano, tmp_path / "copy")
+    settings = {**nano.settings(), "results": "results"}
+    copy.config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    copy.results.rename(copy.folder / "results")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in to_run(page):
+        done = copy.run("bash", "-c", command, PATH=path)
+        assert (done.returncode, "Traceback" in done.stdout) == (0, False), f"{command}\n{done.stdout}"
 
 
 # ------------------------------------------------------------------------------------------------- what an edit plans

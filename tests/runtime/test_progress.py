@@ -2,7 +2,8 @@
 
 import pytest
 
-from proofmill.runtime.progress import Progress, clock
+from proofmill.runtime import progress as module
+from proofmill.runtime.progress import AT_LAST, SOON, Pace, Progress, clock
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ def test_clock_reads_like_a_clock(seconds, expected):
 
 def test_line_has_done_cached_failed_cost_and_time_left():
     """All that is known of a long step stands in one line."""
-    progress = Progress("x/y", 2000, "calls", every=1e9)
+    progress = Progress("x/y", 2000, "calls")
     progress.add(500, cached=500)
     progress.add(100, failed=2, tokens=50, cost=0.25)
     line = progress.line()
@@ -25,7 +26,7 @@ def test_line_has_done_cached_failed_cost_and_time_left():
 
 def test_line_of_an_unknown_total_claims_no_share():
     """What is read from a file of unknown length is counted, without a percentage."""
-    progress = Progress("x/y", None, every=1e9)
+    progress = Progress("x/y", None)
     progress.add(1234)
     assert progress.line() == "1,234 rows"
 
@@ -36,3 +37,41 @@ def test_finished_line_has_no_time_left():
     progress.add(3)
     assert "left" not in progress.line()
     assert Progress("x/y", 0).line() == "0 of 0 rows (0 %)"
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Sets the clock that a step is timed by to so many seconds."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return lambda seconds: now.__setitem__(0, float(seconds))
+
+
+def test_lines_of_a_long_step_come_ever_more_rarely(at):
+    """Every 15 seconds at first and every five minutes at last: five lines in two minutes, under twenty in an hour."""
+    pace, said = Pace(), []
+    for second in range(3600):
+        at(second)
+        said += [second] * pace.due()
+    gaps = [after - before for before, after in zip([0, *said], said, strict=False)]
+    assert gaps == sorted(gaps) and {gaps[0], gaps[-1]} == {SOON, AT_LAST}
+    assert len([second for second in said if second <= 120]) == 5 and len(said) < 20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "added", "said"),
+    [
+        (1, {}, ""),
+        (1, {"cached": 3}, "x/y  3 of 3 calls (100 %), 3 cached, took 0:01\n"),
+        (1, {"cost": 0.5}, "x/y  3 of 3 calls (100 %), $0.50, took 0:01\n"),
+        (61, {}, "x/y  3 of 3 calls (100 %), took 1:01\n"),
+    ],
+    ids=["short", "cached", "paid", "long"],
+)
+def test_last_line_is_one_that_says_something(at, capsys, seconds, added, said):
+    """A short step ends in silence, since its job says what came of it, unless calls were paid, failed or known before."""
+    progress = Progress("x/y", 3, "calls")
+    progress.add(3, **added)
+    at(seconds)
+    progress.close()
+    assert said == capsys.readouterr().err

@@ -46,6 +46,7 @@ class Job:
     budget: float | None = None
     keeps_state: bool = False  # of a training: whether another may go on from its last step
     started: float = field(default_factory=time.monotonic)
+    remark: str = ""  # what the last line says besides what came of it
 
     @property
     def name(self) -> str:
@@ -91,7 +92,8 @@ class Job:
 
         self.table.write(rows, stamp, weights, page)
         outcome = _outcome(counts)
-        say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}")
+        remark = f"; {self.remark}" if self.remark else ""
+        say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}{remark}")
 
 
 def _outcome(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,9 @@ from proofmill.artifacts.weights import MARK, Weights
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
 
-DAMAGED = "damaged"  # after the fingerprint in the name of a copy that is not restored
+# After the fingerprint in the name of a copy that is not restored.
+DAMAGED = "damaged"
+ASKED_AGAIN = "asked-again"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Kept:
         stamp, weights = self._stamp(), Weights(self._weights, self._table, self._file.remedy)
         if deep:
             contents.check(self._file, weights, stamp, kind_of(self.name), deep)
+
+    @property
+    def is_asked_again(self) -> bool:
+        """Whether answers of this table were set aside (inspect/asking_again.py), and it was not made since."""
+        return not self.exists() and self.folder.with_suffix(f".{ASKED_AGAIN}").exists()
 
     @property
     def is_aside(self) -> bool:

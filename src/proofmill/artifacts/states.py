@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import fingerprints
+from proofmill.artifacts.kept import Kept
 from proofmill.artifacts.tables import Table
 from proofmill.recipes.book import Book
 from proofmill.recipes.identity import identity_of
@@ -72,7 +73,7 @@ class States:
             return State("make", ("its data are not here",), missing=missing)
         if kept := table.kept(fingerprint).stamp:
             return State("restore", (), kept["content"])
-        why = list(self._changes(entry, old, parents, sources)) if old else ["never made"]
+        why = list(self._changes(entry, old, parents, sources)) if old else [_no_table(table.kept(fingerprint))]
         return State("make", tuple(why) or ("made by another version of the project",))
 
     def _missing(self, kind: str, entry: Any) -> list[str]:
@@ -100,6 +101,10 @@ class States:
                     yield f"{api}: `{key.replace('_', '-')}` {_change(before.get(key), value)}"
         yield from (f"{name} has other rows" for name in _differing(parents, old["parents"]))
         yield from (f"{path} was edited" for path in _differing(sources, old["sources"]))
+
+
+def _no_table(kept: Kept) -> str:
+    return "answers that were set aside are asked again" if kept.is_asked_again else "never made"
 
 
 MOST_NAMED = 3  # of the parents that will be made

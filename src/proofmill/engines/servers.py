@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofmill.runtime.progress import clock, say
+from proofmill.runtime.progress import Pace, clock, say
 from proofmill.schema.errors import ServiceError
 
 RESTARTS = 3
@@ -86,9 +86,9 @@ class Server:
             start_new_session=True,  # signals to the job's group do not reach it: it has to end the server
             env={**os.environ, **self.environment},
         )
-        start = last_said = time.monotonic()
+        pace = Pace()
         while not self._healthy():
-            waited = time.monotonic() - start
+            waited = pace.seconds
             if not self.alive() or waited > self.seconds:
                 words, where = self._why()
                 self._stop()
@@ -96,8 +96,7 @@ class Server:
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
                     f"{where}By hand: {' '.join(self.command(port))}"
                 )
-            if time.monotonic() - last_said > 10:
-                last_said = time.monotonic()
+            if pace.due():
                 say(self.name, f"waiting for its server, {clock(waited)}")
             time.sleep(0.05)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from proofmill.calls.exchange import Answer, Question
@@ -22,7 +23,7 @@ from proofmill.schema.fields import required
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 
-SECONDS = 7.0
+SECONDS = 6.0  # more than a connection may take (remote.CONNECT)
 # Tokens of the answer: the least that each protocol takes. What thinks first may refuse so few: TOO_FEW.
 TOKENS = {"chat": 1, "responses": 16}
 TOO_FEW = "output limit was reached"
@@ -43,11 +44,13 @@ class Trial:
 
 def tried(models: Mapping[str, tuple[Api, int]]) -> Iterator[Trial]:
     """Try models, given with the most tokens that they are asked for; their trials as they end, all within SECONDS."""
+    for client in ("aiohttp", "openai"):  # seconds on a busy machine, which are not the servers'
+        import_module(client)
     trials: queue.SimpleQueue[Trial] = queue.SimpleQueue()
     for name, (api, most) in models.items():
         # A thread may hang in a look-up of the host's name, which nothing ends: nobody waits for it.
         threading.Thread(target=lambda *given: trials.put(_trial(*given)), args=(name, api, most), daemon=True).start()
-    waiting, end = dict.fromkeys(models), time.monotonic() + SECONDS + 0.5
+    waiting, end = dict.fromkeys(models), time.monotonic() + SECONDS + 1.5  # to open engines on a busy machine
     while waiting:
         try:
             trial = trials.get(timeout=max(0.0, end - time.monotonic()))

@@ -17,6 +17,7 @@ from typing import Any
 
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from
 from proofmill.artifacts.jobs import Job, with_weights
+from proofmill.artifacts.kept import ASKED_AGAIN
 from proofmill.artifacts.tables import Table
 from proofmill.calls import records
 from proofmill.calls.calls import split_reasoning
@@ -32,7 +33,6 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.suggestions import among
 
-ASIDE = "asked-again"  # what copies of tables that were set aside are called
 _MISSING = Answer("", Stop.ERROR, Reason.ERROR)
 
 
@@ -179,6 +179,6 @@ def _make_due(table: Table, fingerprint: str) -> None:
     if current and not kept.exists():
         kept.keep(table.path, table.folder, table.page)
     if kept.exists():
-        kept.put_aside(ASIDE)
+        kept.put_aside(ASKED_AGAIN)
     if current:
         table.path.unlink()

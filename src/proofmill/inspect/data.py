@@ -98,15 +98,17 @@ def lines(data: list[Needed]) -> Iterator[str]:
             f"{'missing' if item.missing else item.where}"
         )
         yield f"{'':<{width}}  {item.source}"
-    yield f"{len(data)} in all: {summed(data)}; missing {summed([item for item in data if item.missing])}"
+    missing = [item for item in data if item.missing]
+    which = "all" if len(missing) == len(data) else f"{len(missing)}, {summed(missing)}" if missing else "nothing"
+    yield f"{len(data)} in all, {summed(data)}; missing: {which}"
 
 
 def summed(data: list[Needed]) -> str:
-    """How many and how large, such as `3, at least 1.2 GB`."""
+    """How large they are together, such as `at least 1.2 GB`."""
     known = [item.bytes for item in data if item.bytes is not None]
     if not known:
-        return f"{len(data)}" + (", sizes not known" if data else "")
-    return f"{len(data)}, {'at least ' * (len(known) < len(data))}{size(sum(known))}"
+        return "size not known"
+    return f"{'at least ' * (len(known) < len(data))}{size(sum(known))}"
 
 
 def size(count: int | None) -> str:

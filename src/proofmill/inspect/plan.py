@@ -39,6 +39,7 @@ from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
 from proofmill.schema.entries import Problems, Responses, Schemes, Scores
 from proofmill.schema.errors import TableError
+from proofmill.schema.fields import required
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Stop
@@ -188,19 +189,17 @@ class Plan:
     def _count_plays(self, stage: Stage, entry: Responses) -> None:
         """Set the calls of a scaffold, from the least to the most that its plays make, without those that are answered."""
         stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), self._at_most(stage.name)
-        least, most, stage.depth = scaffolds.chosen(entry.scaffold).calls(entry.model)
+        least, most, stage.depth = scaffolds.chosen(required(entry.scaffold)).calls(entry.model)
         if stage.rows is None:
-            stage.calls = None
-            self._price(stage, entry.model, None)
+            self._add(stage, entry.model, None)
             return
         stage.cached = answered(Table(stage.name, self.results).calls).height
-        stage.least, stage.calls = (max(0, stage.rows * n.total() - stage.cached) for n in (least, most))
+        stage.least, to_do = (max(0, stage.rows * n.total() - stage.cached) for n in (least, most))
         for model, calls in most.items():
-            self._price(stage, model, round(stage.calls * calls / most.total()))
-        if stage.calls:
-            stage.tokens, stage.dollars = (
-                known.down_to(stage.least / stage.calls) for known in (stage.tokens, stage.dollars)
-            )
+            self._add(stage, model, round(to_do * calls / most.total()))
+        if to_do:
+            share = stage.least / to_do
+            stage.tokens, stage.dollars = stage.tokens.down_to(share), stage.dollars.down_to(share)
 
     def _beside(self, entry: Any) -> Iterator[tuple[str, int]]:
         """The models that a training asks besides the grader that rewards, with the number of calls."""

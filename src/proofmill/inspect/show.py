@@ -1,13 +1,13 @@
 """What a target's finished tables say and where everything lies: the last screen of a run, shown again when asked for."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proofmill.artifacts.tables import Table
 from proofmill.schema.kinds import learned
 
-FEW = 4  # names of a kind; of more, their number
+FEW = 4  # names; of more, their number
 
 
 def shown(names: Sequence[str], results: Path) -> Iterator[str]:
@@ -17,11 +17,8 @@ def shown(names: Sequence[str], results: Path) -> Iterator[str]:
     for page in pages:
         yield from (*page.read_text(encoding="utf-8").splitlines(), "")
     there = [table for table in tables if table.path.exists()]
-    yield f"{len(there)} of {len(names)} tables stand in {results}/, each with its log beside it:"
-    of_kind: defaultdict[str, list[str]] = defaultdict(list)
-    for table in there:
-        of_kind[table.kind].append(table.name.partition("/")[2])
-    yield from (f"  {results}/{kind}/  {_few(found)}" for kind, found in of_kind.items())
+    kinds = ", ".join(f"{count} in {kind}/" for kind, count in Counter(table.kind for table in there).items())
+    yield f"{len(there)} of {len(names)} tables stand in {results}/, each with its log beside it{kinds and f': {kinds}'}"
     if models := [f"{table.folder}/" for table in there if table.kind in learned()]:
         yield f"Models, for transformers and vLLM as they are: {_few(models)}"
     if pages:

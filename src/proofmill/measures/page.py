@@ -1,6 +1,7 @@
 """Renders a `scores` table as Markdown: each number with its interval, its n and its share unscored."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from proofmill.measures.numbers import Cell
@@ -32,7 +33,7 @@ def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, S
         lines += [
             f"Differences, problem by problem (two-sided permutation test; p adjusted by Holm for {len(compared_rows)} comparisons):",
             "",
-            *(f"- {_comparison(row, 1 - entry.confidence)}" for row in compared_rows),
+            *_comparisons(compared_rows, 1 - entry.confidence),
             "",
         ]
     lines += _corpora([row for row in rows if row["model"] is None and row["measure"] in OF_CORPUS])
@@ -42,7 +43,9 @@ def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, S
 
 
 def _noticed(sampling: str, notices: Mapping[Cell, Sequence[str]]) -> Iterator[str]:
-    said = [(cell, text) for cell, sentences in notices.items() if cell.sampling == sampling for text in sentences]
+    said = [
+        (cell, ". ".join(sentences)) for cell, sentences in notices.items() if cell.sampling == sampling and sentences
+    ]
     yield from (f"- **{cell.model}** on {cell.problems} by {cell.grader}: {text}." for cell, text in said)
     yield from [""] * bool(said)
 
@@ -87,17 +90,25 @@ def _cell(row: Row | None) -> str:
     return text if row["low"] is None else f"{text} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
 
 
+def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
+    """A line for each two models, benchmark and sampling, with the difference in each measure."""
+
+    def together(row: Row) -> str:
+        names = f"{row['model']} - {row['against']} on {row['problems']}"
+        return f"{names} ({row['sampling']}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored)"
+
+    for where, some in groupby(rows, together):
+        yield f"- {where}: {'; '.join(_comparison(row, alpha) for row in some)}"
+
+
 def _comparison(row: Row, alpha: float) -> str:
-    """Such as `a - b on bench (greedy), avg@1: +0.50 [-2.10, 3.20], p = 0.72: no difference shown`."""
-    where = f"{row['model']} - {row['against']} on {row['problems']} ({row['sampling']}), {row['measure']}"
+    """Such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720, no difference shown`."""
     if row["value"] is None:
-        return f"{where}: no problem in common"
+        return f"{row['measure']} no problem in common"
     ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
-    note = "" if row["p"] < alpha else ": no difference shown"
-    return (
-        f"{where}: {row['value']:+.2f}{ends}, {p}, {row['problems_n']:,} problems, {row['unscored']:.1%} unscored{note}"
-    )
+    note = "" if row["p"] < alpha else ", no difference shown"
+    return f"{row['measure']} {row['value']:+.2f}{ends}, {p}{note}"
 
 
 def _signed(value: float) -> str:

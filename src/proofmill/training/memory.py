@@ -72,10 +72,14 @@ class Plan:
         return max(self.learning, self.sampling, key=lambda parts: sum(parts.values()))
 
     def lines(self) -> list[str]:
-        """The plan as text; the last line is a warning if it does not fit, or only just."""
-        lines = [f"memory planned for {self.parameters:,} parameters, {self.trained:,} of them trained"]
-        lines += [f"a step: {self._sum(self.learning)}"]
-        lines += [f"its rollouts: {self._sum(self.sampling)}"] * bool(self.sampling)
+        """The plan as text, in one line; a second one is a warning if it does not fit, or only just."""
+        some = f", {self.trained:,} of them trained" if self.trained < self.parameters else ""
+        rollouts = f"; its rollouts {self._sum(self.sampling)}" if self.sampling else ""
+        there = f"; there is {size(self.there)}" if self.there is not None else ""
+        each = f" on each of {self.devices} devices" if self.devices > 1 else ""
+        lines = [
+            f"{self.parameters:,} parameters{some}; a step takes {self._sum(self.learning)}{rollouts}{there}{each}"
+        ]
         if self.share is not None and self.share > TIGHT:
             verdict = "does not fit" if self.share > 1 else "leaves little room"
             part = f"{self.largest} ({size(self._larger[self.largest])})"
@@ -84,9 +88,7 @@ class Plan:
 
     def _sum(self, parts: Mapping[str, int]) -> str:
         listed = ", ".join(f"{part} {size(number)}" for part, number in parts.items() if number)
-        there = f" of {size(self.there)}" if self.there is not None else ""
-        each = f" on each of {self.devices} devices" if self.devices > 1 else ""
-        return f"{listed}: {size(sum(parts.values()))}{there}{each}"
+        return f"{size(sum(parts.values()))} ({listed})"
 
 
 def size(number: float) -> str:

@@ -23,7 +23,7 @@ from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError
 from proofmill.training import memory
-from proofmill.training.checkpoints import Intervals, last_checkpoint
+from proofmill.training.checkpoints import last_checkpoint
 
 
 def split(entry: Any, job: Job, batch: int, tokens: int, **more: Any) -> dict[str, int]:
@@ -121,7 +121,6 @@ def _announce(job: Job, batch: int, rows: int, share: int, plan: memory.Plan, ch
         why = ", as many at a time as the memory has room for" if chosen and rows != share else ""
         split = f"{processes.world()} x {rows:,} x {share // rows:,} (devices, rows at a time, turns)"
         say(job.name, f"{batch:,} rows a step: {split}{why}")
-    say(job.name, f"a checkpoint every {Intervals.from_environment()}")
     for line in plan.lines():
         say(job.name, line)
     if plan.there is not None and plan.least > plan.there:

@@ -99,7 +99,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     trainer.remove_callback(PrinterCallback)
     if processes.rank() == 0:
         remove_broken(job)
-        trainer.add_callback(Steps(job.name, last))
+        trainer.add_callback(Steps(job, last))
         if checkpoint:
             say(job.name, f"goes on from {checkpoint.name}")
     with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:

@@ -1,4 +1,4 @@
-"""Watches a training: prints a line of progress every few seconds, and ends a training that has stalled.
+"""Watches a training: prints a line of progress now and then, and ends a training that has stalled.
 
 PROOFMILL_STALL_MINUTES    minutes without progress after which the training is ended; unset: never
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from proofmill.runtime.progress import clock, say
+from proofmill.artifacts.jobs import Job
+from proofmill.runtime.progress import Pace, clock, say
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
@@ -23,40 +24,47 @@ from proofmill.schema.errors import ServiceError, SettingError
 class Steps(TrainerCallback):
     """A line of progress: steps, the latest loss or reward, steps a minute, tokens a second, time left."""
 
-    def __init__(self, name: str, last_step: int | None = None, every: float = 5.0):
-        self.name, self.last_step, self.every, self.latest = name, last_step, every, ""
+    def __init__(self, job: Job, last_step: int | None = None):
+        self.job, self.last_step = job, last_step
+        self.latest: list[str] = []
         self.tokens: list[tuple[float, float]] = []  # (time, total so far) at the first and the latest log
 
     def on_train_begin(self, args, state, control, **_):
-        self.start = self.last = time.monotonic()
+        self.pace = Pace()
         self.first = state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
         values = {key: float(logs[key]) for key in ("loss", "reward") if logs and logs.get(key) is not None}
-        self.latest = "".join(f", {key} {value:.4g}" for key, value in values.items()) or self.latest
+        self.latest = [f"{key} {value:.4g}" for key, value in values.items()] or self.latest
         if logs and "num_tokens" in logs:
             self.tokens = [*self.tokens[:1], (time.monotonic(), logs["num_tokens"])]
 
     def on_step_end(self, args, state, control, **_):
-        now, steps = time.monotonic(), self.last_step or state.max_steps
-        if now - self.last >= self.every and state.global_step < steps:
-            self.last = now
-            say(self.name, self.line(state.global_step, steps, now - self.start))
+        steps = self.last_step or state.max_steps
+        if state.global_step < steps and self.pace.due():
+            say(self.job.name, self.line(state.global_step, steps))
 
     def on_train_end(self, args, state, control, **_):
-        """The last line comes after the last step's loss."""
+        """The job's last line has the last step's loss."""
         if state.global_step > self.first:
-            steps = self.last_step or state.max_steps
-            say(self.name, self.line(state.global_step, steps, time.monotonic() - self.start))
+            self.job.remark = self._how(self._rate(state.global_step))
 
-    def line(self, step: int, steps: int, seconds: float) -> str:
-        rate = (step - self.first) / seconds
+    def line(self, step: int, steps: int) -> str:
+        rate = self._rate(step)
+        return f"step {step:,} of {steps:,}, {self._how(rate)}, {clock((steps - step) / rate)} left"
+
+    def _rate(self, step: int) -> float:
+        """Steps a second."""
+        return (step - self.first) / self.pace.seconds
+
+    def _how(self, rate: float) -> str:
+        """The latest loss or reward, and the speed."""
         pace = f"{60 * rate:,.0f}" if rate > 1 / 6 else f"{60 * rate:.2g}"
-        parts = [f"step {step:,} of {steps:,}{self.latest}", f"{pace} steps/min"]
+        parts = [*self.latest, f"{pace} steps/min"]
         if len(self.tokens) == 2:
             (start, before), (end, after) = self.tokens
             parts.append(f"{(after - before) / max(end - start, 1e-9):,.0f} tokens/s")
-        return ", ".join([*parts, f"{clock((steps - step) / rate)} left"])
+        return ", ".join(parts)
 
 
 class Watch(TrainerCallback):
