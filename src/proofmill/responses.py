@@ -135,7 +135,7 @@ def main(entry: Responses, job: Job) -> None:
 def _plays(entry: Responses, job: Job) -> Begin:
     """A play of the scaffold for each attempt at each problem."""
     problems = job.parent(entry.problems).rows("problem", "statement")
-    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(required(entry.scaffold))
+    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(entry.scaffold)
     players = chosen.players(entry.model, partial(_player, entry, job))
     system: Talk = (("system", templates.plain(entry.system)),) if entry.system else ()
 
@@ -153,7 +153,7 @@ def _play(entry: Responses, job: Job) -> None:
     """Have the scaffold play, and write a row for each play."""
     counts: Counter[str] = Counter()
     spent, noticed = Spent(), []
-    plays, chosen = _plays(entry, job), scaffolds.chosen(required(entry.scaffold))
+    plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
     asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)  # who plays what, and how
     with opening.asking_all(job, chosen.models(entry.model)) as askers:
         results = Dialogues(askers).results(plays)

@@ -39,7 +39,6 @@ from proofmill.schema.columns import PROBES
 from proofmill.schema.declared import Grader
 from proofmill.schema.entries import Problems, Responses, Schemes, Scores
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import required
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Stop
@@ -189,7 +188,7 @@ class Plan:
     def _count_plays(self, stage: Stage, entry: Responses) -> None:
         """Set the calls of a scaffold, from the least to the most that its plays make, without those that are answered."""
         stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), self._at_most(stage.name)
-        least, most, stage.depth = scaffolds.chosen(required(entry.scaffold)).calls(entry.model)
+        least, most, stage.depth = scaffolds.chosen(entry.scaffold).calls(entry.model)
         if stage.rows is None:
             self._add(stage, entry.model, None)
             return

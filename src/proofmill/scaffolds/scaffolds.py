@@ -233,9 +233,9 @@ class Chosen:
 # ---------------------------------------------------------------------------------------------------- what config writes
 
 
-def chosen(config: str | Mapping[str, Any]) -> Chosen:
+def chosen(config: str | Mapping[str, Any] | None) -> Chosen:
     """The scaffold that an entry names. Raises ValueError with the first fault, as the end of a sentence about it."""
-    given: dict[str, Any] = {"name": config} if isinstance(config, str) else dict(config)
+    given: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"name": config}
     name = given.get("name")
     if name not in SCAFFOLDS:
         raise ValueError(f"names `{name}`; expected one of {among(str(name), SCAFFOLDS)}")
@@ -262,7 +262,7 @@ def chosen(config: str | Mapping[str, Any]) -> Chosen:
     return Chosen(name, settings, {role: _who(name, role, who) for role, who in roles.items()}, own)
 
 
-def fault(config: str | Mapping[str, Any]) -> str | None:
+def fault(config: str | Mapping[str, Any] | None) -> str | None:
     """What is wrong with the way config writes a scaffold, or None."""
     try:
         chosen(config)
