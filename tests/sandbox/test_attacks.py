@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import psutil
 import pytest
@@ -177,10 +176,9 @@ def test_jails_of_a_killed_parent_end_though_they_are_busy(kind):
 
 
 def test_jail_that_is_killed_from_outside_costs_nothing(kind):
-    """A program whose jail dies is run again in another; one that kills its jail twice has crashed."""
+    """A program whose jail dies is run again in another."""
     with Executor(seconds=5, workers=1, tiers=("python",)) as executor:
         assert next(executor.run([NEIGHBOUR])).value == "[144]"
-        for process in psutil.Process().children(recursive=True):
-            if Path(process.exe()).name.startswith(("python", "bwrap")):
-                process.kill()
+        for process in psutil.Process().children():
+            process.kill()
         assert [result.value for result in executor.run([NEIGHBOUR] * 9)] == ["[144]"] * 9

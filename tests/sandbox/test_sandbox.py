@@ -318,21 +318,12 @@ def records(data) -> list[tuple[str, str, str]]:
     return real_programs(data)
 
 
-def test_real_programs_have_their_outputs_or_no_share(records, box):
-    """No output of a real program is called wrong, and at least 95 of 100 are reproduced."""
-    found = list(box.check([(block("\n" + code), calls((f"f({given})", output))) for code, given, output in records]))
-    wrong = [row for row, one in zip(records, found, strict=True) if one.share == 0.0]
-    assert [output for _, _, output in wrong if not output.startswith("dict(")] == []  # which no repr writes
-    assert sum(one.share == 1.0 for one in found) >= 0.95 * len(records)
-
-
 def test_real_programs_with_outputs_of_others_pass_nothing(records, box):
-    """With another program's output a program has no share above 0, and at least 95 of 100 have one."""
+    """With another program's output a program passes nothing."""
     asked = [(row, other) for row, (_, _, other) in zip(records, [*records[7:], *records[:7]], strict=True)]
     asked = [(row, other) for row, other in asked if not same_value(row[2], other) and "dict(" not in row[2] + other]
     found = list(box.check([(block("\n" + code), calls((f"f({given})", other))) for (code, given, _), other in asked]))
-    assert {one.share for one in found} == {0.0, None}
-    assert sum(one.share == 0.0 for one in found) >= 0.95 * len(asked)
+    assert {one.share for one in found} == {0.0}
 
 
 def test_steps_of_gsm8k_are_computed_as_they_are_written(data, box):
@@ -344,4 +335,3 @@ def test_steps_of_gsm8k_are_computed_as_they_are_written(data, box):
         asked.append((block("\n" + code), prints("".join(f"{result}\n" for _, result in steps))))
     found = list(box.check(asked))
     assert sum(one.share == 1.0 for one in found) >= 0.97 * len(asked)
-    assert {one.status for one in found} <= {"ok", "failed"}

@@ -83,7 +83,7 @@ def _case(row: Any, where: str) -> Case:
     if "input" in row:
         return Case(stdin=row["input"], stdout=row["output"], close=close)
     try:
-        ast.parse(row["call"].strip(), mode="eval")
+        values.expression(row["call"])
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _wrong(f"the call of {where} is no expression of Python") from None
     return Case(call=row["call"], result=row["result"], close=close)
@@ -168,7 +168,7 @@ class Question:
 
     def answered(self, found: Sequence[str]) -> bool | None:
         """Whether it is true, where it says no more than that two values are, or are not, the same; else None."""
-        body = getattr(self.tree, "body", None)
+        body = self.tree
         if not (isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], (ast.Eq, ast.NotEq))):
             return None
         try:
@@ -178,28 +178,26 @@ class Question:
         return values.same(*sides) == isinstance(body.ops[0], ast.Eq)
 
     def _filled(self, node: ast.AST, found: Sequence[str]) -> str:
-        is_part = isinstance(node, ast.Name) and node.id.startswith("_part_")
-        return found[int(node.id[6:])] if is_part else ast.unparse(node)
+        if isinstance(node, ast.Name) and node.id.startswith("_part_"):
+            return found[int(node.id[6:])]
+        return ast.unparse(node)
 
     def of(self, found: Sequence[str]) -> str:
         """The expression with the values of its parts, for an empty program that imports `math`."""
-        literals = [ast.parse(value, mode="eval").body for value in found]
+        literals = [values.expression(value) for value in found]
 
         class Filled(ast.NodeTransformer):
             def visit_Name(self, node: ast.Name) -> ast.AST:
                 _, _, number = node.id.partition("_part_")
                 return literals[int(number)] if number.isdecimal() else node
 
-        tree = ast.parse(ast.unparse(self.tree), mode="eval")
-        return ast.unparse(Filled().visit(tree))
+        return ast.unparse(Filled().visit(values.expression(ast.unparse(self.tree))))
 
 
 def question_of(call: str) -> Question | None:
     """What is asked of a program's values; None where a call is no more than a value that the program gives."""
-    tree = ast.parse(call.strip(), mode="eval")
-    if _root(tree.body) or any(
-        isinstance(node, (ast.comprehension, ast.Lambda, ast.NamedExpr)) for node in ast.walk(tree)
-    ):
+    tree = values.expression(call)
+    if _root(tree) or any(isinstance(node, (ast.comprehension, ast.Lambda, ast.NamedExpr)) for node in ast.walk(tree)):
         return None
     parts: list[str] = []
 

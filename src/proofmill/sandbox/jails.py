@@ -44,8 +44,8 @@ MODULES = (  # read before the programs, so that they need not wait for them
     "string", "time", "typing",
 )  # fmt: skip
 PACKAGES = ("numpy",)  # beside the standard library, where they are installed
-_HEAD, _ENDED = Struct("<IIII"), Struct("<iQI")  # as in _zygote.py
-_ZYGOTE = Path(__file__).with_name("_zygote.py")
+_HEAD, _ENDED = Struct("<IIII"), Struct("<iQI")  # as in zygote.py
+_ZYGOTE = Path(__file__).with_name("zygote.py")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import contextlib
 import math
 import resource
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,8 +62,7 @@ def is_plain(program: str, call: str) -> bool:
     if not call or len(program) + len(call) > LONGEST or not (program.isascii() and call.isascii()):
         return False
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with values.reading():
             trees = ast.parse(program), ast.parse(call.strip(), mode="eval")
             compile(trees[0], "<program>", "exec", dont_inherit=True)  # what Python refuses, Monty may run
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -78,7 +76,7 @@ def is_plain(program: str, call: str) -> bool:
 def _is_plain(node: ast.AST, own: set[str], read: set[int]) -> bool:
     match node:
         case ast.Constant(value=value):
-            return isinstance(value, _PLAIN)
+            return isinstance(value, _PLAIN) and (not isinstance(value, str) or value.isascii())
         case ast.Name(id=name):
             return (name in _BUILTINS or name in own) and not (name in _LAZY and id(node) not in read)
         case ast.Attribute(attr=name):
@@ -170,6 +168,8 @@ def _name(node: ast.AST) -> str:
 
 # ------------------------------------------------------------------------------------------------------------ the workers
 
+_NO_SLEEP = {"sleep": "zero"}
+
 
 class Monty:
     """A context manager with worker processes, which may be used from as many threads."""
@@ -204,10 +204,13 @@ class Monty:
         """The value of the call as values.write writes it; None where Monty does not find it."""
         source = f"{program}\n_value = ({call.strip()}\n)\nf'{{_value!r}}'[:{longest + 1}]"
         try:
-            with self._pool.checkout(limits=self.limits, assert_message_annotations=False) as session:
+            with self._pool.checkout(
+                limits=self.limits, os_policy=_NO_SLEEP, assert_message_annotations=False
+            ) as session:
                 confine(session.worker_pid, self.brief)
                 text = session.feed_run(source, print_callback=_unheard)
-            return values.write(values.parse(text, longest)) if isinstance(text, str) else None
+            plain = isinstance(text, str) and text.isascii()  # it has no surrogates, and other rules of case
+            return values.write(values.parse(text, longest)) if plain else None
         except (self._monty.MontyError, ProcessLookupError, ValueError):
             return None
 

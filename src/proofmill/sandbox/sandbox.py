@@ -17,6 +17,7 @@ cases.py says when a test is passed, programs.py which program a text has. Every
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -72,16 +73,14 @@ class Sandbox:
         self.executor = Executor(seconds, megabytes, workers)
 
     def __enter__(self) -> "Sandbox":
-        self.executor.__enter__()
-        try:
+        with ExitStack() as opened:
+            opened.enter_context(self.executor)
             self._expect_known_answers()
-        except BaseException:
-            self.executor.__exit__()
-            raise
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.executor.__exit__()
+        self._opened.close()
 
     def _expect_known_answers(self) -> None:
         runs = self.check([(f"```python\n{code}\n```", answer) for code, answer, _, _ in CANARIES])

@@ -14,8 +14,10 @@ How we differ from `ast.literal_eval`:
 
 import ast
 import math
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 1_000_000  # characters of a text
@@ -27,11 +29,26 @@ def parse(text: str, longest: int = LONGEST) -> Any:
     if len(text) > longest:
         raise ValueError(f"over {longest:,} characters")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _value(ast.parse(text.strip(), mode="eval").body, DEEPEST)
+        return _value(expression(text), DEEPEST)
     except (SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise ValueError(f"no plain data: {error}"[:200]) from None
+
+
+_READING = threading.RLock()  # CPython's parser, and what it warns of, are for one thread at a time
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Inside it this thread alone reads source, and nothing is warned of."""
+    with _READING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def expression(text: str) -> ast.expr:
+    """The tree of an expression. Raises what `ast.parse` raises."""
+    with reading():
+        return ast.parse(text.strip(), mode="eval").body
 
 
 def _value(node: ast.AST, deepest: int) -> Any:
@@ -59,7 +76,7 @@ def _value(node: ast.AST, deepest: int) -> Any:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=ast.Constant(value=complex() as imaginary)):
             number = _number(left, deepest)
             return number - imaginary if isinstance(sign, ast.Sub) else number + imaginary
-        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=named):
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=named) if all(keyword.arg for keyword in named):
             return {keyword.arg: _value(keyword.value, deepest - 1) for keyword in named if keyword.arg}
         case ast.Call(func=ast.Name(id=name), args=items, keywords=[]) if name in _CALLS:
             return _CALLS[name](*[_value(item, deepest - 1) for item in items])
@@ -90,8 +107,8 @@ def write(value: Any, deepest: int = DEEPEST) -> str:
     if kind is float:
         return repr(value) if math.isfinite(value) else f"float('{value}')"
     if kind is complex:
-        finite = math.isfinite(value.real) and math.isfinite(value.imag)
-        return repr(value) if finite else f"complex({write(value.real)}, {write(value.imag)})"
+        usual = "nan" not in repr(value) and "inf" not in repr(value) and repr(parse(repr(value))) == repr(value)
+        return repr(value) if usual else f"complex({write(value.real)}, {write(value.imag)})"  # (-0-1j) is read as -1j
     if kind not in (list, tuple, dict, set, frozenset):
         raise ValueError(f"no plain data: {kind.__name__}")
     items = [write(item, deepest - 1) for item in value]

@@ -8,6 +8,8 @@ A child's own reply is a pipe to this process, which says whose it is and how
 it ended: what a program writes there can be taken for its own value only.
 """
 
+import builtins
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -119,7 +121,10 @@ def lock(all_limits):
 _bool, _dict, _float, _frozenset, _int, _len, _list, _none, _set, _str, _tuple, _type, _bytes, _complex, _subclass = (
     bool, dict, float, frozenset, int, len, list, type(None), set, str, tuple, type, bytes, complex, issubclass,
 )  # fmt: skip
-ATOMS = tuple((kind, vars(kind)["__repr__"]) for kind in (bool, int, str, float, bytes, complex, type(None)))
+ATOMS = (
+    *((kind, vars(kind)["__repr__"]) for kind in (bool, int, str, float, bytes, type(None))),
+    (complex, lambda value: f"complex({value.real!r}, {value.imag!r})"),
+)
 
 
 class NoPlainData(Exception):
@@ -159,8 +164,9 @@ def literal(value, room, deep=100):
                     text = f"{key}: {text}"
                 else:
                     text, room = literal(item, room, deep - 1)
-                room -= 2
                 texts.append(text)
+                if (room := room - 2) < 0:
+                    raise NoPlainData("a value over the greatest length")
             if not texts:
                 end = end.replace(",", "")
             return start + ", ".join(texts) + end, room
@@ -177,10 +183,9 @@ def told(error):
         if trace.tb_frame.f_code.co_filename == "<program>":
             line = trace.tb_lineno
         trace = trace.tb_next
-    try:
-        text = f"{_type(error).__name__}: {error}".removesuffix(": ")
-    except BaseException:
-        text = _type(error).__name__
+    text = _type(error).__name__
+    with contextlib.suppress(BaseException):
+        text = f"{text}: {error}".removesuffix(": ")
     return f"{line} {text[:2000]}"
 
 
@@ -311,6 +316,8 @@ def main():
         except ImportError:
             continue
     time.sleep = lambda seconds: None
+    for name in ("exit", "quit"):  # as the module site has them
+        setattr(builtins, name, sys.exit)
     sys.argv[1:] = []
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)
