@@ -124,8 +124,7 @@ def _tests() -> Iterator[Check]:
 
 def _of_run(run: Any) -> Verdict:
     """The verdict of one run (sandbox.Ran): the share of the tests that the program passes."""
-    reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
-    return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
+    return Verdict(run.share, 1, Reason.NO_ANSWER if run.status == "no-code" else Reason.OK, run.detail)
 
 
 def _fault_of_tests(answer: str | None) -> str | None:
