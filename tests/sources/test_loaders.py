@@ -429,3 +429,63 @@ def test_programming_problem_with_unreadable_tests_is_refused(tmp_path, info):
     path = written(tmp_path / "code.jsonl", {**VERIFIED, "verification_info": info})
     with pytest.raises(TableError, match=r"code.jsonl:1: "):
         load(source="code", path=path)
+
+
+HUMAN = {
+    "task_id": "HumanEval/0",
+    "prompt": 'from typing import List\n\ndef half(n):\n    return n / 2\n\ndef mean(a: List[int]) -> float:\n    """The mean."""\n',
+    "entry_point": "mean",
+    "canonical_solution": "    return sum(a) / len(a)\n",
+    "test": "\ndef check(candidate):\n    assert candidate([1, 3]) == 2\n",
+}
+MBPP = {
+    "task_id": 2,
+    "text": "Write a function to double.",
+    "code": "def helper(x):\r\n  return x\r\ndef twice(x):\r\n  return 2 * helper(x)",
+    "test_list": ["assert set([twice(1)]) == {2}", "assert twice(2) == 4"],
+}
+
+
+def test_function_of_humaneval_has_its_asserts_as_a_check(tmp_path):
+    """The answer has the check, what stands before the function, and the published solution; that is a reply, too."""
+    (row,) = load(source="humaneval", path=written(tmp_path / "h.jsonl", HUMAN))
+    (test,) = json.loads(row["answer"])
+    assert (row["problem"], row["asks"], test["function"]) == ("HumanEval/0", "code", "mean")
+    assert test["setup"] == "from typing import List\n\ndef half(n):\n    return n / 2"
+    assert (
+        test["check"].endswith("check(mean)\n") and test["reference"] == HUMAN["prompt"] + HUMAN["canonical_solution"]
+    )
+    assert HUMAN["prompt"].strip() in row["statement"] and "assert" not in row["statement"]
+    assert row["solution"] == f"```python\n{test['reference'].strip()}\n```"
+
+
+def test_function_of_mbpp_shows_its_asserts_and_with_more_tests_only_the_first(tmp_path):
+    """MBPP asks with all asserts that it tests; MBPP+ shows one and tests many. The setup stands before both."""
+    plus = {**MBPP, "task_id": 3, "prompt": "Double.", "test": "for i in range(9): assert twice(i) == 2 * i"}
+    plain, more = load(
+        source="mbpp",
+        path=written(
+            tmp_path / "m.jsonl", {**MBPP, "test_setup_code": "import math"}, {**plus, "test_imports": ["import re"]}
+        ),
+    )
+    (test,), (further,) = json.loads(plain["answer"]), json.loads(more["answer"])
+    assert (plain["problem"], test["function"], test["setup"]) == ("mbpp-2", "twice", "import math")
+    assert all(each in plain["statement"] and each in test["check"] for each in MBPP["test_list"])
+    assert MBPP["test_list"][0] in more["statement"] and MBPP["test_list"][1] not in more["statement"]
+    assert (further["check"], further["setup"]) == (f"{plus['test']}\n", "import re")
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "found"),
+    [
+        ("humaneval", {**HUMAN, "entry_point": "other"}, "`prompt` does not define `other`"),
+        ("humaneval", {**HUMAN, "prompt": "def mean("}, "`prompt` is no Python"),
+        ("humaneval", {**HUMAN, "test": None}, "`test` is empty"),
+        ("mbpp", {**MBPP, "test_list": ["assert other(1) == 2"]}, "`test_list` calls nothing that `code` defines"),
+        ("mbpp", {**MBPP, "test_list": []}, "`test_list` calls nothing"),
+    ],
+)
+def test_function_without_sound_asserts_is_refused(tmp_path, source, row, found):
+    """The message names the row and the column."""
+    with pytest.raises(TableError, match=rf"f.jsonl:1: {found}"):
+        load(source=source, path=written(tmp_path / "f.jsonl", row))
