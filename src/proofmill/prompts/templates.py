@@ -8,8 +8,9 @@
     scale: [0, 1, 6, 7]                   # the marks that the judge may give
     ---
 
-The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is named, or given as a path that ends in `.md`: a
-file of the user's own. Text that is shown as it stands (a system prompt) may stand in such a file, too, with or without a header.
+The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is named, with its folder if it is in one
+(`tasks/pair`), or given as a path that ends in `.md`: a file of the user's own. Text that is shown as it stands (a system
+prompt) may stand in such a file, too, with or without a header.
 
 How we differ from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
@@ -69,7 +70,10 @@ _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing
 
 def names() -> list[str]:
     """The names of all prompts, a user's own among them, sorted."""
-    return sorted(path.stem for folder in (PROMPTS, *further) for path in folder.glob("*.md"))
+    folders = (PROMPTS, *further)
+    return sorted(
+        path.relative_to(folder).with_suffix("").as_posix() for folder in folders for path in folder.rglob("*.md")
+    )
 
 
 def is_path(name: str) -> bool:
