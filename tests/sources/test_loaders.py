@@ -1,6 +1,10 @@
 """Loaders: what each source's rows become, threads and real benchmarks among them."""
 
+import base64
 import json
+import pickle
+import zlib
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -489,3 +493,45 @@ def test_function_without_sound_asserts_is_refused(tmp_path, source, row, found)
     """The message names the row and the column."""
     with pytest.raises(TableError, match=rf"f.jsonl:1: {found}"):
         load(source=source, path=written(tmp_path / "f.jsonl", row))
+
+
+LIVE = {
+    "question_id": "1873_A",
+    "question_content": "Double it.",
+    "starter_code": "",
+    "public_test_cases": '[{"input": "1", "output": "2", "testtype": "stdin"}]',
+    "metadata": "{}",
+    "platform": "codeforces",
+    "difficulty": "easy",
+}
+
+
+def hidden(tests: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(tests))).decode()
+
+
+def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
+    """Tests of what is printed stay; those of a method become calls. Hidden ones are unpacked."""
+    printing = json.dumps([{"input": "3", "output": "6", "testtype": "stdin"}])
+    method = {
+        **LIVE,
+        "starter_code": "class Solution:\n    def twice(self, a: List[int], s: str) -> bool:",
+        "metadata": '{"func_name": "twice"}',
+        "public_test_cases": '[{"input": "[1, null]\\n\\"x\\"", "output": "true", "testtype": "functional"}]',
+    }
+    path = written(
+        tmp_path / "l.jsonl", {**LIVE, "private_test_cases": hidden(printing)}, {**method, "private_test_cases": "[]"}
+    )
+    prints, calls = load(source="livecodebench", path=path)
+    assert json.loads(prints["answer"]) == [{"input": "1", "output": "2"}, {"input": "3", "output": "6"}]
+    assert json.loads(calls["answer"]) == [{"call": "Solution().twice([1, None], 'x')", "result": "True"}]
+    assert "class Solution" in calls["statement"] and "standard input" in prints["statement"]
+    assert (prints["problem"], prints["level"], prints["asks"]) == ("livecodebench-1873_A", "easy", "code")
+
+
+@pytest.mark.parametrize("packed", ["x", hidden(3), hidden("no json"), hidden(Path("/")), ""])
+def test_hidden_tests_that_are_none_are_refused(tmp_path, packed):
+    """A pickle that would import anything is as bad as a broken one: the row is named, and nothing runs."""
+    path = written(tmp_path / "l.jsonl", {**LIVE, "private_test_cases": packed})
+    with pytest.raises(TableError, match=r"l.jsonl:1: `private_test_cases` (cannot be read|is empty|is a)"):
+        load(source="livecodebench", path=path)

@@ -3,16 +3,23 @@
 `problems` reads open-r1's verifiable-coding-problems-python: `problem_statement`, `gold_standard_solution` and
 `verification_info`, whose `test_cases` each have `input`, `output`, `type` and `fn_name`. `humaneval` and `mbpp` read
 the published rows (Chen et al. 2021, arXiv 2107.03374; Austin et al. 2021, arXiv 2108.07732) and those of EvalPlus (Liu
-et al. 2023, arXiv 2305.01210), whose asserts are a check (sandbox/checks.py).
+et al. 2023, arXiv 2305.01210), whose asserts are a check (sandbox/checks.py). `livecodebench` reads its generation rows
+(Jain et al. 2024, arXiv 2403.07974).
 
 How we differ:
 1. Of open-r1's tests only those of what a program reads and prints are taken. A problem with none has no answer, and a
    filter decides about it.
 2. A solver is asked for the whole function, not for the text that goes on from its signature.
+3. LiveCodeBench's hidden tests are pickled; of the pickle only a text is taken, and nothing in it is executed.
 """
 
 import ast
+import base64
+import binascii
+import io
 import json
+import pickle
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,7 +38,7 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
     for where, record in files.records(entry):
         tests = [
             {"input": text(where, test, "input"), "output": text(where, test, "output")}
-            for test in records(where, _verification(where, record), "test_cases")
+            for test in records(where, _object(where, record, "verification_info"), "test_cases")
             if test.get("type", READS_AND_PRINTS) == READS_AND_PRINTS and not test.get("fn_name")
         ]
         yield {
@@ -42,20 +49,6 @@ def problems(entry: Problems) -> Iterator[dict[str, Any]]:
             "origin": word(where, record, "problem_id") if "problem_id" in record else where,
             "tags": [source] if "source" in record and (source := word(where, record, "source")) else [],
         }
-
-
-def _verification(where: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The column with the tests: an object, or one as JSON."""
-    value = field(where, record, "verification_info")
-    try:
-        value = parsed_json(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise TableError(
-            f"{where}: `verification_info` is no JSON ({error}); expected an object with `test_cases`. Mend or remove the row."
-        ) from error
-    if not isinstance(value, Mapping):
-        raise TableError(f"{where}: `verification_info` is {shown(value)}; expected an object with `test_cases`.")
-    return value
 
 
 # ------------------------------------------------------------------------------------------------ functions with asserts
@@ -104,6 +97,72 @@ def _checked(check: str, function: str, setup: str, reference: str) -> dict[str,
         "asks": "code",
         "tags": ["function"],
     }
+
+
+def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
+    """A program that reads and prints, or where there is `starter_code` a method of `Solution`, with all its tests."""
+    for where, record in files.records(entry):
+        stub, task = text(where, record, "starter_code") or "", _source(where, record, "question_content").strip()
+        tests = [*_listed(where, record, "public_test_cases"), *_listed(where, record, "private_test_cases")]
+        function = word(where, _object(where, record, "metadata"), "func_name") if stub else None
+        asked = f"Write this:\n\n{fenced('python', stub)}" if stub else "The program reads standard input and prints."
+        yield {
+            "problem": f"livecodebench-{word(where, record, 'question_id')}",
+            "statement": f"{task}\n\n{asked}",
+            "answer": json.dumps([_called(where, test, function) for test in tests], ensure_ascii=False),
+            "asks": "code",
+            "origin": where,
+            "level": word(where, record, "difficulty"),
+            "tags": [word(where, record, "platform")],
+        }
+
+
+def _called(where: str, test: Mapping[str, Any], function: str | None) -> dict[str, str]:
+    """A test as sandbox/cases.py has it; arguments of a method stand on a line each, as JSON."""
+    given, expected = text(where, test, "input") or "", text(where, test, "output") or ""
+    if function is None:
+        return {"input": given, "output": expected}
+    try:
+        arguments = [repr(parsed_json(line)) for line in given.splitlines() if line.strip()]
+        return {"call": f"Solution().{function}({', '.join(arguments)})", "result": repr(parsed_json(expected))}
+    except ValueError as error:
+        raise TableError(
+            f"{where}: a test is no JSON ({error}); expected an argument a line. Mend or remove the row."
+        ) from error
+
+
+def _listed(where: str, record: Mapping[str, Any], column: str) -> list[Mapping[str, Any]]:
+    """Tests as JSON, or as the published file hides them: pickled, compressed, in base 64."""
+    written = _source(where, record, column)
+    try:
+        if not written.lstrip().startswith("["):
+            written = _Text(io.BytesIO(zlib.decompress(base64.b64decode(written, validate=True)))).load()
+        return records(where, {column: parsed_json(written)}, column)
+    except (ValueError, TypeError, EOFError, binascii.Error, zlib.error, pickle.UnpicklingError) as error:
+        raise TableError(
+            f"{where}: `{column}` cannot be read ({error}); expected tests as LiveCodeBench publishes them."
+        ) from error
+
+
+class _Text(pickle.Unpickler):
+    """Unpickles texts and the like; whatever would be imported for it is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, Any]:
+    """A column with an object, or with one as JSON."""
+    value = field(where, record, column)
+    try:
+        value = parsed_json(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise TableError(
+            f"{where}: `{column}` is no JSON ({error}); expected an object. Mend or remove the row."
+        ) from error
+    if not isinstance(value, Mapping):
+        raise TableError(f"{where}: `{column}` is {shown(value)}; expected an object.")
+    return value
 
 
 def _source(where: str, record: Mapping[str, Any], column: str) -> str:

@@ -386,6 +386,7 @@ SOURCES: dict[str, Source] = {
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
     "mbpp": Source(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),
+    "livecodebench": Source(coding.livecodebench, "LiveCodeBench: write programs", _FILE_OR_HUB),
     "cruxeval-o": Source(triplets.cruxeval("deduce"), "CRUXEval: predict the output", _FILE_OR_HUB),
     "cruxeval-i": Source(triplets.cruxeval("abduce"), "CRUXEval: predict an input", _FILE_OR_HUB),
     "livecodebench-o": Source(triplets.livecodebench("deduce"), "LiveCodeBench: predict the output", _FILE_OR_HUB),

@@ -39,8 +39,11 @@ def parse(kind: TaskName, reply: str, tags: bool = True) -> str | None:
         programs = fenced(text, "python", "")
         return (programs[-1] if programs else text).strip("\n") or None
     name = _BLOCK[kind]
+    blocks = fenced(text, name)
+    if kind == "abduce" and blocks and not blocks[-1].strip():
+        return ""  # a call without arguments
     found = (
-        _last(fenced(text, name))
+        _last(blocks)
         or _last(re.findall(rf"^[ \t]*#[ \t]*{name}[ \t]*:(.+)$", text, re.IGNORECASE | re.MULTILINE))
         or _last(re.findall(rf"<{name}>(.*?)</{name}>", text, re.IGNORECASE | re.DOTALL))
         or _last(re.findall(rf"\bthe {name} is:?[ \t]+(.+?)\.?[ \t]*$", text, re.IGNORECASE | re.MULTILINE))
@@ -81,7 +84,8 @@ def _executions(task: Task, answer: str) -> list[Execution]:
     """What must run to mark an answer; nothing where its text decides."""
     try:
         if task.kind == "abduce":
-            return [Execution(task.program, f"f({arguments(answer, parsed(task.program))})")]
+            given = arguments(answer, parsed(task.program)) if answer else ""
+            return [Execution(task.program, f"f({given})")]
         if task.kind == "induce":
             program = normalised(answer)
             return [Execution(program, f"f({text})") for text in task.inputs[task.shown :]]
