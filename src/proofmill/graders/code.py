@@ -11,6 +11,7 @@ How we differ from CRUXEval and Absolute Zero:
    it does not run, or gives another value than the recorded one, nobody is marked (`no-gold`).
 """
 
+import ast
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -34,7 +35,7 @@ LONGEST = 1_000_000  # characters of what a program gives: a check may ask for t
 Tests = str | Check | Task  # tests as JSON, a check, a task
 
 
-def tests_of(text: str | None) -> Tests:
+def read_tests(text: str | None) -> Tests:
     """What a problem's answer asks of an attempt. Raises ValueError with a sentence that says what is wrong with it."""
     if not text:
         raise ValueError("the problem has no tests")
@@ -99,7 +100,7 @@ class Code:
         tests: list[Tests | ValueError] = []
         for submission in submissions:
             try:
-                tests.append(tests_of(submission.answer))
+                tests.append(read_tests(submission.answer))
             except ValueError as error:
                 tests.append(error)
         both = list(zip(submissions, tests, strict=True))
@@ -134,7 +135,7 @@ class Code:
             return
         executor = self._opened().executor
         self._sound |= soundness([task for _, task in pairs if task not in self._sound], executor)
-        found = [solutions.parse(task.kind, answer(text) or text, tags=False) for text, task in pairs]
+        found = [_answer(task, text) for text, task in pairs]
         golds = [self._sound[task] for _, task in pairs]
         asked = [(gold, text) for gold, text in zip(golds, found, strict=True) if isinstance(gold, Task)]
         marks = iter(solutions.grade([gold for gold, _ in asked], [text for _, text in asked], executor))
@@ -146,6 +147,18 @@ class Code:
                 yield Verdict(None, 1, Reason.UNSUPPORTED, "the sandbox itself failed")
             else:
                 yield Verdict(mark, 1, Reason.NO_ANSWER if text is None else Reason.OK, text or "")
+
+
+def _answer(task: Task, text: str) -> str | None:
+    """The answer of a text, in its tags or without; arguments on several lines are brought on one."""
+    found = solutions.parse(task.kind, answer(text) or text, tags=False)
+    if task.kind != "abduce" or not found or "\n" not in found:
+        return found
+    try:
+        call = ast.parse(f"f({found}\n)", mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return found
+    return ast.unparse(call)[2:-1] if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else found
 
 
 def soundness(tasks: Sequence[Task], executor: Executor) -> dict[Task, Task | str]:
