@@ -216,26 +216,24 @@ def keyword_in(source: str, keywords: Collection[str]) -> str | None:
 
 
 def arguments(text: str, tree: ast.Module | None = None) -> str:
-    """The arguments of a call of `f` on one line, stripped. Raises Unfit where they are not written out.
+    """The arguments of a call of `f`, stripped, those of several lines on one. Raises Unfit where they are not written out.
 
     They are literals, calls of plain constructors and functions, comprehensions, lambdas and methods of these. With the
     program's `tree` they may call its classes and read its global variables, then without attributes and lambdas: what
     is named could be changed by them.
     """
     text = text.strip()
-    if not text or "\n" in text:
-        raise Unfit("bad-input", "an input is one line" if text else "an empty input")
     try:
-        statements = parsed(f"{ENTRY}({text})").body
+        statements = parsed(f"{ENTRY}({text}\n)" if "\n" in text else f"{ENTRY}({text})").body
     except Unfit as unfit:
         raise Unfit("bad-input", unfit.detail) from unfit
     call = statements[0].value if len(statements) == 1 and isinstance(statements[0], ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not (call.args or call.keywords):
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise Unfit("bad-input", "no arguments of one call")
-    parts = [part for argument in (*call.args, *call.keywords) for part in ast.walk(argument)]
-    if fault := _input_fault(parts, tree):
+    given = [*call.args, *call.keywords]
+    if fault := _input_fault([part for argument in given for part in ast.walk(argument)], tree):
         raise Unfit("bad-input", fault)
-    return text
+    return ", ".join(map(ast.unparse, given)) if "\n" in text else text
 
 
 def _input_fault(parts: list[ast.AST], tree: ast.Module | None) -> str | None:
