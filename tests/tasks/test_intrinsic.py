@@ -106,3 +106,11 @@ def test_distance_is_of_what_programs_do_and_not_of_how_they_look():
     assert 0 < edit_distance(program, [near]) < edit_distance(program, [far]) < 1
     assert edit_distance(program, [program, far, "def f("]) == pytest.approx(edit_distance(program, [far]) / 2)
     assert edit_distance(program, []) == edit_distance("def f(", [program]) == 0
+
+
+def test_deepest_program_that_is_parsed_is_measured():
+    """What nests as deeply as is allowed has its values, and what nests deeper the value 0."""
+    for levels, measured in ((190, True), (5_000, False)):
+        program = f"def f(a):\n    return {' + '.join(['a'] * levels)}"
+        assert (halstead(program) > 0) is (edit_distance(program, ["def f(a):\n    return a"]) > 0) is measured
+        assert complexity(program) == 0

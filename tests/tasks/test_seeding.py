@@ -38,13 +38,14 @@ def test_rows_are_executed_again(executor):
             "message": "m",
         },
         {"program": "x = 1", "input": "1"},
+        {"program": "def f(a):\n    return a"},
     ]
     found = from_rows(rows, ["deduce", "abduce", "induce"], executor)
     program = "def f(a):\n    return a * 3"
     assert found[:2] == [Task(kind, program, "'ab'", "'ababab'") for kind in ("deduce", "abduce")]
     assert [each.reason for each in found[2:4]] == ["raised", "raised"]
     assert found[4] == Task("induce", "def f(a):\n    return -a", inputs=("1", "2"), outputs=("-1", "-2"), message="m")
-    assert found[5] == Invalid("no-function")
+    assert found[5:] == [Invalid("no-function"), Invalid("no-input")]
     assert from_rows(rows[:1], ["induce"], executor) == []
 
 
