@@ -231,6 +231,17 @@ def _is_forbidden(path: str, forbidden: Collection[str]) -> bool:
     return not {*parts, *starts}.isdisjoint(forbidden)
 
 
+def meets_hashes(tree: ast.AST) -> bool:
+    """Whether a program makes sets or hashes: what it gives may depend on the seed of hashes, in small sets by chance."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set() | ast.SetComp() | ast.Name(id="set" | "frozenset" | "hash"):
+                return True
+            case ast.BinOp(left=ast.Call(func=ast.Attribute(attr="keys" | "items"))):
+                return True
+    return False
+
+
 def keyword_in(source: str, keywords: Collection[str]) -> str | None:
     """The first of some words that a program has as a word; None without any."""
     return next((word for word in keywords if re.search(rf"\b{re.escape(word)}\b", source)), None)
