@@ -47,6 +47,14 @@ def test_only_function_becomes_f_with_its_calls():
     assert normalised(source) == "def f(n):\n    return 1 if n < 2 else n * f(n - 1)\ntable = {'fact': f}"
 
 
+def test_only_the_function_is_renamed():
+    """Keywords, attributes and texts of the same name stay; where something else has the name, nothing is."""
+    source = "def key(a):\n    return sorted(a.key, key=key), 'key'"
+    assert normalised(source) == "def f(a):\n    return (sorted(a.key, key=f), 'key')"
+    for twice in ("def g(g):\n    return g", "import g\ndef g(a):\n    return a", "def g(a):\n    g = a\n    return g"):
+        assert reason(twice) == "no-function"
+
+
 @pytest.mark.parametrize(("rule", "entry"), [("first", "a"), ("last", "b"), ("f-or-first", "a"), ("f-or-last", "b")])
 def test_entry_is_chosen_by_the_rule(rule, entry):
     """Without a function `f`, the first or the last of the top level is the entry."""
@@ -81,6 +89,8 @@ def test_nested_functions_and_methods_are_not_counted():
         ("def f(a) return a", "syntax"),
         ("\0", "syntax"),
         ("(" * 5_000, "syntax"),
+        ("def f(a):\n    return " + "-" * 250 + "a", "syntax"),
+        ("def f(a):\n    return " + "-" * 9_000 + "a", "syntax"),
         ("x = 1", "no-function"),
         ("class A:\n    def f(self):\n        return 1", "no-function"),
         ("async def f(a):\n    return a", "no-function"),
@@ -103,6 +113,12 @@ def test_what_is_dropped_leaves_a_program():
     assert normalised("def f(a):\n    if a:\n        print(a)\n    else:\n        print(1)", drop={"prints"}) == (
         "def f(a):\n    if a:\n        pass"
     )
+
+
+def test_inputs_that_a_program_assigns_are_dropped():
+    """`input = ...` beside the function; a variable in it stays."""
+    source = "inputs = [1, 2]\ninput = (3,)\ndef f(a):\n    input = a\n    return input"
+    assert normalised(source, drop={"inputs"}) == "def f(a):\n    input = a\n    return input"
 
 
 @pytest.mark.parametrize("drop", ["comments", "top-level", "prints"])
