@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src/proofmill"
 # A folder may import those before it. `kinds` are the modules at the top of the package, `__main__` is the command line.
 ORDER = [
     *("schema", "text", "runtime", "rewards", "arithmetic", "contamination", "sandbox"),
-    *("measures", "prompts", "filters", "sources", "calls", "graders", "scaffolds"),
+    *("measures", "prompts", "tasks", "filters", "sources", "calls", "graders", "scaffolds"),
     *("recipes", "artifacts", "training", "engines", "publishing", "inspect"),
     *("kinds", "__main__"),
 ]
