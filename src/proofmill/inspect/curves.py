@@ -35,10 +35,13 @@ def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> d
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name in names:
         if kind_of(name) not in learned():
-            raise SettingError(f"{name}: a {kind_of(name)} has no steps; expected sft/<name> or grpo/<name>.")
-        for row in Table(name, results).rows("step", "measure", "value"):
+            raise SettingError(
+                f"{name}: a {kind_of(name)} has no steps; expected {' or '.join(f'{kind}/<name>' for kind in learned())}."
+            )
+        for row in Table(name, results).rows():
             if row["value"] is not None and not math.isnan(row["value"]):
-                points.setdefault(row["measure"], {}).setdefault(name, []).append((row["step"], row["value"]))
+                measure = "/".join([row[key] for key in ("task", "role") if row.get(key)] + [row["measure"]])
+                points.setdefault(measure, {}).setdefault(name, []).append((row["step"], row["value"]))
     for measure in measures:
         if measure not in points:
             raise SettingError(
