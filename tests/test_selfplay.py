@@ -130,11 +130,11 @@ def test_proposer_that_is_not_trained_has_no_rollouts(train, proposer):
 
 
 def test_model_writes_its_own_first_tasks(train):
-    """Without a table it begins with the function that returns its argument, and what it makes of that."""
+    """Without a table it begins with the function that returns its argument, and asks about it until there are enough."""
     table = train("selfplay/alone", **{"seed-tasks": None}, seeds=6, steps=1, tasks=["deduce", "induce"])
     first = buffer(table).filter(pl.col("step") == 0)
-    assert {"def f(a):\n    return a"} < set(first["program"])
-    assert first.group_by("kind").len()["len"].max() <= 6
+    assert "def f(a):\n    return a" in set(first["program"])
+    assert 1 < first.filter(pl.col("kind") == "induce").height <= 6
 
 
 def test_options_of_the_game_are_played(train):

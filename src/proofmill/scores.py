@@ -14,6 +14,7 @@ How we differ from the usual table of means:
 5. Marks that are low because attempts were cut off, empty, unreadable or without an answer are shown with a sentence
    that says so. Beside every score of final answers stands the share of attempts in which one is found.
 6. Graders are measured like models, against human marks of the same attempts.
+7. What others report stands on the page with its source (`published`), and is no row of the table.
 """
 
 import statistics
@@ -23,7 +24,7 @@ from itertools import combinations
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts as joined
-from proofmill.measures import estimates, text_lengths
+from proofmill.measures import averages, estimates, text_lengths
 from proofmill.measures import page as pages
 from proofmill.measures.comparisons import comparisons
 from proofmill.measures.intervals import interval
@@ -56,7 +57,8 @@ def main(entry: Scores, job: Job) -> None:
         for name, argument in [*measures[:1], *beside, *measures[1:]]:
             if not isinstance(MEASURES[name].apply, OfCorpus | None):
                 measured += measured_rows(group, name, argument, attempts, entry)
-    compared = list(comparisons(groups, measures, entry))
+    measured += averages.averaged(measured, groups, entry)
+    compared = [*comparisons(groups, measures, entry), *averages.differences(groups, measures, entry)]
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
         row["p"] = p
     rows = measured + compared

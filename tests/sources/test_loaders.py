@@ -1,6 +1,10 @@
 """Loaders: what each source's rows become, threads and real benchmarks among them."""
 
+import base64
 import json
+import pickle
+import zlib
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -429,3 +433,105 @@ def test_programming_problem_with_unreadable_tests_is_refused(tmp_path, info):
     path = written(tmp_path / "code.jsonl", {**VERIFIED, "verification_info": info})
     with pytest.raises(TableError, match=r"code.jsonl:1: "):
         load(source="code", path=path)
+
+
+HUMAN = {
+    "task_id": "HumanEval/0",
+    "prompt": 'from typing import List\n\ndef half(n):\n    return n / 2\n\ndef mean(a: List[int]) -> float:\n    """The mean."""\n',
+    "entry_point": "mean",
+    "canonical_solution": "    return sum(a) / len(a)\n",
+    "test": "\ndef check(candidate):\n    assert candidate([1, 3]) == 2\n",
+}
+MBPP = {
+    "task_id": 2,
+    "text": "Write a function to double.",
+    "code": "def helper(x):\r\n  return x\r\ndef twice(x):\r\n  return 2 * helper(x)",
+    "test_list": ["assert set([twice(1)]) == {2}", "assert twice(2) == 4"],
+}
+
+
+def test_function_of_humaneval_has_its_asserts_as_a_check(tmp_path):
+    """The answer has the check, what stands before the function, and the published solution; that is a reply, too."""
+    (row,) = load(source="humaneval", path=written(tmp_path / "h.jsonl", HUMAN))
+    (test,) = json.loads(row["answer"])
+    assert (row["problem"], row["asks"], test["function"]) == ("HumanEval/0", "code", "mean")
+    assert test["setup"] == "from typing import List\n\ndef half(n):\n    return n / 2"
+    assert (
+        test["check"].endswith("check(mean)\n") and test["reference"] == HUMAN["prompt"] + HUMAN["canonical_solution"]
+    )
+    assert HUMAN["prompt"].strip() in row["statement"] and "assert" not in row["statement"]
+    assert row["solution"] == f"```python\n{test['reference'].strip()}\n```"
+
+
+def test_function_of_mbpp_shows_its_asserts_and_with_more_tests_only_the_first(tmp_path):
+    """MBPP asks with all asserts that it tests; MBPP+ shows one and tests many. The setup stands before both."""
+    plus = {**MBPP, "task_id": 3, "prompt": "Double.", "test": "for i in range(9): assert twice(i) == 2 * i"}
+    plain, more = load(
+        source="mbpp",
+        path=written(
+            tmp_path / "m.jsonl", {**MBPP, "test_setup_code": "import math"}, {**plus, "test_imports": ["import re"]}
+        ),
+    )
+    (test,), (further,) = json.loads(plain["answer"]), json.loads(more["answer"])
+    assert (plain["problem"], test["function"], test["setup"]) == ("mbpp-2", "twice", "import math")
+    assert all(each in plain["statement"] and each in test["check"] for each in MBPP["test_list"])
+    assert MBPP["test_list"][0] in more["statement"] and MBPP["test_list"][1] not in more["statement"]
+    assert (further["check"], further["setup"]) == (f"{plus['test']}\n", "import re")
+
+
+@pytest.mark.parametrize(
+    ("source", "row", "found"),
+    [
+        ("humaneval", {**HUMAN, "entry_point": "other"}, "`prompt` does not define `other`"),
+        ("humaneval", {**HUMAN, "prompt": "def mean("}, "`prompt` is no Python"),
+        ("humaneval", {**HUMAN, "test": None}, "`test` is empty"),
+        ("mbpp", {**MBPP, "test_list": ["assert other(1) == 2"]}, "`test_list` calls nothing that `code` defines"),
+        ("mbpp", {**MBPP, "test_list": []}, "`test_list` calls nothing"),
+    ],
+)
+def test_function_without_sound_asserts_is_refused(tmp_path, source, row, found):
+    """The message names the row and the column."""
+    with pytest.raises(TableError, match=rf"f.jsonl:1: {found}"):
+        load(source=source, path=written(tmp_path / "f.jsonl", row))
+
+
+LIVE = {
+    "question_id": "1873_A",
+    "question_content": "Double it.",
+    "starter_code": "",
+    "public_test_cases": '[{"input": "1", "output": "2", "testtype": "stdin"}]',
+    "metadata": "{}",
+    "platform": "codeforces",
+    "difficulty": "easy",
+}
+
+
+def hidden(tests: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(tests))).decode()
+
+
+def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
+    """Tests of what is printed stay; those of a method become calls. Hidden ones are unpacked."""
+    printing = json.dumps([{"input": "3", "output": "6", "testtype": "stdin"}])
+    method = {
+        **LIVE,
+        "starter_code": "class Solution:\n    def twice(self, a: List[int], s: str) -> bool:",
+        "metadata": '{"func_name": "twice"}',
+        "public_test_cases": '[{"input": "[1, null]\\n\\"x\\"", "output": "true", "testtype": "functional"}]',
+    }
+    path = written(
+        tmp_path / "l.jsonl", {**LIVE, "private_test_cases": hidden(printing)}, {**method, "private_test_cases": "[]"}
+    )
+    prints, calls = load(source="livecodebench", path=path)
+    assert json.loads(prints["answer"]) == [{"input": "1", "output": "2"}, {"input": "3", "output": "6"}]
+    assert json.loads(calls["answer"]) == [{"call": "Solution().twice([1, None], 'x')", "result": "True"}]
+    assert "class Solution" in calls["statement"] and "standard input" in prints["statement"]
+    assert (prints["problem"], prints["level"], prints["asks"]) == ("livecodebench-1873_A", "easy", "code")
+
+
+@pytest.mark.parametrize("packed", ["x", hidden(3), hidden("no json"), hidden(Path("/")), ""])
+def test_hidden_tests_that_are_none_are_refused(tmp_path, packed):
+    """A pickle that would import anything is as bad as a broken one: the row is named, and nothing runs."""
+    path = written(tmp_path / "l.jsonl", {**LIVE, "private_test_cases": packed})
+    with pytest.raises(TableError, match=r"l.jsonl:1: `private_test_cases` (cannot be read|is empty|is a)"):
+        load(source="livecodebench", path=path)

@@ -107,38 +107,10 @@ def _doubts(submission: Submission) -> Iterator[str]:
 
 @contextmanager
 def _tests() -> Iterator[Check]:
-    from proofmill.sandbox.sandbox import Sandbox
+    from proofmill.graders.code import Code  # starts no sandbox, but takes a while
 
-    with Sandbox() as sandbox:
-
-        def run(submissions: Sequence[Submission]) -> Iterator[Verdict]:
-            faults = [_fault_of_tests(submission.answer) for submission in submissions]
-            runs = sandbox.check(
-                [(s.final, s.answer or "") for s, fault in zip(submissions, faults, strict=True) if not fault]
-            )
-            for fault in faults:
-                yield Verdict(None, 1, Reason.NO_GOLD, fault) if fault else _of_run(next(runs))
-
-        yield run
-
-
-def _of_run(run: Any) -> Verdict:
-    """The verdict of one run (sandbox.Ran): the share of the tests that the program passes."""
-    reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
-    return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
-
-
-def _fault_of_tests(answer: str | None) -> str | None:
-    """What is wrong with a problem's tests, for which no submission is to blame; None where they are sound."""
-    from proofmill.sandbox.cases import cases_of
-
-    if not answer:
-        return "the problem has no tests"
-    try:
-        cases_of(answer)
-    except ValueError as error:
-        return str(error)
-    return None
+    with Code() as code:
+        yield code.verdicts
 
 
 @contextmanager
@@ -190,7 +162,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "tests": Program(
         1,
-        "runs the last block of code; the mark is the share of the tests that pass",
+        "runs the last block of code; the mark is the share of the tests that pass. Where the problem is a task, the value, the arguments or the program that is asked for is right or wrong",
         _tests,
         ("answer",),
         wants="code",

@@ -12,11 +12,12 @@ SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # s
 
 
 def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, Sequence[str]]) -> str:
-    """The page: sheets of each sampling over all problems and each split in SHOWN, then comparisons and corpora.
+    """The page: sheets of each sampling over all problems and each split in SHOWN, averages, comparisons and corpora.
 
     `notices` are the sentences about each cell's attempts (notices.py), which stand under the sheet with its marks.
     """
-    measured_rows = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
+    all_rows = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
+    measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
     lines = [f"# {name}", ""]
     if measured_rows:
         lines += [f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem.", ""]
@@ -27,6 +28,8 @@ def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, S
             if sheet_rows:
                 lines += [*_sheet(sampling if part == "all" else f"{sampling}, {part}", sheet_rows), ""]
                 lines += _noticed(sampling, notices) if part == "all" else ()
+    for sampling in dict.fromkeys(row["sampling"] for row in all_rows) if entry.averages else ():
+        lines += [*_averages(sampling, [row for row in all_rows if row["sampling"] == sampling], entry), ""]
     compared_rows = [row for row in rows if row["p"] is not None]
     if compared_rows:
         lines += [
@@ -77,6 +80,24 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
         attempts = f"{largest['n']:,} at {largest['problems_n']:,} problems"
         unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
         yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
+
+
+def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str]:
+    """A line for each model and each that others report, a column for each benchmark of an average and each average."""
+    measure = next((row["measure"] for row in rows if row["problems"] in entry.averages), None)
+    if measure is None:
+        return
+    of_measure = [row for row in rows if row["measure"] == measure and row["split"] == "all"]
+    columns = list(dict.fromkeys(name for average, members in entry.averages.items() for name in (*members, average)))
+    yield f"| {' | '.join([f'{sampling}, {measure}', *columns, 'source'])} |"
+    yield "|---" * (len(columns) + 2) + "|"
+    for model in dict.fromkeys(row["model"] for row in of_measure):
+        cells = {row["problems"]: row for row in of_measure if row["model"] == model}
+        yield f"| {' | '.join([model, *(_cell(cells.get(column)) for column in columns), 'measured here'])} |"
+    for model, reported in entry.published.items():
+        values = [reported.percent.get(column) for column in columns]
+        shown = ["–" if value is None else f"{value / 100:.3f}" for value in values]
+        yield f"| {' | '.join([model, *shown, reported.source])} |"
 
 
 def _cell(row: Row | None) -> str:

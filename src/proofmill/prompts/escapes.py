@@ -21,6 +21,7 @@ BLOCKS = (
     "judgement", "points", "assessment", "errors", "summary", "reasoning", "reply",
 )  # fmt: skip
 REASONING = "think"
+NONE = "(none)"  # an absent field
 OURS = frozenset(f"<{slash}{name}>" for slash in ("", "/") for name in (*BLOCKS, REASONING))
 
 _WORDS = (
@@ -65,7 +66,7 @@ class Enclosed(str):
 def enclosed(value: str | None) -> str:
     """A field's text, escaped so that it can neither close a block nor open a turn; `(none)` for an absent one."""
     if value is None or not value.strip():
-        return "(none)"
+        return NONE
     return value if isinstance(value, Enclosed) else escaped(value, _IN_A_BLOCK)
 
 

@@ -20,7 +20,7 @@ from proofmill.recipes import config_schema
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
 from proofmill.schema.columns import BESIDE, COLUMNS
-from proofmill.schema.entries import Sampling
+from proofmill.schema.entries import Published, Sampling
 from proofmill.schema.fields import info_of
 from proofmill.schema.kinds import DECLARED, KINDS, Kind
 from proofmill.schema.named import Named
@@ -49,6 +49,7 @@ def _page(name: str, kind: Kind) -> str:
     parts = [f"# {name}", _about(cls), f"Revision {cls.revision}.", "## Fields of an entry", _fields(cls)]
     if name == "scores":
         parts += ["Each way of sampling under `sampling` has:", _fields(Sampling)]
+        parts += ["Each model under `published` has:", _fields(Published)]
     if name == "problems":
         rows = [(f"`{source}`", _keys(sorted(record.reads)), record.doc) for source, record in SOURCES.items()]
         parts += ["## Sources", _table(("source", "reads", "meaning"), rows)]

@@ -4,87 +4,135 @@
         for result in executor.run([Execution("def f(x): return x + 1", call="f(2)")]):
             result.status, result.value, result.tier  # ok, 3, monty
 
-Values are compared outside, by `values.same(values.parse(result.value), ...)`: never by names that a program can rebind.
+From: the executor of Absolute Zero (Zhao et al. 2025, section 3.3: a program and its input give an output), which runs
+`exec` in an ordinary process.
+
+How we differ:
+1. Nothing that a program does reaches outside. It runs in Monty, an interpreter without files, network or processes,
+   where Monty is known to be Python (monty.py); and else in CPython, in a jail (jails.py). Which it was is the tier.
+2. A value is data, and comes as a literal. It is compared outside, by `values.same`, never by names that a program can
+   rebind, and a program never sees what is expected of it. What is too long is refused; the original cuts it.
+3. The kernel counts the seconds, as processor time. `sleep` takes no time, and what is drawn at random begins from one
+   seed.
 """
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
 
-from proofmill.sandbox import values
+from proofmill.sandbox import jails
+from proofmill.sandbox.executions import Execution, Result, Status, Tier
+from proofmill.sandbox.jails import Limits
+from proofmill.sandbox.monty import Monty, is_plain
+from proofmill.sandbox.pools import AHEAD, Job, Pools, end
 from proofmill.schema.errors import SandboxError
 
-Status = Literal["ok", "raised", "timeout", "memory", "output", "crashed", "refused"]
-Tier = Literal["monty", "python"]
-
-
-@dataclass(frozen=True)
-class Execution:
-    """A program, and an expression that is evaluated after it; without one the value is what the program prints."""
-
-    program: str
-    call: str = ""
-    stdin: str = ""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of an execution.
-
-    `value` is a Python literal as values.write writes it, empty unless `ok`; `error` is the exception's class and text,
-    or the reason.
-    """
-
-    status: Status
-    value: str = ""
-    error: str = ""
-    tier: Tier = "python"
-    seconds: float = 0.0
+__all__ = ["Execution", "Executor", "Result", "Status", "Tier"]
 
 
 class Executor:
-    """A context manager: inside it, `run` executes programs in worker processes."""
+    """A context manager: inside it, `run` executes programs in worker processes.
+
+    `seconds`: processor time of one program; `megabytes`: its memory; `longest`: characters of its value. `workers`: by
+    default one for each processor that this process may use. `tiers`: one or both, in their order.
+    """
 
     def __init__(
-        self, seconds: float = 10.0, megabytes: float = 512, workers: int | None = None, longest: int = 10_000
+        self,
+        seconds: float = 10.0,
+        megabytes: float = 512,
+        workers: int | None = None,
+        longest: int = 10_000,
+        *,
+        tiers: tuple[Tier, ...] = ("monty", "python"),
     ):
         self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        self.seconds, self.megabytes, self.longest = seconds, megabytes, longest
-        self._pool: Any = None
+        self.seconds, self.megabytes, self.longest, self.tiers = seconds, megabytes, longest, tiers
+        if not (self.workers >= 1 and 0 < seconds <= 3600 and 8 <= megabytes <= 1e6 and longest >= 1):
+            raise SandboxError(
+                f"sandbox: {workers} workers, {seconds} s, {megabytes} MB and {longest} characters; expected at least one "
+                "worker, more than 0 s and at most an hour, 8 MB to a terabyte, at least one character."
+            )
+        self._open: ExitStack | None = None
 
     def __enter__(self) -> "Executor":
-        try:
-            from pydantic_monty import Monty
-
-            self._pool = Monty(min_processes=self.workers, max_processes=self.workers).__enter__()
-        except (ImportError, OSError, RuntimeError) as error:
-            raise SandboxError(f"sandbox: pydantic-monty does not start ({error}).") from None
+        """Raises SandboxError where no jail holds here, or where Monty does not start."""
+        with ExitStack() as opened:
+            if "python" in self.tiers:
+                jails.plan()
+            self._pools = opened.enter_context(self._new_pools())
+            if "monty" in self.tiers:
+                self._monty = opened.enter_context(Monty(self.workers, self.seconds, self.megabytes))
+                self._threads = ThreadPoolExecutor(self.workers, "monty")
+                opened.callback(self._threads.shutdown, cancel_futures=True)
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._pool.__exit__(None, None, None)
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    def _new_pools(self, fresh: bool = False) -> Pools:
+        return Pools(self.workers, Limits(self.seconds, int(self.megabytes * 1e6)), fresh)
 
     def run(self, executions: Iterable[Execution], fresh: bool = False) -> Iterator[Result]:
-        """The result of each execution, in order. `fresh`: in new processes with another hash seed."""
-        return map(self._run, executions)
+        """The result of each execution, in order.
 
-    def _run(self, execution: Execution) -> Result:
-        from pydantic_monty import CollectString, MontyCrashedError, MontyRuntimeError, MontySyntaxError
+        `fresh`: in CPython, in processes made for this call, with another hash seed, other addresses and other random
+        numbers: a program whose results differ between two such calls depends on them.
+        """
+        self._expect_open()
+        return self._run(iter(executions), fresh)
 
-        limits = {"max_feed_duration_secs": self.seconds, "max_memory": int(self.megabytes * 1e6)}
-        printed = CollectString()
+    def _expect_open(self) -> None:
+        if self._open is None:
+            raise SandboxError("sandbox: it is not open; expected a `with` around it. Write `with Executor() as ...`.")
+
+    def _run(self, executions: Iterator[Execution], fresh: bool) -> Iterator[Result]:
+        with ExitStack() as ours:
+            pools = ours.enter_context(self._new_pools(fresh=True)) if fresh else self._pools
+            window: deque[Future[Result]] = deque()
+            ours.callback(lambda: [future.cancel() for future in window])  # the caller has stopped reading
+            more = True
+            while more or window:
+                self._expect_open()
+                while more and len(window) < 4 * AHEAD * self.workers:
+                    execution = next(executions, None)
+                    if more := execution is not None:
+                        window.append(self._begin(execution, pools, fresh))
+                if window:
+                    yield window.popleft().result()
+
+    def _begin(self, execution: Execution, pools: Pools, fresh: bool) -> "Future[Result]":
+        """The result to come of an execution: of Monty where it may run it, and else of CPython."""
+        longest = self.longest if execution.longest is None else execution.longest
+        job = Job(execution, longest, Future())
+        if "monty" in self.tiers and not fresh and is_plain(execution.program, execution.call):
+            self._threads.submit(self._try_monty, job, pools)
+        else:
+            self._ask_python(job, pools)
+        return job.result
+
+    def _try_monty(self, job: Job, pools: Pools) -> None:
         try:
-            with self._pool.checkout(limits=limits, assert_message_annotations=False) as session:
-                session.feed_run(execution.program + "\nNone\n", print_callback=printed)
-                value = printed.output
-                if execution.call:
-                    session.feed_run(f"_value = {execution.call}\nNone")
-                    value = values.parse(session.feed_run(f"f'{{_value!r}}'[:{self.longest + 1}]"), self.longest)
-        except (MontyRuntimeError, MontySyntaxError) as error:
-            return Result("raised", error=error.display("type-msg"), tier="monty")
-        except MontyCrashedError as error:
-            return Result("crashed", error=str(error), tier="monty")
-        except ValueError as error:
-            return Result("refused", error=str(error), tier="monty")
-        return Result("ok", values.write(value), tier="monty")
+            if not job.begins():
+                return
+            value = self._monty.value(job.execution.program, job.execution.call, job.longest)
+            if value is not None and len(value) <= job.longest:
+                job.result.set_result(Result("ok", value, tier="monty"))
+            else:
+                self._ask_python(job, pools)
+        except BaseException as error:
+            end(job, error)
+            raise
+
+    def _ask_python(self, job: Job, pools: Pools) -> None:
+        if "python" in self.tiers:
+            pools.add(job)
+        else:
+            job.begins()
+            job.result.set_result(Result("refused", error="Monty is not known to run it as Python does", tier="monty"))

@@ -289,6 +289,14 @@ class Sampling:
     seed: int = doc("Seed of the sampling.", 0)
 
 
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))  # as above
+class Published:
+    """What others report of a model."""
+
+    source: str = doc("Where it is reported: paper and table.")
+    percent: dict[str, float] = doc("Percent of full marks, by the names of benchmarks and of `averages`.")
+
+
 @dataclass(frozen=True, config=Strict)
 class Scores(Entry):
     """One row is a measured number with its interval, its n and its share unscored.
@@ -296,7 +304,7 @@ class Scores(Entry):
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     models: list[ModelRef] = doc("The models to measure.", [])
     problems: list[ProblemsRef] = doc("The benchmarks; without `models`, the tables to measure.", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc(
@@ -321,6 +329,14 @@ class Scores(Entry):
     tokenizer: WeightsRef | None = doc("The model whose tokenizer measures the lengths of `problems`.", None)
     measures: NamedItems = doc("Named measures; a `repeat` takes those of the entry it repeats.", [])
     compare: list[list[str]] = doc("Pairs `[model, baseline]` that are compared problem by problem.", [])
+    averages: dict[str, list[str]] = doc(
+        "Named means of benchmarks, or of averages named before: `{code: [problems/a, problems/b], total: [code, maths]}`. Each benchmark weighs alike, whatever its size.",
+        {},
+    )
+    published: dict[str, Published] = doc(
+        "What others report, by model: `{Qwen2.5-7B: {source: ..., percent: {code: 52.0}}}`. It stands on the page beside the `averages`, with its source, and is no row of the table.",
+        {},
+    )
     success: Share = doc("Share of full marks from which an attempt counts as a success.", 1.0)
     confidence: float = doc("Confidence level of the intervals.", 0.95, gt=0, lt=1)
     resamples: Count = doc("How many times the bootstrap resamples the problems.", 2000)

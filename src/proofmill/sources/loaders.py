@@ -23,7 +23,7 @@ from proofmill.runtime.public_data import is_public
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.quoting import shown
-from proofmill.sources import coding, fields, files, formats, graded_proofs
+from proofmill.sources import coding, fields, files, formats, graded_proofs, triplets
 from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
@@ -384,6 +384,16 @@ SOURCES: dict[str, Source] = {
         graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
+    "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
+    "mbpp": Source(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),
+    "livecodebench": Source(coding.livecodebench, "LiveCodeBench: write programs", _FILE_OR_HUB),
+    "cruxeval-o": Source(triplets.cruxeval("deduce"), "CRUXEval: predict the output", _FILE_OR_HUB),
+    "cruxeval-i": Source(triplets.cruxeval("abduce"), "CRUXEval: predict an input", _FILE_OR_HUB),
+    "livecodebench-o": Source(triplets.livecodebench("deduce"), "LiveCodeBench: predict the output", _FILE_OR_HUB),
+    "livecodebench-i": Source(triplets.livecodebench("abduce"), "LiveCodeBench: predict an input", _FILE_OR_HUB),
+    "azr-deduce": Source(triplets.azr("deduce"), "Absolute Zero's seeds, asked for outputs", _FILE),
+    "azr-abduce": Source(triplets.azr("abduce"), "Absolute Zero's seeds, asked for inputs", _FILE),
+    "azr-induce": Source(triplets.azr("induce"), "Absolute Zero's seeds, asked for programs", _FILE),
     "hub": Source(_mapped, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | {"columns"}),
     "table": Source(_mapped, "any JSONL, CSV, TSV or Parquet file", _FILE | {"columns"}),
 }

@@ -8,10 +8,10 @@ How we differ: only programs of imports and one function are given, so that no n
 
 import ast
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proofmill.tasks.programs import ENTRY, Unfit, functions, parsed, rename
+from proofmill.tasks.programs import ENTRY, Unfit, bound, functions, parsed, rename
 from proofmill.tasks.proposals import Proposal
 from proofmill.tasks.tasks import Invalid, Task
 
@@ -75,10 +75,10 @@ def misuse(program: ast.Module, own: ast.Module) -> str | None:
     entry = next((function for function in functions(own) if function.name == ENTRY), None)
     if entry is None:
         return "no function `f`"
-    if changed := names & set(_bound(own)):
+    if changed := names & set(bound(own)):
         return f"it changes `{min(changed)}`"
-    outside = {name for node in own.body if not isinstance(node, ast.Import | ast.ImportFrom) for name in _bound(node)}
-    outside -= {name for part in (entry.args, *entry.body) for name in _bound(part)}
+    outside = {name for node in own.body if not isinstance(node, ast.Import | ast.ImportFrom) for name in bound(node)}
+    outside -= {name for part in (entry.args, *entry.body) for name in bound(part)}
     called = set()
     for call in ast.walk(entry):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
@@ -88,16 +88,3 @@ def misuse(program: ast.Module, own: ast.Module) -> str | None:
                 return f"it passes `{min(passed)}`, which is not in the scope of `f`"
     missing = names - called
     return f"it does not call `{min(missing)}`" if missing else None
-
-
-def _bound(tree: ast.AST) -> Iterator[str]:
-    """Names that a tree binds: assigned, defined, imported, parameters."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]

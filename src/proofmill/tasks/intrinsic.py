@@ -11,7 +11,7 @@ A program that cannot be parsed has the value 0, as there.
 import ast
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -74,40 +74,51 @@ def _plain(node: Any) -> Any:
 
 
 def cognitive_complexity(tree: ast.AST) -> int:
-    """1 for each break in the flow, and 1 more for each level at which it is nested; the sum over a program."""
-    return _cognitive(tree, 0, None)
+    """1 for each break in the flow, and 1 more for each level at which it is nested; the sum over a program.
+
+    A comprehension is a loop and its conditions break the flow, as in complexipy.
+    """
+    return _cognitive(tree, 0, False)
 
 
-def _cognitive(node: ast.AST, level: int, function: str | None) -> int:
-    """The complexity of a node and what is in it, at a level of nesting, in a function of that name."""
-    if isinstance(node, ast.If):
-        return 1 + level + _branches(node, level, function)
-    if isinstance(node, ast.For | ast.AsyncFor | ast.While):
-        head = [part for part in ast.iter_child_nodes(node) if part not in (*node.body, *node.orelse)]
-        here = 1 + level + (1 if node.orelse else 0) + _sum(head, level, function)
-        return here + _sum([*node.body, *node.orelse], level + 1, function)
-    if isinstance(node, ast.ExceptHandler | ast.IfExp | ast.Match):
-        return 1 + level + _sum(ast.iter_child_nodes(node), level + 1, function)
-    if isinstance(node, _FUNCTIONS):
-        return _sum(ast.iter_child_nodes(node), level if function is None else level + 1, node.name)
-    if isinstance(node, ast.Lambda):
-        return _sum(ast.iter_child_nodes(node), level + 1, function)
-    here = int(isinstance(node, ast.BoolOp))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
-        here += 1  # recursion
-    return here + _sum(ast.iter_child_nodes(node), level, function)
+def _cognitive(node: ast.AST, level: int, inside: bool) -> int:
+    """The complexity of a node and what is in it, at a level of nesting, `inside` a function or not."""
+    parts = ast.iter_child_nodes(node)
+    match node:
+        case ast.If():
+            return 1 + level + _branches(node, level, inside)
+        case ast.For() | ast.AsyncFor() | ast.While():
+            blocks = [*node.body, *node.orelse]
+            head = [part for part in parts if part not in blocks]
+            return 1 + level + _sum(head, level, inside) + _sum(blocks, level + 1, inside)
+        case ast.ExceptHandler() | ast.IfExp() | ast.Match():
+            return 1 + level + _sum(parts, level + 1, inside)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            conditions = sum(len(generator.ifs) for generator in node.generators)
+            return len(node.generators) * (1 + level) + conditions + _sum(parts, level + 1, inside)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return int(_is_recursive(node)) + _sum(parts, level + inside, True)
+        case ast.Lambda():
+            return _sum(parts, level + 1, inside)
+    return int(isinstance(node, ast.BoolOp)) + _sum(parts, level, inside)
 
 
-def _branches(node: ast.If, level: int, function: str | None) -> int:
+def _branches(node: ast.If, level: int, inside: bool) -> int:
     """Test and branches of an `if`; `elif` and `else` add 1 each and are not nested in it."""
-    here = _cognitive(node.test, level, function) + _sum(node.body, level + 1, function)
+    here = _cognitive(node.test, level, inside) + _sum(node.body, level + 1, inside)
     if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
-        return here + 1 + _branches(node.orelse[0], level, function)
-    return here + (1 + _sum(node.orelse, level + 1, function) if node.orelse else 0)
+        return here + 1 + _branches(node.orelse[0], level, inside)
+    return here + (1 + _sum(node.orelse, level + 1, inside) if node.orelse else 0)
 
 
-def _sum(nodes: Any, level: int, function: str | None) -> int:
-    return sum(_cognitive(node, level, function) for node in nodes)
+def _sum(nodes: Iterable[ast.AST], level: int, inside: bool) -> int:
+    return sum(_cognitive(node, level, inside) for node in nodes)
+
+
+def _is_recursive(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function calls itself."""
+    calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return any(isinstance(callee, ast.Name) and callee.id == function.name for callee in calls)
 
 
 # ---------------------------------------------------------------------------------------------- cyclomatic complexity
@@ -122,7 +133,7 @@ def cyclomatic_complexity(tree: ast.Module) -> int:
 def _decisions(node: ast.AST) -> int:
     """How many further paths a node opens, as radon counts them."""
     match node:
-        case ast.If() | ast.IfExp() | ast.Lambda() | ast.Assert():
+        case ast.If() | ast.IfExp() | ast.Assert():
             return 1
         case ast.For() | ast.AsyncFor() | ast.While():
             return 1 + bool(node.orelse)
@@ -154,9 +165,11 @@ class Science:
     @classmethod
     def of(cls, tree: ast.AST) -> "Science":
         """Those of binary, unary, boolean and augmented operations and of comparisons."""
-        operators, operands = zip(*_operations(tree), strict=True) if any(_operations(tree)) else ((), ())
-        every = [name for names in operators for name in names], [name for names in operands for name in names]
-        return cls(len({*every[0]}), len({*every[1]}), len(every[0]), len(every[1]))
+        operators, operands = [], []
+        for some, others in _operations(tree, ""):
+            operators += some
+            operands += others
+        return cls(len({*operators}), len({*operands}), len(operators), len(operands))
 
     @property
     def volume(self) -> float:
@@ -175,20 +188,26 @@ class Science:
         return self.difficulty * self.volume
 
 
-def _operations(tree: ast.AST) -> Iterator[tuple[list[str], list[str]]]:
-    """The operators and the operands of each operation."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.BinOp(left=left, op=op, right=right) | ast.AugAssign(target=left, op=op, value=right):
-                yield [type(op).__name__], [_operand(left), _operand(right)]
-            case ast.UnaryOp(op=op, operand=operand):
-                yield [type(op).__name__], [_operand(operand)]
-            case ast.BoolOp(op=op, values=values):
-                yield [type(op).__name__], [_operand(value) for value in values]
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                yield [type(op).__name__ for op in ops], [_operand(value) for value in (left, *others)]
+def _operations(tree: ast.AST, function: str) -> Iterator[tuple[list[str], list[Hashable]]]:
+    """The operators and the operands of each operation; names of one function are not those of another."""
+    match tree:
+        case ast.BinOp(left=left, op=op, right=right) | ast.AugAssign(target=left, op=op, value=right):
+            yield [type(op).__name__], [_operand(left, function), _operand(right, function)]
+        case ast.UnaryOp(op=op, operand=operand):
+            yield [type(op).__name__], [_operand(operand, function)]
+        case ast.BoolOp(op=op, values=values):
+            yield [type(op).__name__], [_operand(value, function) for value in values]
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            yield [type(op).__name__ for op in ops], [_operand(value, function) for value in (left, *others)]
+    for part in tree.body if isinstance(tree, _FUNCTIONS) else ast.iter_child_nodes(tree):
+        yield from _operations(part, tree.name if isinstance(tree, _FUNCTIONS) else function)
 
 
-def _operand(node: ast.AST) -> str:
-    """What an operand is called: a name or an attribute by its own, anything else by how it is written."""
-    return node.attr if isinstance(node, ast.Attribute) else ast.unparse(node)
+def _operand(node: ast.AST, function: str) -> Hashable:
+    """What an operand is: a name, an attribute, a constant; any other expression is one of its own."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return function, name
+        case ast.Constant(value=value):
+            return function, value
+    return function, node

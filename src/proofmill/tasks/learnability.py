@@ -3,7 +3,7 @@
 From: Absolute Zero Reasoner (arXiv 2505.03335, section 3.1, equations 4 to 6) and its code.
 
 How we differ:
-1. A reward that is not known (the sandbox itself failed) is None: such a reply is left out, and not punished.
+1. A reward that is not known is None: such a reply is left out, and not punished.
 2. Attempts are drawn at the temperature of training; where they are drawn greedily, all are the same, and the reward of
    every proposal is 0. That is for the caller to keep.
 """
@@ -57,12 +57,10 @@ def proposer_reward(
 ) -> float | None:
     """The reward of a proposal: its worth (learnability) with intrinsic terms, if it is well-formed, valid and worth > 0.
 
-    -0.5 for a valid task of no worth, -1 for an invalid one or a wrong form; None where the sandbox failed.
+    -0.5 for a valid task of no worth, -1 for an invalid one or a wrong form; None where its worth is not known.
     """
-    if not formed:
+    if not formed or isinstance(task, Invalid):
         return scale.malformed
-    if isinstance(task, Invalid):
-        return None if task.reason == "unscored" else scale.malformed
     if worth is None:
         return None
     return combined(worth, terms, combine) if worth > 0 else scale.nothing

@@ -27,11 +27,11 @@ FORBIDDEN = frozenset({
     "os", "sys", "shutil", "socket", "ctypes", "importlib", "builtins", "asyncio", "concurrent", "gc", "inspect", "pathlib",
     "secrets", "signal", "tempfile", "uuid",
 })  # fmt: skip
-# Names and attributes that lead to the interpreter.
-_HIDDEN = frozenset({
+# Names that lead to the interpreter, or out of the program unless it gives them another meaning.
+_DUNDERS = frozenset({
     "__builtins__", "__code__", "__globals__", "__import__", "__loader__", "__spec__", "__subclasses__",
-    "breakpoint", "exit", "input", "open", "quit",
 })  # fmt: skip
+_OUTWARD = frozenset({"breakpoint", "exit", "input", "open", "quit"})
 # What an input may call besides classes of the program: values that are written out in another way.
 _PLAIN = frozenset({
     "abs", "bool", "bytes", "chr", "complex", "dict", "enumerate", "filter", "float", "frozenset", "int", "len", "list", "map",
@@ -95,7 +95,7 @@ def normalised(
 
 def rename(tree: ast.Module, old: str, new: str) -> ast.Module:
     """The program with every use of the name `old` changed. Raises Unfit if it has something called `new` already."""
-    if new in set(names(tree)):
+    if new in {*bound(tree), *(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))}:
         raise Unfit("no-function", f"`{old}` cannot be called `{new}`, which is something else already")
     for node in ast.walk(tree):
         for field in ("id", "name", "arg"):
@@ -106,21 +106,23 @@ def rename(tree: ast.Module, old: str, new: str) -> ast.Module:
     return tree
 
 
-def names(tree: ast.AST) -> Iterator[str]:
-    """All names that a program binds or uses; attributes and keywords of calls are none."""
+def bound(tree: ast.AST) -> Iterator[str]:
+    """The names that a program binds: assigned, defined, imported, parameters. Attributes are none."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            yield from node.names
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.arg(arg=name)
+            ):
+                yield name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.alias(name=name, asname=asname):
+                yield asname or name.partition(".")[0]
 
 
 def _entry(found: list[ast.FunctionDef], rule: EntryRule) -> ast.FunctionDef:
@@ -175,13 +177,16 @@ def reaches(tree: ast.Module, forbidden: Collection[str] = FORBIDDEN) -> str | N
             }
         elif isinstance(node, ast.ImportFrom):
             imported |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
+    hidden = _DUNDERS | _OUTWARD - {*bound(tree)}
     for node in ast.walk(tree):
         for path in _paths(node, imported):
             if _is_forbidden(path, forbidden):
                 return path
-        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if name in _HIDDEN and (isinstance(node, ast.Name) or name.startswith("__")):
-            return name
+        match node:
+            case ast.Name(id=name) if name in hidden:
+                return name
+            case ast.Attribute(attr=name) if name in _DUNDERS:
+                return name
     return None
 
 
@@ -216,26 +221,24 @@ def keyword_in(source: str, keywords: Collection[str]) -> str | None:
 
 
 def arguments(text: str, tree: ast.Module | None = None) -> str:
-    """The arguments of a call of `f` on one line, stripped. Raises Unfit where they are not written out.
+    """The arguments of a call of `f`, stripped, those of several lines on one. Raises Unfit where they are not written out.
 
     They are literals, calls of plain constructors and functions, comprehensions, lambdas and methods of these. With the
     program's `tree` they may call its classes and read its global variables, then without attributes and lambdas: what
     is named could be changed by them.
     """
     text = text.strip()
-    if not text or "\n" in text:
-        raise Unfit("bad-input", "an input is one line" if text else "an empty input")
     try:
-        statements = parsed(f"{ENTRY}({text})").body
+        statements = parsed(f"{ENTRY}({text}\n)" if "\n" in text else f"{ENTRY}({text})").body
     except Unfit as unfit:
         raise Unfit("bad-input", unfit.detail) from unfit
     call = statements[0].value if len(statements) == 1 and isinstance(statements[0], ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not (call.args or call.keywords):
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise Unfit("bad-input", "no arguments of one call")
-    parts = [part for argument in (*call.args, *call.keywords) for part in ast.walk(argument)]
-    if fault := _input_fault(parts, tree):
+    given = [*call.args, *call.keywords]
+    if fault := _input_fault([part for argument in given for part in ast.walk(argument)], tree):
         raise Unfit("bad-input", fault)
-    return text
+    return ", ".join(map(ast.unparse, given)) if "\n" in text else text
 
 
 def _input_fault(parts: list[ast.AST], tree: ast.Module | None) -> str | None:

@@ -22,6 +22,7 @@ _LINE = {
     name: re.compile(rf"^[ \t]*#[ \t]*{name}[ \t]*:[ \t]*(.+)$", re.IGNORECASE | re.MULTILINE)
     for name in ("input", "message")
 }
+_INPUT = re.compile(r"^[ \t]*(?:```|#[ \t]*input[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _program_and_input(text: str) -> tuple[str, str]:
     """The first program and the first input of a text; each empty where there is none."""
     programs, given = fenced(text, "python", ""), fenced(text, "input") or _LINE["input"].findall(text)
     if programs or given:
-        source = programs[0] if programs else _LINE["input"].split(text)[0]
+        source = programs[0] if programs else _INPUT.split(text)[0]
         return source.strip("\n"), given[0].strip() if given else ""
     lines = text.rstrip().splitlines()
     call = called(lines[-1]) if lines else ""

@@ -7,7 +7,8 @@ How we differ:
    asked about is a right answer to itself.
 2. An input is written out, too (programs.arguments), and values are compared outside of the sandbox (values.same): no
    answer decides what equals it.
-3. What a sandbox cannot run is wrong, since it runs the reference; only where the sandbox itself failed is there no mark.
+3. What the sandbox does not run is wrong, since it runs the reference. There is no mark only where what is expected
+   cannot be read, as it may be in a table of others; a sandbox that fails is an error.
 """
 
 import ast
@@ -30,7 +31,8 @@ def parse(kind: TaskName, reply: str, tags: bool = True) -> str | None:
     """The answer of a reply: an output, the arguments of a call, a program, or the name of an exception.
 
     None where the reply has none. Looked for in this order: the last fenced block that was asked for, the last comment
-    `# Output: ...`, a tag, words such as "the output is", all of the answer if it is an expression, its last line.
+    `# Output: ...`, a tag, words such as "the output is", the last line; all of the answer if it is an expression and its
+    last line is none.
     """
     text = answer(reply) if tags else reply
     if not text.strip():
@@ -39,25 +41,31 @@ def parse(kind: TaskName, reply: str, tags: bool = True) -> str | None:
         programs = fenced(text, "python", "")
         return (programs[-1] if programs else text).strip("\n") or None
     name = _BLOCK[kind]
+    blocks = fenced(text, name)
+    if kind == "abduce" and blocks and not blocks[-1].strip():
+        return ""  # a call without arguments
     found = (
-        _last(fenced(text, name))
+        _last(blocks)
         or _last(re.findall(rf"^[ \t]*#[ \t]*{name}[ \t]*:(.+)$", text, re.IGNORECASE | re.MULTILINE))
         or _last(re.findall(rf"<{name}>(.*?)</{name}>", text, re.IGNORECASE | re.DOTALL))
         or _last(re.findall(rf"\bthe {name} is:?[ \t]+(.+?)\.?[ \t]*$", text, re.IGNORECASE | re.MULTILINE))
-        or (text.strip() if _is_expression(text) else text.strip().splitlines()[-1].strip())
+        or _last_expression(text.strip())
     )
-    if kind == "abduce":
-        return called(found) or found or None
-    return found or None
+    return (called(found) if kind == "abduce" else "") or found or None
 
 
 def _last(found: Sequence[str]) -> str:
     return found[-1].strip().strip("`").strip() if found else ""
 
 
+def _last_expression(text: str) -> str:
+    line = text.splitlines()[-1].strip()
+    return text if not _is_expression(line) and _is_expression(text) else line
+
+
 def _is_expression(text: str) -> bool:
     try:
-        ast.parse(f"({text.strip()}\n)", mode="eval")
+        ast.parse(f"({text}\n)", mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
@@ -66,9 +74,9 @@ def _is_expression(text: str) -> bool:
 def grade(
     tasks: Sequence[Task], answers: Sequence[str | None], executor: Executor, partial: Partial = "all"
 ) -> list[float | None]:
-    """The mark of each answer, in [0, 1]; None where the sandbox failed. The same answer to a task is executed once.
+    """The mark of each answer, in [0, 1]; None where what is expected is no plain data. No answer at all is 0.
 
-    `partial` is what an induction earns for its hidden pairs: 1 if `all` are right, their share (`mean`), 1 if `any` is.
+    The same answer to a task is executed once. `partial` is what an induction earns for its hidden pairs: 1 if `all` are right, their share (`mean`), 1 if `any` is.
     """
     asked = {(task.id, answer): task for task, answer in zip(tasks, answers, strict=True) if answer is not None}
     executions = {key: _executions(task, key[1]) for key, task in asked.items()}
@@ -81,7 +89,8 @@ def _executions(task: Task, answer: str) -> list[Execution]:
     """What must run to mark an answer; nothing where its text decides."""
     try:
         if task.kind == "abduce":
-            return [Execution(task.program, f"f({arguments(answer, parsed(task.program))})")]
+            given = arguments(answer, parsed(task.program)) if answer else ""
+            return [Execution(task.program, f"f({given})")]
         if task.kind == "induce":
             program = normalised(answer)
             return [Execution(program, f"f({text})") for text in task.inputs[task.shown :]]
@@ -93,19 +102,21 @@ def _executions(task: Task, answer: str) -> list[Execution]:
 def _mark(task: Task, answer: str, results: Sequence[Result], partial: Partial) -> float | None:
     if task.kind == "error":
         return float(_name(answer) == task.output.lower())
-    if task.kind == "deduce":
-        return float(_equals(answer, task.output))
-    golds = task.outputs[task.shown :] if task.kind == "induce" else (task.output,)
-    if not results:
+    try:
+        golds = [values.parse(text) for text in task.outputs[task.shown :] or (task.output,)]
+    except ValueError:
+        return None
+    texts = [answer] if task.kind == "deduce" else [result.value for result in results]
+    if not texts:
         return 0.0
-    right = [result.status == "ok" and _equals(result.value, gold) for gold, result in zip(golds, results, strict=True)]
+    right = [_is(text, gold) for text, gold in zip(texts, golds, strict=True)]
     return {"all": float(all(right)), "any": float(any(right)), "mean": sum(right) / len(right)}[partial]
 
 
-def _equals(text: str, gold: str) -> bool:
-    """Whether a text is a value that is written out, and the right one."""
+def _is(text: str, gold: object) -> bool:
+    """Whether a text is a value that is written out, and the right one; what did not run has no text."""
     try:
-        return values.same(values.parse(text), values.parse(gold))
+        return values.same(values.parse(text), gold)
     except ValueError:
         return False
 

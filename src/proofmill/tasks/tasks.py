@@ -42,7 +42,6 @@ REASONS = {
     "crashed": "The program ends its process.",
     "refused": "The sandbox does not run the program, or its value is no plain data or too long.",
     "differs": "Two executions differ: the program depends on chance, time, hash seed or surroundings.",
-    "unscored": "The sandbox itself failed.",
 }  # fmt: skip
 
 

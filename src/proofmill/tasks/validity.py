@@ -12,12 +12,12 @@ How we differ:
 5. Inputs of an induction are written out without the program's classes: a solver has none of them.
 """
 
-import ast
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from proofmill.prompts.escapes import enclosed
+from proofmill.prompts.escapes import NONE, enclosed
 from proofmill.sandbox import values
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.tasks.composites import misuse
@@ -36,42 +36,42 @@ def valid(
     forbidden: Collection[str] = FORBIDDEN,
     keywords: Collection[str] = (),
     longest: int = LONGEST,
+    runs: int = 2,
 ) -> list[Task | Invalid]:
     """What each proposal is, in order: a task with the values of its program, or invalid for a reason.
 
-    What is invalid already stays so. `keywords` are words that no program may have. Each input is executed twice, the
-    second time afresh and only where all inputs of a proposal passed the first time.
+    What is invalid already stays so. `keywords` are words that no program may have. Each input is executed `runs` times,
+    after the first time afresh, and while all inputs of its proposal pass.
     """
-    found: list[Task | Invalid | None] = [
-        each if isinstance(each, Invalid) else _unfit(each, forbidden, keywords, longest) for each in proposals
+    checked = [
+        each if isinstance(each, Invalid) else _checked(each, forbidden, keywords, longest) for each in proposals
     ]
-    first = _run(proposals, found, executor, fresh=False)
-    for place, results in first.items():
-        found[place] = _failure(proposals[place], results)
-    second = _run(proposals, found, executor, fresh=True)
-    for place, results in second.items():
-        proposal = proposals[place]
-        assert isinstance(proposal, Proposal)
-        found[place] = _failure(proposal, results) or _task(proposal, first[place], results, step)
-    return [each or Invalid("unscored") for each in found]
+    first = _results(checked, executor, fresh=False)
+    found = [_ended(each, results) for each, results in zip(checked, first, strict=True)]
+    for _ in range(runs - 1):
+        again = _results(found, executor, fresh=True)
+        found = [_repeated(each, *both) for each, *both in zip(found, first, again, strict=True)]
+    return [
+        each if isinstance(each, Invalid) else _task(each, results, step)
+        for each, results in zip(found, first, strict=True)
+    ]
 
 
-def _unfit(proposal: Proposal, forbidden: Collection[str], keywords: Collection[str], longest: int) -> Invalid | None:
-    """What is wrong with a proposal before it runs; None where nothing is."""
+def _checked(
+    proposal: Proposal, forbidden: Collection[str], keywords: Collection[str], longest: int
+) -> Proposal | Invalid:
+    """A proposal with its inputs as they are kept, or what is wrong with it before it runs."""
     texts = [proposal.program, *proposal.inputs, proposal.message]
     if any(len(text) > longest for text in texts):
-        return Invalid("too-long", f"{max(map(len, texts))} characters")
-    if not all("```" not in text and enclosed(text) in (text, "(none)") for text in texts):
+        return Invalid("too-long", f"{max(map(len, texts)):,} characters")
+    if not all("```" not in text and enclosed(text) in (text, NONE) for text in texts):
         return Invalid("unshowable")
     if _PROGRAM.search(proposal.message):
         return Invalid("tells")
     try:
         tree = parsed(proposal.program)
-        for text in proposal.inputs:
-            arguments(text, None if proposal.kind == "induce" else tree)
-            if reached := reaches(ast.parse(f"f({text})"), forbidden):
-                return Invalid("forbidden", reached)
         own = parsed(proposal.written) if proposal.written else None
+        inputs = [arguments(text, None if proposal.kind == "induce" else tree) for text in proposal.inputs]
     except Unfit as unfit:
         return Invalid(unfit.reason, unfit.detail)
     if reached := reaches(tree, forbidden):
@@ -80,36 +80,43 @@ def _unfit(proposal: Proposal, forbidden: Collection[str], keywords: Collection[
         return Invalid("keyword", word)
     if own and (fault := misuse(tree, own)):
         return Invalid("composite", fault)
-    return None
+    return replace(proposal, inputs=tuple(inputs))
 
 
-def _run(
-    proposals: Sequence[Proposal | Invalid], found: Sequence[object], executor: Executor, fresh: bool
-) -> dict[int, list[Result]]:
-    """The results of all inputs of each proposal of which nothing is said yet, by its place."""
-    places = {
-        place: each for place, each in enumerate(proposals) if found[place] is None and isinstance(each, Proposal)
-    }
-    executions = [Execution(each.program, f"f({text})") for each in places.values() for text in each.inputs]
-    results = iter(list(executor.run(executions, fresh=fresh)))
-    return {place: [next(results) for _ in each.inputs] for place, each in places.items()}
+def _results(proposals: Sequence[Proposal | Invalid], executor: Executor, fresh: bool) -> list[list[Result]]:
+    """The results of all inputs of each proposal; none for what is invalid."""
+    asked = [
+        [] if isinstance(each, Invalid) else [Execution(each.program, f"f({text})") for text in each.inputs]
+        for each in proposals
+    ]
+    results = iter(list(executor.run([execution for some in asked for execution in some], fresh=fresh)))
+    return [list(islice(results, len(some))) for some in asked]
 
 
-def _failure(proposal: Proposal | Invalid, results: Sequence[Result]) -> Invalid | None:
-    """The first execution that did not end well; an exception is an end like others where it is asked for."""
-    ends = ("ok", "raised") if isinstance(proposal, Proposal) and proposal.kind == "error" else ("ok",)
-    return next((Invalid(result.status, result.error) for result in results if result.status not in ends), None)
+def _ended(proposal: Proposal | Invalid, results: Sequence[Result]) -> Proposal | Invalid:
+    """A proposal whose executions all ended well; an exception is an end like others where it is asked for."""
+    if isinstance(proposal, Invalid):
+        return proposal
+    ends = ("ok", "raised") if proposal.kind == "error" else ("ok",)
+    bad = (Invalid(result.status, result.error) for result in results if result.status not in ends)
+    return next(bad, proposal)
 
 
-def _task(proposal: Proposal, first: Sequence[Result], second: Sequence[Result], step: int) -> Task | Invalid:
-    """The task of a proposal that ran twice."""
-    for text, before, after in zip(proposal.inputs, first, second, strict=True):
-        if before.status != after.status or not _agree(before, after):
-            return Invalid("differs", f"f({text}): {_end(before)}, {_end(after)}"[:300])
+def _repeated(proposal: Proposal | Invalid, first: Sequence[Result], again: Sequence[Result]) -> Proposal | Invalid:
+    """A proposal whose executions ended well again, and as before."""
+    proposal = _ended(proposal, again)
+    if isinstance(proposal, Proposal):
+        for text, before, after in zip(proposal.inputs, first, again, strict=True):
+            if before.status != after.status or not _agree(before, after):
+                return Invalid("differs", f"f({text}): {_end(before)}, {_end(after)}"[:300])
+    return proposal
+
+
+def _task(proposal: Proposal, results: Sequence[Result], step: int) -> Task:
     task = Task(proposal.kind, proposal.program, message=proposal.message, step=step, written=proposal.written)
     if proposal.kind == "induce":
-        return replace(task, inputs=proposal.inputs, outputs=tuple(result.value for result in first))
-    output = raised(first[0]) if proposal.kind == "error" else first[0].value
+        return replace(task, inputs=proposal.inputs, outputs=tuple(result.value for result in results))
+    output = raised(results[0]) if proposal.kind == "error" else results[0].value
     return replace(task, input=proposal.inputs[0], output=output)
 
 

@@ -1,0 +1,189 @@
+"""What the grader `tests` marks: programs, by tests or by a check, and answers to tasks; the problem's answer says which.
+
+    [{"input": "1 2\\n", "output": "3\\n"}, {"call": "f(1)", "result": "2"}]    tests: the share that pass
+    [{"check": "...", "function": "add", "setup": "", "reference": "..."}]      asserts: all hold, or not
+    {"kind": "deduce", "program": "...", "input": "1", "output": "2"}           a task of self-play: right, or not
+
+How we differ from CRUXEval and Absolute Zero:
+1. An answer is a value, or arguments, that are written out (tasks/solutions.py): nothing that is evaluated after the
+   program, so that a call is not an answer to itself.
+2. The published program is run once. A recorded value that is cut off or no literal is replaced by what it gives; where
+   it does not run, or gives another value than the recorded one, nobody is marked (`no-gold`).
+"""
+
+import ast
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from proofmill.graders.submissions import Submission
+from proofmill.graders.verdicts import Verdict
+from proofmill.sandbox import values
+from proofmill.sandbox.cases import cases_of
+from proofmill.sandbox.checks import Check, Checks
+from proofmill.sandbox.executor import Execution, Executor, Result
+from proofmill.sandbox.sandbox import Ran, Sandbox
+from proofmill.schema.reasons import Reason
+from proofmill.tasks import solutions
+from proofmill.tasks.tasks import Task, from_row
+from proofmill.text.fences import answer
+
+LONGEST = 1_000_000  # characters of what a program gives: a check may ask for thousands of values at once
+
+Tests = str | Check | Task  # tests as JSON, a check, a task
+
+
+def read_tests(text: str | None) -> Tests:
+    """What a problem's answer asks of an attempt. Raises ValueError with a sentence that says what is wrong with it."""
+    if not text:
+        raise ValueError("the problem has no tests")
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        read = None
+    if isinstance(read, dict):
+        return _task(read)
+    if isinstance(read, list) and len(read) == 1 and isinstance(read[0], dict) and "check" in read[0]:
+        return _check(read[0])
+    cases_of(text)
+    return text
+
+
+_TASK = {"deduce": {"input", "output"}, "abduce": {"input", "output"}, "induce": {"inputs", "outputs", "message"}}
+
+
+def _task(row: dict[str, Any]) -> Task:
+    names = {"kind", "program", *_TASK.get(str(row.get("kind")), ())}
+    lists = [row.get(name) for name in ("inputs", "outputs") if name in names]
+    texts = [row.get(name) for name in names - {"inputs", "outputs"}] + [text for some in lists for text in some or ()]
+    sizes = {len(some) for some in lists if isinstance(some, list)}
+    if set(row) != names or len(names) < 3 or not all(isinstance(text, str) for text in texts) or sizes & {0, 1}:
+        raise ValueError(
+            f"task: `{json.dumps(row)[:60]}`; expected `kind` (deduce, abduce or induce) and `program`, with `input` and "
+            "`output`, or `inputs`, `outputs` and `message`, all texts. Correct the answer of the problem."
+        )
+    if lists and (len(sizes) > 1 or not all(isinstance(some, list) for some in lists)):
+        raise ValueError("task: other numbers of `inputs` and `outputs`; expected pairs. Correct the problem's answer.")
+    return from_row(row)
+
+
+def _check(row: dict[str, Any]) -> Check:
+    if set(row) != set(Check.__annotations__) or not all(isinstance(text, str) for text in row.values()):
+        raise ValueError(
+            f"check: `{json.dumps(row)[:60]}`; expected the texts `check`, `function`, `setup` and `reference`. Correct the "
+            "answer of the problem."
+        )
+    return Check(**row)
+
+
+class Code:
+    """A context manager: inside it, `verdicts` marks submissions. What runs programs starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._sandbox: Sandbox | None = None
+        self._checks: Checks | None = None
+        self._sound: dict[Task, Task | str] = {}  # with the values that its program gives, or why there are none
+
+    def __enter__(self) -> "Code":
+        self._sandbox = self._stack.enter_context(Sandbox())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._sandbox = self._checks = None
+        self._stack.__exit__(*error)
+
+    def verdicts(self, submissions: Sequence[Submission]) -> Iterator[Verdict]:
+        """A verdict for each submission, in order."""
+        tests: list[Tests | ValueError] = []
+        for submission in submissions:
+            try:
+                tests.append(read_tests(submission.answer))
+            except ValueError as error:
+                tests.append(error)
+        both = list(zip(submissions, tests, strict=True))
+        by_tests = self._tests([(s.final, each) for s, each in both if isinstance(each, str)])
+        by_check = self._by_check([(s.final, each) for s, each in both if isinstance(each, Check)])
+        by_task = self._by_task([(s.final, each) for s, each in both if isinstance(each, Task)])
+        for each in tests:
+            match each:
+                case str():
+                    yield _of_run(next(by_tests))
+                case Check():
+                    yield _of_run(next(by_check))
+                case Task():
+                    yield next(by_task)
+                case fault:
+                    yield Verdict(None, 1, Reason.NO_GOLD, str(fault))
+
+    def _tests(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Ran]:
+        assert self._sandbox is not None, "it is open"
+        return self._sandbox.check(pairs) if pairs else iter(())
+
+    def _opened(self) -> Checks:
+        if self._checks is None:
+            self._checks = Checks(self._stack.enter_context(Executor(longest=LONGEST)))
+        return self._checks
+
+    def _by_check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Ran]:
+        return self._opened().check(pairs) if pairs else iter(())
+
+    def _by_task(self, pairs: Sequence[tuple[str, Task]]) -> Iterator[Verdict]:
+        if not pairs:
+            return
+        executor = self._opened().executor
+        self._sound |= soundness([task for _, task in pairs if task not in self._sound], executor)
+        found = [_answer(task, text) for text, task in pairs]
+        golds = [self._sound[task] for _, task in pairs]
+        asked = [(gold, text) for gold, text in zip(golds, found, strict=True) if isinstance(gold, Task)]
+        marks = iter(solutions.grade([gold for gold, _ in asked], [text for _, text in asked], executor))
+        for gold, text in zip(golds, found, strict=True):
+            mark = None if isinstance(gold, str) else next(marks)
+            if isinstance(gold, str):
+                yield Verdict(None, 1, Reason.NO_GOLD, gold)
+            elif mark is None:
+                yield Verdict(None, 1, Reason.UNSUPPORTED, "the sandbox itself failed")
+            else:
+                yield Verdict(mark, 1, Reason.NO_ANSWER if text is None else Reason.OK, text or "")
+
+
+def _answer(task: Task, text: str) -> str | None:
+    """The answer of a text, in its tags or without; arguments on several lines are brought on one."""
+    found = solutions.parse(task.kind, answer(text) or text, tags=False)
+    if task.kind != "abduce" or not found or "\n" not in found:
+        return found
+    try:
+        call = ast.parse(f"f({found}\n)", mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return found
+    return ast.unparse(call)[2:-1] if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else found
+
+
+def soundness(tasks: Sequence[Task], executor: Executor) -> dict[Task, Task | str]:
+    """Each task with the outputs that its own program gives, or why it has none or others than recorded."""
+    distinct = list(dict.fromkeys(tasks))
+    calls = [(task.program, text) for task in distinct for text in task.inputs or (task.input,)]
+    results = executor.run([Execution(program, f"f({text})") for program, text in calls])
+    return {task: _with_outputs(task, [next(results) for _ in task.inputs or (0,)]) for task in distinct}
+
+
+def _with_outputs(task: Task, results: Sequence[Result]) -> Task | str:
+    for result, recorded in zip(results, task.outputs or (task.output,), strict=True):
+        if result.status != "ok":
+            return f"the problem's own program does not run: {result.status}: {result.error}"[:300]
+        try:
+            gold = values.parse(recorded)
+        except ValueError:
+            continue  # cut off, or no literal
+        if not values.same(gold, values.parse(result.value)):
+            return f"the problem's own program gives {result.value[:120]}, and {recorded[:120]} is recorded"
+    given = tuple(result.value for result in results)
+    return replace(task, outputs=given) if task.outputs else replace(task, output=given[0])
+
+
+def _of_run(run: Ran) -> Verdict:
+    """The verdict of one run: the share of the tests that the program passes."""
+    reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
+    return Verdict(run.share, 1, reason or Reason(run.status), run.detail)

@@ -1,0 +1,176 @@
+"""Means of benchmarks, in which each weighs alike whatever its size, with the interval that follows from theirs.
+
+    averages: {code: [problems/a, problems/b], mathematics: [problems/c], total: [code, mathematics]}
+
+The total is the mean of two means, not of three benchmarks.
+
+From: Absolute Zero Reasoner (arXiv 2505.03335, section 4.1), whose total is the mean of a code and a maths average. The
+interval: Zou, Huang and Zhang 2009 ("A note on confidence interval estimation for a linear function of binomial
+proportions", Computational Statistics and Data Analysis 53), method of variance estimates recovery: each end lies as
+far from the mean as the root of the sum of squares of the weighted distances of the benchmarks' ends. It holds where
+their own intervals hold, small benchmarks that are all right or all wrong included.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from proofmill.measures import estimates
+from proofmill.measures.measures import MEASURES, OfAttempts, OfProblem, label, per_problem
+from proofmill.measures.numbers import BLANK, Cell, Rows, ratio
+from proofmill.schema.entries import Scores
+from proofmill.schema.errors import TableError
+from proofmill.schema.names import kind_of
+from proofmill.text.suggestions import among
+
+Row = Mapping[str, Any]
+
+
+def weights(averages: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+    """The weight of each benchmark in each average; an average may name those before it."""
+    known: dict[str, dict[str, float]] = {}
+    for name, members in averages.items():
+        total: dict[str, float] = {}
+        for member in members:
+            for problems, weight in known.get(member, {member: 1.0}).items():
+                total[problems] = total.get(problems, 0.0) + weight / len(members)
+        known[name] = total
+    return known
+
+
+def faults(entry: Scores) -> Iterator[str]:
+    """What is wrong with the names of `averages` and `published`."""
+    known = [*entry.problems] if entry.models else []
+    for name, members in entry.averages.items():
+        if "/" in name or not members or len(set(members)) < len(members):
+            yield f"`averages` has `{name}: {members}`; expected a name of its own and different benchmarks."
+        unknown = [each for each in members if each not in known and (entry.models or kind_of(each) != "problems")]
+        if unknown:
+            yield f"`averages` has `{unknown[0]}` in `{name}`; expected one of {among(unknown[0], known)}"
+        known += [*members, name]
+    for model, reported in entry.published.items():
+        if unmeasured := [each for each in reported.percent if each not in known]:
+            yield f"`published` has `{unmeasured[0]}` of {model}; expected one of {among(unmeasured[0], known)}"
+    if entry.published and not entry.averages:
+        yield "`published` stands beside `averages`, and there are none; expected some."
+
+
+def averaged(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:
+    """A row for each average, model, way of sampling and measure of attempts that all its benchmarks have.
+
+    Raises TableError where the benchmarks' marks are on several scales, or a benchmark is marked by several graders.
+    """
+    whole = [row for row in rows if row["model"] and row["split"] == "all" and row["against"] is None]
+    for name, shares in weights(entry.averages).items():
+        for model, sampling in dict.fromkeys((group.model, group.sampling) for group in groups):
+            cells = _cells(name, shares, model, sampling, groups, bool(entry.published))
+            for measure in dict.fromkeys(row["measure"] for row in whole) if cells else ():
+                parts = {
+                    row["problems"]: row for row in whole if row["measure"] == measure and _cell(row) in cells.values()
+                }
+                if parts.keys() == shares.keys() and all(row["value"] is not None for row in parts.values()):
+                    yield {
+                        **BLANK,
+                        **_named(name, cells),
+                        "measure": measure,
+                        "split": "all",
+                        **combined(parts, shares),
+                    }
+
+
+def combined(parts: Mapping[str, Row], shares: Mapping[str, float]) -> dict[str, Any]:
+    """The numbers of a weighted mean of benchmarks' numbers; without an interval where one of them has none."""
+    value = sum(weight * parts[name]["value"] for name, weight in shares.items())
+    low = high = None
+    if all(parts[name]["low"] is not None for name in shares):
+        below, above = (
+            math.sqrt(sum((weight * (parts[name][end] - parts[name]["value"])) ** 2 for name, weight in shares.items()))
+            for end in ("low", "high")
+        )
+        low, high = value - below, value + above
+    attempts = {name: parts[name]["n"] / max(1e-9, 1 - parts[name]["unscored"]) for name in shares}
+    n = sum(parts[name]["n"] for name in shares)
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "n": n,
+        "problems_n": sum(parts[name]["problems_n"] for name in shares),
+        "unscored": max(0.0, 1 - n / sum(attempts.values())) if n else 1.0,
+    }
+
+
+def differences(groups: Mapping[Cell, Rows], measures: Sequence, entry: Scores) -> Iterator[dict[str, Any]]:
+    """Differences of two models' averages, for each pair of `compare`, tested and resampled problem by problem."""
+    for name, shares in weights(entry.averages).items():
+        for model, baseline in entry.compare:
+            for sampling in dict.fromkeys(group.sampling for group in groups):
+                ours, theirs = (
+                    _cells(name, shares, each, sampling, groups, bool(entry.published)) for each in (model, baseline)
+                )
+                for measure, argument in measures if ours and theirs else ():
+                    kernel = MEASURES[measure].apply
+                    if isinstance(kernel, OfAttempts | OfProblem):
+                        pairs = [(groups[ours[p]], groups[theirs[p]], weight) for p, weight in shares.items()]
+                        yield {
+                            **BLANK,
+                            **_named(name, ours),
+                            "against": baseline,
+                            "measure": label(measure, argument, max(row["attempt"] for row in pairs[0][0]) + 1),
+                            "split": "all",
+                            **_difference(kernel, argument, pairs, entry),
+                        }
+
+
+def _difference(kernel: Any, argument: Any, pairs: Sequence[tuple[Rows, Rows, float]], entry: Scores) -> dict[str, Any]:
+    """Problems are drawn from all benchmarks together, each weighted so that the benchmarks weigh as they shall."""
+    by_benchmark = []
+    for ours, theirs, weight in pairs:
+        values, others = (per_problem(kernel, argument, entry.success, rows) for rows in (ours, theirs))
+        shared = [problem for problem in values if problem in others]
+        by_benchmark.append((np.array([values[problem] - others[problem] for problem in shared]), weight))
+    attempts = [row for ours, theirs, _ in pairs for row in ours + theirs]
+    scored = sum(row["grade"] is not None for row in attempts)
+    size = sum(len(differences_P) for differences_P, _ in by_benchmark)
+    complete = all(len(differences_P) for differences_P, _ in by_benchmark)
+    differences_P = np.concatenate([d_P * weight * size / max(1, len(d_P)) for d_P, weight in by_benchmark])
+    differences_P = differences_P if complete else differences_P[:0]
+    sums_PD = np.column_stack([differences_P, np.ones(len(differences_P))])
+    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], attempts, scored, entry)
+    p = estimates.paired_permutation(differences_P, entry.seed) if len(differences_P) else 1.0
+    return {**numbers, "p": p}
+
+
+def _cell(row: Row) -> Cell:
+    return Cell(row["model"], row["problems"], row["sampling"], row["grader"])
+
+
+def _cells(
+    name: str, shares: Mapping[str, float], model: str, sampling: str, groups: Mapping[Cell, Rows], published: bool
+) -> dict[str, Cell]:
+    """The cell of each benchmark of an average; none where a benchmark was not measured so."""
+    cells: dict[str, Cell] = {}
+    for group in groups:
+        if (group.model, group.sampling) == (model, sampling) and group.problems in shares:
+            if group.problems in cells:
+                raise TableError(
+                    f"`averages`: {model} on {group.problems} ({sampling}) is marked by {cells[group.problems].grader} "
+                    f"and by {group.grader}; expected one grader of each benchmark of `{name}`. Measure them in two "
+                    "scores entries."
+                )
+            cells[group.problems] = group
+    scales = sorted({row["out_of"] for cell in cells.values() for row in groups[cell]})
+    if len(scales) > 1 or (cells and published and scales[-1:] != [1]):
+        raise TableError(
+            f"`averages`: marks of `{name}` are out of {' and '.join(map(str, scales))}; expected one scale, and marks out "
+            "of 1 beside what is `published`. Average benchmarks that are marked alike."
+        )
+    return cells if cells.keys() == shares.keys() else {}
+
+
+def _named(name: str, cells: Mapping[str, Cell]) -> dict[str, str]:
+    first = next(iter(cells.values()))
+    graders = " and ".join(dict.fromkeys(cell.grader for cell in cells.values()))
+    return {"model": first.model, "problems": name, "sampling": first.sampling, "grader": graders}

@@ -1,0 +1,324 @@
+"""The process inside the jail: it forks a child for each program. Started by jails.py as `python -c SOURCE CONFIG`.
+
+It stands alone, for nothing of ours can be imported inside. It never reads a program itself: a child locks itself in
+first, and then reads the one request that it runs, so that no memory of one program is there for the next. One child
+runs; the next is forked meanwhile, and waits.
+
+A child's own reply is a pipe to this process, which says whose it is and how
+it ended: what a program writes there can be taken for its own value only.
+"""
+
+import ctypes
+import gc
+import importlib
+import importlib.machinery
+import io
+import json
+import mmap
+import os
+import random
+import resource
+import signal
+import struct
+import sys
+import time
+import types
+
+CONFIG = json.loads(sys.argv[1])
+REQUESTS, REPLIES = CONFIG["requests"], CONFIG["replies"]
+HEAD = struct.Struct("<IIII")  # of a request: bytes of the program, the call, the input; longest value in characters
+ENDED = struct.Struct("<iQI")  # of a reply: wait status, microseconds of processor time, bytes that follow
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+# ---------------------------------------------------------------------------------------------------------- locking in
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+READ_FILE, READ_DIR = 1 << 2, 1 << 3
+
+
+def checked(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def landlock(paths):
+    """Only files below these paths can be opened, and only to be read; where a path says False only names are."""
+    abi = checked(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1))
+    rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
+    rules = struct.pack("<QQQ", (1 << rights) - 1, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    ruleset = checked(LIBC.syscall(LANDLOCK_CREATE, rules, ctypes.c_size_t(len(rules)), 0))
+    for path, files in paths.items():
+        place = os.open(path, os.O_PATH)
+        allowed = READ_FILE * files | READ_DIR * os.path.isdir(path)
+        checked(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("<Qi", allowed, place), 0))
+        os.close(place)
+    checked(LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
+    os.close(ruleset)
+
+
+def without_capabilities():
+    """What root may do besides is given up; it is not needed, and this fails nowhere."""
+    head, none = struct.pack("<Ii", 0x20080522, 0), bytes(24)
+    LIBC.capset(head, none)
+
+
+class Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+CODE = bytes.fromhex(CONFIG["filter"])
+FILTER = ctypes.byref(Filter(len(CODE) // 8, CODE))
+
+
+def address_space():
+    """Bytes of this process's mappings, found by lowering the limit until no page more is given."""
+    low, high = 0, 1 << 46
+    while high - low > 1 << 20:
+        middle = (low + high) // 2
+        resource.setrlimit(resource.RLIMIT_AS, (middle, -1))
+        try:
+            mmap.mmap(-1, 4096).close()
+            high = middle
+        except (OSError, MemoryError):
+            low = middle
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    return high
+
+
+def limits():
+    whole = int(CONFIG["seconds"]) + 1
+    return [
+        (resource.RLIMIT_CPU, (whole, whole)),
+        (resource.RLIMIT_AS, (address_space() + CONFIG["bytes"],) * 2),
+        (resource.RLIMIT_FSIZE, (CONFIG["output"],) * 2),
+        (resource.RLIMIT_NOFILE, (32, 32)),
+        (resource.RLIMIT_CORE, (0, 0)),
+        (resource.RLIMIT_NPROC, (0, 0)),
+    ]
+
+
+def lock(all_limits):
+    """Nothing that is given up here can be had back."""
+    checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    signal.setitimer(signal.ITIMER_PROF, CONFIG["seconds"])
+    for limit, most in all_limits:
+        resource.setrlimit(limit, most)
+    checked(LIBC.prctl(PR_SET_SECCOMP, 2, FILTER, 0, 0))
+
+
+# ------------------------------------------------------------------------------------------------------------- a value
+
+# A program may rebind what it finds in `builtins`: these names are taken before it runs.
+_bool, _dict, _float, _frozenset, _int, _len, _list, _none, _set, _str, _tuple, _type, _bytes, _complex, _subclass = (
+    bool, dict, float, frozenset, int, len, list, type(None), set, str, tuple, type, bytes, complex, issubclass,
+)  # fmt: skip
+ATOMS = tuple((kind, kind.__repr__) for kind in (bool, int, str, float, bytes, complex, type(None)))
+
+
+class NoPlainData(Exception):
+    """A value that is not sent."""
+
+
+def literal(value, room, deep=100):
+    """A value as text and the characters left. An object of a derived class counts as what it is derived from."""
+    kind = _type(value)
+    if "numpy" in sys.modules and _subclass(kind, sys.modules["numpy"].generic):
+        value = value.item()
+        kind = _type(value)
+    if deep < 0:
+        raise NoPlainData("a value over 100 levels deep")
+    for atom, written in ATOMS:
+        if kind is atom or _subclass(kind, atom):
+            if kind is _str or kind is _bytes:
+                room -= _len(value)
+            text = written(value) if room >= 0 else ""
+            room -= 2 if kind is _str or kind is _bytes else _len(text)
+            if room < 0:
+                raise NoPlainData("a value over the greatest length")
+            return text, room
+    for parent, start, end, items in (
+        (_list, "[", "]", _list.__iter__),
+        (_tuple, "(", ",)", _tuple.__iter__),
+        (_set, "set((", ",))", _set.__iter__),
+        (_frozenset, "frozenset((", ",))", _frozenset.__iter__),
+        (_dict, "{", "}", _dict.items),
+    ):
+        if _subclass(kind, parent):
+            texts = []
+            for item in items(value):
+                if parent is _dict:
+                    key, room = literal(item[0], room - 2, deep - 1)
+                    text, room = literal(item[1], room, deep - 1)
+                    text = f"{key}: {text}"
+                else:
+                    text, room = literal(item, room, deep - 1)
+                room -= 2
+                texts.append(text)
+            if not texts:
+                end = end.replace(",", "")
+            return start + ", ".join(texts) + end, room
+    raise NoPlainData(f"a value of the type {kind.__name__}, which is no plain data")
+
+
+# ------------------------------------------------------------------------------------------------------------- a child
+
+
+def told(error):
+    """An exception's class, text and line, on the first line of the text where it is; what it says of itself may fail."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<program>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    try:
+        text = f"{_type(error).__name__}: {error}".removesuffix(": ")
+    except BaseException:
+        text = _type(error).__name__
+    return f"{line} {text[:2000]}"
+
+
+def value_of(program, call, longest):
+    """The status and its text: what this process says of a program, which it runs here."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    try:
+        try:
+            exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
+            if call:
+                value = eval(compile(call.strip(), "<call>", "eval", dont_inherit=True), module.__dict__)
+        except SystemExit as ended:
+            if call or ended.code not in (None, 0):
+                raise
+        if not call:
+            return printed(longest)
+        return "v", literal(value, longest)[0]
+    except NoPlainData as error:
+        return "r", str(error)
+    except MemoryError as error:
+        return "m", told(error)
+    except OSError as error:
+        return "o" if error.errno == 27 else "e", told(error)  # EFBIG: as much was printed as is allowed
+    except BaseException as error:
+        return "e", told(error)
+
+
+def printed(longest):
+    sys.stdout.flush()
+    length = os.lseek(1, 0, os.SEEK_END)
+    if length > 4 * longest:
+        return "o", "0 more was printed than the greatest length"
+    text = os.pread(1, length, 0).decode("utf-8", "surrogateescape")
+    return ("v", repr(text)) if len(text) <= longest else ("o", "0 more was printed than the greatest length")
+
+
+def read(length):
+    parts = []
+    while length and (part := os.read(REQUESTS, min(length, 1 << 20))):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def run_child(reply, all_limits):
+    """Lock in, read a request, run it, reply. Does not return."""
+    os.close(REPLIES)
+    lock(all_limits)
+    head = read(HEAD.size)
+    if len(head) < HEAD.size:  # nobody asks any more
+        os._exit(0)
+    *lengths, longest = HEAD.unpack(head)
+    program, call, given = (read(length) for length in lengths)
+    os.write(reply, b"g")
+    os.close(REQUESTS)
+    if given:
+        os.write(0, given)
+        os.lseek(0, 0, os.SEEK_SET)
+    text = "surrogatepass"
+    if not CONFIG["fresh"]:  # else each child has a seed of its own
+        random.seed(0)
+    try:
+        status, said = value_of(program.decode("utf-8", text), call.decode("utf-8", text), longest)
+        data = (status + said).encode("utf-8", text)
+    except BaseException as error:  # of ours, for want of memory or stack
+        data = f"m0 {_type(error).__name__} after the program".encode()
+    while data:
+        data = data[os.write(reply, data) :]
+    os._exit(0)
+
+
+# ---------------------------------------------------------------------------------------------------------- the parent
+
+
+def fork(all_limits):
+    """A child that waits for its request, and the pipe from which its reply is read."""
+    source, reply = os.pipe()
+    for stream in (0, 1, 2):
+        memory = os.memfd_create("")
+        os.dup2(memory, stream)
+        os.close(memory)
+    process = os.fork()
+    if not process:
+        os.close(source)
+        try:
+            run_child(reply, all_limits)
+        finally:
+            os._exit(70)
+    os.close(reply)
+    return process, source
+
+
+class Packages:
+    """Finds the packages that are allowed beside the standard library, which is all there is on sys.path."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        folder = CONFIG["packages"].get(name)
+        return importlib.machinery.PathFinder.find_spec(name, [folder]) if folder else None
+
+
+def main():
+    sys.meta_path.append(Packages)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name in CONFIG["modules"]:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+    time.sleep = lambda seconds: None
+    sys.argv[1:] = []
+    for stream in (sys.stdin, sys.stdout):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(encoding="utf-8", errors="strict")
+    checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if CONFIG["readable"]:
+        landlock(CONFIG["readable"])
+    without_capabilities()
+    all_limits = limits()
+    most = 2 * CONFIG["output"]
+    gc.collect()
+    gc.freeze()
+    process, source = fork(all_limits)
+    os.write(REPLIES, b"ready")
+    while True:
+        if not os.read(source, 1):
+            os.wait4(process, 0)
+            break
+        following = fork(all_limits)
+        parts, length = [], 0
+        while length <= most and (part := os.read(source, 1 << 16)):
+            parts.append(part)
+            length += len(part)
+        if length > most:
+            os.kill(process, signal.SIGKILL)
+        os.close(source)
+        _, ended, usage = os.wait4(process, 0)
+        data = b"".join(parts) if length <= most else b"o0 a longer reply than is allowed"
+        data = ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), len(data)) + data
+        while data:
+            data = data[os.write(REPLIES, data) :]
+        process, source = following
+
+
+main()
