@@ -81,6 +81,8 @@ def test_nested_functions_and_methods_are_not_counted():
         ("def f(a) return a", "syntax"),
         ("\0", "syntax"),
         ("(" * 5_000, "syntax"),
+        ("def f(a):\n    return " + "-" * 250 + "a", "syntax"),
+        ("def f(a):\n    return " + "-" * 9_000 + "a", "syntax"),
         ("x = 1", "no-function"),
         ("class A:\n    def f(self):\n        return 1", "no-function"),
         ("async def f(a):\n    return a", "no-function"),
@@ -103,6 +105,12 @@ def test_what_is_dropped_leaves_a_program():
     assert normalised("def f(a):\n    if a:\n        print(a)\n    else:\n        print(1)", drop={"prints"}) == (
         "def f(a):\n    if a:\n        pass"
     )
+
+
+def test_inputs_that_a_program_assigns_are_dropped():
+    """`input = ...` beside the function; a variable in it stays."""
+    source = "inputs = [1, 2]\ninput = (3,)\ndef f(a):\n    input = a\n    return input"
+    assert normalised(source, drop={"inputs"}) == "def f(a):\n    input = a\n    return input"
 
 
 @pytest.mark.parametrize("drop", ["comments", "top-level", "prints"])

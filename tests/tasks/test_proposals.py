@@ -75,6 +75,14 @@ def test_program_is_brought_into_its_form():
     assert parse("deduce", tagged(two), normal=Normal(one_function=True)).reason == "many-functions"
 
 
+def test_program_may_be_kept_from_holding_its_input():
+    """A test in the program gives away what a solver must find."""
+    told = BLOCKS.replace("return a + b", "return a + b\nassert f(1, 2) == 3")
+    assert parse("abduce", tagged(told), normal=Normal(holds_input=False)) == Invalid("holds-input")
+    assert isinstance(parse("abduce", tagged(told)), Proposal)
+    assert isinstance(parse("abduce", tagged(BLOCKS), normal=Normal(holds_input=False)), Proposal)
+
+
 def inductions(count, form="```input\n{}\n```", message="```message\nA hint.\n```"):
     """An answer with some inputs."""
     return "\n".join([*(form.format(n) for n in range(count)), message])

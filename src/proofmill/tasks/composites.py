@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proofmill.tasks.programs import ENTRY, Unfit, bound, functions, parsed, rename
+from proofmill.tasks.programs import ENTRY, Unfit, bound, functions, parsed, rename, written
 from proofmill.tasks.proposals import Proposal
 from proofmill.tasks.tasks import Invalid, Task
 
@@ -38,14 +38,15 @@ class Schedule:
 
 
 def given(tasks: Sequence[Task], count: int, rng: random.Random) -> str:
-    """The source of `count` functions g_0, g_1, ... from tasks, drawn without replacement; empty if there are too few."""
+    """The source of `count` functions g_0, g_1, ... from tasks, drawn without replacement; empty if that cannot be."""
     sources = list(dict.fromkeys(task.program for task in tasks if is_single(task.program)))
     if len(sources) < count or not count:
         return ""
-    renamed = []
-    for index, source in enumerate(rng.sample(sources, count)):
-        renamed.append(ast.unparse(rename(parsed(source), ENTRY, f"{GIVEN}{index}")))
-    return "\n".join(renamed)
+    chosen = rng.sample(sources, count)
+    try:
+        return "\n".join(written(rename(parsed(source), ENTRY, f"{GIVEN}{n}")) for n, source in enumerate(chosen))
+    except Unfit:
+        return ""  # one of them is too deep, or has a g_ of its own
 
 
 def is_single(program: str) -> bool:

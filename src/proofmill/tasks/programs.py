@@ -38,7 +38,8 @@ _PLAIN = frozenset({
     "max", "min", "ord", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
 })  # fmt: skip
 EntryRule = Literal["f-or-first", "f-or-last", "first", "last"]
-Part = Literal["comments", "top-level", "prints"]
+Part = Literal["comments", "top-level", "prints", "inputs"]
+DEEPEST = 200  # levels of a syntax tree
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -51,13 +52,27 @@ class Unfit(Exception):
 
 
 def parsed(source: str) -> ast.Module:
-    """The syntax tree of a program. Raises Unfit where it has none."""
+    """The syntax tree of a program. Raises Unfit where it has none, or one that is nested too deeply to go through."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Unfit("syntax", f"{type(error).__name__}: {error}") from error
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [part for node in level for part in ast.iter_child_nodes(node)]
+    if level:
+        raise Unfit("syntax", f"nested over {DEEPEST} levels deep")
+    return tree
+
+
+def written(tree: ast.AST) -> str:
+    """The text of a syntax tree. Raises Unfit where it is nested too deeply to be written."""
+    try:
+        return ast.unparse(tree)
+    except RecursionError as error:
+        raise Unfit("syntax", "nested too deeply") from error
 
 
 def functions(tree: ast.Module) -> list[ast.FunctionDef]:
@@ -85,12 +100,7 @@ def normalised(
     renames = chosen.name != ENTRY
     if not renames and not drop:
         return source.strip()
-    try:
-        if renames:
-            tree = rename(tree, chosen.name, ENTRY)
-        return ast.unparse(_without(tree, drop))
-    except RecursionError as error:
-        raise Unfit("syntax", "nested too deeply") from error
+    return written(_without(rename(tree, chosen.name, ENTRY) if renames else tree, drop))
 
 
 def rename(tree: ast.Module, old: str, new: str) -> ast.Module:
@@ -138,6 +148,8 @@ def _parameters(function: ast.FunctionDef) -> int:
 
 
 def _without(tree: ast.Module, drop: Collection[Part]) -> ast.Module:
+    if "inputs" in drop:
+        tree.body = [node for node in tree.body if not _assigns_input(node)]
     if "top-level" in drop:
         kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         tree.body = [node for node in tree.body if isinstance(node, kept)]
@@ -151,6 +163,13 @@ def _without(tree: ast.Module, drop: Collection[Part]) -> ast.Module:
                     rest = [statement for statement in block if not _is_print(statement)]
                     setattr(node, field, rest or ([ast.Pass()] if field == "body" else []))
     return ast.fix_missing_locations(tree)
+
+
+def _assigns_input(node: ast.AST) -> bool:
+    """Whether a statement is such as `input = (1, 2)` or `inputs = [...]`."""
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id in ("input", "inputs") for target in node.targets
+    )
 
 
 def _is_print(node: ast.AST) -> bool:
@@ -212,6 +231,17 @@ def _is_forbidden(path: str, forbidden: Collection[str]) -> bool:
     return not {*parts, *starts}.isdisjoint(forbidden)
 
 
+def meets_hashes(tree: ast.AST) -> bool:
+    """Whether a program makes sets or hashes: what it gives may depend on the seed of hashes, in small sets by chance."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set() | ast.SetComp() | ast.Name(id="set" | "frozenset" | "hash"):
+                return True
+            case ast.BinOp(left=ast.Call(func=ast.Attribute(attr="keys" | "items"))):
+                return True
+    return False
+
+
 def keyword_in(source: str, keywords: Collection[str]) -> str | None:
     """The first of some words that a program has as a word; None without any."""
     return next((word for word in keywords if re.search(rf"\b{re.escape(word)}\b", source)), None)
@@ -238,7 +268,7 @@ def arguments(text: str, tree: ast.Module | None = None) -> str:
     given = [*call.args, *call.keywords]
     if fault := _input_fault([part for argument in given for part in ast.walk(argument)], tree):
         raise Unfit("bad-input", fault)
-    return ", ".join(map(ast.unparse, given)) if "\n" in text else text
+    return ", ".join(map(written, given)) if "\n" in text else text
 
 
 def _input_fault(parts: list[ast.AST], tree: ast.Module | None) -> str | None:

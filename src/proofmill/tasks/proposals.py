@@ -27,11 +27,12 @@ _INPUT = re.compile(r"^[ \t]*(?:```|#[ \t]*input[ \t]*:)", re.IGNORECASE | re.MU
 
 @dataclass(frozen=True)
 class Normal:
-    """The form that programs are brought into (programs.normalised)."""
+    """The form that programs are brought into (programs.normalised), and whether one may hold its own input."""
 
     entry: EntryRule = "f-or-first"
     drop: frozenset[Part] = field(default_factory=frozenset)
     one_function: bool = False
+    holds_input: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def parse(
         source = normalised(source, normal.entry, normal.drop, normal.one_function)
     except Unfit as unfit:
         return Invalid(unfit.reason, unfit.detail)
-    return Proposal(kind, source, (call,)) if call else Invalid("no-input")
+    if not call or (call in source and not normal.holds_input):
+        return Invalid("holds-input" if call else "no-input")
+    return Proposal(kind, source, (call,))
 
 
 def _program_and_input(text: str) -> tuple[str, str]:

@@ -53,6 +53,8 @@ def from_rows(
             continue
         if inputs and "induce" in kinds:
             found.append(Proposal("induce", program, inputs, row.get("message") or ""))
+        elif not inputs and row.get("input") is None:
+            found.append(Invalid("no-input"))
         elif not inputs:
             found += [Proposal(kind, program, (row["input"],)) for kind in kinds if kind != "induce"]
     return valid(found, executor)

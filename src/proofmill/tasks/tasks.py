@@ -29,6 +29,7 @@ REASONS = {
     "many-functions": "The program defines more than one function, and the entry allows only one.",
     "no-parameter": "The function `f` has no parameter.",
     "bad-input": "The input is no list of arguments that are written out.",
+    "holds-input": "The program contains its own input, and the entry does not allow it.",
     "unshowable": "A prompt cannot show the program, input or message as it is: it has a fence, a tag or a control token.",
     "tells": "The message to the solver contains a program.",
     "too-long": "The program, an input or the message is longer than is allowed.",

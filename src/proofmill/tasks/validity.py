@@ -1,12 +1,13 @@
-"""Validity: which proposals are tasks. A program runs, twice and elsewhere with the same value, and can be shown.
+"""Validity: which proposals are tasks. A program runs, elsewhere with the same value again, and can be shown.
 
 From: Absolute Zero Reasoner (arXiv 2505.03335, section 3.3.3) and its code.
 
 How we differ:
 1. A task is valid if all its executions end well, and not because a message lacks the word "error". There, programs
    pass whose two values differ, or that end by `StopIteration` or `SystemExit`, and their output is empty.
-2. The two executions are in different processes with different hash seeds. There, they are calls in one process, which
-   agree on `hash`, the order of a set, the address of an object.
+2. The executions are in different processes with different hash seeds: two, and six where sets or hashes occur, since
+   two texts in a set have the same order half the time. There, they are two calls in one process, which agree on `hash`,
+   the order of a set, the address of an object.
 3. A value that is too long makes a proposal invalid. There, it is cut, and no answer equals it.
 4. A proposal is invalid if a prompt cannot show it as it is, and if the message of an induction tells a program.
 5. Inputs of an induction are written out without the program's classes: a solver has none of them.
@@ -21,7 +22,7 @@ from proofmill.prompts.escapes import NONE, enclosed
 from proofmill.sandbox import values
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.tasks.composites import misuse
-from proofmill.tasks.programs import FORBIDDEN, Unfit, arguments, keyword_in, parsed, reaches
+from proofmill.tasks.programs import FORBIDDEN, Unfit, arguments, keyword_in, meets_hashes, parsed, reaches
 from proofmill.tasks.proposals import Proposal
 from proofmill.tasks.tasks import NO_ERROR, Invalid, Task
 
@@ -37,24 +38,34 @@ def valid(
     keywords: Collection[str] = (),
     longest: int = LONGEST,
     runs: int = 2,
+    runs_of_sets: int = 6,
 ) -> list[Task | Invalid]:
     """What each proposal is, in order: a task with the values of its program, or invalid for a reason.
 
     What is invalid already stays so. `keywords` are words that no program may have. Each input is executed `runs` times,
-    after the first time afresh, and while all inputs of its proposal pass.
+    after the first time afresh, and while all inputs of its proposal pass; `runs_of_sets` times if sets or hashes occur.
     """
     checked = [
         each if isinstance(each, Invalid) else _checked(each, forbidden, keywords, longest) for each in proposals
     ]
+    times = [runs_of_sets if _meets_hashes(each) else runs for each in checked]
     first = _results(checked, executor, fresh=False)
     found = [_ended(each, results) for each, results in zip(checked, first, strict=True)]
-    for _ in range(runs - 1):
-        again = _results(found, executor, fresh=True)
-        found = [_repeated(each, *both) for each, *both in zip(found, first, again, strict=True)]
+    for run in range(1, max(times, default=0)):
+        due = [each if run < most else None for each, most in zip(found, times, strict=True)]
+        again = _results(due, executor, fresh=True)
+        found = [_repeated(each, *both) if both[1] else each for each, *both in zip(found, first, again, strict=True)]
     return [
         each if isinstance(each, Invalid) else _task(each, results, step)
         for each, results in zip(found, first, strict=True)
     ]
+
+
+def _meets_hashes(proposal: Proposal | Invalid) -> bool:
+    if isinstance(proposal, Invalid):
+        return False
+    calls = [f"f({text})" for text in proposal.inputs]
+    return any(meets_hashes(parsed(text)) for text in (proposal.program, *calls))
 
 
 def _checked(
@@ -83,13 +94,14 @@ def _checked(
     return replace(proposal, inputs=tuple(inputs))
 
 
-def _results(proposals: Sequence[Proposal | Invalid], executor: Executor, fresh: bool) -> list[list[Result]]:
-    """The results of all inputs of each proposal; none for what is invalid."""
+def _results(proposals: Sequence[Proposal | Invalid | None], executor: Executor, fresh: bool) -> list[list[Result]]:
+    """The results of all inputs of each proposal; none for what is not one. Nothing is run for nothing."""
     asked = [
-        [] if isinstance(each, Invalid) else [Execution(each.program, f"f({text})") for text in each.inputs]
+        [Execution(each.program, f"f({text})") for text in each.inputs] if isinstance(each, Proposal) else []
         for each in proposals
     ]
-    results = iter(list(executor.run([execution for some in asked for execution in some], fresh=fresh)))
+    executions = [execution for some in asked for execution in some]
+    results = iter(list(executor.run(executions, fresh=fresh)) if executions else ())
     return [list(islice(results, len(some))) for some in asked]
 
 
