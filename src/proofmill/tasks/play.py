@@ -102,8 +102,10 @@ class Play:
 
     def _empty(self) -> Buffers:
         """The buffer of each kind; inductions are about programs of others, so there is one of those."""
-        alone = not {"deduce", "abduce"} & {*self.entry.tasks}
-        return Buffers([*self.entry.tasks, *["deduce"] * alone], self.entry.buffer, self.entry.buffer_keeps)
+        kinds: list[TaskName] = [*self.entry.tasks]
+        if not {"deduce", "abduce"} & {*kinds}:
+            kinds.append("deduce")
+        return Buffers(kinds, self.entry.buffer, self.entry.buffer_keeps)
 
     # --------------------------------------------------------------------------------------------------- the first tasks
 
