@@ -26,7 +26,7 @@ from trl import GRPOTrainer
 
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import Progress, say
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.errors import SandboxError
 from proofmill.schema.ids import digest
@@ -120,11 +120,17 @@ class Trainer(GRPOTrainer):
 
     def _begin(self) -> None:
         """Fill the buffer with first tasks. What the model writes for that draws none of the training's random numbers."""
-        kept = Path(self.args.output_dir) / FIRST_TASKS
+        kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies for first tasks")
+
+        def ask(prompts: Sequence[Messages]) -> list[Reply]:
+            replies = self.replies(prompts)
+            progress.add(len(replies), tokens=sum(len(reply.ids) for reply in replies))
+            return replies
+
         if not processes.broadcast(kept.exists()):
             with torch.random.fork_rng():
                 torch.manual_seed(self.entry.seed + processes.rank())
-                refused = self._led(lambda play: play.begin(self.replies, self.first))
+                refused = self._led(lambda play: play.begin(ask, self.first))
             if self.play:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 self.play.save(kept)
@@ -190,6 +196,7 @@ class Trainer(GRPOTrainer):
         for start in range(0, share, self.at_once):
             ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
             made += zip(ids, logprobs or [None] * len(ids), strict=True)
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)  # it lives
         return gather_object(made)[: len(prompts)]
 
     # ------------------------------------------------------------------------------------------------------------ loss
