@@ -9,7 +9,7 @@ from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.selfplay import in_long_form, objective
 from proofmill.tasks.play import Reply, Request, Turn
 from proofmill.tasks.tasks import Invalid, Task
-from proofmill.training.selfplay_trainer import Trainer, entries
+from proofmill.training.selfplay_trainer import Trainer, entries, trimmed
 
 PAD = 0
 TASK = Task("deduce", "def f(a):\n return a", "1", "1")
@@ -102,6 +102,23 @@ def test_reply_without_a_verdict_has_no_part_in_the_loss(trainer):
     inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
     wanted = slow_loss(made.entry, inputs, now, entropies)
     assert made.compute_loss(made.model, inputs).item() == pytest.approx(wanted, rel=1e-4)
+
+
+def test_padding_that_no_row_needs_is_cut_off(trainer):
+    """Prompts lose it before them, replies behind them; the loss stays."""
+    made = trainer(entropy=0.01)
+    made.model.train()
+    inputs, _, _ = batch(made, [1.0, -0.5], spread=0.5)
+    padded = {
+        name: torch.nn.functional.pad(value, (0, 4)) if name.startswith(("c", "old")) else value
+        for name, value in inputs.items()
+    }
+    padded |= {name: torch.nn.functional.pad(inputs[name], (5, 0)) for name in ("prompt_ids", "prompt_mask")}
+    short = trimmed(padded)
+    assert all(torch.equal(short[name], inputs[name]) for name in inputs)
+    assert made.compute_loss(made.model, padded).item() == pytest.approx(made.compute_loss(made.model, inputs).item())
+    alone = trimmed({name: value[:1] if value.dim() > 1 else value for name, value in padded.items()})
+    assert alone["completion_ids"].shape == alone["old_per_token_logps"].shape == (1, 1)
 
 
 def turn(kind: str, role: str, reward: float | None, tokens: int = 1) -> Turn:
