@@ -30,6 +30,13 @@ from proofmill.training.rollouts import DIARY, Diary
 
 def main(entry: Selfplay, job: Job) -> None:
     rollouts.before_trl(job)
+    with Executor(seconds=entry.seconds) if not processes.rank() else nullcontext() as executor:
+        trainer, tokenizer, seconds = trained(entry, job, executor)
+    finish(job, trainer, tokenizer, seconds)
+
+
+def trained(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, Any, float]:
+    """The trainer after its last step, the tokenizer, and the seconds it took; the main process has the executor."""
     from datasets import Dataset
     from trl import GRPOConfig
 
@@ -52,19 +59,24 @@ def main(entry: Selfplay, job: Job) -> None:
     model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
     groups = len(entry.tasks) * len(entry.roles)
     empty = Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * groups)  # the game makes the prompts
-    leads = not processes.rank()
-    with Executor(seconds=entry.seconds) if leads else nullcontext() as executor:
-        schema = {name: kind for name, (kind, _) in PLAYED_COLUMNS.items()}
-        diary = Diary(job.checkpoints / DIARY, schema, checkpoints.step_of_last(job)) if leads else None
-        trainer = Trainer(
-            entry, job.name, executor, list(first_tasks(entry, job)) if leads else [], diary, at_once,
-            model=model, args=config, train_dataset=empty, processing_class=tokenizer,
-        )  # fmt: skip
-        seconds = run.train(trainer, job)
+    schema = {name: kind for name, (kind, _) in PLAYED_COLUMNS.items()}
+    diary = Diary(job.checkpoints / DIARY, schema, checkpoints.step_of_last(job)) if executor else None
+    first = list(first_tasks(entry, job)) if executor else []
+    trainer = Trainer(
+        entry, job.name, executor, first, diary, at_once,
+        model=model, args=config, train_dataset=empty, processing_class=tokenizer,
+    )  # fmt: skip
+    return trainer, tokenizer, run.train(trainer, job)
+
+
+def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
+    """Write the table of steps, the weights, and the rollouts and tasks beside them."""
+    from proofmill.training import run
+
     weights = run.save(trainer, tokenizer, job)
-    if trainer.play is None or diary is None:  # not the main process
+    if trainer.play is None:  # not the main process
         return
-    diary.write(weights / ROLLOUTS)
+    trainer.diary.write(weights / ROLLOUTS)
     trainer.play.save(weights / BUFFER)
     played = pl.scan_parquet(weights / ROLLOUTS).select(pl.len(), pl.col("reward").is_null().sum().alias("unscored"))
     (count, unscored), tasks = played.collect().row(0), len(trainer.play.buffers)
