@@ -12,7 +12,7 @@ min_version("9.0")
 include: "workflow/common.smk"
 
 
-# A rule for each kind: problems, overlaps, labels, schemes, base, responses, grades, examples, sft, grpo, scores.
+# A rule for each kind: problems, overlaps, labels, schemes, base, responses, grades, examples, sft, grpo, selfplay, scores.
 for kind in KINDS:
 
     include: f"workflow/rules/{kind}.smk"

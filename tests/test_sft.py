@@ -928,7 +928,7 @@ def test_training_that_stands_still_is_ended(trained, monkeypatch):
 def test_training_that_hangs_in_foreign_code_is_ended_too():
     """Where the main thread hears no signal, the process ends with the same sentence, and every thread's stack before it."""
     code = (
-        "import signal, time; from proofmill.training.watchdog import watching\n"
+        "import signal, time; from proofmill.runtime.watchdog import watching\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "def stuck(): time.sleep(600)\n"
         "with watching('sft/x'): stuck()\n"

@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         "--out", type=Path, help="a new Parquet file for the rollouts with their new rewards and advantages"
     )
     drawn = commands.add_parser("curves", help="draw what was measured while training, several trainings side by side")
-    drawn.add_argument("names", nargs="+", help="sft/<name> or grpo/<name>")
+    drawn.add_argument("names", nargs="+", help="sft/<name>, grpo/<name> or selfplay/<name>")
     drawn.add_argument("--measures", nargs="+", default=[], help="these, one panel each; the usual ones without it")
     drawn.add_argument(
         "--smooth", type=float, default=0.9, help="how much of the past a point holds; 0 smooths nothing"

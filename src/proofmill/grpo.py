@@ -10,14 +10,10 @@ How we differ:
 3. Every rollout is kept with its rewards, its advantage and its verdict: results/grpo/<name>/rollouts.parquet.
 4. A second grader (`hold-out`) can mark along. It stops a training whose reward is being gamed.
 5. Problems whose attempts could never be marked, for want of an answer or a scheme, are left out.
-
-    PROOFMILL_TRAINER_VLLM_URL    TRL's vLLM server for the rollouts (`engine: vllm-server`, on GPUs)
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,7 +22,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import schemes_of
 from proofmill.calls import records
 from proofmill.calls.calls import MANY, Spent
-from proofmill.engines import opening
+from proofmill.engines import opening, rollouts
 from proofmill.graders.graders import Marker
 from proofmill.graders.programs import PROGRAMS
 from proofmill.prompts import templates
@@ -42,15 +38,14 @@ from proofmill.schema.reasons import PASSING
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import DIARY, Diary
+from proofmill.training.rollouts import DIARY, Diary, columns
 
 # TRL's names for losses whose sums are our own (grpo_trainer.py): `luspo` is replaced, `dapo` is given other counts.
 LOSSES = {"sequence_sum": "luspo", "bnpo": "dapo"}
 
 
 def main(entry: Grpo, job: Job) -> None:
-    if job.engine == "transformers":
-        _without_vllm()
+    rollouts.before_trl(job)
     from trl import GRPOConfig
 
     from proofmill.training import checkpoints, passes, run
@@ -59,7 +54,7 @@ def main(entry: Grpo, job: Job) -> None:
     batch = entry.problems_per_step * entry.group
     at_once = passes.share_of(job, batch) * entry.batches
     check_devices(entry, job, at_once)
-    sampling = sampler(entry, job, at_once)
+    sampling = rollouts.sampling(job, entry.model, at_once * _tokens(entry))
     rows = passes.split(entry, job, batch, **footprint(entry, job, at_once, sampling))
     config = GRPOConfig(
         **run.arguments(entry, job, entry.log_every),
@@ -81,13 +76,7 @@ def main(entry: Grpo, job: Job) -> None:
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        # vLLM's probabilities are those among the tokens that are drawn from (`top-p`, `top-k`, `min-p`), the trained
-        # model's are of all tokens: their ratio would weigh tokens by what was left out, which transformers' sampling
-        # does not.
-        vllm_importance_sampling_correction=entry.top_p == 1 and entry.top_k is None and entry.min_p is None,
-        # Each token has its own weight, at most 3. TRL's default weighs a whole rollout by the product of its tokens'
-        # ratios, which is 0 for nearly all rollouts of 50,000 tokens, however little vLLM and the training differ.
-        vllm_importance_sampling_mode="token_truncate",
+        **rollouts.correction(whole=entry.top_p == 1 and entry.top_k is None and entry.min_p is None),
         sync_ref_model=entry.sync_reference is not None,
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
@@ -96,8 +85,8 @@ def main(entry: Grpo, job: Job) -> None:
     data = attempts_at(entry, job, tokenizer)
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
-        after = _step_of(checkpoints.last_checkpoint(job))
-        diary = Diary(job.checkpoints / DIARY, names, after) if rewards else None
+        after = checkpoints.step_of_last(job)
+        diary = Diary(job.checkpoints / DIARY, columns(names), after) if rewards else None
         trainer = trainers.Trainer(
             entry, job.name, rewards, diary, cache, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
@@ -150,10 +139,6 @@ def check_devices(entry: Grpo, job: Job, at_once: int) -> None:
             f"{job.name}: each device makes {at_once} rollouts of a round; expected a multiple of the {problem_rollouts} of a problem "
             "(`group` times `states`), which are thought about together. Change the number of devices in the profile."
         )
-
-
-def _step_of(checkpoint: Path | None) -> int:
-    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
 def _named(name: str) -> Any:
@@ -240,13 +225,6 @@ def rewarded(entry: Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding 
         yield Rewarding(entry, grader, preferences, hold_out), cache
 
 
-def _without_vllm() -> None:
-    """Keep TRL from importing all of vLLM where it is installed: that takes 4 s in each job that does not use it."""
-    import trl.import_utils as installed
-
-    installed.is_vllm_available = lambda *_, **__: False
-
-
 PROMPT_TOKENS = 1024  # assumed length of a prompt in the memory plan, which is made before prompts are tokenized
 
 
@@ -262,54 +240,7 @@ def footprint(entry: Grpo, job: Job, at_once: int, sampling: dict[str, Any]) -> 
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
         "reward_models": [job.parent(n).weights() for n in entry.preferences if kind_of(n) not in ASKED],
-        "sampled": 0 if sampling else at_once,
-        "vllm_share": sampling.get("vllm_gpu_memory_utilization", 0.0),
-        "vllm_sleeps": bool(sampling.get("vllm_enable_sleep_mode")),
-    }
-
-
-def sampler(entry: Grpo, job: Job, at_once: int) -> dict[str, Any]:
-    """GRPOConfig's options for sampling rollouts: by transformers, by vLLM in this process, or by TRL's vLLM server.
-
-    Raises SettingError when the server has no address.
-    """
-    import torch
-
-    if job.engine == "transformers":
-        return {}
-    if job.engine == "vllm-server":
-        if not (url := os.environ.get("PROOFMILL_TRAINER_VLLM_URL")):
-            raise SettingError(
-                f"{job.name}: the engine is vllm-server and the environment has no PROOFMILL_TRAINER_VLLM_URL; expected the "
-                "address of `trl vllm-serve`. Set it, or choose the engine vllm, which runs beside the training."
-            )
-        return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
-    from proofmill.engines import fitting
-    from proofmill.engines.vllm import vllm_options
-    from proofmill.training import grpo_trainer, memory
-
-    options = vllm_options(job.engine_args)
-    if not torch.cuda.is_available():
-        grpo_trainer.keep_linear_weights()
-        if not any(option in options for option in fitting.MEMORY):
-            # A share of the machine would have to hold this process with all that it trains, too: the cache is given in
-            # bytes, which TRL has no word for.
-            tokens = at_once * _tokens(entry)
-            gigabytes = fitting.gigabytes_for_rollouts(job.parent(entry.model).weights(), tokens)
-            os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(gigabytes))
-            there, _ = memory.device_memory()
-            options["gpu_memory_utilization"] = min(1.0, gigabytes * 2**30 / there) if there else 0.1
-    options.setdefault("gpu_memory_utilization", 0.3)  # the training needs the rest
-    known = {
-        "gpu_memory_utilization": "vllm_gpu_memory_utilization",
-        "tensor_parallel_size": "vllm_tensor_parallel_size",
-        "max_model_len": "vllm_max_model_length",
-        "enable_sleep_mode": "vllm_enable_sleep_mode",
-    }
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        **{theirs: options[ours] for ours, theirs in known.items() if ours in options},
+        **rollouts.footprint(sampling, at_once),
     }
 
 

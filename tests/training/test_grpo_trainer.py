@@ -26,7 +26,7 @@ from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
-from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored
+from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
 
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
 GRPO = {
@@ -263,8 +263,9 @@ ENTRY = {"model": "sft/x", "problems": "problems/x", "grader": "api/x", "unscore
 )  # fmt: skip
 def test_unscored_rollouts_are_a_share_of_those_of_the_latest_rounds(fields, rounds, said):
     """A round too many is told with its reasons, and not one before; what is older than ten rounds does not count."""
-    unscored = Unscored(Grpo(**{**ENTRY, "group": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields}))
-    *before, last = [unscored.add(rewarded(*reasons)) for reasons in rounds]
+    entry = Grpo(**{**ENTRY, "group": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields})
+    unscored = Unscored(entry.max_unscored, entry.batches * entry.group, entry.rounds)
+    *before, last = [unscored.add(causes(rewarded(*reasons))) for reasons in rounds]
     assert not any(before)
     assert last is None if said is None else re.match(said, last)
 

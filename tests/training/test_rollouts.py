@@ -7,6 +7,7 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards.rewards import Rollout
 from proofmill.schema.columns import ROLLOUT_COLUMNS
+from proofmill.training import rollouts
 from proofmill.training.rollout_rewards import Rewarded
 from proofmill.training.rollouts import Diary, entries
 
@@ -23,12 +24,12 @@ def rows(step: int, reward: float):
 def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
     """A run that goes on from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
     path = tmp_path / "rollouts.jsonl"
-    diary = Diary(path, ["grade"], after=0)
+    diary = Diary(path, rollouts.columns(["grade"]), after=0)
     for step in (1, 2, 3):
         diary.add(rows(step, 1 / 7))
     with open(path, "a") as file:
         file.write('{"step": 3, "torn')
-    diary = Diary(path, ["grade"], after=2)
+    diary = Diary(path, rollouts.columns(["grade"]), after=2)
     diary.add(rows(3, float("nan")))
     diary.write(tmp_path / "r.parquet")
     frame = pl.read_parquet(tmp_path / "r.parquet")

@@ -147,7 +147,7 @@ class Table:
             yield from batch.to_pylist()
 
     def weights(self) -> Path:
-        """The folder of a `base`, `sft` or `grpo`. Raises TableError when its weights are missing, damaged or not its own."""
+        """The folder of a model. Raises TableError when its weights are missing, damaged or not its own."""
         self._weights.check(self.stamp, self.kind)
         return self.folder
 

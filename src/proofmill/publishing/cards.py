@@ -7,7 +7,7 @@ a configuration of `datasets.load_dataset`.
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import proofmill
 from proofmill.runtime.progress import clock
-from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
-from proofmill.schema.kinds import KINDS
+from proofmill.schema.columns import BESIDE, COLUMNS
+from proofmill.schema.kinds import KINDS, ROLLOUTS
 from proofmill.schema.names import kind_of
 
 SOURCES = Path(proofmill.__file__).parents[2] / "data" / "sources.csv"  # in a checkout; elsewhere no licence is known
@@ -39,7 +39,7 @@ class Shown:
     stamp: Mapping[str, Any]
     rows: int
     page: bool = False  # whether a page stands beside it
-    rollouts: int | None = None  # rows of the rollouts beside the weights of a `grpo`
+    beside: Mapping[str, int] = field(default_factory=dict)  # rows of the files beside the weights of a training
 
     @property
     def kind(self) -> str:
@@ -101,11 +101,11 @@ def dataset(id: str, recipes: Sequence[str], tables: Sequence[Shown], models: Ma
         {"config_name": table.config, "data_files": f"results/{table.name}.parquet"} for table in tables if table.rows
     ]
     configs += [
-        {"config_name": f"{table.config}--rollouts", "data_files": f"results/{table.name}/rollouts.parquet"}
+        {"config_name": f"{table.config}--{Path(file).stem}", "data_files": f"results/{table.name}/{file}"}
         for table in tables
-        if table.rollouts
+        for file, rows in table.beside.items()
+        if rows
     ]
-    rollouts = {table.name: table.rollouts for table in tables if table.rollouts is not None}
     return TEMPLATES.get_template("dataset.md").render(
         id=id,
         metadata=_yaml({"configs": configs, "tags": ["proofmill"]}),
@@ -113,11 +113,11 @@ def dataset(id: str, recipes: Sequence[str], tables: Sequence[Shown], models: Ma
         tables=tables,
         example=configs[0]["config_name"] if configs else None,
         empty=_named(table.name for table in tables if not table.rows),
-        rollouts=rollouts,
+        beside=[table for table in tables if table.beside],
         models=models,
         origins=list(_origins(tables)) or ["No source is named by these stamps."],
         unknown=list(_unknown(tables, "these tables")),
-        kinds=list(_kinds(tables, bool(rollouts))),
+        kinds=list(_kinds(tables)),
     )
 
 
@@ -136,7 +136,7 @@ def model(
         table=table,
         about=f"{KINDS[table.kind].learns}.",
         tables_id=tables_id,
-        rollouts=table.rollouts,
+        rollouts=table.beside.get(ROLLOUTS),
         lineage=[_ancestor(shown) for shown in lineage],
         scores=[_score(row) for row in scores],
         unknown=[*_unknown([table], "this model", of_weights=True), *_unmeasured(scores)],
@@ -187,10 +187,12 @@ def _ancestor(shown: Shown) -> str:
     entry = shown.stamp["entry"]
     if shown.kind == "base":
         return f"`{shown.name}`: {_source(shown)}"
-    fine_tuned = "examples" in entry
-    rows = f"`{entry['examples']}`" if fine_tuned else f"problems of `{entry['problems']}`"
-    verb = "fine-tuned on" if fine_tuned else "rewarded for its attempts at"
-    return f"`{shown.name}`: `{entry['model']}`, {verb} {rows}"
+    learned = {
+        "sft": f"fine-tuned on `{entry.get('examples')}`",
+        "grpo": f"rewarded for its attempts at problems of `{entry.get('problems')}`",
+        "selfplay": "rewarded for programming tasks that it proposed and solved itself",
+    }[shown.kind]
+    return f"`{shown.name}`: `{entry['model']}`, {learned}"
 
 
 def _unknown(tables: Sequence[Shown], what: str, of_weights: bool = False) -> Iterator[str]:
@@ -231,18 +233,20 @@ def _score(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _kinds(tables: Sequence[Shown], rollouts: bool) -> Iterator[dict[str, Any]]:
-    """The meaning of a row and the columns, for each kind."""
+def _kinds(tables: Sequence[Shown]) -> Iterator[dict[str, Any]]:
+    """The meaning of a row and the columns, for each kind and each file beside its weights."""
     for kind in dict.fromkeys(table.kind for table in tables):
         yield {
             "title": kind,
             "about": str(KINDS[kind].entry.__doc__).splitlines()[0],
             "columns": _columns(COLUMNS[kind]),
         }
-    if rollouts:
-        rewards = {"reward_<name>": ("Float64", "each reward; null where it could not be had or does not apply")}
-        about = "One row is an attempt that a `grpo` was trained on."
-        yield {"title": "rollouts of `grpo`", "about": about, "columns": _columns({**ROLLOUT_COLUMNS, **rewards})}
+    for kind, file in dict.fromkeys((table.kind, file) for table in tables for file in table.beside):
+        yield {
+            "title": f"{Path(file).stem} of `{kind}`",
+            "about": f"One row is {KINDS[kind].beside[file]}.",
+            "columns": _columns(BESIDE[kind][file]),
+        }
 
 
 def _columns(columns: Mapping[str, tuple[Any, str]]) -> list[dict[str, str]]:

@@ -15,10 +15,10 @@ from proofmill.publishing.cards import Shown
 from proofmill.publishing.private import Private
 from proofmill.recipes.book import Book
 from proofmill.schema.errors import SettingError
-from proofmill.schema.kinds import KINDS, ROLLOUTS
+from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of, seed_of, without_seed
 
-REVISION = 1  # raised when the same tables should give other files or cards
+REVISION = 2  # raised when the same tables should give other files or cards
 OF_A_MODEL = {".safetensors", ".json", ".txt", ".model", ".jinja"}  # weights, configuration, tokenizer, chat template
 SHOWN = 5  # names in a message
 
@@ -84,9 +84,10 @@ class Publication:
             )
             if table.page.exists():
                 files[f"{path}.md"] = self.private.text(table.page.read_text(encoding="utf-8"), str(table.page))
-            if KINDS[table.kind].learns and (rollouts := table.weights() / ROLLOUTS).exists():
-                cleaned = self.scratch / path / ROLLOUTS
-                files[f"{path}/{ROLLOUTS}"] = self.private.rows(rollouts, str(rollouts), cleaned)
+            weights = table.weights() if KINDS[table.kind].beside else table.folder
+            for beside in (file for file in KINDS[table.kind].beside if (weights / file).exists()):
+                cleaned = self.scratch / path / beside
+                files[f"{path}/{beside}"] = self.private.rows(weights / beside, str(weights / beside), cleaned)
         card = cards.dataset(self.tables_id, self.wanted, [self.shown(name) for name in self.names], models)
         return self.repository(self.tables_id, "dataset", card, files, tables)
 
@@ -112,13 +113,13 @@ class Publication:
     def shown(self, name: str) -> Shown:
         """An artifact's table as cards show it."""
         table = Table(name, self.results)
-        rollouts = table.folder / ROLLOUTS
+        beside = [file for file in KINDS[table.kind].beside if (table.folder / file).exists()]
         return Shown(
             name,
             self.private.stamp(table.stamp),
             parquet.read_metadata(table.path).num_rows,
             table.page.exists(),
-            parquet.read_metadata(rollouts).num_rows if rollouts.exists() else None,
+            {file: parquet.read_metadata(table.folder / file).num_rows for file in beside},
         )
 
     def lineage(self, name: str) -> list[str]:

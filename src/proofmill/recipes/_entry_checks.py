@@ -4,7 +4,6 @@ Each check yields sentences. checks.py puts the place of the entry before them, 
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -17,10 +16,9 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.measures import averages
 from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
-from proofmill.recipes._grader_checks import ends, grader_faults, judged_faults, marking_faults
+from proofmill.recipes._grader_checks import api_faults, ends, grader_faults, judged_faults, marking_faults
 from proofmill.runtime.public_data import fault_of, is_public
 from proofmill.schema import named
-from proofmill.schema.declared import Api
 from proofmill.schema.entries import (
     METHODS,
     Examples,
@@ -36,38 +34,10 @@ from proofmill.schema.entries import (
 from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
+from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.sources import conversations
 from proofmill.sources.loaders import SOURCES
 from proofmill.text.suggestions import among
-
-# Fields of a request that a question consists of, that an entry has a word for, or that would change what comes back.
-DECIDED = (
-    *("model", "messages", "input", "instructions", "prompt", "previous_response_id", "conversation"),
-    *("max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "seed", "logprobs", "n"),
-    *("stream", "stream_options", "background", "store", "include", "response_format"),
-)
-
-
-def _api_faults(entry: Api, _: Mapping) -> Iterator[str]:
-    if (entry.id is None) == (entry.weights is None):
-        yield "found both `id` and `weights`, or none; expected the id of a server's model, or a model of ours that plays it."
-    if entry.weights and entry.temperature is None:
-        yield "`weights` play the server and `temperature` is not given; expected one, since no server chooses it."
-    if entry.weights and (
-        unread := [name for name in ("program", "options", "omit", "delimiters") if getattr(entry, name)]
-    ):
-        yield f"`weights` play the server, and `{unread[0]}` is for another; expected none. Remove it."
-    paid = isinstance(entry.price, dict) and any(entry.price.values())
-    if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
-        yield (
-            f"`price-source` is {entry.price_source!r}; expected where the price was read and on which day, such as "
-            "`https://example.org/pricing, 2026-11-20`."
-        )
-    if overruled := [name for name in DECIDED if name in entry.options]:
-        yield (
-            f"`options` sets {', '.join(f'`{name}`' for name in overruled)}, which an entry or the asking decides; expected "
-            "further fields of the request only."
-        )
 
 
 def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
@@ -237,6 +207,26 @@ def _preference_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
             yield from (f"`preferences` > `{name}`: {f}" for f in marking_faults(name, prompt, None, entries))
 
 
+def _selfplay_faults(entry: Selfplay, _: Mapping) -> Iterator[str]:
+    for part, prompt in entry.reworded.items():
+        if fault := templates.fault(prompt):
+            yield f"`reworded` > `{part}` {fault}"
+        usual = templates.prompt(f"{entry.wording}/{part}")
+        yield from _asking_faults(f"reworded` > `{part}", prompt, (*usual.needs, *usual.takes))
+    if twice := [task for task in dict.fromkeys(entry.tasks) if entry.tasks.count(task) > 1]:
+        yield f"`tasks` names `{twice[0]}` {entry.tasks.count(twice[0])} times; expected each once."
+    if entry.proposer == "absent" and entry.seed_tasks is None:
+        yield "`proposer` is absent and there are no `seed-tasks`; expected tasks to solve, as problems/<name>."
+    if entry.proposer != "trained":
+        for field in ("intrinsic", "learnability"):
+            if (getattr(entry, field),) != _default(Selfplay, field) and getattr(entry, field):
+                yield f"`{field}` rewards proposals and `proposer` is {entry.proposer}; expected `trained`, or none of it."
+    if entry.composite and not {"abduce", "deduce", "error"} & {*entry.tasks}:
+        yield "`composite` is for new programs, and an induction is about a known one; expected another task besides."
+    if entry.dual_clip is not None and entry.dual_clip <= 1 + (entry.epsilon_high or entry.epsilon):
+        yield f"`dual-clip` is {entry.dual_clip:g}; expected more than 1 + `epsilon-high`, up to which ratios count anyway."
+
+
 def _labels_faults(entry: Labels, _: Mapping) -> Iterator[str]:
     yield from _asking_faults("prompt", entry.prompt, ("statement", "solution", "origin", "comments"))
 
@@ -376,7 +366,7 @@ def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
 
 
 ENTRY_CHECKS: dict[str, Any] = {
-    "api": _api_faults,
+    "api": api_faults,
     "problems": _problems_faults,
     "grader": grader_faults,
     "overlaps": _overlaps_faults,
@@ -388,5 +378,6 @@ ENTRY_CHECKS: dict[str, Any] = {
     "base": _base_faults,
     "examples": _examples_faults,
     "sft": _sft_faults,
+    "selfplay": _selfplay_faults,
     "scores": _scores_faults,
 }

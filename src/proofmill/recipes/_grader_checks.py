@@ -1,18 +1,48 @@
-"""Checks of graders: judges, juries, cascades, their prompts and scales."""
+"""Checks of graders: remote models, judges, juries, cascades, their prompts and scales."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proofmill.graders.escalation import full_marks, graders_of, then_of
 from proofmill.graders.programs import PROGRAMS
 from proofmill.prompts import templates
-from proofmill.schema.declared import Grader
+from proofmill.schema.declared import Api, Grader
 from proofmill.schema.entries import Grades, Scores
 from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 
 SHOWN = ("statement", "proof", "scheme", "reference", "answer")  # to a judge that marks (graders/judges.py)
+
+# Fields of a request that a question consists of, that an entry has a word for, or that would change what comes back.
+DECIDED = (
+    *("model", "messages", "input", "instructions", "prompt", "previous_response_id", "conversation"),
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "seed", "logprobs", "n"),
+    *("stream", "stream_options", "background", "store", "include", "response_format"),
+)
+
+
+def api_faults(entry: Api, _: Mapping) -> Iterator[str]:
+    if (entry.id is None) == (entry.weights is None):
+        yield "found both `id` and `weights`, or none; expected the id of a server's model, or a model of ours that plays it."
+    if entry.weights and entry.temperature is None:
+        yield "`weights` play the server and `temperature` is not given; expected one, since no server chooses it."
+    if entry.weights and (
+        unread := [name for name in ("program", "options", "omit", "delimiters") if getattr(entry, name)]
+    ):
+        yield f"`weights` play the server, and `{unread[0]}` is for another; expected none. Remove it."
+    paid = isinstance(entry.price, dict) and any(entry.price.values())
+    if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
+        yield (
+            f"`price-source` is {entry.price_source!r}; expected where the price was read and on which day, such as "
+            "`https://example.org/pricing, 2026-11-20`."
+        )
+    if overruled := [name for name in DECIDED if name in entry.options]:
+        yield (
+            f"`options` sets {', '.join(f'`{name}`' for name in overruled)}, which an entry or the asking decides; expected "
+            "further fields of the request only."
+        )
 
 
 def grader_faults(entry: Grader, entries: Mapping) -> Iterator[str]:

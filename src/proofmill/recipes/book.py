@@ -35,6 +35,7 @@ from proofmill.schema.model_entries import Grpo, Sft
 from proofmill.schema.names import NAME, RECIPE, RESULTS, file_fault, kind_of
 from proofmill.schema.quoting import short, shown
 from proofmill.schema.references import ancestors, references
+from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.text.suggestions import among
 
 SETTINGS = ("budget", "plugins", "results")  # top-level keys that name no recipe, besides `shared`
@@ -59,7 +60,8 @@ class Book:
     def terms(self) -> str:
         """What a job needs besides its entry, as JSON: the budget, how much may fail, the user's own parts."""
         parked = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
-        unscored = {name: entry.max_unscored for name, entry in self.entries.items() if isinstance(entry, Grpo)}
+        trainings = {name: entry for name, entry in self.entries.items() if isinstance(entry, Grpo | Selfplay)}
+        unscored = {name: entry.max_unscored for name, entry in trainings.items()}
         failing = {"max_parked": parked, "max_unscored": unscored}
         return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins, "states": self.states})
 

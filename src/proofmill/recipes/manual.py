@@ -19,7 +19,7 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.recipes import config_schema
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
-from proofmill.schema.columns import COLUMNS, ROLLOUT_COLUMNS
+from proofmill.schema.columns import BESIDE, COLUMNS
 from proofmill.schema.entries import Published, Sampling
 from proofmill.schema.fields import info_of
 from proofmill.schema.kinds import DECLARED, KINDS, Kind
@@ -63,8 +63,8 @@ def _page(name: str, kind: Kind) -> str:
         faults = [(f"`{fault}`", meaning) for fault, meaning in FAULTS.items()]
         parts += ["## What the linter finds", _table(("fault", "meaning"), faults)]
     parts += ["## Columns of the table", _columns(COLUMNS[name])]
-    if kind.beside:
-        parts += ["## Columns of the rollouts", _columns(ROLLOUT_COLUMNS)]
+    for file, columns in BESIDE.get(name, {}).items():
+        parts += [f"## Columns of {file}", f"One row is {kind.beside[file]}.", _columns(columns)]
     return "\n\n".join(parts) + "\n"
 
 

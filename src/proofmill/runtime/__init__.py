@@ -1,1 +1,1 @@
-"""The ground: what surrounds a process. Progress, locks, signals, the other processes of a training, paths."""
+"""The ground: what surrounds a process. Progress, locks, signals, stalls, the other processes of a training, paths."""

@@ -173,6 +173,13 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "measure": (pl.String, "what was measured"),
         "value": (pl.Float64, "its value"),
     },
+    "selfplay": {
+        "step": (pl.Int64, "optimizer step"),
+        "task": (pl.String, "`abduce`, `deduce`, `induce` or `error`; null where the measure is of all"),
+        "role": (pl.String, "`propose` or `solve`; null where the measure is of both"),
+        "measure": (pl.String, "what was measured"),
+        "value": (pl.Float64, "its value"),
+    },
     "scores": {
         "model": (pl.String, "what was measured, if it is a model"),
         "against": (pl.String, "the model or the marks it is compared with, if it is a comparison"),
@@ -214,4 +221,51 @@ ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "unscored": (pl.Boolean, "whether a reward that it should have is missing"),
     "applies": (pl.List(pl.String), "the rewards that the attempt should have"),
     "advantage": (pl.Float64, "what it was learned with"),
+}
+
+# Of the proposals and solutions beside self-play.
+PLAYED_COLUMNS: dict[str, tuple[Any, str]] = {
+    "rollout": (pl.String, "id, from the run, the step and the place"),
+    "step": (pl.Int64, "the step that it was made for"),
+    "task": (pl.String, "`abduce`, `deduce`, `induce` or `error`"),
+    "role": (pl.String, "`propose` or `solve`"),
+    "subject": (pl.String, "id of the task that was proposed or solved; null where what was proposed is no valid one"),
+    "prompt": (pl.String, "what was asked"),
+    "text": (pl.String, "what was written"),
+    "stop": (pl.String, "`end` or `length`"),
+    "tokens": (pl.Int64, "tokens written"),
+    "reason": (pl.String, "`ok`, or why what was proposed is no valid task, or why there is no verdict"),
+    "well_formed": (pl.Boolean, "whether it has the form that was asked for"),
+    "detail": (pl.String, "what was found, where what was proposed is no valid task"),
+    "accuracy": (
+        pl.Float64,
+        "of a solution: 1 if it is right, 0 if not, or a share of hidden pairs; of a proposal: the mean of the solver's attempts; null when nothing was measured",
+    ),
+    "reward": (pl.Float64, "what it earned; null when there is no verdict"),
+    "advantage": (pl.Float64, "what it was learned with"),
+}
+
+# Of the tasks beside self-play.
+BUFFER_COLUMNS: dict[str, tuple[Any, str]] = {
+    "id": (pl.String, "id, from what the task is"),
+    "kind": (pl.String, "`abduce`, `deduce`, `induce` or `error`"),
+    "program": (pl.String, "what runs"),
+    "input": (pl.String, "the arguments of a call; empty for `induce`"),
+    "output": (pl.String, "the value, or the exception of an `error`; empty for `induce`"),
+    "inputs": (pl.List(pl.String), "of `induce`"),
+    "outputs": (pl.List(pl.String), "of `induce`"),
+    "message": (pl.String, "what the solver of an `induce` is told"),
+    "step": (pl.Int64, "the step that proposed it; 0 for a first task"),
+    "written": (pl.String, "the part of the program that its proposer wrote; empty where that is all of it"),
+}
+
+# Of what stands beside the weights of trainings.
+BESIDE: dict[str, dict[str, dict[str, tuple[Any, str]]]] = {
+    "grpo": {
+        "rollouts.parquet": {
+            **ROLLOUT_COLUMNS,
+            "reward_<name>": (pl.Float64, "each reward; null where it could not be had or does not apply"),
+        }
+    },
+    "selfplay": {"rollouts.parquet": PLAYED_COLUMNS, "buffer.parquet": BUFFER_COLUMNS},
 }

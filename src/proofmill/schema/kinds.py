@@ -4,14 +4,17 @@ All that other modules must know of a kind stands in its record. Adding a kind i
 record here, a module `proofmill.<kind>` with `main(entry, job)`, a rule in workflow/rules and a test.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from proofmill.schema.declared import Api, Grader
 from proofmill.schema.entries import Examples, Grades, Labels, Overlaps, Problems, Responses, Schemes, Scores
 from proofmill.schema.fields import Entry, Ref
 from proofmill.schema.model_entries import Base, Grpo, Sft
+from proofmill.schema.selfplay_entry import Selfplay
 
 ROLLOUTS = "rollouts.parquet"  # beside the weights of a training by rewards
+BUFFER = "buffer.parquet"  # the tasks of self-play, beside its weights
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Kind:
     asks: bool = False  # may ask a model; unless it trains, its module has `questions(entry, job)` for the plan
     learns: str | None = None  # it is a training: how, in a few words
     weights: bool = False  # weights stand beside its table
-    beside: tuple[str, ...] = ()  # files beside the weights that are no part of the model
+    # Files beside the weights that are no part of the model, and what one row of each is.
+    beside: Mapping[str, str] = field(default_factory=dict)
     reseeded: bool = False  # `repeat` makes it again with another `seed`
     lists: tuple[tuple[str, str], ...] = ()  # (field, the list of small named things that it draws on)
     behind: tuple[str, ...] = ()  # tables it opens besides its parents, by the fields that lead to them from its entry
@@ -50,9 +54,19 @@ KINDS: dict[str, Kind] = {
         asks=True,
         learns="reinforcement learning (GRPO)",
         weights=True,
-        beside=(ROLLOUTS,),
+        beside={ROLLOUTS: "an attempt that a `grpo` was trained on"},
         reseeded=True,
         lists=(("rewards", "rewards"),),
+    ),
+    "selfplay": Kind(
+        Selfplay,
+        learns="self-play (Absolute Zero)",
+        weights=True,
+        beside={
+            ROLLOUTS: "a proposal or a solution that a `selfplay` was trained on",
+            BUFFER: "a task in the buffer of a `selfplay` after its last step",
+        },
+        reseeded=True,
     ),
     "scores": Kind(Scores, lists=(("measures", "measures"),), behind=("grades.responses", "grades.responses.problems")),
 }

@@ -73,6 +73,12 @@ def last_checkpoint(job: Job) -> Path | None:
     return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
+def step_of_last(job: Job) -> int:
+    """The step of the newest complete checkpoint; 0 without one."""
+    checkpoint = last_checkpoint(job)
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+
+
 def is_finished(checkpoint: Path, last: int | None = None) -> bool:
     """Whether the checkpoint has reached the step `last`, or without it the end of the schedule."""
     state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text())

@@ -59,7 +59,9 @@ class Trainer(GRPOTrainer):
         self.start = start
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
-        self.recent = rollout_rewards.Unscored(entry)
+        self.recent = rollout_rewards.Unscored(
+            entry.max_unscored, entry.batches * entry.problems_per_step * entry.group, entry.rounds
+        )
         self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
 
     @property
@@ -121,7 +123,7 @@ class Trainer(GRPOTrainer):
 
     def _must_be_scored(self) -> None:
         """Raise ServiceError in every process when too many of the latest rollouts have no verdict."""
-        fault = self.recent.add(self._scored) if self.accelerator.is_main_process else None
+        fault = self.recent.add(rollout_rewards.causes(self._scored)) if self.accelerator.is_main_process else None
         if fault := processes.broadcast(fault):
             raise ServiceError(
                 f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
@@ -303,17 +305,3 @@ def _gaps(diary: Diary) -> list[tuple[int, float]]:
         if row["hold_out"] is not None and row["grade"] is not None:
             gaps_by_step.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
     return [(step, float(np.mean(gaps))) for step, gaps in sorted(gaps_by_step.items())]
-
-
-def keep_linear_weights() -> None:
-    """Make vLLM's linear layers keep their weights on a CPU. Packed weights could not be replaced by new ones."""
-    import vllm.model_executor.layers.linear as linear
-    import vllm.model_executor.layers.utils as utils
-    import vllm.model_executor.layers.vocab_parallel_embedding as embedding
-
-    def dispatch(layer: Any, remove_weight: bool) -> None:
-        layer.cpu_linear = torch.nn.functional.linear
-
-    for module in (utils, linear, embedding):
-        if hasattr(module, "dispatch_cpu_unquantized_gemm"):
-            module.dispatch_cpu_unquantized_gemm = dispatch

@@ -14,7 +14,7 @@ How we differ from TRL's reward functions:
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,22 +160,26 @@ class Unscored:
     stop nothing, and a training of which nobody is scored does not wait for the last round.
     """
 
-    def __init__(self, entry: Grpo):
-        latest = min(ROUNDS, entry.rounds)
+    def __init__(self, share: float, a_round: int, rounds: int):
+        """`share` is allowed, of the rollouts of a training with so many rounds of so many rollouts."""
+        latest = min(ROUNDS, rounds)
         self.rounds: deque[Counter[str]] = deque(maxlen=latest)
-        self.a_round = entry.batches * entry.problems_per_step * entry.group
-        self.most = entry.max_unscored * self.a_round * latest
+        self.a_round, self.most = a_round, share * a_round * latest
 
-    def add(self, rewarded: Rewarded) -> str | None:
-        """Add a round; returns what is wrong if there are too many now, as a phrase."""
-        missing = [rollout.verdict.reason for rollout in rewarded.rollouts]
-        unscored = zip(missing, rewarded.unscored_N, strict=True)
-        self.rounds.append(Counter(_cause(reason) for reason, is_unscored in unscored if is_unscored))
+    def add(self, causes_of_round: Iterable[str]) -> str | None:
+        """Add why rollouts of a round are unscored; returns what is wrong if there are too many now, as a phrase."""
+        self.rounds.append(Counter(causes_of_round))
         causes = sum(self.rounds, Counter())
         if causes.total() <= self.most:
             return None
         shown = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common(5))
         return f"{causes.total():,} of the last {len(self.rounds) * self.a_round:,} rollouts have no verdict ({shown})"
+
+
+def causes(rewarded: Rewarded) -> list[str]:
+    """Why each unscored rollout of a round is."""
+    reasons = [rollout.verdict.reason for rollout in rewarded.rollouts]
+    return [_cause(reason) for reason, unscored in zip(reasons, rewarded.unscored_N, strict=True) if unscored]
 
 
 def _cause(reason: str) -> str:

@@ -26,9 +26,10 @@ class Diary:
     A long training writes more than fits in memory, so lines are read one at a time.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], after: int):
+    def __init__(self, path: Path, schema: Mapping[str, Any], after: int):
+        """`schema` has the columns of the Parquet file with their types."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self.names, new = path, names, path.with_suffix(".new")
+        self.path, self.schema, new = path, schema, path.with_suffix(".new")
         with open(new, "wb") as file:
             file.writelines(line for line in _whole_lines(path) if after and json.loads(line)["step"] <= after)
         os.replace(new, path)
@@ -45,12 +46,18 @@ class Diary:
 
     def write(self, path: Path) -> None:
         """All rollouts as a Parquet file, a few megabytes at a time."""
-        schema = {name: kind for name, (kind, _) in ROLLOUT_COLUMNS.items()}
-        schema |= {f"reward_{name}": pl.Float64 for name in self.names}
-        empty = pl.DataFrame(schema=schema).to_arrow()
+        empty = pl.DataFrame(schema=self.schema).to_arrow()
         with parquet.ParquetWriter(path, empty.schema, compression="zstd") as file:
             for lines in _chunks(_whole_lines(self.path)):
-                file.write_table(pl.read_ndjson(b"".join(lines), schema=schema).to_arrow())
+                file.write_table(pl.read_ndjson(b"".join(lines), schema=self.schema).to_arrow())
+
+
+def columns(names: Sequence[str]) -> dict[str, Any]:
+    """The columns of the rollouts of a `grpo` with these rewards, with their types."""
+    return {
+        **{name: kind for name, (kind, _) in ROLLOUT_COLUMNS.items()},
+        **{f"reward_{name}": pl.Float64 for name in names},
+    }
 
 
 def entries(

@@ -30,9 +30,9 @@ from proofmill.prompts import chat_templates
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
+from proofmill.runtime.watchdog import Steps, watching
 from proofmill.training import adapters
 from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
-from proofmill.training.watchdog import Steps, watching
 
 # Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
 # all steps, is left out too: after a resume, transformers sums only the steps since then and divides by all.

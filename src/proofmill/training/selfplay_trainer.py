@@ -1,0 +1,278 @@
+"""Self-play with TRL's GRPOTrainer: a round of the game takes the place of attempts at problems, TRR++ that of groups.
+
+A step of Absolute Zero Reasoner (arXiv 2505.03335, algorithm 1): the policy proposes tasks and solves tasks; the game
+(tasks/play.py) says what each reply earned; TRR++ makes an advantage of it within the replies of one task and role
+(section 3.3.5); one update of PPO's clipped objective, a mean over the tokens of all replies, learns from all at once.
+
+How we differ from the published code (veRL):
+1. The replies to all prompts of a step are sampled at once.
+2. A forward pass is as long as its own rows, and not as the longest reply of the step.
+3. A reply that could not be judged, because the sandbox failed, has no gradient and no part in a baseline. There, it
+   was wrong.
+4. A checkpoint holds the tasks as they were: a training that goes on from one ends with the very weights of an unbroken
+   one.
+
+On several devices each samples and learns its share; the main process alone plays, and the others wait for its prompts.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
+
+from proofmill.prompts.escapes import ControlTokens
+from proofmill.runtime import processes
+from proofmill.runtime.progress import Progress, say
+from proofmill.sandbox.executor import Executor
+from proofmill.schema.errors import SandboxError
+from proofmill.schema.ids import digest
+from proofmill.schema.kinds import BUFFER
+from proofmill.schema.reasons import Stop
+from proofmill.schema.selfplay_entry import Selfplay
+from proofmill.tasks import advantages
+from proofmill.tasks.play import Messages, Play, Reply, Turn, measures
+from proofmill.tasks.tasks import Invalid
+from proofmill.text.reasoning import OPENING, opens_thought
+from proofmill.training.rollout_rewards import Unscored
+from proofmill.training.rollouts import Diary
+
+FIRST_TASKS = "first-tasks.parquet"  # among the checkpoints: the buffer before the first step
+
+
+class Trainer(GRPOTrainer):
+    """Only the main process has an `executor`, plays, and writes a `diary` (else None)."""
+
+    def __init__(
+        self,
+        entry: Selfplay,
+        name: str,
+        executor: Executor | None,
+        first: Sequence[Mapping[str, Any]],
+        diary: Diary | None,
+        at_once: int,
+        **options: Any,
+    ):
+        """`first` are rows of first tasks, if there are any; a device samples `at_once` replies at a time."""
+        self.entry, self.name, self.first, self.diary, self.at_once = entry, name, first, diary, at_once
+        self.recent = Unscored(entry.max_unscored, entry.rows, -(-entry.steps // entry.iterations))
+        self.play = Play(entry, executor, self.fits) if executor else None
+        self.turns: list[dict[str, Any]] = []  # what is learned in the step at hand, in every process
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning about `rollout_func`
+        super().__init__(rollout_func=self._own_turns, reward_funcs=[reward], **options)
+        self.opening = OPENING if opens_thought(self._tokenizer) else ""
+        self.escapes = ControlTokens(self._tokenizer)
+
+    # --------------------------------------------------------------------------------------------------------- a round
+
+    def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
+        """The rows of a step that this process learns, with their advantages."""
+        if processes.broadcast(self.play is not None and not self.play.begun):
+            self._begin()
+        step = self.state.global_step + 1
+        self.turns = self._led(lambda play: self._played(play, step))
+        self._must_be_scored()
+        outputs = super()._generate_and_score_completions(inputs)
+        own, device = self._own(len(inputs)), self.accelerator.device
+        outputs["advantages"] = torch.tensor([turn["advantage"] for turn in own], device=device)
+        scored_N = torch.tensor([turn["reward"] is not None for turn in own], device=device)
+        outputs["completion_mask"] = outputs["completion_mask"] * scored_N.unsqueeze(1).int()
+        outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
+        return outputs
+
+    def _played(self, play: Play, step: int) -> list[dict[str, Any]]:
+        """Play a round; what each turn is learned with."""
+        played = play.step(step, self.replies)
+        for name, value in measures(played, play).items():
+            self._metrics["train"][name].append(value)
+        turns = [turn for turn in played if turn.role in self.entry.roles]
+        advantages_N = self._advantages(turns)
+        self.diary.add(entries(self.name, step, turns, advantages_N))
+        return [
+            {
+                "prompt_ids": turn.reply.prompt_ids,
+                "completion_ids": turn.reply.ids,
+                "logprobs": turn.reply.logprobs,
+                "reward": turn.reward,
+                "advantage": advantage,
+            }
+            for turn, advantage in zip(turns, advantages_N, strict=True)
+        ]
+
+    def _must_be_scored(self) -> None:
+        """Raise SandboxError in every process when too many of the latest rollouts have no verdict."""
+        if fault := self.recent.add("the sandbox failed" for turn in self.turns if turn["reward"] is None):
+            raise SandboxError(
+                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
+                "learned from them. See what the sandbox lacks on this machine; the same command goes on from the last "
+                "checkpoint."
+            )
+
+    def _advantages(self, turns: Sequence[Turn]) -> list[float]:
+        """TRR++ (equation 8): rewards centred and scaled among the turns of the same task and role."""
+        rewards_N = [float("nan") if turn.reward is None else turn.reward for turn in turns]
+        groups_N = [(turn.kind, turn.role) if self.entry.baselines == "task-and-role" else None for turn in turns]
+        lengths_N = [len(turn.reply.ids) for turn in turns] if self.entry.baseline_over == "token" else None
+        return advantages.task_advantages(rewards_N, groups_N, lengths_N).tolist()
+
+    def _begin(self) -> None:
+        """Fill the buffer with first tasks. What the model writes for that draws none of the training's random numbers."""
+        kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies for first tasks")
+
+        def ask(prompts: Sequence[Messages]) -> list[Reply]:
+            replies = self.replies(prompts)
+            progress.add(len(replies), tokens=sum(len(reply.ids) for reply in replies))
+            return replies
+
+        if not processes.broadcast(kept.exists()):
+            with torch.random.fork_rng():
+                torch.manual_seed(self.entry.seed + processes.rank())
+                refused = self._led(lambda play: play.begin(ask, self.first))
+            if self.play:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                self.play.save(kept)
+                tasks = {f"to {kind}": len(tasks) for kind, tasks in self.play.buffers.tasks.items()}
+                say(self.name, f"first tasks: {_listed(tasks)}" + f"; not valid: {_listed(refused)}" * bool(refused))
+        elif self.play:
+            self.play.restore(kept)
+
+    def _own(self, count: int) -> list[dict[str, Any]]:
+        """The part of the step's turns that this process learns."""
+        return self.turns[self.accelerator.process_index * count :][:count]
+
+    def _own_turns(self, prompts: list, _: Any) -> dict[str, Any]:
+        """TRL's `rollout_func`: the turns of the round in the place of what it would generate."""
+        own = self._own(len(prompts))
+        columns = {key: [turn[key] for turn in own] for key in ("prompt_ids", "completion_ids", "logprobs")}
+        return columns if self.use_vllm else {**columns, "logprobs": None}
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """The rewards N1 of the turns of all processes, for TRL's log; NaN where one could not be had."""
+        rewards = [[float("nan") if turn["reward"] is None else turn["reward"]] for turn in self.turns]
+        return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
+
+    # -------------------------------------------------------------------------------------------------------- sampling
+
+    def _led(self, act: Callable[[Play], Any]) -> Any:
+        """What the main process makes, in every process; the others sample their share whenever it asks for replies."""
+        if self.play:
+            made = act(self.play)
+            processes.broadcast(None)
+            return processes.broadcast(made)
+        while (prompts := processes.broadcast()) is not None:
+            self._sampled(prompts)
+        return processes.broadcast()
+
+    def encoded(self, messages: Messages) -> list[int]:
+        """The tokens of a prompt."""
+        escaped = self.escapes.escaped(messages)
+        return self._tokenizer.apply_chat_template(escaped, add_generation_prompt=True, return_dict=True)["input_ids"]
+
+    def fits(self, messages: Messages) -> bool:
+        """Whether a prompt is short enough."""
+        return len(self.encoded(messages)) <= self.entry.prompt_tokens
+
+    def replies(self, prompts: Sequence[Messages]) -> list[Reply]:
+        """A reply to each prompt, by the policy as it is. For the main process."""
+        if not prompts:
+            return []
+        encoded = [self.encoded(messages) for messages in prompts]
+        made = self._sampled(processes.broadcast(encoded))
+        texts = self._tokenizer.batch_decode([ids for ids, _ in made], skip_special_tokens=True)
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return [
+            Reply(self.opening + text, Stop.END if ids[-1] in ends else Stop.LENGTH, prompt, ids, logprobs)
+            for text, prompt, (ids, logprobs) in zip(texts, encoded, made, strict=True)
+        ]
+
+    def _sampled(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float] | None]]:
+        """The tokens written after each prompt, and vLLM's log-probabilities of them, by all processes together."""
+        share = -(-len(prompts) // processes.world())
+        filled = prompts + prompts[-1:] * (share * processes.world() - len(prompts))
+        own, made = filled[processes.rank() * share :][:share], []
+        for start in range(0, share, self.at_once):
+            ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
+            made += zip(ids, logprobs or [None] * len(ids), strict=True)
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)  # it lives
+        return gather_object(made)[: len(prompts)]
+
+    # ------------------------------------------------------------------------------------------------------------ loss
+
+    def _prepare_inputs(self, generation_batch):
+        """The rows of a forward pass, without the padding that only longer replies of the step need."""
+        return trimmed(super()._prepare_inputs(generation_batch))
+
+    def _get_per_token_logps_and_entropies(self, model, *args, **options):
+        outputs = super()._get_per_token_logps_and_entropies(model, *args, **options)
+        self.entropies_NT = outputs[1]
+        return outputs
+
+    def _compute_loss(self, model, inputs):
+        """TRL's clipped objective as a mean over the tokens of the step (`dapo`), and the entropy as another."""
+        loss = super()._compute_loss(model, inputs)
+        if not self.entry.entropy:
+            return loss
+        entropy = (self.entropies_NT * inputs["completion_mask"]).sum() / inputs["num_items_in_batch"].clamp(min=1)
+        return loss - self.entry.entropy * entropy * self.accelerator.num_processes  # whose gradients are averaged
+
+    # ----------------------------------------------------------------------------------------------------- checkpoints
+
+    def _save_checkpoint(self, model, trial):
+        super()._save_checkpoint(model, trial)
+        if self.play:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            self.play.save(folder / BUFFER)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.play:
+            self.play.restore(Path(resume_from_checkpoint) / BUFFER)
+
+
+def trimmed(inputs: dict[str, Any]) -> dict[str, Any]:
+    """A part of a batch, without the columns that are padding in each of its rows: prompts begin with it, replies end."""
+    lengths = {side: int(inputs[f"{side}_mask"].sum(dim=1).max()) for side in ("prompt", "completion")}
+
+    def short(name: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        is_prompt = name.startswith("prompt")
+        return value[:, -lengths["prompt"] :] if is_prompt else value[:, : max(lengths["completion"], 1)]
+
+    return {name: short(name, value) for name, value in inputs.items()}
+
+
+def entries(run: str, step: int, turns: Sequence[Turn], advantages_N: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """The diary's rows of a step (PLAYED_COLUMNS)."""
+    for place, (turn, advantage) in enumerate(zip(turns, advantages_N, strict=True)):
+        invalid = turn.task if isinstance(turn.task, Invalid) else None
+        yield {
+            "rollout": digest(run, step, place),
+            "step": step,
+            "task": turn.kind,
+            "role": turn.role,
+            "subject": None if isinstance(turn.task, Invalid) else turn.task.id,
+            "prompt": turn.request.messages[-1]["content"],
+            "text": turn.reply.text,
+            "stop": turn.reply.stop,
+            "tokens": len(turn.reply.ids),
+            "reason": invalid.reason if invalid else "unscored" if turn.reward is None else "ok",
+            "detail": invalid.detail if invalid else "",
+            "well_formed": turn.formed,
+            "accuracy": turn.accuracy,
+            "reward": turn.reward,
+            "advantage": advantage,
+        }
+
+
+def reward(**_: Any) -> list[float]:
+    """Stands where TRL wants a reward function, whose name it logs; `_calculate_rewards` has the game's."""
+    raise AssertionError("rewards are made by the game")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
