@@ -10,6 +10,7 @@ from pyarrow import parquet
 from mill import Mill
 from playing import SELFPLAY, entries
 from proofmill.artifacts.tables import Table
+from proofmill.inspect import curves
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import BUFFER, ROLLOUTS
@@ -104,6 +105,14 @@ def test_measures_are_by_task_and_role(played):
     assert len(measured(played, None, None, "loss")) == 3
     mean = rollouts(played).group_by("step").agg(pl.col("reward").mean()).sort("step")["reward"]
     assert measured(played, None, None, "reward") == pytest.approx(mean.to_list())
+
+
+def test_curves_name_task_and_role(played):
+    """Without other wishes the rewards, valid shares and accuracies of each task are drawn."""
+    found = curves.read([played.name], played.results)
+    assert {"reward", "deduce/solve/accuracy", "abduce/propose/valid", "induce/propose/reward"} <= set(found)
+    points = found["deduce/solve/accuracy"][played.name]
+    assert points == list(enumerate(measured(played, "deduce", "solve", "accuracy"), 1))
 
 
 def test_buffer_is_no_part_of_the_model(played, tmp_path):

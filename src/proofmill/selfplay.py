@@ -45,21 +45,9 @@ def main(entry: Selfplay, job: Job) -> None:
         **run.arguments(entry, job, entry.log_every),
         **rows,
         **sampling,
-        **rollouts.correction(whole=entry.top_p == 1 and entry.top_k is None),
+        **objective(entry),
         max_steps=entry.steps,
         steps_per_generation=rows["gradient_accumulation_steps"],
-        num_generations=entry.batch,  # the replies of one task and role, which TRL takes for a group
-        num_iterations=entry.iterations,
-        max_completion_length=entry.max_tokens,
-        temperature=entry.temperature,
-        top_p=entry.top_p,
-        top_k=entry.top_k or 0,
-        beta=0.0,
-        epsilon=entry.epsilon,
-        epsilon_high=entry.epsilon_high,
-        delta=entry.dual_clip,
-        loss_type="dapo",  # a mean over all tokens of the step
-        shuffle_dataset=False,
     )
     model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
     groups = len(entry.tasks) * len(entry.roles)
@@ -82,6 +70,25 @@ def main(entry: Selfplay, job: Job) -> None:
     (count, unscored), tasks = played.collect().row(0), len(trainer.play.buffers)
     counts = {"rollouts": count, "unscored": unscored, "tasks": tasks}
     job.finish(list(in_long_form(run.steps(trainer))), counts, weights, training_seconds=seconds)
+
+
+def objective(entry: Selfplay) -> dict[str, Any]:
+    """GRPOConfig's options for what is sampled, and for the objective: PPO's, clipped, as a mean over a step's tokens."""
+    return {
+        "num_generations": entry.batch,  # the replies of one task and role, which TRL takes for a group
+        "num_iterations": entry.iterations,
+        "max_completion_length": entry.max_tokens,
+        "temperature": entry.temperature,
+        "top_p": entry.top_p,
+        "top_k": entry.top_k or 0,
+        "beta": 0.0,
+        "epsilon": entry.epsilon,
+        "epsilon_high": entry.epsilon_high,
+        "delta": entry.dual_clip,
+        "loss_type": "dapo",
+        "shuffle_dataset": False,
+        **rollouts.correction(whole=entry.top_p == 1 and entry.top_k is None),
+    }
 
 
 def first_tasks(entry: Selfplay, job: Job) -> Iterator[dict[str, Any]]:

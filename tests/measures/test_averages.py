@@ -45,6 +45,7 @@ def test_total_is_the_mean_of_the_averages_and_not_of_all_benchmarks():
     assert found["total"]["problems/a"] == pytest.approx(1 / 6)
     assert found["total"]["problems/0"] == pytest.approx(1 / 12)
     assert all(sum(shares.values()) == pytest.approx(1) for shares in found.values())
+    assert weights(dict(sorted(NINE.items(), reverse=True))) == found
 
 
 def test_average_of_published_numbers_is_the_published_average():
@@ -117,13 +118,36 @@ def test_page_shows_published_numbers_beside_ours_with_their_source():
     assert "0.75 [" in text and "measured here" in text
 
 
+def test_page_averages_the_first_measure_of_each_way_of_sampling():
+    """Two attempts at each problem are avg@2, one is avg@1; whichever comes first, marks are shown and not tokens."""
+    once = {cell("m", "a"): attempts([1.0]), cell("m", "b"): attempts([0.0])}
+    twice = {
+        group._replace(sampling="sampled"): [{**row, "attempt": n} for row in some for n in (0, 1)]
+        for group, some in once.items()
+    }
+    groups = {**once, **twice}
+    entry = Scores(averages={"both": ["problems/a", "problems/b"]})
+    rows = [
+        row
+        for group, some in groups.items()
+        for name in ("avg-at-k", "cut-off-rate")
+        for row in measured_rows(
+            group, name, None, [{**each, "well_formed": True, "stop": "end"} for each in some], entry
+        )
+    ]
+    text = page("scores/x", [{**row, "p": None} for row in (*rows, *averages.averaged(rows, groups, entry))], entry, {})
+    assert "| greedy, avg@1 | problems/a" in text and "| sampled, avg@2 | problems/a" in text
+
+
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
         ({"averages": {"code": ["problems/z"]}}, "`averages` has `problems/z` in `code`; expected one of"),
         ({"averages": {"code": []}}, "expected a name of its own and different benchmarks"),
         ({"averages": {"a/b": ["problems/a"]}}, "expected a name of its own"),
-        ({"averages": {"total": ["code"], "code": ["problems/a"]}}, "has `code` in `total`"),
+        ({"averages": {"total": ["cod"], "code": ["problems/a"]}}, "has `cod` in `total`"),
+        ({"averages": {"a": ["b"], "b": ["a"]}}, "`a`, which is made of itself"),
+        ({"averages": {"total": ["code"], "code": ["problems/a"]}}, None),
         ({"published": {"x": {"source": "s", "percent": {}}}}, "stands beside `averages`, and there are none"),
         (
             {"averages": {"c": ["problems/a"]}, "published": {"x": {"source": "s", "percent": {"d": 1}}}},

@@ -10,8 +10,9 @@ from proofmill.schema import references
 
 pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
-SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published")
-RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "smol", *SYSTEMS)
+SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published", "absolute-zero")
+SELF_PLAY = ("absolute-zero-sizes", "absolute-zero-ablations")
+RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "smol", *SYSTEMS, *SELF_PLAY)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,19 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
     agreed = [row for row in rows if row["measure"].startswith(("balanced", "cohen")) and row["split"] == "all"]
     assert len(agreed) == 10
     assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
-    assert {row["value"] for row in rehearsed.table("scores/gold-answers").rows()} == {1.0}
+    for name in ("scores/gold-answers", "scores/gold-code"):
+        assert {(row["value"], row["unscored"]) for row in rehearsed.table(name).rows()} == {(1.0, 0.0)}
+
+
+def test_rehearsed_averages_stand_beside_published_ones(rehearsed):
+    """Nine benchmarks, two averages and their mean; what others report is on the page and not in the table."""
+    table = rehearsed.table("scores/absolute-zero")
+    rows = [row for row in table.rows() if row["measure"] == "avg@1" and row["split"] == "all" and not row["against"]]
+    for model in ("base/qwen2.5-7b", "selfplay/azr-7b"):
+        own = [row["problems"] for row in rows if row["model"] == model]
+        assert own[-3:] == ["code", "mathematics", "total"] and len(own) == 12
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+    assert "| AZR-Base-7B | 0.713 |" in table.page.read_text()
 
 
 def test_rehearsed_benchmarks_are_measured(rehearsed):

@@ -222,3 +222,13 @@ def test_field_that_nobody_can_fill_is_refused_before_anything_is_asked(mill, tm
     asked = {first[0]: {**first[1], "prompt": str(tmp_path / "mine.md")}, **dict(others)}
     with pytest.raises(RecipeError, match=r"shows mood; expected (one|a prompt) that shows"):
         mill({**SMALL, **asked})
+
+
+def test_prompt_in_a_folder_is_named_with_it(tmp_path, monkeypatch):
+    """Ours, and those of a user's folder."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/terse.md").write_text(MINE)
+    monkeypatch.setattr(templates, "further", [tmp_path])
+    assert {"tasks/pair", "tasks-terse/pair", "mine/terse", "prove"} <= {*templates.names()}
+    assert templates.fault("mine/terse") is None and templates.prompt("mine/terse").needs == ("statement",)
+    assert "is no file in prompts/" in templates.fault("terse")

@@ -38,7 +38,7 @@ from proofmill.recipes.identity import identity_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import HubError, RecipeError, SettingError, TableError
-from proofmill.schema.kinds import ROLLOUTS
+from proofmill.schema.kinds import BUFFER, ROLLOUTS
 from proofmill.schema.names import kind_of, without_seed
 
 KEY = "hf_" + "k3y" * 12
@@ -405,6 +405,27 @@ def test_rollouts_are_a_table_and_no_part_of_the_model(finished, hub):
     publish(mill)
     assert set(hub.files("me/mill-grpo-two", "model")) == {*WEIGHTS, "README.md", "proofmill.json", ".gitattributes"}
     assert frame(hub.files(TABLES)["results/grpo/two/rollouts.parquet"])["rollout"].to_list() == ["r9"]
+
+
+def test_tasks_of_self_play_are_a_table_beside_its_rollouts(finished, hub):
+    """Both stand in the dataset with their columns on the card; the model has neither."""
+    played = {"model": "sft/one", "steps": 1}
+    step = {"step": 1, "task": "deduce", "role": "solve", "measure": "accuracy", "value": 0.5}
+    made = io.BytesIO()
+    pl.DataFrame({"id": ["t1", "t2", "t3"]}).write_parquet(made)
+    beside = {ROLLOUTS: rollouts("r1"), BUFFER: made.getvalue()}
+    given = {"selfplay/three": {"rows": [step], "files": {**WEIGHTS, **beside}}}
+    publish(finished(given, {**ROWS, "selfplay/three": played}))
+    tables = hub.files(TABLES)
+    assert frame(tables[f"results/selfplay/three/{BUFFER}"])["id"].to_list() == ["t1", "t2", "t3"]
+    assert frame(tables[f"results/selfplay/three/{ROLLOUTS}"])["rollout"].to_list() == ["r1"]
+    card = tables["README.md"].decode()
+    assert f"`selfplay/three`](results/selfplay/three/{BUFFER}): 3 tasks" in card and "### buffer of `selfplay`" in card
+    assert {config["config_name"] for config in DatasetCard(card).data.to_dict()["configs"]} >= {
+        "selfplay--three--rollouts", "selfplay--three--buffer"
+    }  # fmt: skip
+    own = {"README.md", "proofmill.json", ".gitattributes"}
+    assert set(hub.files("me/mill-selfplay-three", "model")) == {*WEIGHTS, *own}
 
 
 def test_base_that_is_not_ours_is_named_and_not_pushed(finished, hub):

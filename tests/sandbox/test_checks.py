@@ -18,9 +18,9 @@ def checks():
         yield Checks(executor)
 
 
-def share(checks, code, check=MEAN):
-    (ran,) = checks.check([(block(code), check)])
-    return ran.share
+def passed(checks, code, check=MEAN):
+    (checked,) = checks.check([(block(code), check)])
+    return checked.passed
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def share(checks, code, check=MEAN):
 )
 def test_program_that_holds_the_asserts_passes(checks, code):
     """Whatever it imports, prints or is: the values count."""
-    assert share(checks, code) == 1
+    assert passed(checks, code) is True
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_program_that_holds_the_asserts_passes(checks, code):
 )
 def test_program_that_does_not_hold_them_gets_nothing(checks, code):
     """Neither a wrong function nor one that reaches for its judge: values leave the sandbox, and are judged elsewhere."""
-    assert share(checks, code) == 0
+    assert passed(checks, code) is False
 
 
 def test_text_without_a_program_gets_nothing(checks):
     """A text that has no closed block is an attempt without an answer."""
-    (ran,) = checks.check([("I cannot.", MEAN)])
-    assert (ran.share, ran.status) == (0.0, "no-code")
+    (checked,) = checks.check([("I cannot.", MEAN)])
+    assert (checked.passed, checked.is_program) == (False, False)
 
 
 def test_many_programs_are_marked_in_their_order(checks):
@@ -76,7 +76,7 @@ def test_many_programs_are_marked_in_their_order(checks):
     double = Check("assert twice(2) == 4\nassert twice('a') == 'aa'", "twice", "", "def twice(x):\n    return x + x")
     right, wrong = block("def twice(x): return x * 2"), block("def twice(x): return 4")
     pairs = [(right, double), (block(REFERENCE), MEAN), (wrong, double), (right, MEAN), ("", double), (right, double)]
-    assert [ran.share for ran in checks.check(pairs)] == [1, 1, 0, 0, 0, 1]
+    assert [checked.passed for checked in checks.check(pairs)] == [True, True, False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_many_programs_are_marked_in_their_order(checks):
 )  # fmt: skip
 def test_check_that_its_reference_passes_is_sound(checks, check):
     """Random inputs, recursion, a setup, keywords, sets, and floats compared by numpy."""
-    assert share(checks, check.reference, check) == 1
-    assert share(checks, f"def {check.function}(*arguments, **named):\n    return None", check) == 0
+    assert passed(checks, check.reference, check) is True
+    assert passed(checks, f"def {check.function}(*arguments, **named):\n    return None", check) is False
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_check_that_its_reference_passes_is_sound(checks, check):
     ],
 )
 def test_check_that_its_reference_does_not_pass_marks_nobody(checks, change, found):
-    """The fault is the problem's or the sandbox's, so that the share is unknown, and the reason says why."""
+    """The fault is the problem's or the sandbox's, so that nothing is known of others, and the detail says why."""
     check = Check(**{**vars(MEAN), **change})
-    (ran,) = checks.check([(block(REFERENCE), check)])
-    assert (ran.share, ran.status) == (None, "no-gold") and found in ran.detail
+    (checked,) = checks.check([(block(REFERENCE), check)])
+    assert checked.passed is None and found in checked.detail

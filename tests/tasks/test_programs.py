@@ -47,6 +47,14 @@ def test_only_function_becomes_f_with_its_calls():
     assert normalised(source) == "def f(n):\n    return 1 if n < 2 else n * f(n - 1)\ntable = {'fact': f}"
 
 
+def test_only_the_function_is_renamed():
+    """Keywords, attributes and texts of the same name stay; where something else has the name, nothing is."""
+    source = "def key(a):\n    return sorted(a.key, key=key), 'key'"
+    assert normalised(source) == "def f(a):\n    return (sorted(a.key, key=f), 'key')"
+    for twice in ("def g(g):\n    return g", "import g\ndef g(a):\n    return a", "def g(a):\n    g = a\n    return g"):
+        assert reason(twice) == "no-function"
+
+
 @pytest.mark.parametrize(("rule", "entry"), [("first", "a"), ("last", "b"), ("f-or-first", "a"), ("f-or-last", "b")])
 def test_entry_is_chosen_by_the_rule(rule, entry):
     """Without a function `f`, the first or the last of the top level is the entry."""

@@ -22,7 +22,7 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.sandbox import values
 from proofmill.sandbox.cases import cases_of
-from proofmill.sandbox.checks import Check, Checks
+from proofmill.sandbox.checks import Check, Checked, Checks
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.sandbox.sandbox import Ran, Sandbox
 from proofmill.schema.reasons import Reason
@@ -112,7 +112,7 @@ class Code:
                 case str():
                     yield _of_run(next(by_tests))
                 case Check():
-                    yield _of_run(next(by_check))
+                    yield _of_check(next(by_check))
                 case Task():
                     yield next(by_task)
                 case fault:
@@ -127,7 +127,7 @@ class Code:
             self._checks = Checks(self._stack.enter_context(Executor(longest=LONGEST)))
         return self._checks
 
-    def _by_check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Ran]:
+    def _by_check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Checked]:
         return self._opened().check(pairs) if pairs else iter(())
 
     def _by_task(self, pairs: Sequence[tuple[str, Task]]) -> Iterator[Verdict]:
@@ -143,10 +143,9 @@ class Code:
             mark = None if isinstance(gold, str) else next(marks)
             if isinstance(gold, str):
                 yield Verdict(None, 1, Reason.NO_GOLD, gold)
-            elif mark is None:
-                yield Verdict(None, 1, Reason.UNSUPPORTED, "the sandbox itself failed")
             else:
-                yield Verdict(mark, 1, Reason.NO_ANSWER if text is None else Reason.OK, text or "")
+                unknown = Reason.NO_GOLD if mark is None else Reason.OK
+                yield Verdict(mark, 1, Reason.NO_ANSWER if text is None else unknown, text or "")
 
 
 def _answer(task: Task, text: str) -> str | None:
@@ -187,3 +186,9 @@ def _of_run(run: Ran) -> Verdict:
     """The verdict of one run: the share of the tests that the program passes."""
     reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
     return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
+
+
+def _of_check(checked: Checked) -> Verdict:
+    if checked.passed is None:
+        return Verdict(None, 1, Reason.NO_GOLD, checked.detail)
+    return Verdict(float(checked.passed), 1, Reason.OK if checked.is_program else Reason.NO_ANSWER, checked.detail)

@@ -26,12 +26,16 @@ SHOWN = (
     "loss",
     "eval_loss",
 )
+SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after the name of a task
 SMOOTH = 0.9
 Points = Sequence[tuple[int, float]]
 
 
 def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
-    """The points of each measure and training (default: those of SHOWN); SettingError for a measure never logged."""
+    """The points of each measure and training; SettingError for a measure never logged.
+
+    Those of a task and role are called `deduce/solve/accuracy`. The default is SHOWN, and for each task SHOWN_OF_TASKS.
+    """
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name in names:
         if kind_of(name) not in learned():
@@ -47,7 +51,8 @@ def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> d
             raise SettingError(
                 f"{', '.join(names)}: no `{measure}` was logged; expected one of {among(measure, points, 40)}"
             )
-    return {measure: dict(points[measure]) for measure in measures or SHOWN if measure in points}
+    shown = [*SHOWN, *(measure for measure in points if measure.partition("/")[2] in SHOWN_OF_TASKS)]
+    return {measure: dict(points[measure]) for measure in measures or shown if measure in points}
 
 
 def smoothed(values: Sequence[float], smooth: float) -> list[float]:

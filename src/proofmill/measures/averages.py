@@ -29,27 +29,34 @@ Row = Mapping[str, Any]
 
 
 def weights(averages: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
-    """The weight of each benchmark in each average; an average may name those before it."""
-    known: dict[str, dict[str, float]] = {}
-    for name, members in averages.items():
-        total: dict[str, float] = {}
-        for member in members:
-            for problems, weight in known.get(member, {member: 1.0}).items():
-                total[problems] = total.get(problems, 0.0) + weight / len(members)
-        known[name] = total
-    return known
+    """The weight of each benchmark in each average, those first that others are made of.
+
+    The order in which they are declared says nothing. Averages that name each other have none.
+    """
+    found: dict[str, dict[str, float]] = {}
+    while ready := [
+        name for name, some in averages.items() if name not in found and not {*some} & averages.keys() - found.keys()
+    ]:
+        for name in ready:
+            found[name] = {}
+            for member in averages[name]:
+                for problems, weight in found.get(member, {member: 1.0}).items():
+                    found[name][problems] = found[name].get(problems, 0.0) + weight / len(averages[name])
+    return found
 
 
 def faults(entry: Scores) -> Iterator[str]:
     """What is wrong with the names of `averages` and `published`."""
-    known = [*entry.problems] if entry.models else []
+    known = [*(entry.problems if entry.models else ()), *entry.averages]
     for name, members in entry.averages.items():
         if "/" in name or not members or len(set(members)) < len(members):
             yield f"`averages` has `{name}: {members}`; expected a name of its own and different benchmarks."
         unknown = [each for each in members if each not in known and (entry.models or kind_of(each) != "problems")]
         if unknown:
             yield f"`averages` has `{unknown[0]}` in `{name}`; expected one of {among(unknown[0], known)}"
-        known += [*members, name]
+    if circle := sorted(entry.averages.keys() - weights(entry.averages).keys()):
+        yield f"`averages` has `{circle[0]}`, which is made of itself; expected benchmarks at the end."
+    known += [each for members in entry.averages.values() for each in members]
     for model, reported in entry.published.items():
         if unmeasured := [each for each in reported.percent if each not in known]:
             yield f"`published` has `{unmeasured[0]}` of {model}; expected one of {among(unmeasured[0], known)}"

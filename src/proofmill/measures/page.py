@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from proofmill.measures.averages import weights
 from proofmill.measures.numbers import Cell
 from proofmill.measures.text_lengths import OF_CORPUS
 from proofmill.schema.entries import Scores
@@ -84,11 +85,12 @@ def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
 
 def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str]:
     """A line for each model and each that others report, a column for each benchmark of an average and each average."""
-    measure = next((row["measure"] for row in rows if row["problems"] in entry.averages), None)
+    averaged = {row["measure"] for row in rows if row["problems"] in entry.averages}
+    measure = next((row["measure"] for row in rows if row["measure"] in averaged), None)
     if measure is None:
         return
     of_measure = [row for row in rows if row["measure"] == measure and row["split"] == "all"]
-    columns = list(dict.fromkeys(name for average, members in entry.averages.items() for name in (*members, average)))
+    columns = list(dict.fromkeys(name for each in weights(entry.averages) for name in (*entry.averages[each], each)))
     yield f"| {' | '.join([f'{sampling}, {measure}', *columns, 'source'])} |"
     yield "|---" * (len(columns) + 2) + "|"
     for model in dict.fromkeys(row["model"] for row in of_measure):

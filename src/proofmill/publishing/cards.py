@@ -187,10 +187,12 @@ def _ancestor(shown: Shown) -> str:
     entry = shown.stamp["entry"]
     if shown.kind == "base":
         return f"`{shown.name}`: {_source(shown)}"
-    fine_tuned = "examples" in entry
-    rows = f"`{entry['examples']}`" if fine_tuned else f"problems of `{entry['problems']}`"
-    verb = "fine-tuned on" if fine_tuned else "rewarded for its attempts at"
-    return f"`{shown.name}`: `{entry['model']}`, {verb} {rows}"
+    learned = {
+        "sft": f"fine-tuned on `{entry.get('examples')}`",
+        "grpo": f"rewarded for its attempts at problems of `{entry.get('problems')}`",
+        "selfplay": "rewarded for programming tasks that it proposed and solved itself",
+    }[shown.kind]
+    return f"`{shown.name}`: `{entry['model']}`, {learned}"
 
 
 def _unknown(tables: Sequence[Shown], what: str, of_weights: bool = False) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 `proofmill publish RECIPE --to NAMESPACE/PREFIX`, or PROOFMILL_PUBLISH=NAMESPACE/PREFIX at the end of a run:
 
-    NAMESPACE/PREFIX-tables          results/<kind>/<name>.parquet, pages of `scores`, rollouts of `grpo`, the card
-    NAMESPACE/PREFIX-<kind>-<name>   weights, tokenizer, chat template and configuration of an `sft` or `grpo`, the card
+    NAMESPACE/PREFIX-tables          results/<kind>/<name>.parquet, pages of `scores`, rollouts and tasks, the card
+    NAMESPACE/PREFIX-<kind>-<name>   weights, tokenizer, chat template and configuration of what was trained, the card
 
     HubError   the hub did not take a repository: where: what was found; expected what. What to do
 

@@ -1,6 +1,6 @@
 """Checks: asserts about a function, as HumanEval and MBPP have them, made where no program that is tried can reach them.
 
-    for ran in Checks(executor).check([(text, check), ...]):  # in order
+    for checked in Checks(executor).check([(text, check), ...]):  # in order
 
 A check is trusted, what it is about is not. So they never share a process: the check runs with the reference, and what
 it calls the function with is written down; the program that is tried is called with that, and gives plain data; the
@@ -11,7 +11,7 @@ From: HumanEval (Chen et al. 2021, arXiv 2107.03374, section 2.3) and EvalPlus (
 How we differ:
 1. There, program and asserts are one script, so that an object equal to everything, `sys.exit(0)` or a changed builtin
    passes. Here a program can only give values.
-2. A check that its own reference does not pass here says nothing of others: the run is `no-gold`, its share None.
+2. A check that its own reference does not pass here says nothing of others: whether they pass is unknown.
 3. What a program returns must be plain data (values.py), and it is called with what the check gave the reference.
 """
 
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from proofmill.sandbox import values
 from proofmill.sandbox._programs import code_of
 from proofmill.sandbox.executor import Execution, Executor, Result
-from proofmill.sandbox.sandbox import Ran
 
 BATCH = 256  # programs that are under way together
 
@@ -34,6 +33,15 @@ class Check:
     function: str
     setup: str
     reference: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Whether a program passes its check; None where the check itself is unsound. A text may hold no program."""
+
+    passed: bool | None
+    detail: str = ""  # what is wrong with the program, or with the check
+    is_program: bool = True
 
 
 # Before the check, whose random inputs are the same each time. Only calls from outside the function are the check's.
@@ -69,12 +77,12 @@ class Checks:
         self._calls: dict[Check, str | None] = {}  # what a check asks for, as one expression; None where it is unsound
         self._faults: dict[Check, str] = {}
 
-    def check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Ran]:
-        """Whether the program in each text passes its check: share 1 or 0, or None where the check is unsound here."""
+    def check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Checked]:
+        """Whether the program in each text passes its check, in order."""
         for start in range(0, len(pairs), BATCH):
             yield from self._batch(pairs[start : start + BATCH])
 
-    def _batch(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Ran]:
+    def _batch(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Checked]:
         self._prepare([check for check in dict.fromkeys(check for _, check in pairs) if check not in self._calls])
         codes = [code_of(text) for text, _ in pairs]
         tried = [
@@ -85,12 +93,11 @@ class Checks:
         faults = dict(zip(tried, self._tried(tried), strict=True))
         for (_, check), code in zip(pairs, codes, strict=True):
             if self._calls[check] is None:
-                yield Ran(None, 0, 1, "no-gold", self._faults[check])
+                yield Checked(None, self._faults[check])
             elif code is None:
-                yield Ran(0.0, 0, 1, "no-code", "no closed block of Python")
+                yield Checked(False, "no closed block of Python", is_program=False)
             else:
-                fault = faults[check, code]
-                yield Ran(0.0, 0, 1, "failed", fault) if fault else Ran(1.0, 1, 1, "ok")
+                yield Checked(not faults[check, code], faults[check, code])
 
     def _prepare(self, checks: Sequence[Check]) -> None:
         """Find out what each check asks for, and whether its own reference passes it."""

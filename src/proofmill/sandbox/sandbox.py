@@ -43,7 +43,7 @@ from proofmill.sandbox._unsupported import BUSY, DIED, Fault, doubt, is_lack, is
 from proofmill.sandbox.cases import Case, cases_of
 from proofmill.schema.errors import SandboxError
 
-Status = Literal["ok", "no-code", "failed", "unsupported", "no-gold"]
+Status = Literal["ok", "no-code", "failed", "unsupported"]
 SECONDS = 5.0  # of processor time for one test (open-r1: 5 s by the wall)
 MEGABYTES = 256.0  # of memory for one test
 
@@ -53,7 +53,7 @@ class Ran:
     """The result of a program.
 
     `ok`: every test ran to its end. `failed`: some tests did not, and count as not passed; or the program is not
-    Python. `no-gold`: what it is tried on is unsound.
+    Python.
     """
 
     share: float | None  # of tests passed; None where unknown

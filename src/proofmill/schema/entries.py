@@ -330,7 +330,7 @@ class Scores(Entry):
     measures: NamedItems = doc("Named measures; a `repeat` takes those of the entry it repeats.", [])
     compare: list[list[str]] = doc("Pairs `[model, baseline]` that are compared problem by problem.", [])
     averages: dict[str, list[str]] = doc(
-        "Named means of benchmarks, or of averages named before: `{code: [problems/a, problems/b], total: [code, maths]}`. Each benchmark weighs alike, whatever its size.",
+        "Named means of benchmarks, or of other averages: `{code: [problems/a, problems/b], total: [code, maths]}`. Each benchmark weighs alike, whatever its size.",
         {},
     )
     published: dict[str, Published] = doc(

@@ -15,10 +15,18 @@ from proofmill.schema.model_entries import Adapter, Schedule
 
 Penalty = Annotated[float, Field(le=0)]
 TaskName = Literal["abduce", "deduce", "induce", "error"]
-Part = Literal[
-    *("propose-abduce", "propose-deduce", "propose-induce", "propose-error"),
-    *("solve-abduce", "solve-deduce", "solve-induce", "solve-error"),
-    *("example", "pair", "reply"),
+Part = Literal[  # of what is asked (tasks/asking.py)
+    "propose-abduce",
+    "propose-deduce",
+    "propose-induce",
+    "propose-error",
+    "solve-abduce",
+    "solve-deduce",
+    "solve-induce",
+    "solve-error",
+    "example",
+    "pair",
+    "reply",
 ]
 Intrinsic = Literal[
     "complexity", "edit-distance", "halstead", "answer-diversity", "input-diversity", "output-diversity"

@@ -102,8 +102,10 @@ class Play:
 
     def _empty(self) -> Buffers:
         """The buffer of each kind; inductions are about programs of others, so there is one of those."""
-        alone = not {"deduce", "abduce"} & {*self.entry.tasks}
-        return Buffers([*self.entry.tasks, *["deduce"] * alone], self.entry.buffer, self.entry.buffer_keeps)
+        kinds: list[TaskName] = [*self.entry.tasks]
+        if not {"deduce", "abduce"} & {*kinds}:
+            kinds.append("deduce")
+        return Buffers(kinds, self.entry.buffer, self.entry.buffer_keeps)
 
     # --------------------------------------------------------------------------------------------------- the first tasks
 
@@ -126,7 +128,7 @@ class Play:
 
             made = seeding.from_model(
                 written, kinds, self.executor, self.words, draw,
-                entry.seeds, entry.batch, entry.references, entry.inputs,
+                entry.seeds, entry.batch, entry.references, entry.inputs, fits=self.fits,
             )  # fmt: skip
             first = [task for tasks in made.tasks.values() for task in tasks]
         for kind in kinds:
@@ -204,7 +206,7 @@ class Play:
     def _proposed(self, step: int, asked: Sequence[Request], replies: Sequence[Reply], ask: Ask) -> list[Turn]:
         """The turns of the proposer, whose tasks the solver attempts and the buffer takes."""
         read = [self._read(request, reply) for request, reply in zip(asked, replies, strict=True)]
-        found = valid(read, self.executor, step)
+        found = [self._fitting(task) for task in valid(read, self.executor, step)]
         measured = self.entry.proposer == "trained" or self.entry.admits != "all"
         marks = self._attempted(found, ask) if measured else [[] for _ in found]
         return [self._judged(*each) for each in zip(asked, replies, found, marks, strict=True)]
@@ -213,6 +215,12 @@ class Play:
         about = request.shown[0].program if request.kind == "induce" else ""
         proposal = proposals.parse(request.kind, reply.text, about, self.entry.inputs, normal=self.normal)
         return composites.composed(proposal, request.functions)
+
+    def _fitting(self, task: Task | Invalid) -> Task | Invalid:
+        """A task that a solver can be asked; one whose prompt is too long is none."""
+        if isinstance(task, Task) and not self.fits(asking.to_solve(task, self.words)):
+            return Invalid("too-long", f"no solver's prompt of {self.entry.prompt_tokens:,} tokens can show it")
+        return task
 
     def _attempted(self, found: Sequence[Task | Invalid], ask: Ask) -> list[list[float | None]]:
         """The marks of the solver's attempts at each valid task; none for what is invalid."""

@@ -8,8 +8,8 @@ How we differ:
 2. A module is forbidden wherever its name stands in what is imported or is reached by a dotted name from an import
    (`numpy.random`, also as `np.random`). There, `os.path` and the like match no import. `os`, `sys`, `builtins` and other
    ways to the interpreter are forbidden, too. That is a courtesy to the proposer: the sandbox holds what gets past it.
-3. An input is arguments that are written out: no name of the program but its classes, no assignment. There, an answer
-   may assign to a global function of the program and so decide what it returns.
+3. An input is arguments that are written out: of the program it may call classes and read variables, and it assigns
+   nothing. There, an answer may assign to a function of the program and so decide what it returns.
 """
 
 import ast
@@ -104,14 +104,21 @@ def normalised(
 
 
 def rename(tree: ast.Module, old: str, new: str) -> ast.Module:
-    """The program with every use of the name `old` changed. Raises Unfit if it has something called `new` already."""
-    if new in {*bound(tree), *(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))}:
+    """The program with its function `old` called `new` wherever it is used.
+
+    Raises Unfit if something is called `new` already, or something else is called `old`, too.
+    """
+    everything = [*bound(tree)]
+    if new in {*everything, *(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))}:
         raise Unfit("no-function", f"`{old}` cannot be called `{new}`, which is something else already")
+    if everything.count(old) > 1:
+        raise Unfit("no-function", f"`{old}` cannot be called `{new}`: it is several things")
     for node in ast.walk(tree):
-        for field in ("id", "name", "arg"):
-            if getattr(node, field, None) == old:
-                setattr(node, field, new)
-        if isinstance(node, ast.Global | ast.Nonlocal):
+        if isinstance(node, ast.Name) and node.id == old:
+            node.id = new
+        elif isinstance(node, ast.FunctionDef) and node.name == old:
+            node.name = new
+        elif isinstance(node, ast.Global | ast.Nonlocal):
             node.names = [new if name == old else name for name in node.names]
     return tree
 

@@ -73,10 +73,11 @@ def from_model(
     tags: bool = False,
     normal: Normal = _SEED_FORM,
     forbidden: Collection[str] = FORBIDDEN,
+    fits: Callable[[asking.Messages], bool] = lambda messages: True,
 ) -> Buffers:
     """Up to `target` tasks of each kind that a model proposed, the identity among them.
 
-    `ask` gives a reply to each conversation. What is proposed for one of the kinds with one input is a task of all of
+    `ask` gives a reply to each conversation, and only to those that `fits` lets pass. What is proposed for one of the kinds with one input is a task of all of
     them. Inductions come last, about programs of the others. Ends early after PATIENCE rounds that add nothing.
     """
     single: list[TaskName] = [kind for kind in kinds if kind != "induce"]
@@ -87,10 +88,18 @@ def from_model(
         turn = idle = 0
         while idle < PATIENCE and any(len(seeds.tasks[kind]) < target for kind in several):
             kind, turn = several[turn % len(several)], turn + 1
-            shown = [seeds.references(kind, 1 if kind == "induce" else references, rng) for _ in range(batch)]
+
+            def asked(tasks: Sequence[Task], kind: TaskName = kind) -> asking.Messages:
+                return asking.to_propose(kind, tasks, words, forbidden=forbidden, inputs=inputs)
+
+            count = 1 if kind == "induce" else references
+            shown = [
+                seeds.references(kind, count, rng, fits=lambda tasks, asked=asked: fits(asked(tasks)))  # type: ignore[misc]
+                for _ in range(batch)
+            ]
             if kind == "induce" and not all(shown):
                 shown = [[identity("deduce")]] * batch
-            replies = ask([asking.to_propose(kind, each, words, forbidden=forbidden, inputs=inputs) for each in shown])
+            replies = ask([asked(each) for each in shown])
             proposed = [
                 proposals.parse(kind, reply, each[0].program if kind == "induce" else "", inputs, tags, normal)
                 for reply, each in zip(replies, shown, strict=True)

@@ -6,9 +6,10 @@ A step of Absolute Zero Reasoner (arXiv 2505.03335, algorithm 1): the policy pro
 
 How we differ from the published code (veRL):
 1. The replies to all prompts of a step are sampled at once.
-2. A reply that could not be judged, because the sandbox failed, has no gradient and no part in a baseline. There, it
+2. A forward pass is as long as its own rows, and not as the longest reply of the step.
+3. A reply that could not be judged, because the sandbox failed, has no gradient and no part in a baseline. There, it
    was wrong.
-3. A checkpoint holds the tasks as they were: a training that goes on from one ends with the very weights of an unbroken
+4. A checkpoint holds the tasks as they were: a training that goes on from one ends with the very weights of an unbroken
    one.
 
 On several devices each samples and learns its share; the main process alone plays, and the others wait for its prompts.
@@ -26,7 +27,7 @@ from trl import GRPOTrainer
 
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import Progress, say
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.errors import SandboxError
 from proofmill.schema.ids import digest
@@ -120,11 +121,17 @@ class Trainer(GRPOTrainer):
 
     def _begin(self) -> None:
         """Fill the buffer with first tasks. What the model writes for that draws none of the training's random numbers."""
-        kept = Path(self.args.output_dir) / FIRST_TASKS
+        kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies for first tasks")
+
+        def ask(prompts: Sequence[Messages]) -> list[Reply]:
+            replies = self.replies(prompts)
+            progress.add(len(replies), tokens=sum(len(reply.ids) for reply in replies))
+            return replies
+
         if not processes.broadcast(kept.exists()):
             with torch.random.fork_rng():
                 torch.manual_seed(self.entry.seed + processes.rank())
-                refused = self._led(lambda play: play.begin(self.replies, self.first))
+                refused = self._led(lambda play: play.begin(ask, self.first))
             if self.play:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 self.play.save(kept)
@@ -190,9 +197,14 @@ class Trainer(GRPOTrainer):
         for start in range(0, share, self.at_once):
             ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
             made += zip(ids, logprobs or [None] * len(ids), strict=True)
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)  # it lives
         return gather_object(made)[: len(prompts)]
 
     # ------------------------------------------------------------------------------------------------------------ loss
+
+    def _prepare_inputs(self, generation_batch):
+        """The rows of a forward pass, without the padding that only longer replies of the step need."""
+        return trimmed(super()._prepare_inputs(generation_batch))
 
     def _get_per_token_logps_and_entropies(self, model, *args, **options):
         outputs = super()._get_per_token_logps_and_entropies(model, *args, **options)
@@ -219,6 +231,19 @@ class Trainer(GRPOTrainer):
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.play:
             self.play.restore(Path(resume_from_checkpoint) / BUFFER)
+
+
+def trimmed(inputs: dict[str, Any]) -> dict[str, Any]:
+    """A part of a batch, without the columns that are padding in each of its rows: prompts begin with it, replies end."""
+    lengths = {side: int(inputs[f"{side}_mask"].sum(dim=1).max()) for side in ("prompt", "completion")}
+
+    def short(name: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        is_prompt = name.startswith("prompt")
+        return value[:, -lengths["prompt"] :] if is_prompt else value[:, : max(lengths["completion"], 1)]
+
+    return {name: short(name, value) for name, value in inputs.items()}
 
 
 def entries(run: str, step: int, turns: Sequence[Turn], advantages_N: Sequence[float]) -> Iterator[dict[str, Any]]:

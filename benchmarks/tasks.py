@@ -1,0 +1,93 @@
+"""Tasks of self-play: what it takes to find them valid, what passes that depends on the seed of hashes, and how programs
+are measured beside radon and complexipy.
+
+    python benchmarks/tasks.py validity [--data FOLDER]
+    python benchmarks/tasks.py sets
+    python benchmarks/tasks.py measures [--data FOLDER]      with radon 6.0.1 and complexipy 8.3.0, which no lock has
+
+Validity: the rows of CRUXEval in FOLDER as proposals, executed once, twice, and as often as is the default. Sets: 100
+programs that list a set of some texts, and how many pass by two executions and by the default. Measures: the programs of
+CRUXEval and of the published seeds, on how many of which the figures are equal.
+"""
+
+import argparse
+import ast
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+from proofmill.sandbox import values
+from proofmill.sandbox.executor import Executor
+from proofmill.tasks.intrinsic import Science, cognitive_complexity, cyclomatic_complexity
+from proofmill.tasks.proposals import Proposal
+from proofmill.tasks.tasks import Task
+from proofmill.tasks.validity import valid
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def validity(data: Path) -> None:
+    programs = rows(data / "cruxeval/first400.jsonl")
+    proposals = [Proposal("deduce", row["code"], (row["input"],)) for row in programs]
+    with Executor(workers=2) as executor:
+        for name, runs in (("once", {"runs": 1, "runs_of_sets": 1}), ("twice", {"runs_of_sets": 2}), ("default", {})):
+            began = time.perf_counter()
+            found = valid(proposals, executor, **runs)
+            seconds = time.perf_counter() - began
+            same = sum(
+                isinstance(task, Task) and values.same(values.parse(task.output), values.parse(row["output"]))
+                for task, row in zip(found, programs, strict=True)
+            )
+            print(f"{name}: {seconds:.1f} s; {same} of {len(found)} are valid with the recorded output")
+
+
+def sets() -> None:
+    with Executor(workers=2) as executor:
+        for size in (2, 3, 5):
+            texts = [[f"{number}x{place}" for place in range(size)] for number in range(100)]
+            programs = [f"def f(a):\n    return list({{{', '.join(map(repr, some))}}})" for some in texts]
+            proposals = [Proposal("deduce", program, ("1",)) for program in programs]
+            passed = [
+                sum(isinstance(each, Task) for each in valid(proposals, executor, **runs))
+                for runs in ({"runs_of_sets": 2}, {})
+            ]
+            print(f"sets of {size}: {passed[0]} of 100 pass by two executions, {passed[1]} by the default")
+
+
+def measures(data: Path) -> None:
+    import complexipy
+    from radon.complexity import cc_visit
+    from radon.metrics import h_visit
+
+    files = {
+        "cruxeval/first400.jsonl": "code",
+        "azr/seed_io_64.jsonl": "snippet",
+        "azr/seed_code_f_64.jsonl": "snippet",
+    }
+    equal: Counter[str] = Counter()
+    for program in [row[column] for file, column in files.items() for row in rows(data / file)]:
+        tree, theirs = ast.parse(program), h_visit(program).total
+        ours = Science.of(tree)
+        counts = (ours.operators, ours.operands, ours.all_operators, ours.all_operands)
+        equal["programs"] += 1
+        equal["halstead"] += counts == (theirs.h1, theirs.h2, theirs.N1, theirs.N2)
+        equal["cyclomatic"] += cyclomatic_complexity(tree) == max(
+            (block.complexity for block in cc_visit(program)), default=0
+        )
+        equal["cognitive"] += cognitive_complexity(tree) == complexipy.code_complexity(program).complexity
+    print(dict(equal))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["validity", "sets", "measures"])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    asked = parser.parse_args()
+    {"validity": lambda: validity(asked.data), "sets": sets, "measures": lambda: measures(asked.data)}[asked.what]()
+
+
+if __name__ == "__main__":
+    main()
