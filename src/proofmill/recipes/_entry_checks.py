@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from proofmill.arithmetic.congruences import FAMILIES
 from proofmill.filters.problems import FILTERS
 from proofmill.filters.schemes import DEMANDS, FULL_MARKS
 from proofmill.graders.escalation import full_marks, graders_of
@@ -52,11 +51,11 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
         own |= {"overlap_similarity"}
         if f.name not in own | reads and getattr(entry, f.name) not in (info_of(f).default, [], {}, None):
             yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
-    if entry.source.startswith("arithmetic"):
+    if known := SOURCES[entry.source].families if entry.source in SOURCES else ():
         if entry.rows is None:
             yield f"source `{entry.source}` needs `rows`; expected how many to make."
-        if unknown := [family for family in entry.families if family not in FAMILIES]:
-            yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], FAMILIES)}"
+        if unknown := [family for family in entry.families if family not in known]:
+            yield f"`families` names `{unknown[0]}`; expected some of {among(unknown[0], known)}"
     if entry.path and entry.id:
         yield "found both `path` and `id`; expected one of them."
     yield from _address_faults(entry.path)

@@ -24,7 +24,7 @@ from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.quoting import shown
-from proofmill.sources import coding, fields, files, formats, graded_proofs, triplets
+from proofmill.sources import coding, fields, files, formats, graded_proofs, tiny_programs, triplets
 from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
@@ -353,13 +353,15 @@ def _mapped(entry: Problems) -> Iterator[Row]:
 class Source:
     """`load` yields the rows of an entry; `reads` are its own fields, besides `keep` and the others of all sources.
 
-    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt).
+    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt); a
+    generator names its `families`.
     """
 
     load: Callable[[Problems], Iterator[Row]]
     doc: str
     reads: frozenset[str]
     attempts: Callable[[Problems], Iterator[tuple[str, Any]]] | None = None
+    families: tuple[str, ...] = ()
 
 
 _GENERATED = frozenset({"part", "families", "rows", "seed"})
@@ -368,8 +370,9 @@ _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
 
 SOURCES: dict[str, Source] = {
-    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED),
-    "arithmetic-threads": Source(_arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED),
+    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED, None, FAMILIES),
+    "arithmetic-threads": Source(_arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED, None, FAMILIES),
+    "tiny-programs": Source(tiny_programs.load, "tasks about tiny embedded programs", _GENERATED, None, tiny_programs.FAMILIES),
     "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
     "harp": Source(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
@@ -384,7 +387,7 @@ SOURCES: dict[str, Source] = {
         graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
     ),
     "arithmetic-graded": Source(
-        graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts
+        graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts, FAMILIES
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),

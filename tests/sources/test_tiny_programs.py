@@ -1,0 +1,69 @@
+"""Tasks about tiny programs, as they are proposed, solved and marked."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from proofmill.sandbox.executor import Executor
+from proofmill.schema.entries import Problems
+from proofmill.sources import tiny_programs
+from proofmill.sources.tiny_programs import FAMILIES, INPUTS
+from proofmill.tasks import proposals, solutions
+from proofmill.tasks.tasks import from_row
+from proofmill.tasks.validity import valid
+from proofmill.text.fences import is_formed
+
+
+def rows(count: int, **fields) -> list[dict]:
+    return list(islice(tiny_programs.load(Problems(source="tiny-programs", **fields)), count))
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with Executor() as opened:
+        yield opened
+
+
+def test_solutions_of_every_family_get_full_marks(executor):
+    """What a demonstration answers is right when it is executed."""
+    solved = [row for row in rows(108) if row["answer"]]
+    tasks = [from_row(json.loads(row["answer"])) for row in solved]
+    answers = [solutions.parse(task.kind, row["solution"]) for task, row in zip(tasks, solved, strict=True)]
+    assert solutions.grade(tasks, answers, executor) == [1.0] * 54
+
+
+def test_proposals_of_every_family_are_valid_tasks(executor):
+    """What a demonstration proposes is a task with as many lines as its family says."""
+    proposed = [row for row in rows(108) if not row["answer"]]
+    read = [
+        proposals.parse(row["tags"][0], row["solution"], row["statement"].partition("\n")[2], INPUTS)
+        for row in proposed
+    ]
+    lines = [len(task.program.splitlines()) - 2 for task in valid(read, executor)]
+    assert lines == [int(row["level"]) for row in proposed]
+
+
+def test_replies_are_in_the_form_that_self_play_asks_for():
+    """A thought in its tags, then an answer in its own."""
+    assert all(is_formed(row["solution"]) for row in rows(54))
+
+
+def test_rows_are_distinct_and_of_their_part():
+    """No statement comes twice; a program of one part stands in no other."""
+    train, test = rows(300, families=["deduce-2"]), rows(60, families=["deduce-2"], part="test")
+    bodies = [{from_row(json.loads(row["answer"])).program for row in some} for some in (train, test)]
+    assert len({row["statement"] for row in train}) == 300
+    assert not bodies[0] & bodies[1]
+
+
+def test_family_that_is_exhausted_ends_the_rows():
+    """There are few inductions about a program of one line that are test problems; they end, and do not repeat."""
+    few = rows(100_000, families=["propose-induce-1"], part="test")
+    assert 0 < len(few) == len({row["statement"] for row in few}) < 21 * 16
+
+
+def test_families_are_a_role_a_task_and_a_number_of_lines():
+    """All are named in the list that an entry is checked against."""
+    assert len(FAMILIES) == 54
+    assert rows(1, families=["propose-abduce-4"])[0]["tags"] == ["abduce", "propose"]
