@@ -11,20 +11,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from proofmill.artifacts.jobs import Job
 from proofmill.runtime.progress import Pace, clock, say
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
 
+class Remarked(Protocol):
+    """A job whose last line of the log takes a remark."""
+
+    remark: str
+
+    @property
+    def name(self) -> str: ...
+
+
 class Steps(TrainerCallback):
     """A line of progress: steps, the latest loss or reward, steps a minute, tokens a second, time left."""
 
-    def __init__(self, job: Job, last_step: int | None = None):
+    def __init__(self, job: Remarked, last_step: int | None = None):
         self.job, self.last_step = job, last_step
         self.latest: list[str] = []
         self.tokens: list[tuple[float, float]] = []  # (time, total so far) at the first and the latest log

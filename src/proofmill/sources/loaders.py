@@ -7,7 +7,6 @@ Files and datasets are streamed (files.py); mistakes in them end in one TableErr
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
 
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,15 +15,14 @@ from typing import Any
 
 import yaml
 
-from proofmill.arithmetic import congruences, forum
-from proofmill.arithmetic.congruences import FAMILIES
+from proofmill.arithmetic import congruences
 from proofmill.runtime.paths import local_path
 from proofmill.runtime.public_data import is_public
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.quoting import shown
-from proofmill.sources import coding, fields, files, formats, graded_proofs, tiny_programs, triplets
+from proofmill.sources import coding, fields, files, formats, generated, graded_proofs, triplets
 from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
@@ -40,29 +38,6 @@ def _first(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
 def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
     """The value of the first of these columns that the record has, or None."""
     return next((read(where, record, c) for c in columns if c in record), None)
-
-
-# ----------------------------------------------------------------------------------------------------------- arithmetic
-
-
-def _arithmetic(entry: Problems) -> Iterator[Row]:
-    rng = random.Random(f"wording-{entry.part}-{entry.seed}")
-    for problem in congruences.problems(entry.part, entry.seed, tuple(entry.families) or FAMILIES):
-        yield {
-            "statement": congruences.statement(problem, rng.randint(0, 1)),
-            "solution": congruences.proof(problem),
-            "answer": str(problem.residue),
-            "asks": "proof" if problem.asks_for_proof else "answer",
-            "origin": f"arithmetic/{entry.part}",
-            "level": problem.family,
-            "tags": ["number theory"],
-        }
-
-
-def _arithmetic_threads(entry: Problems) -> Iterator[Row]:
-    families = tuple(entry.families) or FAMILIES
-    for record in forum.threads(entry.part, entry.seed, required(entry.rows), families):
-        yield thread(f"arithmetic-threads/{record['topic_id']}", record)
 
 
 # -------------------------------------------------------------------------------------------------------- forum threads
@@ -370,12 +345,18 @@ _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
 
 SOURCES: dict[str, Source] = {
-    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED, None, FAMILIES),
+    "arithmetic": Source(
+        generated.arithmetic, "the embedded family of congruences", _GENERATED, None, congruences.FAMILIES
+    ),
     "arithmetic-threads": Source(
-        _arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED, None, FAMILIES
+        generated.arithmetic_threads,
+        "the same problems as threads of an invented forum",
+        _GENERATED,
+        None,
+        congruences.FAMILIES,
     ),
     "tiny-programs": Source(
-        tiny_programs.load, "tasks about tiny embedded programs", _GENERATED, None, tiny_programs.FAMILIES
+        generated.tasks, "tasks about tiny embedded programs", _GENERATED, None, generated.FAMILIES
     ),
     "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
@@ -395,7 +376,7 @@ SOURCES: dict[str, Source] = {
         "sloppy proofs of the embedded family, with marks",
         _GENERATED,
         graded_proofs.attempts,
-        FAMILIES,
+        congruences.FAMILIES,
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),

@@ -92,11 +92,11 @@ def from_model(
             def asked(tasks: Sequence[Task], kind: TaskName = kind) -> asking.Messages:
                 return asking.to_propose(kind, tasks, words, forbidden=forbidden, inputs=inputs)
 
+            def fitting(tasks: Sequence[Task], asked: Callable[[Sequence[Task]], asking.Messages] = asked) -> bool:
+                return fits(asked(tasks))
+
             count = 1 if kind == "induce" else references
-            shown = [
-                seeds.references(kind, count, rng, fits=lambda tasks, asked=asked: fits(asked(tasks)))  # type: ignore[misc]
-                for _ in range(batch)
-            ]
+            shown = [seeds.references(kind, count, rng, fits=fitting) for _ in range(batch)]
             if kind == "induce" and not all(shown):
                 shown = [[identity("deduce")]] * batch
             replies = ask([asked(each) for each in shown])

@@ -47,6 +47,8 @@ FIRST_TASKS = "first-tasks.parquet"  # among the checkpoints: the buffer before 
 class Trainer(GRPOTrainer):
     """Only the main process has an `executor`, plays, and writes a `diary` (else None)."""
 
+    control: Any  # of transformers' trainer
+
     def __init__(
         self,
         entry: Selfplay,
@@ -91,6 +93,7 @@ class Trainer(GRPOTrainer):
             self._metrics["train"][name].append(value)
         turns = [turn for turn in played if turn.role in self.entry.roles]
         advantages_N = self._advantages(turns)
+        assert self.diary is not None, "the process that plays keeps it"
         self.diary.add(entries(self.name, step, turns, advantages_N))
         return [
             {
@@ -193,7 +196,8 @@ class Trainer(GRPOTrainer):
         """The tokens written after each prompt, and vLLM's log-probabilities of them, by all processes together."""
         share = -(-len(prompts) // processes.world())
         filled = prompts + prompts[-1:] * (share * processes.world() - len(prompts))
-        own, made = filled[processes.rank() * share :][:share], []
+        own = filled[processes.rank() * share :][:share]
+        made: list[tuple[list[int], list[float] | None]] = []
         for start in range(0, share, self.at_once):
             ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
             made += zip(ids, logprobs or [None] * len(ids), strict=True)

@@ -7,8 +7,8 @@ import pytest
 
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.entries import Problems
-from proofmill.sources import tiny_programs
-from proofmill.sources.tiny_programs import FAMILIES, INPUTS
+from proofmill.sources import generated
+from proofmill.sources.generated import FAMILIES, INPUTS
 from proofmill.tasks import proposals, solutions
 from proofmill.tasks.tasks import from_row
 from proofmill.tasks.validity import valid
@@ -16,7 +16,7 @@ from proofmill.text.fences import is_formed
 
 
 def rows(count: int, **fields) -> list[dict]:
-    return list(islice(tiny_programs.load(Problems(source="tiny-programs", **fields)), count))
+    return list(islice(generated.tasks(Problems(source="tiny-programs", **fields)), count))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""Tasks about the embedded tiny programs, as demonstrations for a tiny model and as benchmarks.
+"""Problems that are made here: the embedded congruences, also as threads of a forum, and tasks about tiny programs.
 
+The tasks are demonstrations for a tiny model, and benchmarks.
 A family is a task and a number of lines: `deduce-2`, `abduce-6`, `induce-1`; for proposers `propose-deduce-3` and the like,
 whose examples have as many lines or one less. The statement is what self-play asks in its terse words, the solution a
 worked reply, the answer of a task to be solved the triplet as a JSON object, as tasks/tasks.py reads it.
@@ -11,15 +12,17 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Any
 
-from proofmill.arithmetic import programs
+from proofmill.arithmetic import congruences, forum, programs
 from proofmill.schema.entries import Problems
+from proofmill.schema.fields import required
+from proofmill.sources.threads import thread
 from proofmill.tasks import asking
-from proofmill.tasks.tasks import Task
+from proofmill.tasks.tasks import Task, TaskName
 
 WORDS = asking.wording("tasks-terse")
 INPUTS = 6  # of a task to induce: three are shown, three hidden
 LONGEST = 9
-KINDS = ("deduce", "abduce", "induce")
+KINDS: tuple[TaskName, ...] = ("deduce", "abduce", "induce")
 FAMILIES = tuple(
     f"{role}{kind}-{lines}" for role in ("", "propose-") for kind in KINDS for lines in range(1, LONGEST + 1)
 )
@@ -27,7 +30,29 @@ _PATIENCE = 1_000  # draws in a row that are known already
 Row = dict[str, Any]
 
 
-def load(entry: Problems) -> Iterator[Row]:
+def arithmetic(entry: Problems) -> Iterator[Row]:
+    """Congruences with their proofs."""
+    rng = random.Random(f"wording-{entry.part}-{entry.seed}")
+    for problem in congruences.problems(entry.part, entry.seed, tuple(entry.families) or congruences.FAMILIES):
+        yield {
+            "statement": congruences.statement(problem, rng.randint(0, 1)),
+            "solution": congruences.proof(problem),
+            "answer": str(problem.residue),
+            "asks": "proof" if problem.asks_for_proof else "answer",
+            "origin": f"arithmetic/{entry.part}",
+            "level": problem.family,
+            "tags": ["number theory"],
+        }
+
+
+def arithmetic_threads(entry: Problems) -> Iterator[Row]:
+    """The same as threads of an invented forum."""
+    families = tuple(entry.families) or congruences.FAMILIES
+    for record in forum.threads(entry.part, entry.seed, required(entry.rows), families):
+        yield thread(f"arithmetic-threads/{record['topic_id']}", record)
+
+
+def tasks(entry: Problems) -> Iterator[Row]:
     """Distinct tasks of one part, families in turn, until one is exhausted."""
     rng, seen = random.Random(f"programs-{entry.part}-{entry.seed}"), set()
     for role, kind, lines in cycle(map(_family, entry.families or FAMILIES)):
@@ -41,13 +66,13 @@ def load(entry: Problems) -> Iterator[Row]:
         yield row
 
 
-def _family(name: str) -> tuple[str, str, int]:
+def _family(name: str) -> tuple[str, TaskName, int]:
     """Role, task and lines of a family's name."""
     *role, kind, lines = name.split("-")
-    return (role or ["solve"])[0], kind, int(lines)
+    return (role or ["solve"])[0], KINDS[KINDS.index(kind)], int(lines)
 
 
-def _row(role: str, kind: str, lines: int, part: str, rng: random.Random) -> Row:
+def _row(role: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row:
     chain = programs.draw(rng, lines, part)
     inputs = rng.sample(range(10), INPUTS if kind == "induce" else 1)
     task = _task(kind, chain, inputs)
@@ -69,14 +94,14 @@ def _row(role: str, kind: str, lines: int, part: str, rng: random.Random) -> Row
     }
 
 
-def _task(kind: str, chain: programs.Chain, inputs: Sequence[int]) -> Task:
+def _task(kind: TaskName, chain: programs.Chain, inputs: Sequence[int]) -> Task:
     outputs = [str(chain(digit)) for digit in inputs]
     if kind == "induce":
         return Task(kind, chain.source, inputs=tuple(map(str, inputs)), outputs=tuple(outputs))
-    return Task(kind, chain.source, str(inputs[0]), outputs[0])  # type: ignore[arg-type]
+    return Task(kind, chain.source, str(inputs[0]), outputs[0])
 
 
-def _reference(kind: str, lines: int, part: str, rng: random.Random) -> Task:
+def _reference(kind: TaskName, lines: int, part: str, rng: random.Random) -> Task:
     """A task that a proposal of so many lines follows."""
     chain = programs.draw(rng, max(lines - rng.randint(0, 1), 1), part)
     return _task(kind, chain, [rng.randrange(10)])
