@@ -116,7 +116,9 @@ def test_padding_that_no_row_needs_is_cut_off(trainer):
     padded |= {name: torch.nn.functional.pad(inputs[name], (5, 0)) for name in ("prompt_ids", "prompt_mask")}
     short = trimmed(padded)
     assert all(torch.equal(short[name], inputs[name]) for name in inputs)
-    assert made.compute_loss(made.model, padded).item() == pytest.approx(made.compute_loss(made.model, inputs).item(), rel=1e-5)
+    assert made.compute_loss(made.model, padded).item() == pytest.approx(
+        made.compute_loss(made.model, inputs).item(), rel=1e-5
+    )
     alone = trimmed({name: value[:1] if value.dim() > 1 else value for name, value in padded.items()})
     assert alone["completion_ids"].shape == alone["old_per_token_logps"].shape == (1, 1)
 
