@@ -5,7 +5,7 @@ that runs is the only judge. The game is in tasks/, its update (TRR++ on TRL's G
 
 How we differ from the published code:
 1. Programs run in a sandbox; a proposal is a task if two executions in different processes agree.
-2. What cannot be judged because the sandbox failed is learned from by nobody. There, it was wrong.
+2. What could not be marked has no reward and no gradient. There, it was wrong.
 3. A killed training goes on from its checkpoint, with its tasks as they were, to the same table and the same weights.
 4. Every reply that was learned from is kept: results/selfplay/<name>/rollouts.parquet.
 """

@@ -155,7 +155,8 @@ def test_frozen_proposer_is_not_measured_by_attempts(game):
     player = Player(GOOD)
     turns = game(tasks=["deduce"], proposer="frozen").step(1, player)
     assert player.counts == {"propose deduce": 1, "deduce": 1}
-    assert [turn.accuracy for turn in of(turns, "deduce", "propose")] == [None, None]
+    proposed = of(turns, "deduce", "propose")
+    assert [(turn.accuracy, turn.reward, turn.is_unscored) for turn in proposed] == [(None, None, False)] * 2
     player = Player(GOOD)
     made = game(tasks=["deduce"], proposer="frozen", admits="non-one")
     turns = made.step(1, player)
@@ -216,3 +217,12 @@ def test_measures_add_up(game):
     assert found["deduce/propose/accuracy"] == 1.0 and found["deduce/propose/solved-always"] == 1.0
     assert found["deduce/propose/buffer"] == 3
     assert {turn.task for turn in of(turns, "abduce", "propose")} == {Invalid("format")}
+
+
+def test_what_cannot_be_marked_has_no_reward(game, monkeypatch):
+    """A proposal whose attempts have no mark, and a solution without one, are unscored: neither is wrong."""
+    made = game(tasks=["deduce"])
+    monkeypatch.setattr(play.solutions, "grade", lambda tasks, *_: [None] * len(tasks))
+    turns = made.step(1, Player(GOOD))
+    assert {(turn.reward, turn.is_unscored) for turn in turns} == {(None, True)}
+    assert measures(turns, made)["unscored"] == 1.0

@@ -66,7 +66,8 @@ class Turn:
     """A reply to a request, and what it earned.
 
     `task` is the one that was proposed, or why there is none, or the one that was solved. `marks` are those of the
-    attempts at what was proposed, or the solution's own. None stands for what could not be had.
+    attempts at what was proposed, or the solution's own. None stands for what could not be had; a proposal has no
+    reward, either, where proposing is not trained.
     """
 
     role: str
@@ -81,6 +82,11 @@ class Turn:
     @property
     def kind(self) -> TaskName:
         return self.request.kind
+
+    @property
+    def is_unscored(self) -> bool:
+        """Whether it was to be marked and could not be."""
+        return bool(self.marks) and self.accuracy is None
 
     @property
     def accuracy(self) -> float | None:
@@ -238,7 +244,9 @@ class Play:
         elif accuracy is not None:
             worth = learnability.learnability(accuracy, self.entry.learnability)
         terms = list(self._terms(task, request)) if isinstance(task, Task) else []
-        reward = learnability.proposer_reward(task, formed, worth, terms, self.entry.combine, self.scale)
+        reward = None
+        if self.entry.proposer == "trained":
+            reward = learnability.proposer_reward(task, formed, worth, terms, self.entry.combine, self.scale)
         admitted = self.entry.admits == "all" or (
             accuracy is not None and learnability.admits(accuracy, self.entry.admits)
         )
@@ -307,6 +315,7 @@ def measures(turns: Sequence[Turn], play: Play) -> dict[str, float]:
         found |= {f"{kind}/{role}/{name}": value for name, value in named.items()}
     for kind, tasks in play.buffers.tasks.items():
         found[f"{kind}/propose/buffer"] = len(tasks)
+    found["unscored"] = _mean([turn.is_unscored for turn in turns])
     counted = {f"buffer/{name}": float(number) for name, number in play.counters.measures().items()}
     return found | counted
 
@@ -324,7 +333,7 @@ def _of_any(turns: Sequence[Turn]) -> dict[str, float]:
         "cut-off": _mean([turn.reply.stop == Stop.LENGTH for turn in turns]),
         "reflecting": len(reflecting) / len(turns),
         "reflecting-right": _mean([(turn.reward or 0) > 0 for turn in reflecting]),
-        "unscored": _mean([turn.reward is None for turn in turns]),
+        "unscored": _mean([turn.is_unscored for turn in turns]),
     }
 
 
@@ -351,7 +360,6 @@ def _of_solutions(turns: Sequence[Turn]) -> dict[str, float]:
     asked = {turn.request.shown[0].id for turn in turns}
     return {
         "accuracy": _mean([turn.accuracy for turn in turns if turn.accuracy is not None]),
-        "none": _mean([turn.accuracy is None for turn in turns]),
         "distinct": len(asked) / len(turns),
     }
 

@@ -7,8 +7,7 @@ A step of Absolute Zero Reasoner (arXiv 2505.03335, algorithm 1): the policy pro
 How we differ from the published code (veRL):
 1. The replies to all prompts of a step are sampled at once.
 2. A forward pass is as long as its own rows, and not as the longest reply of the step.
-3. A reply that could not be judged, because the sandbox failed, has no gradient and no part in a baseline. There, it
-   was wrong.
+3. A reply that could not be marked has no gradient and no part in a baseline. There, it was wrong.
 4. A checkpoint holds the tasks as they were: a training that goes on from one ends with the very weights of an unbroken
    one.
 
@@ -108,11 +107,11 @@ class Trainer(GRPOTrainer):
 
     def _must_be_scored(self) -> None:
         """Raise SandboxError in every process when too many of the latest rollouts have no verdict."""
-        if fault := self.recent.add("the sandbox failed" for turn in self.turns if turn["reward"] is None):
+        if fault := self.recent.add("no mark" for turn in self.turns if turn["reward"] is None):
             raise SandboxError(
                 f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
-                "learned from them. See what the sandbox lacks on this machine; the same command goes on from the last "
-                "checkpoint."
+                "learned from them. See whose outputs cannot be read (`rollouts.jsonl` among the checkpoints), or raise the "
+                "limit; the same command goes on from the last checkpoint."
             )
 
     def _advantages(self, turns: Sequence[Turn]) -> list[float]:
