@@ -368,8 +368,12 @@ _FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
 
 SOURCES: dict[str, Source] = {
     "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED, None, FAMILIES),
-    "arithmetic-threads": Source(_arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED, None, FAMILIES),
-    "tiny-programs": Source(tiny_programs.load, "tasks about tiny embedded programs", _GENERATED, None, tiny_programs.FAMILIES),
+    "arithmetic-threads": Source(
+        _arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED, None, FAMILIES
+    ),
+    "tiny-programs": Source(
+        tiny_programs.load, "tasks about tiny embedded programs", _GENERATED, None, tiny_programs.FAMILIES
+    ),
     "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
     "harp": Source(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
@@ -384,7 +388,11 @@ SOURCES: dict[str, Source] = {
         graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
     ),
     "arithmetic-graded": Source(
-        graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts, FAMILIES
+        graded_proofs.problems,
+        "sloppy proofs of the embedded family, with marks",
+        _GENERATED,
+        graded_proofs.attempts,
+        FAMILIES,
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
