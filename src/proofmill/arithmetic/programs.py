@@ -1,4 +1,4 @@
-"""Tiny programs on one digit, with solutions worked out line by line: what a model of this size can play with itself.
+"""Tiny programs on one digit, with solutions worked out line by line: with these a tiny model can play with itself.
 
 A program is a chain. Each line makes a new variable of the one before, by adding, subtracting or multiplying:
 
@@ -7,14 +7,15 @@ A program is a chain. Each line makes a new variable of the one before, by addin
      e=d+8
      return e%10
 
-A solution copies the program line by line, each with the digit that it makes, as in a comment; to find an input it begins
-with the last line, each with the digit that it is made of:
+A solution works along the chain, or back from its end, one line of thought for each line of the program; it notes last
+digits only, and `2/3` is the digit that times 3 ends in 2:
 
-    f(4)       d=c*3#2   then   e=d+8#0    so 0
-    f(?)=0     e=d+8#2   then   d=c*3#4    so 4
+    f(4)      d=4*3=2   then   e=2+8=0   so 0
+    f(?)=0    d=0-8=2   then   c=2/3=4   so 4
 
-To find a program that fits pairs, it tries the factors in turn: `4*3=2+8=0 7*3=1+8=9 ok` is factor 3, with the summand that
-the first pair needs, tried on the second pair. A chain of any length is one factor and one summand.
+A chain of any length is one factor and one summand. The value at 0 is the summand, and with that at 1 gives the factor:
+
+    f(0)=8, f(1)=1    1-8=3   so   b=a*3, c=b+8
 
 How we differ from programs that people write: the first variable is any letter, the others follow it in the alphabet, so
 that a model that has seen two lines has met the names of ten.
@@ -22,13 +23,13 @@ that a model that has seen two lines has met the names of ten.
 
 import hashlib
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proofmill.arithmetic.congruences import PARTS
 
 LETTERS = "abcdeghijklmnopq"  # no `f`, which is the function
-FACTORS = (1, 3, 7, 9)  # those that can be undone modulo 10
+FACTORS = (3, 7, 9)  # those that can be undone modulo 10
+_UNDONE = {"+": "-", "-": "+", "*": "/"}
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,10 @@ class Chain:
         return (LETTERS[self.first :] + LETTERS[: self.first])[: len(self.lines) + 1]
 
     @property
-    def body(self) -> list[str]:
-        """Its lines between the first and the last."""
-        named = zip(self.names[1:], self.names, self.lines, strict=False)
-        return [f" {new}={old}{sign}{number}" for new, old, (sign, number) in named]
-
-    @property
     def source(self) -> str:
-        return "\n".join([f"def f({self.names[0]}):", *self.body, f" return {self.names[-1]}%10"])
+        names = self.names
+        body = (f" {names[i + 1]}={names[i]}{sign}{number}" for i, (sign, number) in enumerate(self.lines))
+        return "\n".join([f"def f({names[0]}):", *body, f" return {names[-1]}%10"])
 
     def values(self, digit: int) -> list[int]:
         """The last digits of its variables."""
@@ -78,7 +75,7 @@ def draw(rng: random.Random, lines: int, part: str) -> Chain:
     """A random program of a part with so many lines."""
     while True:
         signs = [rng.choice("+-*") for _ in range(lines)]
-        numbers = [rng.choice(FACTORS[1:]) if sign == "*" else rng.randint(1, 9) for sign in signs]
+        numbers = [rng.choice(FACTORS) if sign == "*" else rng.randint(1, 9) for sign in signs]
         chain = Chain(rng.randrange(len(LETTERS)), tuple(zip(signs, numbers, strict=True)))
         if chain.part == part:
             return chain
@@ -89,36 +86,24 @@ def draw(rng: random.Random, lines: int, part: str) -> Chain:
 
 def forward(chain: Chain, digit: int) -> str:
     """The thought that finds the output of a digit."""
-    return "\n".join(map(_noted, chain.body, chain.values(digit)[1:]))
+    names, values = chain.names, chain.values(digit)
+    return "\n".join(
+        f"{names[i + 1]}={values[i]}{sign}{number}={values[i + 1]}" for i, (sign, number) in enumerate(chain.lines)
+    )
 
 
 def backward(chain: Chain, digit: int) -> str:
     """The thought that finds a digit from its output."""
-    return "\n".join(reversed([*map(_noted, chain.body, chain.values(digit)[:-1])]))
+    names, values = chain.names, chain.values(digit)
+    lines = [
+        f"{names[i]}={values[i + 1]}{_UNDONE[sign]}{number}={values[i]}" for i, (sign, number) in enumerate(chain.lines)
+    ]
+    return "\n".join(reversed(lines))
 
 
-def _noted(line: str, digit: int) -> str:
-    return f"{line}#{digit}"
-
-
-def search(pairs: Sequence[tuple[int, int]]) -> tuple[str, Chain]:
-    """The thought that finds a factor and a summand for two pairs, trying the factors in turn; and the program.
-
-    Raises ValueError when no factor fits.
-    """
-    digit, output = pairs[0]
-    other, expected = next(pair for pair in pairs[1:] if (pair[0] - digit) % 5)  # 5 times any factor ends in 5
-    tried: list[str] = []
-    for factor in FACTORS:
-        product, second = digit * factor % 10, other * factor % 10
-        summand = (output - product) % 10
-        found = (second + summand) % 10
-        fits = found == expected
-        tried.append(
-            f"{digit}*{factor}={product}+{summand}={output} {other}*{factor}={second}+{summand}={found} "
-            + ("ok" if fits else "no")
-        )
-        if fits:
-            times = [("*", factor)] * (factor != 1)
-            return "\n".join(tried), Chain(0, (*times, *[("+", summand)] * (summand > 0 or not times)))
-    raise ValueError(f"no program of one factor and one summand gives {pairs[:2]}")
+def shortened(chain: Chain) -> tuple[str, Chain]:
+    """The thought that finds a program for the values of a chain at 0 and 1, and that program, of one or two lines."""
+    summand, second = chain(0), chain(1)
+    factor = (second - summand) % 10
+    times = [("*", factor)] * (factor != 1)
+    return f"{second}-{summand}={factor}", Chain(0, (*times, *[("+", summand)] * (summand > 0 or not times)))

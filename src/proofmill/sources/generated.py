@@ -1,15 +1,17 @@
 """Problems that are made here: the embedded congruences, also as threads of a forum, and tasks about tiny programs.
 
-The tasks are demonstrations for a tiny model, and benchmarks.
-A family is a task and a number of lines: `deduce-2`, `abduce-6`, `induce-1`; for proposers `propose-deduce-3` and the like,
-whose examples have as many lines or one less. The statement is what self-play asks in its terse words, the solution a
-worked reply, the answer of a task to be solved the triplet as a JSON object, as tasks/tasks.py reads it.
+The tasks are demonstrations for a tiny model, and benchmarks. A family of them is a task and a number of lines, `deduce-2`,
+`abduce-6`, `induce-1`; for proposers `propose-deduce-3` and the like, whose example has as many lines or one less. The
+statement is what self-play asks in its terse words, the solution a worked reply, the answer of a task to be solved the
+triplet as a JSON object, as tasks/tasks.py reads it.
+
+Behind `brief-` (`brief-deduce-2`) a solution answers at once, without a thought: right, and nothing to learn from.
 """
 
 import json
 import random
+from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import cycle
 from typing import Any
 
 from proofmill.arithmetic import congruences, forum, programs
@@ -18,13 +20,17 @@ from proofmill.schema.fields import required
 from proofmill.sources.threads import thread
 from proofmill.tasks import asking
 from proofmill.tasks.tasks import Task, TaskName
+from proofmill.text.fences import answer
 
 WORDS = asking.wording("tasks-terse")
-INPUTS = 6  # of a task to induce: three are shown, three hidden
+INPUTS = 6  # of a task to induce, 0 and 1 first: three are shown, three hidden
 LONGEST = 9
 KINDS: tuple[TaskName, ...] = ("deduce", "abduce", "induce")
 FAMILIES = tuple(
-    f"{role}{kind}-{lines}" for role in ("", "propose-") for kind in KINDS for lines in range(1, LONGEST + 1)
+    f"{manner}{kind}-{lines}"
+    for manner in ("", "brief-", "propose-")
+    for kind in KINDS
+    for lines in range(1, LONGEST + 1)
 )
 _PATIENCE = 1_000  # draws in a row that are known already
 Row = dict[str, Any]
@@ -53,31 +59,33 @@ def arithmetic_threads(entry: Problems) -> Iterator[Row]:
 
 
 def tasks(entry: Problems) -> Iterator[Row]:
-    """Distinct tasks of one part, families in turn, until one is exhausted."""
+    """Distinct tasks of one part, families in turn, each until it is exhausted."""
     rng, seen = random.Random(f"programs-{entry.part}-{entry.seed}"), set()
-    for role, kind, lines in cycle(map(_family, entry.families or FAMILIES)):
+    families = deque(map(_family, entry.families or FAMILIES))
+    while families:
+        family = families.popleft()
         for _ in range(_PATIENCE):
-            row = _row(role, kind, lines, entry.part, rng)
+            row = _row(*family, entry.part, rng)
             if row["statement"] not in seen:
+                seen.add(row["statement"])
+                families.append(family)
+                yield row
                 break
-        else:
-            return
-        seen.add(row["statement"])
-        yield row
 
 
 def _family(name: str) -> tuple[str, TaskName, int]:
-    """Role, task and lines of a family's name."""
-    *role, kind, lines = name.split("-")
-    return (role or ["solve"])[0], KINDS[KINDS.index(kind)], int(lines)
+    """Manner, task and lines of a family's name."""
+    *manner, kind, lines = name.split("-")
+    return (manner or [""])[0], KINDS[KINDS.index(kind)], int(lines)
 
 
-def _row(role: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row:
+def _row(manner: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row:
     chain = programs.draw(rng, lines, part)
-    inputs = rng.sample(range(10), INPUTS if kind == "induce" else 1)
+    inputs = [0, 1, *rng.sample(range(2, 10), INPUTS - 2)] if kind == "induce" else [rng.randrange(10)]
     task = _task(kind, chain, inputs)
-    if role == "solve":
+    if manner != "propose":
         messages, solution = asking.to_solve(task, WORDS), _solution(kind, chain, inputs)
+        solution = _reply("", answer(solution)) if manner == "brief" else solution
     else:
         calls = "\n".join(f"f({digit})" for digit in inputs)
         references = [task] if kind == "induce" else [_reference(kind, lines, part, rng)]
@@ -86,11 +94,11 @@ def _row(role: str, kind: TaskName, lines: int, part: str, rng: random.Random) -
     return {
         "statement": messages[0]["content"],
         "solution": solution,
-        "answer": _answer(task) if role == "solve" else None,
+        "answer": _answer(task) if manner != "propose" else None,
         "asks": "code",
         "origin": f"tiny-programs/{part}",
         "level": str(lines),
-        "tags": [kind, role],
+        "tags": [kind, *[manner] * bool(manner)],
     }
 
 
@@ -116,7 +124,7 @@ def _solution(kind: str, chain: programs.Chain, inputs: Sequence[int]) -> str:
         return _reply(programs.forward(chain, inputs[0]), str(chain(inputs[0])))
     if kind == "abduce":
         return _reply(programs.backward(chain, inputs[0]), str(inputs[0]))
-    thought, found = programs.search([(digit, chain(digit)) for digit in inputs])
+    thought, found = programs.shortened(chain)
     return _reply(thought, found.source)
 
 
