@@ -29,7 +29,9 @@ ENTRIES = {
     "problems/all": {"source": "table", "path": HUB},
     "problems/some": {"source": "problems/all", "keep": ["has-solution"]},
     "problems/other": {"source": "table", "path": "hub:me/other@main/rows.jsonl", "every": 2},
+    "problems/few": {"source": "problems/all", "keep": ["has-solution", {"first": 30}]},
     "labels/all": {"problems": "problems/all", "model": "api/judge"},
+    "labels/few": {"problems": "problems/few", "model": "api/judge"},
     "labels/some": {"problems": "problems/some", "model": "api/judge"},
     "labels/other": {"problems": "problems/other", "model": "api/judge"},
 }
@@ -97,11 +99,12 @@ def test_plan_without_data_is_whole(alone):
     assert plan.stages["problems/all"].why == ["its data are not here"]
     assert (plan.stages["labels/all"].calls, plan.stages["labels/all"].at_most) == (2000, False)
     assert (plan.stages["labels/some"].calls, plan.stages["labels/some"].at_most) == (2000, True)
+    assert (plan.stages["labels/few"].calls, plan.stages["labels/few"].at_most) == (30, True)
     assert plan.stages["labels/other"].calls is None
     text = "\n".join(plan.lines())
     assert "at most 2,000 calls" in text
-    bounds = "at least 2,000 calls, 4,000 if no filter refuses a row, and those of 1 stage whose rows are not known"
-    assert f"{bounds}: at least 80,000 tokens" in text
+    bounds = "at least 2,000 calls, 4,030 if no filter refuses a row, and those of 1 stage whose rows are not known"
+    assert f"{bounds}: at least 80,600 tokens" in text
     assert "`proofmill fetch mine` brings it" in text and f"A set, 1.5 MB, licence MIT: {HUB}" in text
 
 
