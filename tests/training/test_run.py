@@ -120,3 +120,28 @@ def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatc
     if "top-k" in cut:  # of one token there is one text
         groups = pl.read_parquet(table.folder / "rollouts.parquet").group_by("group").agg(pl.col("text").n_unique())
         assert set(groups["text"]) == {1}
+
+
+def test_logits_are_computed_for_learned_tokens_alone(trained):
+    """The loss is the cross-entropy of the learned tokens, and what the head computes grows with their number, not the row's."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import AutoModelForCausalLM
+    from trl.trainer.utils import add_fused_lm_head
+
+    run.logits_of_learned_tokens()
+    model = AutoModelForCausalLM.from_pretrained(trained.table("grpo/x").folder, dtype="float32")
+    ids = torch.arange(5, 69).view(2, 32)
+    plain = model(input_ids=ids).logits[:, :-1]
+    add_fused_lm_head(model)
+    head = model.get_output_embeddings().weight
+    computed = []
+    for learned in (8, 16):
+        labels = ids.clone()
+        labels[:, :-learned] = -100
+        with FlopCounterMode(display=False) as counter:
+            loss = model(input_ids=ids, labels=labels, fused_lm_head=True).loss
+        expected = torch.nn.functional.cross_entropy(plain.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+        computed.append(counter.get_total_flops())
+    assert computed[1] - computed[0] == 2 * 8 * 2 * head.numel()

