@@ -35,7 +35,7 @@ from proofmill.schema.errors import SandboxError
 
 Kind = Literal["bubblewrap", "landlock"]
 KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")  # the better one first
-PATIENCE = 12  # wall-clock limit as a multiple of a program's seconds, for a busy machine
+PATIENCE = 60  # wall-clock limit as a multiple of a program's seconds: no program can wait, but a machine may be busy
 STARTING = 60.0  # seconds in which a jail must be there
 OUTPUT = 1 << 24  # bytes that a program may print
 MODULES = (  # read before the programs, so that they need not wait for them
@@ -179,13 +179,16 @@ class Jail:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the jail, and forget it."""
-        self.kill()
-        self._process.wait()
+        """End the jail, and forget it. One that runs nothing ends by itself when nothing more can be asked."""
+        os.close(self._requests)
+        try:
+            self._process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+        os.close(self._replies)
         if self._process.stderr is not None:
             self._process.stderr.close()
-        os.close(self._requests)
-        os.close(self._replies)
 
 
 def _wait(reading: list[int], writing: list[int], deadline: float) -> None:

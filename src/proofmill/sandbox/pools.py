@@ -79,7 +79,9 @@ class Pool:
         self._closing = True
         for _thread in self._threads:
             self._jobs.put(None)
-        for jail in list(self._living):
+        for thread in self._threads:
+            thread.join(0.5)
+        for jail in list(self._living):  # those that run a program
             jail.kill()
         for thread in self._threads:
             thread.join()
