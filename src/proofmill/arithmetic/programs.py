@@ -17,8 +17,11 @@ A chain of any length is one factor and one summand. The value at 0 is the summa
 
     f(0)=8, f(1)=1    1-8=3   so   b=a*3, c=b+8
 
-How we differ from programs that people write: the first variable is any letter, the others follow it in the alphabet, so
-that a model that has seen two lines has met the names of ten.
+How we differ from programs that people write:
+1. There are only 40 functions, so the part (train, dev or test) is that of the function: no demonstration computes one of
+   a test problem. What self-play proposes knows no parts.
+2. The first variable is any letter, the others follow it in the alphabet, so that a model that has seen two lines has
+   met the names of ten.
 """
 
 import hashlib
@@ -41,8 +44,8 @@ class Chain:
 
     @property
     def part(self) -> str:
-        """The part that the program belongs to, whatever its letters: train, dev or test."""
-        bucket = int(hashlib.sha256(f"chain{self.lines}".encode()).hexdigest(), 16) % 100
+        """The part of its function, which programs of other lines compute, too: train, dev or test."""
+        bucket = int(hashlib.sha256(f"chain {self(0)} {self(1)}".encode()).hexdigest(), 16) % 100
         return next(part for part, buckets in PARTS.items() if bucket in buckets)
 
     @property
@@ -71,14 +74,15 @@ def _apply(sign: str, value: int, number: int) -> int:
     return (value + number if sign == "+" else value - number if sign == "-" else value * number) % 10
 
 
-def draw(rng: random.Random, lines: int, part: str) -> Chain:
-    """A random program of a part with so many lines."""
-    while True:
+def draw(rng: random.Random, lines: int, part: str) -> Chain | None:
+    """A random program of a part with so many lines; None where a thousand draws find none."""
+    for _ in range(1_000):
         signs = [rng.choice("+-*") for _ in range(lines)]
         numbers = [rng.choice(FACTORS) if sign == "*" else rng.randint(1, 9) for sign in signs]
         chain = Chain(rng.randrange(len(LETTERS)), tuple(zip(signs, numbers, strict=True)))
         if chain.part == part:
             return chain
+    return None
 
 
 # ------------------------------------------------------------------------------------------------------ worked solutions

@@ -66,6 +66,8 @@ def tasks(entry: Problems) -> Iterator[Row]:
         family = families.popleft()
         for _ in range(_PATIENCE):
             row = _row(*family, entry.part, rng)
+            if row is None:
+                break
             if row["statement"] not in seen:
                 seen.add(row["statement"])
                 families.append(family)
@@ -79,8 +81,10 @@ def _family(name: str) -> tuple[str, TaskName, int]:
     return (manner or [""])[0], KINDS[KINDS.index(kind)], int(lines)
 
 
-def _row(manner: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row:
-    chain = programs.draw(rng, lines, part)
+def _row(manner: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row | None:
+    """A task of a family; None where the part has no program of so many lines."""
+    if (chain := programs.draw(rng, lines, part)) is None:
+        return None
     inputs = [0, 1, *rng.sample(range(2, 10), INPUTS - 2)] if kind == "induce" else [rng.randrange(10)]
     task = _task(kind, chain, inputs)
     if manner != "propose":
@@ -97,7 +101,7 @@ def _row(manner: str, kind: TaskName, lines: int, part: str, rng: random.Random)
         "answer": _answer(task) if manner != "propose" else None,
         "asks": "code",
         "origin": f"tiny-programs/{part}",
-        "level": str(lines),
+        "level": f"{kind}-{lines}",
         "tags": [kind, *[manner] * bool(manner)],
     }
 
@@ -111,7 +115,8 @@ def _task(kind: TaskName, chain: programs.Chain, inputs: Sequence[int]) -> Task:
 
 def _reference(kind: TaskName, lines: int, part: str, rng: random.Random) -> Task:
     """A task that a proposal of so many lines follows."""
-    chain = programs.draw(rng, max(lines - rng.randint(0, 1), 1), part)
+    chain = programs.draw(rng, max(lines - rng.randint(0, 1), 1), part) or programs.draw(rng, lines, part)
+    assert chain is not None, "the proposal has as many lines"
     return _task(kind, chain, [rng.randrange(10)])
 
 
