@@ -189,18 +189,19 @@ def stage(results: Path, url: str, count: int) -> None:
     Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
     entry = Responses(problems="problems/x", model="api/bench", attempts=4, prompt="solve", max_tokens=128)
     apis = {"api/bench": Api(id="m", price={"input": 1.0, "output": 1.0})}
-    start = time.monotonic()
+    start, used_before = time.monotonic(), time.process_time()
     table = Table("responses/x", results)
     responses.main(
         entry, Job(table, apis, "g", new_stamp("responses/x", '{"entry": {}}', "g", {"problems/x": "f"}, {}))
     )
     seconds, used = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {used:,.0f} |", flush=True)
+    each = (time.process_time() - used_before) / count * 1000
+    print(f"| {count:,} | {seconds:.0f} | {count / seconds:,.0f} | {each:.2f} | {used:,.0f} |", flush=True)
 
 
 def memory(rows: int) -> None:
     """Peak memory of a stage at two sizes, each in a process of its own."""
-    print("| rows | seconds | rows/s | peak memory, MB |\n|---|---|---|---|", flush=True)
+    print("| rows | seconds | rows/s | processor, ms a row | peak memory, MB |\n|---|---|---|---|---|", flush=True)
     for count in (rows // 4, rows):
         with tempfile.TemporaryDirectory() as folder, Served(0.0, size=4000) as url:
             process = multiprocessing.get_context("spawn").Process(target=stage, args=(Path(folder), url, count))

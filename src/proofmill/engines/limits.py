@@ -6,8 +6,7 @@ A timer that beats twice a second is the first of them. It sees how late it is, 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from typing import Any
 
 BEAT = 0.5  # seconds
 LATE = 1.0  # seconds; a busy event loop is less
@@ -46,12 +45,21 @@ class TimeLimits:
         """Seconds that have passed, without those in which the process stood still."""
         return time.monotonic() - self._stood_still
 
-    @asynccontextmanager
-    async def at_most(self, seconds: float) -> AsyncIterator[None]:
-        """Raises TimeoutError when what is inside takes longer."""
-        async with asyncio.timeout(seconds) as limit:
-            self._open.add(limit)
-            try:
-                yield
-            finally:
-                self._open.discard(limit)
+    def at_most(self, seconds: float) -> "Limit":
+        """A context in which TimeoutError is raised when what is inside takes longer."""
+        return Limit(self._open, asyncio.timeout(seconds))
+
+
+class Limit:
+    """The limit of one call, which is put off with the others. (As a generator it takes three times as long.)"""
+
+    def __init__(self, others: set[asyncio.Timeout], own: asyncio.Timeout):
+        self._others, self._own = others, own
+
+    async def __aenter__(self) -> None:
+        await self._own.__aenter__()
+        self._others.add(self._own)
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._others.discard(self._own)
+        await self._own.__aexit__(*error)
