@@ -14,7 +14,7 @@ MEAN = Check(ASSERTS, "mean", "", REFERENCE)
 @pytest.fixture(scope="module")
 def checks():
     """Checks with one executor; a program may take long, since the machine may be busy."""
-    with Executor(seconds=20, workers=2, longest=1_000_000) as executor:
+    with Executor(seconds=20, workers=2) as executor:
         yield Checks(executor)
 
 

@@ -2,19 +2,14 @@
 
 import json
 import math
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from boxed import DOUBLE, PASSED, RIGHT, block, calls, prints, ran, real_programs
 from proofmill.sandbox import sandbox
-from proofmill.sandbox._programs import LONGEST
 from proofmill.sandbox.cases import same_value
 from proofmill.sandbox.sandbox import CANARIES, Ran, Sandbox
 from proofmill.schema.errors import SandboxError
@@ -30,8 +25,7 @@ def box():
 @pytest.fixture(scope="module")
 def short():
     """A sandbox with little time and memory, for programs that would take all there is."""
-    with pytest.MonkeyPatch.context() as patch, Sandbox(seconds=0.5, megabytes=64, workers=2) as made:
-        patch.setattr(sandbox, "PATIENCE", 10_000)  # a machine may be as busy as it likes
+    with Sandbox(seconds=0.5, megabytes=64, workers=2) as made:
         yield made
 
 
@@ -53,16 +47,16 @@ def short():
         ("print(2 * int(input())); exit(0); 1 / 0", 1.0, "ok", ""),
         ("print(2 * int(input())); raise SystemExit", 1.0, "ok", ""),
         ("import sys\nprint(2 * int(input())); sys.exit(3)", 0.0, "failed", "test 1: SystemExit: 3 (line 2)"),
-        ("print(2 * int(input())", 0.0, "failed", "SyntaxError: '(' was never closed (<program>, line 1)"),
+        ("print(2 * int(input())", 0.0, "failed", "test 1: SyntaxError: '(' was never closed (<program>, line 1)"),
         (
             "print(2 * int(input()))\nreturn 5",
             0.0,
             "failed",
-            "SyntaxError: 'return' outside function (<program>, line 2)",
+            "test 1: SyntaxError: 'return' outside function (<program>, line 2)",
         ),
         ("print 2 * int(input())", 0.0, "failed", None),
         ("\0", 0.0, "failed", None),
-        ("-" * 30_000 + "1", 0.0, "failed", "SyntaxError: too deeply nested"),
+        ("-" * 30_000 + "1", 0.0, "failed", None),
         ("x = int(input())\nif x > 0:\n\tprint(x)\n        print(x)", 0.0, "failed", None),
         ("print('\ud800')", 0.0, "failed", None),
     ],
@@ -80,13 +74,6 @@ def test_check_of_a_text_without_a_program_passes_nothing(box):
     assert list(box.check([("It is 6.", DOUBLE)])) == [Ran(0.0, 0, 3, "no-code", "no closed block of Python")]
 
 
-def test_check_of_too_long_a_program_is_unscored(box):
-    """A program of the greatest length runs, and a longer one is not run."""
-    longest = RIGHT + "\n" + "#" * (LONGEST - len(RIGHT) - 2)
-    texts = [f"```python\n{code}\n```" for code in (longest, longest + "#")]
-    assert [found.share for found in box.check([(text, DOUBLE) for text in texts])] == [1.0, None]
-
-
 def test_check_of_calls_compares_values(box):
     """An expression is evaluated after the program, whose printing does not matter, and each starts anew."""
     code = "print('hello')\nseen = []\ndef f(x):\n    seen.append(x)\n    return {len(seen): x}"
@@ -99,8 +86,8 @@ def test_check_of_calls_compares_values(box):
 
 
 def test_check_of_a_call_with_an_endless_value_is_wrong(box):
-    """A value far longer than the right one is cut where it was made, and is not the right one."""
-    assert ran(box, "def f(x): return [x] * 10**6", calls(("f(1)", "[1]"))) == Ran(0.0, 0, 1, "ok")
+    """A value far longer than the right one is refused where it was made; one as long as the right one is not."""
+    assert ran(box, "def f(x): return [x] * 10**6", calls(("f(1)", "[1]"))).detail.startswith("test 1: refused: ")
     assert ran(box, "def f(x): return [x] * 10**4", calls(("f(1)", repr([1] * 10**4)))) == Ran(1.0, 1, 1, "ok")
 
 
@@ -138,28 +125,44 @@ def test_check_of_calls_asks_no_function_of_the_program_for_their_values(box, ow
     assert found == [Ran(1.0, 2, 2, "ok"), Ran(0.0, 0, 2, "ok")]
 
 
-@pytest.mark.parametrize("given", ["[x]", "None", "5", "b'3'", "A"])
-def test_check_of_a_call_whose_value_has_no_text_is_failed(box, given):
-    """An object that says of itself what is no text has no value, as in Python."""
-    code = f"class A:\n    def __repr__(self):\n        return {given}\nx = 3\ndef f(a, b): return A()"
+@pytest.mark.parametrize("say", ["'3'", "[x]", "None", "5", "b'3'", "A"])
+def test_check_of_a_call_whose_value_is_an_object_is_failed(box, say):
+    """What an object says of itself is not its value: only plain data have one."""
+    code = f"class A:\n    def __repr__(self):\n        return {say}\nx = 3\ndef f(a, b): return A()"
     found = ran(box, code, calls(("f(1, 2)", "3")))
-    assert (found.share, found.status) == (0.0, "failed") and "__repr__ returned non-string" in found.detail
+    assert (found.share, found.detail) == (0.0, "test 1: refused: a value of the type A, which is no plain data")
 
 
+ALL_EQUAL = """
+class All(int):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __lt__(self, other): return True
+    def __sub__(self, other): return self
+    def __abs__(self): return self
+    def __contains__(self, other): return True
+    def __bool__(self): return True
+    def __hash__(self): return 3
+def f(a, b): return {value}
+"""
+
+
+@pytest.mark.parametrize("value", ["All(7)", "[All(7)]", "type('B', (), dict(vars(All)))()"])
 @pytest.mark.parametrize(
-    ("code", "printed"),
-    [
-        (
-            "for iter in range(3): pass\nprint(sum(x for x in [2, 3]), [i + x for i, x in enumerate([5, 6])])",
-            "5 [5, 7]",
-        ),
-        ("import sys\nlist = len = float = isinstance = 7\nprint(sys.stdin.readlines(), round(2.5, 1))", "[] 2.5"),
-        ("import sys\nlen = str = 7\nprint(len, sys.stdout.write('6'), file=None)\nsys.exit(0)", "67 1"),
-    ],
-)
-def test_check_of_a_program_with_names_of_its_own_is_that_of_python(box, code, printed):
-    """A program may use the names of built-in functions for its own values: what stands in for Python needs none."""
-    assert ran(box, code, prints(printed)) == Ran(1.0, 1, 1, "ok")
+    "truth", ["f(1, 2) == 3", "3 == f(1, 2)", "not f(1, 2) != 3", "abs(f(1, 2) - 3) < 1e-6", "f(1, 2) in (3, [3])", "(f(1, 2) == 3) is True"]
+)  # fmt: skip
+def test_check_of_a_truth_is_not_the_program_to_say(box, value, truth):
+    """An object that equals everything passes no test, however the test asks for its equality."""
+    tests = calls((truth, "True"))
+    assert ran(box, ALL_EQUAL.replace("{value}", value), tests).passed == 0
+    assert ran(box, "def f(a, b): return a + b", tests) == Ran(1.0, 1, 1, "ok")
+
+
+def test_check_of_truths_about_objects_of_the_program_asks_the_program(box):
+    """Where both sides are objects of the program's own, it says itself what is equal; nobody else could."""
+    code = "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x"
+    tests = calls(("P(1) == P(1)", "True"), ("P(1) == P(2)", "False"), ("P(1).x == 1", "True"), ("[P(4)][0].x", "4"))
+    assert ran(box, code, tests) == Ran(1.0, 4, 4, "ok")
 
 
 def test_check_of_the_same_program_is_the_same(box):
@@ -176,9 +179,8 @@ def test_check_gives_thousands_in_their_order(box):
         "wrong": ("print({n} - 1)", Ran(0.0, 0, 3, "ok")),
         "raises": ("[][{n}]", Ran(0.0, 0, 3, "failed", "test 1: IndexError: list index out of range (line 1)")),
         "syntax": ("{n} = 5", None),
-        "lacks": ("import heapq; {n}", None),
     }
-    names = [list(kinds)[n * n % 5] for n in range(500)]
+    names = [list(kinds)[n * n % 4] for n in range(500)]
     asked = [
         (
             block(kinds[name][0].format(n=n)).replace("\n\n", "\n"),
@@ -187,48 +189,30 @@ def test_check_gives_thousands_in_their_order(box):
         for n, name in enumerate(names)
     ]
     for name, found in zip(names, box.check(asked), strict=True):
-        expected = {"syntax": (0.0, "failed"), "lacks": (None, "unsupported")}.get(name)
+        expected = {"syntax": (0.0, "failed")}.get(name)
         assert found == kinds[name][1] or (found.share, found.status) == expected
 
 
 # ---------------------------------------------------------------------------------------------------- what programs can do
 
-TOO_LONG, TOO_LARGE = "more than 0.5 s of processor time", "MemoryError"
-BOMBS = {  # and what is said of them, where it is the same on every machine
-    "loop that catches": ("while True:\n    try:\n        while True: pass\n    except Exception: pass", TOO_LONG),
-    "sum": ("sum(range(10**12))", TOO_LONG),
-    "long operation": ("pow(7, 2**(10**6), 2**(10**6) + 1)", TOO_LONG),
-    "text": ("'a' * 10**12", TOO_LARGE),
-    "growing text": ("x = 'a'\nwhile True: x += x", TOO_LARGE),
-    "list": ("x = []\nwhile True: x.append(x[:])", TOO_LARGE),
-    "dict": ("d = {}\nn = 0\nwhile True:\n    d[n] = n\n    n += 1", ""),
-    "numbers": ("x = 2**(10**8)\ny = x * (x - 1) * (x - 3)", TOO_LARGE),
-    "padding": ("f'{1:>1000000000000}'", TOO_LARGE),
-    "nested list": ("x = []\nwhile True: x = [x]", ""),
-    "recursion": ("def f(): f()\nf()", "RecursionError"),
-    "deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()", ""),
-    "recursion that catches": ("def f():\n    try: f()\n    except RecursionError: f()\nf()", TOO_LONG),
-    "nested source": ("exec('(' * 10**6)", ""),
-    "long source": ("exec('x=' * 10**6 + '1')", ""),
-    "output": ("while True: print('a' * 1000)", "MemoryError: printed more than 65,544 characters"),
-    "empty output": ("while True: print()", "MemoryError: printed more than 65,544 characters"),
-    "one output": ("print('a' * 10**8)", TOO_LARGE),
-    "output that catches": (
-        "while True:\n    try: print('a' * 1000)\n    except BaseException: pass",
-        "MemoryError: printed more than 65,544 characters",
-    ),
-    "errors": ("import sys\nwhile True: print('a' * 1000, file=sys.stderr)", TOO_LONG),
-}
 
-
-@pytest.mark.parametrize(("code", "detail"), BOMBS.values(), ids=BOMBS)
-def test_program_that_takes_all_there_is_fails_and_costs_no_other(short, code, detail):
+def test_program_that_takes_all_there_is_costs_no_other(short):
     """It passes nothing, and the programs before, beside and after it pass what they pass."""
-    texts = [block(one) for one in ("print(2)", code, "print(2)", "print(2)")]
-    first, bomb, *rest = short.check([(text, prints("2\n")) for text in texts])
-    assert [first, *rest] == [Ran(1.0, 1, 1, "ok")] * 3
-    assert not bomb.share and detail in bomb.detail
-    assert bomb.status == "failed" or (bomb.status == "unsupported" and not detail)
+    bombs = [
+        "while True: pass",
+        "x = [0]\nwhile True: x += x",
+        "while True: print('a' * 1000)",
+        "import os; os._exit(0)",
+    ]
+    texts = [block(code) for bomb in bombs for code in ("print(2)", bomb, "print(2)")]
+    found = list(short.check([(text, prints("2\n")) for text in texts]))
+    assert [one.share for one in found] == [1.0, 0.0, 1.0] * len(bombs)
+    assert [one.detail.split(":")[1].strip() for one in found[1::3]] == [
+        "timeout",
+        "MemoryError (line 2)",
+        "output",
+        "crashed",
+    ]
 
 
 def test_program_that_hangs_in_some_tests_passes_the_others(short):
@@ -236,106 +220,11 @@ def test_program_that_hangs_in_some_tests_passes_the_others(short):
     assert ran(short, "n = int(input())\nwhile n < 0: pass\nprint(2 * n)").passed == 2
 
 
-REACHES = [
-    "print(open({path!r}).read())",
-    "from pathlib import Path\nprint(Path({path!r}).read_text())",
-    "open({path!r}, 'w').write('x')",
-    "open('made', 'w').write('x'); print('secret')",
-    "import os\nprint(os.listdir({folder!r}))",
-    "import os\nos.remove({path!r})",
-    "import os\nprint(os.environ['SECRET'])",
-    "import os\nprint(os.getenv('SECRET', ''))",
-    "import os\nos.system('cat {path}')",
-    "import os\nos.kill(os.getppid(), 9)",
-    "import subprocess\nprint(subprocess.run(['cat', {path!r}], capture_output=True, text=True).stdout)",
-    "import socket\nsocket.create_connection(('127.0.0.1', 1))",
-    "import urllib.request\nurllib.request.urlopen('file://' + {path!r})",
-    "import ctypes\nctypes.CDLL(None).puts(b'secret')",
-    "print(__import__('os').popen('cat {path}').read())",
-    "exec('import subprocess')\nprint(subprocess.getoutput('cat {path}'))",
-    "print(eval(\"__import__('os').environ['SECRET']\"))",
-    "print([c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen'])",
-    "import sys\nprint(sys.modules['os'].environ['SECRET'])",
-    "import sys\nsys.stdin = open({path!r})\nprint(input())",
-    "print(globals()['__builtins__'].open({path!r}).read())",
-    "import asyncio\nprint(asyncio.run(asyncio.create_subprocess_shell('cat {path}')))",
-]
-
-
-@pytest.mark.parametrize("code", REACHES)
-def test_program_reaches_nothing_outside(box, code, tmp_path, monkeypatch):
-    """No file is read, written or listed, no variable of the environment read, no process or connection made."""
-    monkeypatch.setenv("SECRET", "secret")
-    path = tmp_path / "file"
-    path.write_text("secret")
-    found = ran(box, code.format(path=str(path), folder=str(tmp_path)), prints("secret"))
-    assert found.passed == 0 and found.status in ("failed", "unsupported")
-    assert path.read_text() == "secret" and list(tmp_path.iterdir()) == [path]
-    assert not Path("made").exists()
-
-
 def test_programs_do_not_meet(short):
     """Nothing that a program leaves behind is there for the next test or the next program."""
     leaving = "try:\n    left\n    print('met')\nexcept NameError:\n    print('alone')\nleft = 1\nprint = len = None\nimport math\n"
     answer = json.dumps([{"input": "", "output": "alone"}] * 5)
     assert list(short.check([(block(leaving), answer)] * 20)) == [Ran(1.0, 5, 5, "ok")] * 20
-
-
-def test_worker_may_open_and_start_nothing(box):
-    """After its first program the kernel lets a worker open no file or connection and start no process."""
-    with box._pool.checkout() as session:
-        sandbox.confine(session.worker_pid, 60)
-        limits = Path(f"/proc/{session.worker_pid}/limits").read_text().splitlines()
-    zero = {line[:26].strip() for line in limits if line[26:].split()[:2] == ["0", "0"]}
-    assert zero >= {"Max open files", "Max file size", "Max core file size", "Max processes"}
-    assert ran(box, RIGHT) == PASSED
-
-
-def state(process: int) -> str:
-    """T for a process that is stopped, Z for one that has ended."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "Z"
-
-
-@pytest.fixture
-def struck(monkeypatch):
-    """`struck(number, n)`: the workers of the next n runs are sent a signal, which has come before they run."""
-    confine, left = sandbox.confine, []
-
-    def confine_and_strike(worker: int, seconds: float) -> None:
-        confine(worker, seconds)
-        if left:
-            os.kill(worker, left.pop())
-            while state(worker) not in "TZ":
-                time.sleep(0.001)
-
-    monkeypatch.setattr(sandbox, "confine", confine_and_strike)
-    return lambda number, n: left.extend([number] * n)
-
-
-def test_worker_killed_from_outside_costs_nothing(short, struck):
-    """A program whose worker is killed is run again in another one."""
-    struck(signal.SIGKILL, 1)
-    assert ran(short, RIGHT) == PASSED
-
-
-def test_worker_killed_twice_leaves_its_program_unscored(short, struck):
-    """A program whose workers die is not at fault, and the next one passes."""
-    struck(signal.SIGKILL, 2)
-    assert ran(short, RIGHT) == Ran(None, 0, 3, "unsupported", "test 1: its worker died")
-    assert ran(short, RIGHT) == PASSED
-
-
-def test_worker_that_gets_no_processor_leaves_its_program_unscored(struck, monkeypatch):
-    """Time by the wall is no fault of a program that has not computed."""
-    with Sandbox(seconds=1, workers=1) as made:
-        struck(signal.SIGSTOP, 1)
-        with monkeypatch.context() as patch:
-            patch.setattr(sandbox, "PATIENCE", 0.1)
-            assert ran(made, RIGHT).detail == "test 1: it got too little processor time: the machine is busy"
-        assert ran(made, RIGHT) == PASSED
 
 
 # ---------------------------------------------------------------------------------------------------------------- the pool
@@ -355,11 +244,10 @@ def test_check_outside_the_context_is_refused():
         assert ran(made, RIGHT) == PASSED
 
 
-def test_sandbox_that_is_closed_does_not_wait_for_all_tests(monkeypatch):
-    """A program with thousands of slow tests ends with the test that it is at."""
-    monkeypatch.setattr(sandbox, "PATIENCE", 10_000)
+def test_sandbox_that_is_closed_does_not_wait_for_all_tests():
+    """Closing ends a program with thousands of slow tests."""
     slow = json.dumps([{"input": str(n), "output": "2"} for n in range(100_000)])
-    with Sandbox(seconds=0.1, workers=1) as made:
+    with Sandbox(seconds=60, workers=1) as made:
         some = made.check([(block("print(2)"), prints("2")), (block("while True: pass"), slow)])
         assert next(some).share == 1.0
     with pytest.raises(SandboxError, match="not open"):
@@ -391,22 +279,15 @@ def test_sandbox_without_workers_time_or_memory_is_refused(options):
         Sandbox(**options)
 
 
-def test_canaries_have_every_status_but_one():
-    """The known answers have programs that pass, fail and cannot be run, in both forms of tests."""
-    assert {status for _, _, status, _ in CANARIES} == {"ok", "failed", "unsupported"}
-    assert {share for _, _, _, share in CANARIES} == {None, 0.0, 0.5, 1.0}
-
-
-@pytest.mark.parametrize("place", [0, 3, 6])
+@pytest.mark.parametrize("place", [0, 3])
 def test_canary_that_fails_stops_the_sandbox(monkeypatch, place):
     """A machine on which a known answer is not found gets no sandbox, and nothing goes on running."""
     code, answer, status, share = CANARIES[place]
-    monkeypatch.setattr(
-        sandbox, "CANARIES", (*CANARIES[:place], (code, answer, "no-code", 0.0), *CANARIES[place + 1 :])
-    )
+    wrong = (code, answer, "no-code", 0.0)
+    monkeypatch.setattr(sandbox, "CANARIES", (*CANARIES[:place], wrong, *CANARIES[place + 1 :]))
     made = Sandbox(workers=1)
     with pytest.raises(
-        SandboxError, match=rf"is found {status} with the share {share} .*expected no-code with 0.0. Install"
+        SandboxError, match=rf"found {status} with the share {share} .*expected no-code with 0.0. Install"
     ):
         made.__enter__()
     with pytest.raises(SandboxError, match="not open"):
@@ -427,33 +308,6 @@ def test_sandbox_is_imported_without_the_interpreter():
     """A job that runs no program does not load it."""
     code = "import sys, proofmill.sandbox.sandbox; print('pydantic_monty' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-ORPHANS = r"""
-import os
-from proofmill.sandbox import sandbox
-confine, told = sandbox.confine, []
-def confine_and_tell(worker, seconds):
-    confine(worker, seconds)
-    if told:
-        os.write(1, b"%d\n" % worker)  # at once: two threads tell
-sandbox.confine, sandbox.PATIENCE = confine_and_tell, 10_000
-with sandbox.Sandbox(seconds=0.1, workers=2) as made:
-    told.append(True)
-    list(made.check([("```python\nwhile True: pass\n```", '[{"input": "", "output": ""}]')] * 50))
-"""
-
-
-def test_workers_of_a_killed_parent_end_though_they_are_busy():
-    """No worker outlives for long a parent that is killed outright."""
-    with subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True) as parent:
-        processes = [int(parent.stdout.readline()) for _ in range(2)]
-        parent.kill()
-    for _ in range(600):
-        if all(state(process) == "Z" for process in processes):
-            return
-        time.sleep(0.1)
-    pytest.fail("a worker still runs")
 
 
 # ---------------------------------------------------------------------------------------------------------- real programs

@@ -6,9 +6,9 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from proofmill.sandbox._unsupported import CALLED, MODULES
 
 from boxed import block, in_python, prints, ran
-from proofmill.sandbox._unsupported import CALLED, MODULES
 from proofmill.sandbox.sandbox import Ran, Sandbox
 
 

@@ -26,8 +26,8 @@ from proofmill.graders.programs import PROGRAMS
 from proofmill.graders.submissions import Submission
 from proofmill.labels import FLAGS, read_labels
 from proofmill.prompts import escapes, templates
-from proofmill.sandbox._programs import Program, Refused, code_of
 from proofmill.sandbox.cases import Case, cases_of
+from proofmill.sandbox.programs import code_of
 from proofmill.sources.threads import like_a_solution, plain, thread
 from proofmill.text import answers, asks, folding, formats, languages, reasoning, statements
 
@@ -100,14 +100,6 @@ def judged(prompt: str, stop: str) -> Callable[[str], Any]:
     return lambda text: verdicts.read(Answer(text, stop), templates.prompt(prompt))
 
 
-def program_of(text: str) -> Any:
-    """The last program of a text as the sandbox would run it, or why it would not."""
-    try:
-        return (code := code_of(text)) and Program(code).source
-    except Refused as refused:
-        return refused.args[0]
-
-
 def cases_or_fault(answer: str) -> Any:
     """The tests in a problem's answer, or the sentence that says what is wrong with them."""
     try:
@@ -172,7 +164,7 @@ READERS: dict[str, dict[str, Reader]] = {
         "deductions": Reader(lambda text: rubrics.parse(f"Deductions\n1. {text}"), is_rubric),
     },
     "labels": {"labels": Reader(lambda text: read_labels(Answer(text, "end")), are_labels)},
-    "programs": {"program": Reader(program_of, is_text_or_none), "tests": Reader(cases_or_fault, are_cases_or_fault)},
+    "programs": {"program": Reader(code_of, is_text_or_none), "tests": Reader(cases_or_fault, are_cases_or_fault)},
     "answers": {
         "boxes": Reader(answers.boxed, are_texts),
         "final answer": Reader(answers.extract, is_text_or_none),

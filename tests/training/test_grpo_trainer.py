@@ -274,7 +274,7 @@ CODE = '[{"call": "f(2)", "result": "4"}]'
 
 
 def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade():
-    """An unreadable answer and a program that cannot run earn 0 with their reason; an unreadable gold answer is no fault."""
+    """An unreadable answer earns 0 with its reason; an unreadable gold answer is no fault."""
 
     def submission(asks: str, answer: str, text: str) -> Submission:
         return Submission("s", answer, None, text, asks=asks)
@@ -285,11 +285,11 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
         submission("answer", "18", "\\boxed{\\frac{7}}"),
         submission("answer", "\\frac{7}", "\\boxed{18}"),
         submission("code", CODE, "```python\ndef f(x): return 2 * x\n```"),
-        submission("code", CODE, "```python\nimport heapq\ndef f(x): return 2 * x\n```"),
+        submission("code", CODE, "```python\nimport nothing\ndef f(x): return 2 * x\n```"),
         submission("code", CODE, "```python\ndef f(x): return 3\n" + "#" * 33_000 + "\n```"),
         submission("code", "no tests", "```python\ndef f(x): return 2 * x\n```"),
     ]
-    reasons = ["ok", "unparsable", "unparsable", "no-gold", "ok", "unsupported", "unsupported", "no-gold"]
+    reasons = ["ok", "unparsable", "unparsable", "no-gold", "ok", "ok", "ok", "no-gold"]
     entry = Grpo(
         **{**ENTRY, "grader": "rules", "rewards": {"grade": 1, "outcome": {"preset": "dima"}}, "steps": 1, "group": 4}
     )
@@ -297,7 +297,7 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
         grades = grader(shown)
         found = Rewarding(entry, grader).rewarded(shown, [3] * 8, [None] * 8, step=1)
     assert [verdict.reason for verdict in grades] == reasons
-    assert [verdict.grade for verdict in grades] == [1.0, None, None, None] * 2
+    assert [verdict.grade for verdict in grades] == [1.0, None, None, None, 1.0, 0.0, 0.0, None]
     assert [rollout.verdict.reason for rollout in found.rollouts] == reasons
     assert found.values_NK[:, 0].tolist() == pytest.approx([1, 0, 0, math.nan, 1, 0, 0, math.nan], nan_ok=True)
     assert found.values_NK[:, 1].tolist() == pytest.approx([1, -1, -1, math.nan, 1, -1, -1, math.nan], nan_ok=True)

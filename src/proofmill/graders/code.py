@@ -14,7 +14,6 @@ How we differ from CRUXEval and Absolute Zero:
 import ast
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +28,6 @@ from proofmill.schema.reasons import Reason
 from proofmill.tasks import solutions
 from proofmill.tasks.tasks import Task, from_row
 from proofmill.text.fences import answer
-
-LONGEST = 1_000_000  # characters of what a program gives: a check may ask for thousands of values at once
 
 Tests = str | Check | Task  # tests as JSON, a check, a task
 
@@ -79,21 +76,19 @@ def _check(row: dict[str, Any]) -> Check:
 
 
 class Code:
-    """A context manager: inside it, `verdicts` marks submissions. What runs programs starts when it is first needed."""
+    """A context manager: inside it, `verdicts` marks submissions."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._sandbox: Sandbox | None = None
-        self._checks: Checks | None = None
+        self._sandbox = Sandbox()
+        self._checks = Checks(self._sandbox.executor)
         self._sound: dict[Task, Task | str] = {}  # with the values that its program gives, or why there are none
 
     def __enter__(self) -> "Code":
-        self._sandbox = self._stack.enter_context(Sandbox())
+        self._sandbox.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._sandbox = self._checks = None
-        self._stack.__exit__(*error)
+        self._sandbox.__exit__(*error)
 
     def verdicts(self, submissions: Sequence[Submission]) -> Iterator[Verdict]:
         """A verdict for each submission, in order."""
@@ -104,8 +99,8 @@ class Code:
             except ValueError as error:
                 tests.append(error)
         both = list(zip(submissions, tests, strict=True))
-        by_tests = self._tests([(s.final, each) for s, each in both if isinstance(each, str)])
-        by_check = self._by_check([(s.final, each) for s, each in both if isinstance(each, Check)])
+        by_tests = self._sandbox.check([(s.final, each) for s, each in both if isinstance(each, str)])
+        by_check = self._checks.check([(s.final, each) for s, each in both if isinstance(each, Check)])
         by_task = self._by_task([(s.final, each) for s, each in both if isinstance(each, Task)])
         for each in tests:
             match each:
@@ -118,22 +113,8 @@ class Code:
                 case fault:
                     yield Verdict(None, 1, Reason.NO_GOLD, str(fault))
 
-    def _tests(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Ran]:
-        assert self._sandbox is not None, "it is open"
-        return self._sandbox.check(pairs) if pairs else iter(())
-
-    def _opened(self) -> Checks:
-        if self._checks is None:
-            self._checks = Checks(self._stack.enter_context(Executor(longest=LONGEST)))
-        return self._checks
-
-    def _by_check(self, pairs: Sequence[tuple[str, Check]]) -> Iterator[Checked]:
-        return self._opened().check(pairs) if pairs else iter(())
-
     def _by_task(self, pairs: Sequence[tuple[str, Task]]) -> Iterator[Verdict]:
-        if not pairs:
-            return
-        executor = self._opened().executor
+        executor = self._sandbox.executor
         self._sound |= soundness([task for _, task in pairs if task not in self._sound], executor)
         found = [_answer(task, text) for text, task in pairs]
         golds = [self._sound[task] for _, task in pairs]
@@ -184,8 +165,7 @@ def _with_outputs(task: Task, results: Sequence[Result]) -> Task | str:
 
 def _of_run(run: Ran) -> Verdict:
     """The verdict of one run: the share of the tests that the program passes."""
-    reason = {"ok": Reason.OK, "failed": Reason.OK, "no-code": Reason.NO_ANSWER}.get(run.status)
-    return Verdict(run.share, 1, reason or Reason(run.status), run.detail)
+    return Verdict(run.share, 1, Reason.NO_ANSWER if run.status == "no-code" else Reason.OK, run.detail)
 
 
 def _of_check(checked: Checked) -> Verdict:

@@ -2,7 +2,7 @@
 
 A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward by the
 grader's verdict is None where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left
-out of its group's mean. An attempt that a program could not decide about (`unparsable`, `unsupported`) comes with 0
+out of its group's mean. An attempt that a program could not decide about (`unparsable`) comes with 0
 marks: else it would pay to write what cannot be read.
 
 From: QED-Nano, open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5, GRPO-LEAD,

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proofmill.sandbox import values
-from proofmill.sandbox._programs import code_of
 from proofmill.sandbox.executor import Execution, Executor, Result
+from proofmill.sandbox.programs import code_of
 
 BATCH = 256  # programs that are under way together
+LONGEST = 1_000_000  # characters of all values that a check asks for, and of what it asks them for
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def {function}(*arguments, **named):
 
 
 class Checks:
-    """Runs programs through checks with an open executor, whose `longest` must hold all that a check asks for."""
+    """Runs programs through checks with an open executor."""
 
     def __init__(self, executor: Executor):
         self.executor = executor
@@ -114,9 +115,7 @@ class Checks:
 
     def _tried(self, programs: Sequence[tuple[Check, str]]) -> list[str]:
         """Why each program does not pass its check; empty where it does."""
-        given = list(
-            self.executor.run([Execution(_joined(c.setup, code), str(self._calls[c])) for c, code in programs])
-        )
+        given = list(self.executor.run([_trial(check, code, str(self._calls[check])) for check, code in programs]))
         ran = [n for n, result in enumerate(given) if result.status == "ok"]
         replays = self.executor.run([_replay(programs[n][0], given[n].value) for n in ran])
         faults = [_fault(result) for result in given]
@@ -131,7 +130,11 @@ def _joined(*sources: str) -> str:
 
 def _recording(check: Check) -> Execution:
     record = _RECORD.format(function=check.function)
-    return Execution(_joined(check.setup, check.reference, record, check.check), "_check_calls")
+    return Execution(_joined(check.setup, check.reference, record, check.check), "_check_calls", longest=LONGEST)
+
+
+def _trial(check: Check, code: str, calls: str) -> Execution:
+    return Execution(_joined(check.setup, code), calls, longest=LONGEST)
 
 
 def _replay(check: Check, given: str) -> Execution:

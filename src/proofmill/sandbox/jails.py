@@ -87,7 +87,7 @@ class Jail:
         config = {
             "requests": requests,
             "replies": replies,
-            "filter": seccomp.program().hex(),
+            "filters": [seccomp.parents().hex(), seccomp.childrens().hex()],
             "modules": [*MODULES, *modules],
             "packages": {name: str(path.parent) for name, path in _packages().items()},
             "readable": _readable() if kind == "landlock" else {},

@@ -9,6 +9,8 @@ import errno
 import struct
 
 ARCHITECTURE = 0xC000003E  # AUDIT_ARCH_X86_64
+ALLOWS, ENDS = 0x7FFF0000, 0x80000000  # SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS
+DENIES, LACKS = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS))  # SECCOMP_RET_ERRNO
 # Numbers of x86-64, from the kernel's arch/x86/entry/syscalls/syscall_64.tbl.
 ALLOWED = {
     "read": 0, "write": 1, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "lseek": 8, "mmap": 9, "mprotect": 10,
@@ -31,24 +33,36 @@ NONE = {("prlimit64", 302): 2}  # allowed where the argument, a pointer, is null
 NOT_FOUND = {"clone3": 435}  # the C library then tries `clone`
 
 
-def program() -> bytes:
-    """The filter, for PR_SET_SECCOMP."""
-    deny = _RETURN(0x00050000 | errno.EPERM)
-    allow = _RETURN(0x7FFF0000)
-    code = [_load(4), _if(ARCHITECTURE, 1, 0), _RETURN(0x80000000), _load(0)]  # another architecture ends the process
-    for number in sorted(ALLOWED.values()):
-        code += [_if(number, 0, 1), allow]
+# What the parent of the programs does, to make a child, lock it in and see it end; no child may.
+PARENTS = {
+    "dup2": 33, "setitimer": 38, "clone": 56, "fork": 57, "wait4": 61, "kill": 62, "prctl": 157, "dup3": 292, "pipe2": 293,
+    "memfd_create": 319,
+}  # fmt: skip
+
+
+def parents() -> bytes:
+    """The filter of a jail, for PR_SET_SECCOMP: whatever is in it has no other calls than these."""
+    code = [_load(4), _if(ARCHITECTURE, 1, 0), _return(ENDS), _load(0)]
+    for number in sorted({*ALLOWED.values(), *PARENTS.values(), *(number for _, number in NONE)}):
+        code += [_if(number, 0, 1), _return(ALLOWS)]
     for (_, number), (argument, mask, values) in SOME.items():
         checks = [_load(16 + 8 * argument), _and(mask)]
-        for n, value in enumerate(values):
-            checks.append(_if(value, len(values) - n, 0))
-        code += [_if(number, 0, len(checks) + 2), *checks, deny, allow]
-    for (_, number), argument in NONE.items():
-        checks = [_load(16 + 8 * argument), _if(0, 0, 3), _load(20 + 8 * argument), _if(0, 0, 1), allow, deny]
-        code += [_if(number, 0, len(checks)), *checks]
+        checks += [_if(value, len(values) - n, 0) for n, value in enumerate(values)]
+        code += [_if(number, 0, len(checks) + 2), *checks, _return(DENIES), _return(ALLOWS)]
     for number in NOT_FOUND.values():
-        code += [_if(number, 0, 1), _RETURN(0x00050000 | errno.ENOSYS)]
-    return b"".join([*code, deny])
+        code += [_if(number, 0, 1), _return(LACKS)]
+    return b"".join([*code, _return(DENIES)])
+
+
+def childrens() -> bytes:
+    """The filter that a child adds to it: it may no more do what its parent does, nor set limits."""
+    code = [_load(0)]
+    for number in sorted(PARENTS.values()):
+        code += [_if(number, 0, 1), _return(DENIES)]
+    for (_, number), argument in NONE.items():
+        checks = [_load(16 + 8 * argument), _if(0, 0, 3), _load(20 + 8 * argument), _if(0, 0, 1)]
+        code += [_if(number, 0, len(checks) + 2), *checks, _return(ALLOWS), _return(DENIES)]
+    return b"".join([*code, _return(ALLOWS)])
 
 
 def _instruction(code: int, yes: int, no: int, value: int) -> bytes:
@@ -68,5 +82,5 @@ def _if(value: int, yes: int, no: int) -> bytes:
     return _instruction(0x15, yes, no, value)
 
 
-def _RETURN(action: int) -> bytes:
+def _return(action: int) -> bytes:
     return _instruction(0x06, 0, 0, action)

@@ -70,10 +70,6 @@ class Reason(StrEnum):
     NO_MARK = "no-mark", "No human gave a mark."
     # A program that cannot decide.
     UNPARSABLE = "unparsable", "The verifier cannot read the answer, or compare it with the right one; as a reward 0."
-    UNSUPPORTED = (
-        "unsupported",
-        "The sandbox's interpreter lacks something that the program or its tests use; as a reward 0.",
-    )
     # A rollout without a verdict.
     NOT_ASKED = "not-asked", "The problem has no right answer, so no grader was asked."
     NOT_GRADED = "not-graded", "The table of grades has no row for this rollout (`proofmill replay`)."
@@ -84,7 +80,7 @@ PASSING = frozenset(reason for reason in Reason if reason.again == "later")
 # The judge answered, and a further question may help.
 UNREAD = frozenset(reason for reason in Reason if reason.again == "now")
 # A program could not decide about what was written. A benchmark leaves it unscored; as a reward it is 0.
-UNDECIDED = frozenset({Reason.UNPARSABLE, Reason.UNSUPPORTED})
+UNDECIDED = frozenset({Reason.UNPARSABLE})
 # Why nothing can be graded when a field that a prompt needs has no value.
 ABSENT = {
     "statement": Reason.NO_STATEMENT,

@@ -1,0 +1,28 @@
+"""The program in a text: its last block of Python.
+
+From: `extract_code` of open-r1, which takes the last ```python block.
+
+How we differ: a block that names no language counts where no block says that it is Python. A block that is not closed does
+not count.
+"""
+
+import re
+
+_FENCE = re.compile(r"[ \t]*+(`{3,}+)[ \t]*+([^`\s]*+)[^`]*+")
+
+
+def code_of(text: str) -> str | None:
+    """The last closed block that says it is Python; without one, the last closed block that names no language."""
+    last: dict[bool, str] = {}
+    fence, language, start = "", "", 0
+    lines = text.split("\n")
+    for n, line in enumerate(lines):
+        if not (fence_line := _FENCE.fullmatch(line)):
+            continue
+        if not fence or fence_line[2]:  # a new block begins: an earlier one was not closed
+            fence, language, start = fence_line[1], fence_line[2].lower(), n + 1
+        elif len(fence_line[1]) >= len(fence):
+            if language in ("python", "py", "python3", ""):
+                last[bool(language)] = "\n".join(lines[start:n]) + "\n"
+            fence = ""
+    return last.get(True, last.get(False))
