@@ -28,7 +28,7 @@ import psutil
 
 from proofmill.sandbox import jails, values
 from proofmill.sandbox.executor import Execution, Executor
-from proofmill.sandbox.monty import is_plain
+from proofmill.sandbox.plain import Source
 
 Row = tuple[str, str, str]  # program, call, value; empty for a loop
 LOOP = "def f(*_):\n    while True: pass"
@@ -46,7 +46,7 @@ def rows(data: Path, number: int, loops: float) -> list[Row]:
     else:
         made = [(program, call, plain(program, call)) for program, call in EMBEDDED]
     chosen = [made[n % len(made)] for n in range(number)]
-    every = round(1 / loops) if loops else number + 1
+    every = round(1 / loops) if loops else 2 * number + 1
     return [(LOOP, call, "") if n % every == every // 2 else (program, call, value) for n, (program, call, value) in enumerate(chosen)]  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def main() -> None:
     )
     for loops in options.loops:
         asked = rows(options.data, options.rows, loops)
-        taken = [row for row in asked if is_plain(*row[:2])]
+        taken = [row for row in asked if Source(*row[:2]).is_plain]
         pools: dict[bool, tuple] = {}
         for name in ["pool on the first's", *CONTENDERS]:
             few = name in ("first tier", "pool on the first's")  # what the first tier takes

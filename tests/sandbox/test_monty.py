@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from boxed import PASSED, in_python, prints, ran
 from proofmill.sandbox import values
 from proofmill.sandbox.executor import Execution, Executor
-from proofmill.sandbox.monty import Monty, is_plain
+from proofmill.sandbox.monty import Monty
+from proofmill.sandbox.plain import Source
 from proofmill.sandbox.sandbox import Ran, Sandbox
 
 
@@ -85,7 +86,7 @@ SAYS = {  # how Monty differs: programs with these are not given to it
 def test_what_monty_has_otherwise_is_not_given_to_it(monty, call, value):
     """Each difference is still there, and the closed list leaves it out."""
     assert monty.value("", call, 1000) == value
-    assert not is_plain("", call)
+    assert not Source("", call).is_plain
 
 
 @pytest.mark.parametrize(
@@ -120,8 +121,8 @@ def test_what_monty_has_otherwise_is_not_given_to_it(monty, call, value):
 )
 def test_is_plain_is_a_closed_list(program, plain):
     """What may differ in value, order or time is left to Python."""
-    assert is_plain(program, "f(1)") == plain
-    assert not is_plain(program, "")
+    assert Source(program, "f(1)").is_plain == plain
+    assert not Source(program, "").is_plain
 
 
 PROGRAMS = """
@@ -249,7 +250,7 @@ EXPRESSIONS = st.recursive(
 def test_value_of_any_plain_expression_is_that_of_python(monty, expressions):
     """Monty gives the value that Python gives, or none; and where Python raises, none."""
     for expression in expressions:
-        if not is_plain("", expression):
+        if not Source("", expression).is_plain:
             continue
         found = monty.value("", expression, 10_000)
         try:

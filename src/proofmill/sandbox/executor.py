@@ -26,7 +26,8 @@ from typing import Any
 from proofmill.sandbox import jails
 from proofmill.sandbox.executions import Execution, Result, Status, Tier
 from proofmill.sandbox.jails import Limits
-from proofmill.sandbox.monty import Monty, is_plain
+from proofmill.sandbox.monty import Monty
+from proofmill.sandbox.plain import Source
 from proofmill.sandbox.pools import AHEAD, Job, Pools, end
 from proofmill.schema.errors import SandboxError
 
@@ -111,7 +112,9 @@ class Executor:
         """The result to come of an execution: of Monty where it may run it, and else of CPython."""
         longest = self.longest if execution.longest is None else execution.longest
         job = Job(execution, longest, Future())
-        if "monty" in self.tiers and not fresh and is_plain(execution.program, execution.call):
+        source = Source(execution.program, "" if fresh else execution.call)
+        job.shares = source.is_tame
+        if "monty" in self.tiers and source.is_plain:
             self._threads.submit(self._try_monty, job, pools)
         else:
             self._ask_python(job, pools)
@@ -125,6 +128,7 @@ class Executor:
             if value is not None and len(value) <= job.longest:
                 job.result.set_result(Result("ok", value, tier="monty"))
             else:
+                job.shares = False  # it raises, or takes long
                 self._ask_python(job, pools)
         except BaseException as error:
             end(job, error)

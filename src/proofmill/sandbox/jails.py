@@ -76,8 +76,12 @@ class Died(Exception):
 class Jail:
     """A process in a jail, in which programs run one after another, each in a process of its own."""
 
-    def __init__(self, kind: Kind, limits: Limits, modules: Sequence[str] = (), fresh: bool = False):
+    def __init__(
+        self, kind: Kind, limits: Limits, modules: Sequence[str] = (), fresh: bool = False, shared: bool = False
+    ):
         """`modules` are imported beforehand. `fresh`: with a hash seed and random numbers that no other jail has.
+
+        `shared`: for tame programs (plain.py), many of which run in one process, until one gives no value.
 
         Raises Died where the jail does not start.
         """
@@ -87,7 +91,7 @@ class Jail:
         config = {
             "requests": requests,
             "replies": replies,
-            "filters": [seccomp.parents().hex(), seccomp.childrens().hex()],
+            "filters": [seccomp.parents().hex(), seccomp.childrens(shared).hex()],
             "modules": [*MODULES, *modules],
             "packages": {name: str(path.parent) for name, path in _packages().items()},
             "readable": _readable() if kind == "landlock" else {},
@@ -95,6 +99,7 @@ class Jail:
             "bytes": limits.bytes,
             "output": OUTPUT,
             "fresh": fresh,
+            "shared": shared,
         }
         python = [_python(), "-s", "-S", "-P", "-c", _ZYGOTE.read_text("utf-8"), json.dumps(config)]
         seed = 1 + int.from_bytes(os.urandom(4)) % (2**32 - 1) if fresh else 0

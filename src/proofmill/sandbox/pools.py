@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +19,12 @@ _SMALL = 1 << 14  # bytes of a program that is given ahead: together they fit in
 
 
 class Pools:
-    """A context manager with a pool for programs of the standard library, and, once needed, one for each package."""
+    """A context manager with pools, each once it is needed: of processes that tame programs share, of processes for one
+    program each, and for programs with a package."""
 
     def __init__(self, workers: int, limits: Limits, fresh: bool = False):
         self._new = partial(Pool, workers, limits, fresh=fresh)
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[tuple[str, bool], Pool] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Pools":
@@ -34,11 +35,12 @@ class Pools:
             pool.close()
 
     def add(self, job: "Job") -> None:
-        package = jails.package_of(job.execution.program)
+        package = "" if job.shares else jails.package_of(job.execution.program)
         with self._lock:
-            if package not in self._pools:
-                self._pools[package] = self._new([package] if package else [])
-        self._pools[package].add(job)
+            if (package, job.shares) not in self._pools:
+                again = self.add if job.shares else None
+                self._pools[package, job.shares] = self._new([package] if package else [], again=again)
+        self._pools[package, job.shares].add(job)
 
 
 @dataclass
@@ -50,6 +52,7 @@ class Job:
     result: "Future[Result]"
     tries: int = 0
     running: bool = False
+    shares: bool = False  # it is tame, and may run where others have run
 
     @property
     def size(self) -> int:
@@ -63,10 +66,20 @@ class Job:
 
 
 class Pool:
-    """A jail, and a thread that feeds it, for each worker, until it is closed."""
+    """A jail, and a thread that feeds it, for each worker, until it is closed.
 
-    def __init__(self, workers: int, limits: Limits, modules: Sequence[str] = (), fresh: bool = False):
-        self.limits, self.modules, self.fresh = limits, modules, fresh
+    With `again` its programs share processes; what gives no value there is done again, in a process of its own.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        limits: Limits,
+        modules: Sequence[str] = (),
+        fresh: bool = False,
+        again: Callable[["Job"], None] | None = None,
+    ):
+        self.limits, self.modules, self.fresh, self.again = limits, modules, fresh, again
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._living: set[Jail] = set()
         self._closing = False
@@ -123,7 +136,12 @@ class Pool:
                     if isinstance(fault, Died) and asked[0].tries < 2:  # perhaps it was killed from outside
                         continue
                     result = without_reply(fault, self.limits)
-                asked.popleft().result.set_result(result)
+                job = asked.popleft()
+                if self.again is not None and result.status != "ok":
+                    job.shares = False
+                    self.again(job)
+                else:
+                    job.result.set_result(result)
         except BaseException as error:
             for job in asked:
                 end(job, error)
@@ -135,7 +153,7 @@ class Pool:
     def _started(self) -> Jail:
         for _attempt in range(3):
             try:
-                jail = Jail(jails.plan(), self.limits, self.modules, self.fresh)
+                jail = Jail(jails.plan(), self.limits, self.modules, self.fresh, self.again is not None)
             except Died as died:
                 fault = str(died)
                 continue

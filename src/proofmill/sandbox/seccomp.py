@@ -54,10 +54,13 @@ def parents() -> bytes:
     return b"".join([*code, _return(DENIES)])
 
 
-def childrens() -> bytes:
-    """The filter that a child adds to it: it may no more do what its parent does, nor set limits."""
+def childrens(shared: bool = False) -> bytes:
+    """The filter that a child adds to it: it may no more do what its parent does, nor set limits.
+
+    One that tame programs share sets the timer for each of them.
+    """
     code = [_load(0)]
-    for number in sorted(PARENTS.values()):
+    for number in sorted(number for name, number in PARENTS.items() if not (shared and name == "setitimer")):
         code += [_if(number, 0, 1), _return(DENIES)]
     for (_, number), argument in NONE.items():
         checks = [_load(16 + 8 * argument), _if(0, 0, 3), _load(20 + 8 * argument), _if(0, 0, 1)]

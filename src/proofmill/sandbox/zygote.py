@@ -1,11 +1,9 @@
-"""The process inside the jail: it forks a child for each program. Started by jails.py as `python -c SOURCE CONFIG`.
+"""The process inside the jail, which forks a child for each program. jails.py starts it as `python -c SOURCE CONFIG`.
 
-It stands alone, for nothing of ours can be imported inside. It never reads a program itself: a child locks itself in
-first, and then reads the one request that it runs, so that no memory of one program is there for the next. One child
-runs; the next is forked meanwhile, and waits.
-
-A child's own reply is a pipe to this process, which says whose it is and how
-it ended: what a program writes there can be taken for its own value only.
+It stands alone, for nothing of ours can be imported inside, and never reads a program itself: a child locks itself in and
+then reads the one request that it runs, so that no memory of one program is there for the next. While one runs the next
+is forked, and may begin. A child's own reply is a pipe to this process, which says whose it is and how it ended: what a
+program writes there can be taken for its own value only. Tame programs (plain.py) run in one child, one after another.
 """
 
 import builtins
@@ -62,8 +60,7 @@ def landlock(paths):
 
 def without_capabilities():
     """What root may do besides is given up; it is not needed, and this fails nowhere."""
-    head, none = struct.pack("<Ii", 0x20080522, 0), bytes(24)
-    LIBC.capset(head, none)
+    LIBC.capset(struct.pack("<Ii", 0x20080522, 0), bytes(24))
 
 
 class Filter(ctypes.Structure):
@@ -97,7 +94,7 @@ def address_space():
 def limits():
     whole = int(CONFIG["seconds"]) + 1
     return [
-        (resource.RLIMIT_CPU, (whole, whole)),
+        *([] if CONFIG["shared"] else [(resource.RLIMIT_CPU, (whole, whole))]),
         (resource.RLIMIT_AS, (address_space() + CONFIG["bytes"],) * 2),
         (resource.RLIMIT_FSIZE, (CONFIG["output"],) * 2),
         (resource.RLIMIT_NOFILE, (32, 32)),
@@ -128,7 +125,7 @@ ATOMS = (
 
 
 class NoPlainData(Exception):
-    """A value that is not sent."""
+    pass
 
 
 def literal(value, room, deep=100):
@@ -217,10 +214,8 @@ def value_of(program, call, longest):
 def printed(longest):
     sys.stdout.flush()
     length = os.lseek(1, 0, os.SEEK_END)
-    if length > 4 * longest:
-        return "o", "0 more was printed than the greatest length"
-    text = os.pread(1, length, 0).decode("utf-8", "surrogateescape")
-    return ("v", repr(text)) if len(text) <= longest else ("o", "0 more was printed than the greatest length")
+    text = os.pread(1, length, 0).decode("utf-8", "surrogateescape") if length <= 4 * longest else None
+    return ("o", "") if text is None or len(text) > longest else ("v", repr(text))
 
 
 def read(length):
@@ -231,43 +226,90 @@ def read(length):
     return b"".join(parts)
 
 
+def request():
+    """The next program, call, input and longest value; where nobody asks any more this process ends."""
+    head = read(HEAD.size)
+    if len(head) < HEAD.size:
+        os._exit(0)
+    *lengths, longest = HEAD.unpack(head)
+    return *(read(length).decode("utf-8", "surrogatepass") for length in lengths), longest
+
+
+def send(stream, data):
+    while data:
+        data = data[os.write(stream, data) :]
+
+
 def run_child(reply, all_limits):
     """Lock in, read a request, run it, reply. Does not return."""
     os.close(REPLIES)
     lock(all_limits)
-    head = read(HEAD.size)
-    if len(head) < HEAD.size:  # nobody asks any more
-        os._exit(0)
-    *lengths, longest = HEAD.unpack(head)
-    program, call, given = (read(length) for length in lengths)
+    program, call, given, longest = request()
     os.write(reply, b"g")
     os.close(REQUESTS)
-    if given:
-        os.write(0, given)
-        os.lseek(0, 0, os.SEEK_SET)
-    text = "surrogatepass"
+    send(0, given.encode("utf-8", "surrogatepass"))
+    os.lseek(0, 0, os.SEEK_SET)
     if not CONFIG["fresh"]:  # else each child has a seed of its own
         random.seed(0)
     try:
-        status, said = value_of(program.decode("utf-8", text), call.decode("utf-8", text), longest)
-        data = (status + said).encode("utf-8", text)
+        data = "".join(value_of(program, call, longest)).encode("utf-8", "surrogatepass")
     except BaseException as error:  # of ours, for want of memory or stack
         data = f"m0 {_type(error).__name__} after the program".encode()
-    while data:
-        data = data[os.write(reply, data) :]
+    send(reply, data)
     os._exit(0)
+
+
+# ----------------------------------------------------------------------------------------- a child for tame programs
+
+MANY = 200  # programs of one process, whose memory may come into disorder
+BRIEF = min(0.25, CONFIG["seconds"])  # what takes longer is done again in a process of its own
+ANOTHER = 3  # the exit code that asks for another child
+
+
+def run_shared(all_limits):
+    """Lock in, and run one request after another, each in a module of its own, until one gives no value. Does not return."""
+    lock(all_limits)
+    for _ in range(MANY):
+        program, call, _, longest = request()
+        begun = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, BRIEF)
+        status, said = value_of(program, call, longest)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        data = (status + said).encode("utf-8", "surrogatepass")
+        send(REPLIES, ENDED.pack(0, int(1e6 * (time.process_time() - begun)), len(data)) + data)
+        if status != "v":
+            break
+    os._exit(ANOTHER)
+
+
+def main_shared(all_limits):
+    while True:
+        streams()
+        process = os.fork()
+        if not process:
+            run_shared(all_limits)
+        _, ended, usage = os.wait4(process, 0)
+        if not ended:
+            return
+        if os.waitstatus_to_exitcode(ended) != ANOTHER:
+            os.write(REPLIES, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), 0))
 
 
 # ---------------------------------------------------------------------------------------------------------- the parent
 
 
-def fork(all_limits):
-    """A child that waits for its request, and the pipe from which its reply is read."""
-    source, reply = os.pipe()
+def streams():
+    """Input, output and errors of a child are files in memory."""
     for stream in (0, 1, 2):
         memory = os.memfd_create("")
         os.dup2(memory, stream)
         os.close(memory)
+
+
+def fork(all_limits):
+    """A child that waits for its request, and the pipe from which its reply is read."""
+    source, reply = os.pipe()
+    streams()
     process = os.fork()
     if not process:
         os.close(source)
@@ -332,8 +374,10 @@ def main():
     assert value_of(WARMING, "f([2, 3])", 1000) == ("v", "{'2': [1.5, None], '3': [2.0, None]}")
     gc.collect()
     gc.freeze()
-    process, source = fork(all_limits)
     os.write(REPLIES, b"ready")
+    if CONFIG["shared"]:
+        return main_shared(all_limits)
+    process, source = fork(all_limits)
     while True:
         if not os.read(source, 1):
             os.wait4(process, 0)
@@ -347,10 +391,8 @@ def main():
             os.kill(process, signal.SIGKILL)
         os.close(source)
         _, ended, usage = os.wait4(process, 0)
-        data = b"".join(parts) if length <= most else b"o0 a longer reply than is allowed"
-        data = ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), len(data)) + data
-        while data:
-            data = data[os.write(REPLIES, data) :]
+        data = b"".join(parts) if length <= most else b"o"
+        send(REPLIES, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), len(data)) + data)
         process, source = following
 
 
