@@ -11,7 +11,7 @@ from proofmill.schema import references
 pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published", "absolute-zero")
-SELF_PLAY = ("absolute-zero-sizes", "absolute-zero-ablations")
+SELF_PLAY = ("absolute-zero-sizes", "absolute-zero-ablations", "absolute-zero-nano")
 RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "smol", *SYSTEMS, *SELF_PLAY)
 
 
@@ -26,7 +26,7 @@ def rehearsed(tmp_path_factory) -> Project:
 def test_every_recipe_is_rehearsed():
     """A recipe added to config.yaml is rehearsed too."""
     known = set(expand(yaml_files.read("config.yaml")).recipes)
-    assert known == {*RECIPES, "nano", "nano-seeds"}
+    assert known == {*RECIPES, "nano", "nano-seeds", "absolute-zero-nano-seeds"}
 
 
 def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
