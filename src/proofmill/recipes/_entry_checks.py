@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from proofmill.arithmetic.congruences import FAMILIES
 from proofmill.filters.problems import FILTERS
 from proofmill.filters.schemes import DEMANDS, FULL_MARKS
 from proofmill.graders.escalation import full_marks, graders_of
@@ -34,7 +35,7 @@ from proofmill.schema.fields import ASKED, description_of, info_of
 from proofmill.schema.model_entries import Base, Grpo, Sft
 from proofmill.schema.names import WAY, kind_of
 from proofmill.schema.selfplay_entry import Selfplay
-from proofmill.sources import conversations
+from proofmill.sources import conversations, tiny_programs
 from proofmill.sources.loaders import SOURCES
 from proofmill.text.suggestions import among
 
@@ -51,7 +52,8 @@ def _problems_faults(entry: Problems, _: Mapping) -> Iterator[str]:
         own |= {"overlap_similarity"}
         if f.name not in own | reads and getattr(entry, f.name) not in (info_of(f).default, [], {}, None):
             yield f"`{f.name}` is not read by source `{entry.source}`; expected only {', '.join(sorted(reads))}. Remove it."
-    if known := SOURCES[entry.source].families if entry.source in SOURCES else ():
+    if entry.source.startswith("arithmetic") or entry.source == "tiny-programs":
+        known = tiny_programs.FAMILIES if entry.source == "tiny-programs" else FAMILIES
         if entry.rows is None:
             yield f"source `{entry.source}` needs `rows`; expected how many to make."
         if unknown := [family for family in entry.families if family not in known]:

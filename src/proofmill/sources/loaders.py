@@ -350,15 +350,13 @@ def _mapped(entry: Problems) -> Iterator[Row]:
 class Source:
     """`load` yields the rows of an entry; `reads` are its own fields, besides `keep` and the others of all sources.
 
-    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt); a
-    generator names its `families`.
+    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt).
     """
 
     load: Callable[[Problems], Iterator[Row]]
     doc: str
     reads: frozenset[str]
     attempts: Callable[[Problems], Iterator[tuple[str, Any]]] | None = None
-    families: tuple[str, ...] = ()
 
 
 _GENERATED = frozenset({"part", "families", "rows", "seed"})
@@ -367,13 +365,9 @@ _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
 
 SOURCES: dict[str, Source] = {
-    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED, None, FAMILIES),
-    "arithmetic-threads": Source(
-        _arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED, None, FAMILIES
-    ),
-    "tiny-programs": Source(
-        tiny_programs.load, "tasks about tiny embedded programs", _GENERATED, None, tiny_programs.FAMILIES
-    ),
+    "arithmetic": Source(_arithmetic, "the embedded family of congruences", _GENERATED),
+    "arithmetic-threads": Source(_arithmetic_threads, "the same problems as threads of an invented forum", _GENERATED),
+    "tiny-programs": Source(tiny_programs.load, "tasks about tiny embedded programs", _GENERATED),
     "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
     "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
     "harp": Source(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
@@ -388,11 +382,7 @@ SOURCES: dict[str, Source] = {
         graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
     ),
     "arithmetic-graded": Source(
-        graded_proofs.problems,
-        "sloppy proofs of the embedded family, with marks",
-        _GENERATED,
-        graded_proofs.attempts,
-        FAMILIES,
+        graded_proofs.problems, "sloppy proofs of the embedded family, with marks", _GENERATED, graded_proofs.attempts
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
