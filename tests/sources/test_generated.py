@@ -6,12 +6,13 @@ from itertools import islice
 
 import pytest
 
+from proofmill.graders.code import read_tests
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.entries import Problems
 from proofmill.sources import generated
 from proofmill.sources.generated import FAMILIES, INPUTS
 from proofmill.tasks import proposals, solutions
-from proofmill.tasks.tasks import from_row
+from proofmill.tasks.tasks import Task, from_row
 from proofmill.tasks.validity import valid
 from proofmill.text.fences import is_formed
 
@@ -32,6 +33,11 @@ def test_solutions_of_every_family_get_full_marks(executor):
     tasks = [from_row(json.loads(row["answer"])) for row in solved]
     answers = [solutions.parse(task.kind, row["solution"]) for task, row in zip(tasks, solved, strict=True)]
     assert solutions.grade(tasks, answers, executor) == [1.0] * 108
+
+
+def test_answers_of_every_family_can_be_marked():
+    """The grader `tests` reads each as a task."""
+    assert all(isinstance(read_tests(row["answer"]), Task) for row in rows(162) if row["answer"])
 
 
 def test_proposals_of_every_family_are_valid_tasks(executor):

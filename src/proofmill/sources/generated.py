@@ -121,7 +121,8 @@ def _reference(kind: TaskName, lines: int, part: str, rng: random.Random) -> Tas
 
 
 def _answer(task: Task) -> str:
-    return json.dumps({name: value for name, value in task.row().items() if value and name != "id"})
+    names = ("inputs", "outputs", "message") if task.kind == "induce" else ("input", "output")
+    return json.dumps({name: value for name, value in task.row().items() if name in ("kind", "program", *names)})
 
 
 def _solution(kind: str, chain: programs.Chain, inputs: Sequence[int]) -> str:
