@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
-from mill import SMALL, Mill
+from mill import SMALL
 from proofmill.scaffolds.scaffolds import SCAFFOLDS
 from served import good, server
 
@@ -30,15 +31,32 @@ SOLVER = {"id": "solver", "price": {"input": 1, "output": 1}, "price-source": "t
 PLAN = '```json\n[{"tool": "solve"}, {"tool": "verify", "solution": 1}]\n```'
 
 
-# A fork of a process that has imported all and begun nothing: it starts at once.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["mill", "proofmill.responses"])
+# Imports all, begins nothing, and forks for each artifact that it is to make: so a run that will be killed starts at once.
+HOST = """
+import json, os, sys
+from pathlib import Path
+from mill import Mill
+import proofmill.responses, proofmill.engines.remote
+for line in sys.stdin:
+    results, entries, name, environment = json.loads(line)
+    process = os.fork()
+    if not process:
+        os.environ.update(environment)
+        Mill(Path(results), **entries).make(name)
+        os._exit(0)
+    print(process, flush=True)
+    os.waitpid(process, 0)
+"""
 
 
-def make(results, entries, name, url):
-    """Make an artifact, in a process of its own."""
-    os.environ.update(PROOFMILL_SOLVER_URL=url, PROOFMILL_CONCURRENCY=str(IN_FLIGHT))
-    Mill(results, **entries).make(name)
+@pytest.fixture(scope="module")
+def host():
+    """A process that makes artifacts in forks of itself; it prints the number of each."""
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", HOST]
+    with subprocess.Popen(command, env=path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+        process.stdin.close()
 
 
 def reply(request, number):
@@ -51,7 +69,7 @@ def reply(request, number):
 
 
 @pytest.mark.parametrize("name", list(SCAFFOLDS))
-def test_killed_scaffold_repeats_no_answered_call(small, mill, monkeypatch, name):
+def test_killed_scaffold_repeats_no_answered_call(small, mill, monkeypatch, host, name):
     """kill -9 after some replies, four times, then to the end: the rows are those of an unbroken run, and so are the calls."""
     play = {"problems": "problems/bench", "model": "api/solver", "scaffold": {"name": name, **SIZES[name]}}
     unbroken, killed = f"responses/unbroken-{name}", f"responses/killed-{name}"
@@ -68,19 +86,20 @@ def test_killed_scaffold_repeats_no_answered_call(small, mill, monkeypatch, name
         return reply(request, number)
 
     with server(counted) as (url, served):
-        monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
-        monkeypatch.setenv("PROOFMILL_CONCURRENCY", str(IN_FLIGHT))
+        environment = {"PROOFMILL_SOLVER_URL": url, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT)}
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
         wanted = [10**9]
         whole = list(made.make(unbroken).rows())
         calls, chance = len(served.requests), random.Random(name)
         for _ in range(KILLS):
             due.clear()
             wanted[0] = answered[0] + chance.randint(1, calls // (KILLS + 1))
-            process = FORKS.Process(target=make, args=(small.results, entries, killed, url))
-            process.start()
-            assert due.wait(120)
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
+            host.stdin.write(json.dumps([str(small.results), entries, killed, environment]) + "\n")
+            host.stdin.flush()
+            process = int(host.stdout.readline())
+            assert due.wait(300)
+            os.kill(process, signal.SIGKILL)
         wanted[0] = 10**9
         rows = list(made.make(killed).rows())
     assert len(served.requests) - 2 * calls <= KILLS * IN_FLIGHT
