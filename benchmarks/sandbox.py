@@ -103,7 +103,9 @@ def with_pool(asked: list[Row], workers: int, seconds: float) -> Iterator[str]:
 
 
 def with_bubblewrap(asked: list[Row], workers: int, seconds: float) -> Iterator[str]:
-    python = [*jails._bubblewrap(), jails._python(), "-I", "-S", "-c"]
+    # A program that is given up would loop on behind its bubblewrap.
+    bubblewrap = [*jails._bubblewrap()[:-1], "--die-with-parent", "--"]
+    python = [*bubblewrap, jails._python(), "-I", "-S", "-c"]
 
     def ask(row: Row) -> str:
         source = f"{row[0]}\nprint(repr({row[1]}))"

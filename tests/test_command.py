@@ -76,7 +76,7 @@ def test_project_folder_of_a_clone_is_its_root():
 def test_command_without_the_stages_packages_names_the_extra(monkeypatch):
     """Where only the library is installed, a command that needs more says what to install."""
     monkeypatch.setitem(sys.modules, "polars", None)
-    monkeypatch.delitem(sys.modules, "proofmill.inspect.plan", raising=False)
+    monkeypatch.delitem(sys.modules, "proofmill.planning.plan", raising=False)
     monkeypatch.setattr(sys, "argv", ["proofmill", "plan"])
     with pytest.raises(SystemExit, match=r"polars is not installed.*proofmill\[pipeline\]"):
         main()

@@ -16,8 +16,8 @@ PACKAGE = ROOT / "src/proofmill"
 ORDER = [
     *("schema", "text", "runtime", "rewards", "arithmetic", "contamination", "sandbox"),
     *("measures", "prompts", "tasks", "filters", "sources", "calls", "graders", "scaffolds"),
-    *("recipes", "artifacts", "training", "engines", "publishing", "inspect"),
-    *("kinds", "__main__"),
+    *("recipes", "artifacts", "training", "engines", "kinds"),
+    *("publishing", "planning", "inspect", "commands", "__main__"),
 ]
 MOST_FILES = 15
 MOST_LINES = 400

@@ -3,7 +3,7 @@
 import pytest
 
 from mill import REFEREE, SMALL, Mill
-from proofmill.inspect.plan import Plan
+from proofmill.planning.plan import Plan
 from proofmill.recipes.book import expand
 from proofmill.schema import references
 from proofmill.schema.errors import RecipeError

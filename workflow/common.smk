@@ -14,8 +14,8 @@ from snakemake.logging import logger
 from snakemake.settings.enums import Quietness, RerunTrigger
 
 from proofmill.artifacts.states import States
-from proofmill.inspect import data
-from proofmill.inspect.connections import connections, require_addresses, require_answers
+from proofmill.planning import data
+from proofmill.planning.connections import connections, require_addresses, require_answers
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files

@@ -15,17 +15,17 @@ How we differ from the usual table of means:
    that says so. Beside every score of final answers stands the share of attempts in which one is found.
 6. Graders are measured like models, against human marks of the same attempts.
 7. What others report stands on the page with its source (`published`), and is no row of the table.
+8. Scaffolds are compared at equal tokens and equal dollars (`at-equal-budget`), and each has its curve (budgets.py).
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
-from proofmill.measures import averages, estimates, text_lengths
+from proofmill.measures import averages, budgets, estimates, text_lengths
 from proofmill.measures import page as pages
 from proofmill.measures.comparisons import comparisons
 from proofmill.measures.intervals import interval
@@ -59,7 +59,12 @@ def main(entry: Scores, job: Job) -> None:
             if not isinstance(MEASURES[name].apply, OfCorpus | None):
                 measured += measured_rows(group, name, argument, attempts, entry)
     measured += averages.averaged(measured, groups, entry)
-    compared = [*comparisons(groups, measures, entry), *averages.differences(groups, measures, entry)]
+    measured += budgets.points(groups, entry)
+    compared = [
+        *comparisons(groups, measures, entry),
+        *averages.differences(groups, measures, entry),
+        *budgets.comparisons(groups, entry),
+    ]
     for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
         row["p"] = p
     rows = measured + compared
@@ -82,9 +87,9 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
     Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
     """
     human = _marks(job, entry.human, of=True) if entry.human else {}
-    selecting: dict[str, Any] = {}
+    selecting: dict[str, dict] = {}
     for name in entry.selected_by:
-        selecting |= _marks(job, name)
+        selecting |= _selecting(job, name)
     groups: dict[Cell, Rows] = defaultdict(list)
     homes: dict[Cell, str] = {}
     for name in entry.grades:
@@ -104,7 +109,7 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
             "reads": job.parent(name).stamp.get("reads"),
         }
         for row in _attempts(job, name, graded["responses"]):
-            known = {"human": human.get(row["response"]), "selecting": selecting.get(row["response"])}
+            known = {"human": human.get(row["response"]), **selecting.get(row["response"], NOT_SELECTING)}
             groups[group].append({**row, **shared, **known})
     return groups if entry.merge == "none" else _merged(groups, entry.merge)
 
@@ -117,7 +122,7 @@ OF_GRADE = (
 
 def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
     """Rows of a grades table, with the fields of their responses and problems that measures read."""
-    of_response, of_problem = ("writer", "tokens", "reasoning_tokens"), ("level", "year")
+    of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         yield {
             **(grade or {}),
@@ -126,6 +131,7 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
             "writer": response["writer"],
             "response_tokens": response["tokens"],
             "reasoning_tokens": response["reasoning_tokens"],
+            "response_cost": response["cost"],
         }
 
 
@@ -140,6 +146,15 @@ def _marks(job: Job, name: str, of: bool = False) -> dict[str, tuple[float, int]
     rows = job.parent(name).stream("response", "grade", "out_of")
     marks = ((r["response"], (r["grade"], r["out_of"]) if of else r["grade"]) for r in rows if r["grade"] is not None)
     return dict(marks)
+
+
+NOT_SELECTING = dict.fromkeys(("selecting", "selecting_tokens", "selecting_cost"))
+
+
+def _selecting(job: Job, name: str) -> dict[str, dict]:
+    """By response the mark that `best-at-k` selects by, and what it cost."""
+    rows = job.parent(name).stream("response", "grade", "tokens", "cost")
+    return {r["response"]: dict(zip(NOT_SELECTING, (r["grade"], r["tokens"], r["cost"]), strict=True)) for r in rows}
 
 
 def _way(grades: str, responses: Mapping) -> str:

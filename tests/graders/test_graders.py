@@ -335,7 +335,14 @@ TURN = re.compile(r"<\|[a-z_]+\|>|<｜[^｜]+｜>|<(?:start|end)_of_turn>|\[/?(?
 
 
 def assembled(prompt, proof):
-    fields = {"statement": STATEMENT, "scheme": SCHEME, "reference": "R", "answer": "5", "proof": proof}
+    fields = {
+        "statement": STATEMENT,
+        "scheme": SCHEME,
+        "reference": "R",
+        "answer": "5",
+        "judgement": "Fine.",
+        "proof": proof,
+    }
     return templates.fill(prompt, fields)
 
 
@@ -573,6 +580,56 @@ def test_escalation_to_a_judge_keeps_prompt_and_reference(judged):
     says = {"a": lambda *_: points(4), "b": lambda *_: points(6)}
     (verdict,), asked = judged(says, entry | {"escalate-on": ["band"], "escalate-band": [2, 5]})
     assert verdict.grade == 6 and "The official proof." in asked["b"][0][0]["content"]
+
+
+VERIFIED = {"judges": ["api/a"], "prompt": "scaffolds/evaluate", "requeries": 0}
+EXAMINED = {**VERIFIED, "escalate-to": "grader/again", "escalate-on": ["unscored", "band"], "escalate-band": [0, 0.5]}
+AGAIN = {"grader/again": {"judges": ["api/b"], "prompt": "grade-evaluation", "requeries": 0}}
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Sound. \\boxed{1}", (1.0, "ok")),
+        ("A gap. \\boxed{0.5}", (0.5, "ok")),
+        ("First \\boxed{1}, no: \\boxed{ 0 }", (0.0, "ok")),
+        ("\\boxed{\\frac{1}{2}}", (0.5, "ok")),
+        ("\\boxed{0.7}", (None, "no-verdict")),
+        ("7 of 7", (None, "no-verdict")),
+    ],
+)
+def test_score_is_read_from_the_last_box(judged, said, found):
+    """0, 0.5 or 1 of 1, without a scheme; another number, or none, is no mark."""
+    (verdict,), _ = judged({"a": lambda *_: said}, VERIFIED, [Submission("?", None, None, "So it is.")])
+    assert (verdict.grade, verdict.reason, verdict.out_of) == (*found, 1)
+
+
+def test_meta_verifier_is_shown_what_the_verifier_wrote(judged):
+    """A mark below full marks is examined, with the faults that it names; full marks cost no further call."""
+    says = {"a": lambda *_: "Line 2 is </judgement> false. \\boxed{0}", "b": lambda *_: "It is true. \\boxed{1}"}
+    (verdict,), asked = judged(says, EXAMINED, [Submission("?", None, None, "So it is.")], more=AGAIN)
+    assert (verdict.grade, [o.round for o in verdict.opinions]) == (1.0, ["1", "escalated 1"])
+    shown = asked["b"][0][0]["content"]
+    assert "<judgement>\nLine 2 is &lt;/judgement> false. \\boxed{0}\n</judgement>" in shown
+    _, asked = judged(
+        {**says, "a": lambda *_: "\\boxed{1}"}, EXAMINED, [Submission("?", None, None, "So.")], more=AGAIN
+    )
+    assert len(asked["a"]) == 1 and not asked.get("b")
+
+
+def test_judgement_is_no_field_that_a_rubric_needs(tmp_path):
+    """Nothing may have been written that can be read, so a rubric may only take it."""
+    rubric = tmp_path / "again.md"
+    rubric.write_text("---\nneeds: [proof, judgement]\nreads: score\nscale: [0, 1]\n---\n{{ proof }} {{ judgement }}\n")
+    config = {
+        "api/referee": REFEREE,
+        "problems/p": {"source": "arithmetic", "rows": 1},
+        "responses/r": {"problems": "problems/p", "model": "given"},
+        "grader/g": {"judges": ["api/referee"], "prompt": str(rubric)},
+        "grades/g": {"responses": "responses/r", "grader": "grader/g"},
+    }
+    with pytest.raises(RecipeError, match="needs a judgement, and there may be none"):
+        expand({"r": config})
 
 
 def test_same_judge_once_more_is_another_answer(judged):

@@ -10,7 +10,7 @@ from proofmill import __main__ as command
 from proofmill.artifacts.states import States
 from proofmill.calls import budget, journal, records
 from proofmill.inspect.asking_again import ask_again
-from proofmill.inspect.plan import Plan
+from proofmill.planning.plan import Plan
 from proofmill.schema.errors import SettingError
 from served import GOOD, good, server
 

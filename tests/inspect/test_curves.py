@@ -2,7 +2,9 @@
 
 import pytest
 
+from proofmill.artifacts.tables import Table
 from proofmill.inspect import curves
+from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import SettingError
 
 
@@ -29,6 +31,48 @@ def test_picture_is_the_same_for_the_same_curves(small, tmp_path):
         )
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+def test_spending_is_drawn_by_way_and_rule(tmp_path):
+    """A panel for each model and benchmark, a line for each way and rule, cheapest point first; the same file again."""
+    blank = {
+        **dict.fromkeys(COLUMNS["scores"]),
+        "model": "m",
+        "problems": "problems/p",
+        "grader": "g",
+        "split": "budget",
+    }
+    points = [("rsa", "one@1", 390.0, 0.7), ("single", "majority@4", 40.0, 0.6), ("single", "majority@2", 20.0, 0.5)]
+    rows = [
+        {
+            **blank,
+            "sampling": way,
+            "measure": measure,
+            "tokens": tokens,
+            "value": value,
+            "low": value - 0.1,
+            "high": None,
+        }
+        for way, measure, tokens, value in points
+    ]
+    Table("scores/x", tmp_path).write(
+        [*rows, {**blank, "split": "all", "value": 1.0}], {"entry": {}, "fingerprint": "f"}
+    )
+    panels = curves.read_spending(["scores/x"], tmp_path)
+    assert {
+        title: {name: [r["tokens"] for r in some] for name, some in by.items()} for title, by in panels.items()
+    } == {"m on problems/p\nby g": {"single, majority": [20, 40], "rsa, one": [390]}}
+    for name in ("a.svg", "b.svg"):
+        curves.draw_spending(panels, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_scores_without_a_budget_have_no_curve(tmp_path):
+    """The message names the field that measures spending."""
+    blank = {**dict.fromkeys(COLUMNS["scores"]), "split": "all"}
+    Table("scores/x", tmp_path).write([blank], {"entry": {}, "fingerprint": "f"})
+    with pytest.raises(SettingError, match="expected a scores entry with `at-equal-budget`"):
+        curves.read_spending(["scores/x"], tmp_path)
 
 
 @pytest.mark.parametrize(

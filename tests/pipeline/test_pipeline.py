@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import random
 import re
 import shutil
 import sys
@@ -16,6 +17,7 @@ from own_parts import write_configuration, write_parts
 from pages import PAGES, to_run
 from project import CHAIN, ROOT, Project, copy_of
 from proofmill.calls.records import frame
+from proofmill.inspect import lineage
 from proofmill.recipes.identity import prompts_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS
@@ -145,6 +147,26 @@ def test_list_is_a_table_of_contents(nano):
     assert {*KINDS, *nano.book.recipes} <= listed
 
 
+def test_numbers_of_nano_lead_to_forum_threads(nano):
+    """Ten random rows of the scores: each walks to the threads that its model learned from, and every step is a row."""
+    rows = nano.table("scores/nano").rows()
+    measured = [number for number, row in enumerate(rows) if row["model"]]
+    for number in random.Random(0).sample(measured, 10):
+        steps = lineage.trail("scores/nano", str(number), nano.results)
+        passed = {step.artifact for step in steps}
+        assert {"problems/bench", "schemes/bench", "problems/threads", "labels/threads", "sft/cold"} <= passed, number
+        graded = next(step for step in steps if step.artifact.startswith("grades/"))
+        assert (
+            rows[number]["model"].replace("/", "-") in graded.artifact and rows[number]["sampling"] in graded.artifact
+        )
+        threads = [step for step in steps if step.artifact == "problems/threads"]
+        assert all(step.facts[-1].startswith("read from arithmetic-threads/") for step in threads)
+        for step in steps:
+            if step.row and kind_of(step.artifact) != "scores":
+                key = KINDS[kind_of(step.artifact)].key
+                assert nano.frame(step.artifact).filter(pl.col(key) == step.row).height == 1, step
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.stem)
 def test_commands_of_the_pages_end_well(nano, tmp_path, page):
     """Every command in a page's blocks of shell does its work after a run of `nano`, but for those that pages.py names."""
@@ -248,13 +270,14 @@ def own(nano, tmp_path_factory) -> Project:
 
 
 def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
-    """A filter, a reward, a grader and a measure of a user's file do their work; nothing of `nano` is made again."""
+    """Filter, reward, grader, measure and scaffold of a user's file do their work; nothing of `nano` is made again."""
     assert set(own.first) >= OWN and not set(own.first) & set(own.book.recipes["nano"])
     short = own.frame("problems/short")
     lines = short["solution"].fill_null("").str.split("\n").list.len()
     assert short.filter(dropped="solution-lines")["evidence"].str.contains(r"^\d+ lines$").all()
     assert lines.filter(short["dropped"].is_null()).max() <= 8
     assert "rewards/brief/mean" in set(own.frame("grpo/mine")["measure"])
+    assert set(own.frame("responses/mine")["steps"].list.len()) == {2}
     assert set(own.frame("grades/mine")["out_of"]) == {7}
     assert {"long-rate", "avg@1"} == set(own.frame("scores/overlap")["measure"])
     assert own.made("mine") == []
@@ -267,9 +290,10 @@ def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
         ("min(1.0, tokens / rollout.tokens)", "min(2.0, tokens / rollout.tokens)", "grpo/mine"),
         ("7 * len(shared)", "6 * len(shared)", "grades/mine"),
         ("> 60)", "> 61)", "scores/overlap"),
+        ("min(solved", "max(solved", "responses/mine"),
         ("def brief(rollout, tokens):", "# the shorter, the better\ndef brief(rollout, tokens):", None),
     ],
-    ids=["filter", "reward", "grader", "measure", "comment"],
+    ids=["filter", "reward", "grader", "measure", "scaffold", "comment"],
 )
 def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
     """One edited line plans the entries that name its part and what is made from them; a comment plans nothing."""

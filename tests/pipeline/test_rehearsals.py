@@ -12,7 +12,8 @@ pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "qed-nano-published", "absolute-zero")
 SELF_PLAY = ("absolute-zero-sizes", "absolute-zero-ablations", "absolute-zero-nano")
-RECIPES = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "smol", *SYSTEMS, *SELF_PLAY)
+OTHERS = ("real-corpus", "gold-answers", "grader-study", "imo-bench", "scaffolds-nano", "smol")
+RECIPES = (*OTHERS, *SYSTEMS, *SELF_PLAY)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def rehearsed(tmp_path_factory) -> Project:
 def test_every_recipe_is_rehearsed():
     """A recipe added to config.yaml is rehearsed too."""
     known = set(expand(yaml_files.read("config.yaml")).recipes)
-    assert known == {*RECIPES, "nano", "nano-seeds", "absolute-zero-nano-seeds"}
+    assert known == {*RECIPES, "nano", "nano-seeds", "scaffolds-nano-seeds", "absolute-zero-nano-seeds"}
 
 
 def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
@@ -46,8 +47,11 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
     """The referee marks as the checker does, alone, as a jury and in a cascade: each agreement is 1, and nothing is unscored."""
     rows = rehearsed.table("scores/grader-study").rows()
     agreed = [row for row in rows if row["measure"].startswith(("balanced", "cohen")) and row["split"] == "all"]
-    assert len(agreed) == 10
-    assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
+    by_scheme = [row for row in agreed if "verification" not in row["grader"]]
+    assert len(by_scheme) == 10 and len(agreed) == 14
+    assert {(row["value"], row["unscored"]) for row in by_scheme} == {(1.0, 0.0)}
+    # The verifier calls right what is whole, people what has 5 of 7 marks: it is the stricter one.
+    assert all(0 < row["value"] < 1 and row["unscored"] == 0 for row in agreed if row not in by_scheme)
     for name in ("scores/gold-answers", "scores/gold-code"):
         assert {(row["value"], row["unscored"]) for row in rehearsed.table(name).rows()} == {(1.0, 0.0)}
 
@@ -56,11 +60,24 @@ def test_rehearsed_averages_stand_beside_published_ones(rehearsed):
     """Nine benchmarks, two averages and their mean; what others report is on the page and not in the table."""
     table = rehearsed.table("scores/absolute-zero")
     rows = [row for row in table.rows() if row["measure"] == "avg@1" and row["split"] == "all" and not row["against"]]
-    for model in ("base/qwen2.5-7b", "selfplay/azr-7b"):
-        own = [row["problems"] for row in rows if row["model"] == model]
-        assert own[-3:] == ["code", "mathematics", "total"] and len(own) == 12
+    own = [row["problems"] for row in rows if row["model"] == "selfplay/azr-7b"]
+    assert own[-3:] == ["code", "mathematics", "total"] and len(own) == 12
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     assert "| AZR-Base-7B | 0.713 |" in table.page.read_text()
+
+
+def test_rehearsed_scaffolds_are_compared_at_equal_tokens(rehearsed):
+    """Each way has its curve; the scaffold stands against one attempt and the majority that its tokens buy."""
+    rows = rehearsed.table("scores/scaffolds-nano").rows()
+    curve = [(row["sampling"], row["measure"]) for row in rows if row["split"] == "budget"]
+    assert curve == [
+        ("single", "one@1"),
+        ("single", "majority@2"),
+        ("single", "majority@4"),
+        ("deepseek-math", "one@1"),
+    ]
+    against = {row["against"].partition("@")[0] for row in rows if row["measure"] == "at equal tokens"}
+    assert against == {"single: one", "single: majority"}
 
 
 def test_rehearsed_benchmarks_are_measured(rehearsed):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mill import SMALL
-from proofmill.inspect.plan import Plan
+from proofmill.planning.plan import Plan
 from proofmill.schema.errors import RecipeError, ServiceError
 from served import good, server
 

@@ -5,7 +5,8 @@ prompts and writes the same forms as a language model would; prompts, parsers, j
 knows this family alone, and says so when asked about another problem.
 
 It solves a problem only where the requested model's id begins with `referee-teacher`: then it writes the family's proof
-for a prompt that shows a problem alone.
+for a prompt that shows a problem alone. Where the id begins with `referee-critic` it plays the roles of scaffolds that
+judge (_referee_critic.py).
 
 On request it also misbehaves as remote servers do (_referee_faults.py). The job that needs it starts it
 (engines/opening.py) and ends it.
@@ -17,7 +18,7 @@ import os
 import re
 import time
 
-from proofmill.arithmetic import _referee_faults, congruences
+from proofmill.arithmetic import _referee_critic, _referee_faults, congruences
 from proofmill.arithmetic._referee_faults import Unreliable
 from proofmill.arithmetic.congruences import FALSE_LINE_CAP, Congruence
 from proofmill.text import answers
@@ -27,7 +28,7 @@ OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re
 PRICED = re.compile(r"^\d+\. \((\d{1,9}) pts?, (?:main|routine)\)", re.MULTILINE)
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
-TEACHER = "referee-teacher"
+TEACHER, CRITIC = "referee-teacher", "referee-critic"
 SHORT = 400  # characters; the longest proof of the family has fewer than 150
 TOLD = 200  # characters kept of a reasoning that establishes nothing
 
@@ -167,6 +168,8 @@ def teach(prompt: str) -> str | None:
 
 def reply(model: str, prompt: str) -> str:
     """The answer of the model with that id."""
+    if model.startswith(CRITIC):
+        return _referee_critic.criticize(prompt) or UNKNOWN
     return (teach(prompt) if model.startswith(TEACHER) else None) or verdict(prompt)
 
 

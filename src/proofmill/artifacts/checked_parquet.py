@@ -47,6 +47,11 @@ class CheckedParquet:
         with self._readable(), parquet.ParquetFile(self.path) as file:
             return (file.metadata.metadata or {}).get(key.encode())
 
+    def height(self) -> int:
+        """How many rows there are."""
+        with self._readable(), parquet.ParquetFile(self.path) as file:
+            return file.metadata.num_rows
+
     def pages(self, length: int | None = None) -> dict[str, Any]:
         """Length and SHA-256 of the file's first bytes, which are its pages: all that there are, until a footer is written."""
         sha256, found = hashlib.sha256(), 0

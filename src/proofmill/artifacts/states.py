@@ -86,7 +86,7 @@ class States:
         new = json.loads(identity_of(entry, self.book.declared))
         for key, value in new["entry"].items():
             if old["entry"].get(key) != value:
-                yield f"`{key.replace('_', '-')}` {_change(old['entry'].get(key), value)}"
+                yield f"`{key.replace('_', '-')}` {change(old['entry'].get(key), value)}"
         yield from (f"`{key}` is gone" for key in old["entry"] if key not in new["entry"])
         if old["revision"] != new["revision"]:
             yield f"revision {old['revision']} -> {new['revision']}"
@@ -98,7 +98,7 @@ class States:
             before = old["declared"][api]
             for key, value in new["declared"][api].items():
                 if before.get(key) != value:
-                    yield f"{api}: `{key.replace('_', '-')}` {_change(before.get(key), value)}"
+                    yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
         yield from (f"{name} has other rows" for name in _differing(parents, old["parents"]))
         yield from (f"{path} was edited" for path in _differing(sources, old["sources"]))
 
@@ -125,7 +125,7 @@ def _differing(new: Mapping[str, str], old: Mapping[str, str]) -> Iterator[str]:
 MOST_SHOWN = 60  # characters of a value
 
 
-def _change(old: Any, new: Any) -> str:
+def change(old: Any, new: Any) -> str:
     """What became of a value; of a list or a mapping, the elements that differ where the whole is long."""
     if _long(old) or _long(new):
         if isinstance(old, list) and isinstance(new, list) and (parts := list(_of_lists(old, new))):

@@ -24,7 +24,7 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts import contents
-from proofmill.artifacts.checked_parquet import CheckedParquet, writer
+from proofmill.artifacts.checked_parquet import CheckedParquet, frame_of, writer
 from proofmill.artifacts.contents import ROW_GROUP, content_of, rows_sha256
 from proofmill.artifacts.kept import Kept, replace_folder
 from proofmill.artifacts.stamps import KEY, read_stamp
@@ -145,6 +145,16 @@ class Table:
         self.scan()
         for batch in self._file.batches(columns or None, size=1024):
             yield from batch.to_pylist()
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """All rows, dropped ones too, some thousands at a time."""
+        self.scan()
+        yield from map(frame_of, self._file.batches())
+
+    @property
+    def height(self) -> int:
+        """The number of rows, dropped ones too; none is read."""
+        return self._file.height()
 
     def weights(self) -> Path:
         """The folder of a model. Raises TableError when its weights are missing, damaged or not its own."""

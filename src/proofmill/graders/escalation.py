@@ -61,5 +61,5 @@ def full_marks(grader: Grader) -> int:
     return (
         PROGRAMS[grader.judges[0]].full_marks
         if grader.judges[0] in PROGRAMS
-        else max(templates.prompt(grader.prompt or MARKING_PROMPT).scale)
+        else int(max(templates.prompt(grader.prompt or MARKING_PROMPT).scale))
     )

@@ -40,8 +40,12 @@ def cascade(
     declared: Mapping[str, Any],
     schemes: bool = False,
     stage: str = "",
+    judgement: str | None = None,
 ) -> Dialogue:
-    """Return the verdict of the first grader, or of those after it where it stays open."""
+    """Return the verdict of the first grader, or of those after it where it stays open.
+
+    `judgement` is what the grader before the first one wrote, if there was one.
+    """
     first, *further = graders
     full = full_marks(first)
     if submission.reason != Reason.OK:  # no response to grade: the call failed, was refused, or did not fit
@@ -51,9 +55,11 @@ def cascade(
     if first.judges[0] in PROGRAMS:
         ruling = yield from program(first.judges[0], submission, stage)
     else:
-        ruling = yield from jury(Sitting(first, submission, declared, schemes, stage))
+        ruling = yield from jury(Sitting(first, submission, declared, schemes, stage, judgement))
     if further and stays_open(first, ruling):
-        last = yield from cascade(further, submission, declared, schemes, f"escalated {stage}")
+        last = yield from cascade(
+            further, submission, declared, schemes, f"escalated {stage}", ruling.verdict.text or None
+        )
         return together_with(ruling.verdict, last)
     return ruling.verdict
 

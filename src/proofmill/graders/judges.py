@@ -76,8 +76,9 @@ def comments(candidates: Iterable[str]) -> str:
 class Sitting:
     """The judges of one grader, sitting over one submission.
 
-    `stage` is the prefix of the rounds' names: empty at first, `escalated ` after a cascade went on. With `schemes` a
-    prompt that can show a scheme does not mark a submission without one.
+    `stage` is the prefix of the rounds' names: empty at first, `escalated ` after a cascade went on; `judgement` is then
+    what the grader before this one wrote. With `schemes` a prompt that can show a scheme does not mark a submission
+    without one.
     """
 
     grader: Grader
@@ -85,6 +86,7 @@ class Sitting:
     declared: Mapping[str, Any]  # models `api/...` by name
     schemes: bool = False
     stage: str = ""
+    judgement: str | None = None
 
     @cached_property
     def prompt(self) -> Prompt:
@@ -99,6 +101,7 @@ class Sitting:
             "scheme": self.submission.scheme,
             "reference": self.submission.reference if self.grader.reference else None,
             "answer": self.submission.answer,
+            "judgement": self.judgement,
             "proof": answers.shown(final) if self.prompt.reads == "correct" else final,
         }
 
@@ -114,7 +117,7 @@ class Sitting:
         return None
 
     def unscored(self, reason: Reason) -> Verdict:
-        return Verdict(None, max(self.prompt.scale), reason)
+        return Verdict(None, int(max(self.prompt.scale)), reason)
 
     def judge(self, seat: int, talk: Talk) -> Dialogue:
         """Return the answers of the judge at a seat of the jury in one round; an unreadable one is asked for again."""

@@ -8,7 +8,7 @@ How we differ from QED-Nano's parsers (its evaluation):
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proofmill.calls.exchange import Answer, total
@@ -20,6 +20,7 @@ from proofmill.text import answers
 # would take quadratic time.
 POINTS = re.compile(r"<points\b[^<>]*+>(.*?)(</points>|\Z)", re.DOTALL | re.IGNORECASE)
 NUMBER = re.compile(r"^[\s*]*(-?\d{1,9})(?:\.0+)?(?:\s*(?:/|out of)\s*(\d+))?[\s*.]*$")
+SCORES = {"0": 0.0, "0.0": 0.0, "0.5": 0.5, ".5": 0.5, "1/2": 0.5, "\\frac{1}{2}": 0.5, "1": 1.0, "1.0": 1.0}
 ENDED = re.compile(r"(?:</points>|\\boxed\{[^{}]*+(?:\{[^{}]*+\})?+[^{}]*+\})[\s.$*]*+\Z", re.IGNORECASE)
 
 
@@ -63,12 +64,12 @@ def read(answer: Answer, prompt: Prompt) -> Verdict:
 
     A tag that is never closed is no verdict, nor is a number of ten digits or more.
     """
-    full = max(prompt.scale)
+    full = int(max(prompt.scale))
     if answer.reason != Reason.OK:
         return Verdict(None, full, Reason(answer.reason), answer.text or answer.detail)
     if answer.stop == Stop.LENGTH and not ENDED.search(answer.text):  # cut off before its last verdict
         return Verdict(None, full, Reason.NO_VERDICT, answer.text)
-    grade = _points(answer.text) if prompt.reads == "points" else _correct(answer.text)
+    grade = _READERS[prompt.reads or "points"](answer.text)
     if grade is None:
         return Verdict(None, full, Reason.NO_VERDICT, answer.text)
     if grade not in prompt.scale:
@@ -86,3 +87,12 @@ def _correct(text: str) -> int | None:
     boxes = answers.boxed(text)
     word = re.sub(r"\\(?:text|textbf|mathrm|mathbf)\s*|[{}\s.*]", "", boxes[-1]).lower() if boxes else ""
     return {"correct": 1, "incorrect": 0}.get(word)
+
+
+def score_in(text: str) -> float | None:
+    """The last boxed 0, 0.5 or 1; None where there is none."""
+    found = [SCORES[box] for raw in answers.boxed(text) if (box := raw.strip().strip("$")) in SCORES]
+    return found[-1] if found else None
+
+
+_READERS: dict[str, Callable[[str], float | None]] = {"points": _points, "correct": _correct, "score": score_in}

@@ -1,1 +1,1 @@
-"""Commands that read tables and journals to show them: no kind imports anything from here."""
+"""After a run: commands that read tables and journals to show them. No kind imports anything from here."""

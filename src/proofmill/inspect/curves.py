@@ -1,15 +1,20 @@
-"""Training curves: measures by step, as logged and smoothed; several trainings share a picture.
+"""Training curves: measures by step, as logged and smoothed; several trainings share a picture. And marks by spending.
 
 Smoothing is an exponential moving average without initial bias: each point is the weighted mean of those up to it, with
 weights that fall by the factor `smooth` per point (0 shows the points themselves).
+
+Of `scores` with `at-equal-budget`, a panel for each model and benchmark shows the mark of each way of sampling, and of
+its rules over several attempts, by the tokens that a problem took.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.measures.budgets import SPLIT
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
@@ -55,6 +60,23 @@ def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> d
     return {measure: dict(points[measure]) for measure in measures or shown if measure in points}
 
 
+def read_spending(names: Sequence[str], results: Path) -> dict[str, dict[str, list[Mapping[str, Any]]]]:
+    """Rows of the curves of `scores` tables by panel and line, cheapest first; SettingError where there are none."""
+    panels: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for name in names:
+        rows = [row for row in Table(name, results).rows() if row["split"] == SPLIT and row["value"] is not None]
+        if not rows:
+            raise SettingError(
+                f"{name}: it measures no spending; expected a scores entry with `at-equal-budget`, which names the way of "
+                "sampling that the others are compared with."
+            )
+        for row in sorted(rows, key=lambda row: row["tokens"]):
+            panel = f"{row['model']} on {row['problems']}\nby {row['grader']}"
+            line = f"{row['sampling']}, {row['measure'].partition('@')[0]}"
+            panels.setdefault(panel, {}).setdefault(line, []).append(row)
+    return panels
+
+
 def smoothed(values: Sequence[float], smooth: float) -> list[float]:
     """The moving average at each of the values."""
     total = weight = 0.0
@@ -67,29 +89,55 @@ def smoothed(values: Sequence[float], smooth: float) -> list[float]:
 
 def draw(curves: Mapping[str, Mapping[str, Points]], path: Path, smooth: float = SMOOTH) -> None:
     """Write an SVG with a panel for each measure; the same curves give the same file."""
+    _panels(curves, path, 2.4, partial(_steps, smooth=smooth))
+
+
+def draw_spending(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], path: Path) -> None:
+    """Write an SVG with a panel for each model and benchmark; the same rows give the same file."""
+    _panels(panels, path, 3.0, _spending)
+
+
+def _panels(panels: Mapping[str, Mapping[str, Any]], path: Path, height: float, lines: Callable[..., None]) -> None:
+    """`lines(axes, by_name, colours)` draws what is in one panel; `height` of a panel in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    columns = min(len(curves), 3)
-    rows = math.ceil(len(curves) / columns)
+    columns = min(len(panels), 3)
+    rows = math.ceil(len(panels) / columns)
+    names = list(dict.fromkeys(name for by_name in panels.values() for name in by_name))
+    colours = {name: f"C{n % 10}" for n, name in enumerate(names)}
     with matplotlib.rc_context({"svg.hashsalt": "proofmill", "font.size": 8}):
-        figure = Figure(figsize=(3.6 * columns, 2.4 * rows), layout="constrained")
-        for number, (measure, by_name) in enumerate(curves.items(), 1):
-            _panel(figure.add_subplot(rows, columns, number), measure, by_name, smooth)
-        names = list(dict.fromkeys(name for by_name in curves.values() for name in by_name))
+        figure = Figure(figsize=(3.6 * columns, height * rows), layout="constrained")
+        for number, (title, by_name) in enumerate(panels.items(), 1):
+            axes = figure.add_subplot(rows, columns, number)
+            axes.set_title(title)
+            axes.grid(alpha=0.3)
+            lines(axes, by_name, colours)
         if len(names) > 1:
-            handles = [matplotlib.lines.Line2D([], [], color=f"C{n}", label=name) for n, name in enumerate(names)]
+            handles = [matplotlib.lines.Line2D([], [], color=colours[name], label=name) for name in names]
             figure.legend(handles=handles, loc="outside lower center", ncols=min(len(names), 3))
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _panel(axes: Any, measure: str, by_name: Mapping[str, Points], smooth: float) -> None:
-    for n, points in enumerate(by_name.values()):
+def _spending(axes: Any, by_name: Mapping[str, Sequence[Mapping[str, Any]]], colours: Mapping[str, str]) -> None:
+    for name, rows in by_name.items():
+        tokens, values = [row["tokens"] for row in rows], [row["value"] for row in rows]
+        ends = [
+            [row["value"] - row["low"] if row["low"] is not None else 0 for row in rows],
+            [row["high"] - row["value"] if row["high"] is not None else 0 for row in rows],
+        ]
+        axes.errorbar(
+            tokens, values, yerr=ends, color=colours[name], marker="o", markersize=3, linewidth=1.2, capsize=2
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel("tokens of a problem")
+
+
+def _steps(axes: Any, by_name: Mapping[str, Points], colours: Mapping[str, str], smooth: float) -> None:
+    for name, points in by_name.items():
         steps, values = zip(*points, strict=True)
         if smooth and len(points) > 2:
-            axes.plot(steps, values, color=f"C{n}", alpha=0.25, linewidth=0.8)
+            axes.plot(steps, values, color=colours[name], alpha=0.25, linewidth=0.8)
             values = tuple(smoothed(values, smooth))
-        axes.plot(steps, values, color=f"C{n}", linewidth=1.2, marker="." if len(points) < 3 else "")
-    axes.set_title(measure)
+        axes.plot(steps, values, color=colours[name], linewidth=1.2, marker="." if len(points) < 3 else "")
     axes.set_xlabel("step")
-    axes.grid(alpha=0.3)

@@ -43,13 +43,6 @@ def _difference(
     entry: Scores,
 ) -> dict[str, Any]:
     ours, theirs = (per_problem(kernel, argument, entry.success, groups[g]) for g in (group, other))
-    shared = [problem for problem in ours if problem in theirs]
-    differences_P = np.array([ours[problem] - theirs[problem] for problem in shared])
-    sums_PD = np.column_stack([differences_P, np.ones(len(shared))])
-    both = groups[group] + groups[other]
-    scored = [row for row in both if row["problem"] in set(shared) and row["grade"] is not None]
-    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], both, len(scored), entry)
-    p = estimates.paired_permutation(differences_P, entry.seed) if len(shared) else 1.0
     attempts = max(row["attempt"] for row in groups[group]) + 1
     return {
         **BLANK,
@@ -57,6 +50,15 @@ def _difference(
         "against": other.model,
         "measure": label(name, argument, attempts),
         "split": "all",
-        **numbers,
-        "p": p,
+        **paired(ours, theirs, groups[group] + groups[other], entry),
     }
+
+
+def paired(ours: Mapping[str, float], theirs: Mapping[str, float], both: Rows, entry: Scores) -> dict[str, Any]:
+    """The numbers of the mean difference of problems that both have a value of; `both` are the attempts of both."""
+    shared = [problem for problem in ours if problem in theirs]
+    differences_P = np.array([ours[problem] - theirs[problem] for problem in shared])
+    sums_PD = np.column_stack([differences_P, np.ones(len(shared))])
+    scored = [row for row in both if row["problem"] in set(shared) and row["grade"] is not None]
+    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], both, len(scored), entry)
+    return {**numbers, "p": estimates.paired_permutation(differences_P, entry.seed) if len(shared) else 1.0}

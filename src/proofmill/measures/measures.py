@@ -2,7 +2,8 @@
 
 A kernel (`OfAttempts`, `OfProblem`, ...) says what a measure is computed from. A row is an attempt with the columns of
 `grades`, and besides them `seed`, `level`, `year`, `loader`, `writer`, its `response_tokens` and `reasoning_tokens`, the
-`max_tokens` it was allowed, how its grader `reads` final answers, the `selecting` mark, and the `human` mark.
+`max_tokens` it was allowed, its `response_cost`, how its grader `reads` final answers, the `selecting` mark with its
+tokens and cost, and the `human` mark.
 
 From: estimates.py (pass@k, majority@k, best-of-k, variance), agreement.py (grader against human), QED-Nano's `stats`.
 

@@ -74,7 +74,9 @@ def measured_rows(group: Cell, name: str, argument: Any, attempts: Rows, entry: 
         yield {**BLANK, **group._asdict(), "against": against, "measure": measure, "split": part, **numbers}
 
 
-BLANK = dict.fromkeys(("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p"))
+BLANK = dict.fromkeys(
+    ("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p", "tokens", "dollars")
+)
 
 
 def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from proofmill.measures import budgets
 from proofmill.measures.averages import weights
 from proofmill.measures.numbers import Cell
 from proofmill.measures.text_lengths import OF_CORPUS
@@ -32,6 +33,7 @@ def page(name: str, rows: Sequence[Row], entry: Scores, notices: Mapping[Cell, S
                 lines += _noticed(sampling, notices) if part == "all" else ()
     for sampling in dict.fromkeys(row["sampling"] for row in all_rows) if entry.averages else ():
         lines += [*_averages(sampling, [row for row in all_rows if row["sampling"] == sampling], entry), ""]
+    lines += _spending([row for row in rows if row["split"] == budgets.SPLIT])
     compared_rows = [row for row in rows if row["p"] is not None]
     if compared_rows:
         lines += [
@@ -105,6 +107,18 @@ def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str
         yield f"| {' | '.join([model, *shown, reported.source])} |"
 
 
+def _spending(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each point of the curves, cheapest first within its model and benchmark."""
+    for model, problems, grader in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
+        here = [row for row in rows if (row["model"], row["problems"], row["grader"]) == (model, problems, grader)]
+        yield f"| {model} on {problems} by {grader} | tokens of a problem | dollars | value |"
+        yield "|---|---|---|---|"
+        for row in sorted(here, key=lambda row: row["tokens"]):
+            dollars = "–" if row["dollars"] is None else f"{row['dollars']:.3g}"
+            yield f"| {row['sampling']}, {row['measure']} | {row['tokens']:,.0f} | {dollars} | {_cell(row)} |"
+        yield ""
+
+
 def _cell(row: Row | None) -> str:
     if row is None or row["value"] is None:
         return "–"
@@ -127,7 +141,7 @@ def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
 def _comparison(row: Row, alpha: float) -> str:
     """Such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720, no difference shown`."""
     if row["value"] is None:
-        return f"{row['measure']} no problem in common"
+        return f"{row['measure']} {budgets.too_few(row) or 'no problem in common'}"
     ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.3f}"
     note = "" if row["p"] < alpha else ", no difference shown"

@@ -4,7 +4,7 @@
     about: Strict marking by a scheme, ...
     needs: [statement, scheme, proof]     # fields that must have a value, or nothing is asked
     takes: [reference]                    # fields that may be absent
-    reads: points                         # how to read a judge's answer: the last `points` tag or box `correct`
+    reads: points                         # the judge's last `points` tag; or its last box: `correct`, or a `score`
     scale: [0, 1, 6, 7]                   # the marks that the judge may give
     ---
 
@@ -36,8 +36,9 @@ from proofmill.schema.quoting import short
 from proofmill.text.suggestions import among
 
 PROMPTS = Path(__file__).parent
-READS = ("points", "correct")  # what a judge's answer may be read for (graders/verdicts.py)
+READS = ("points", "correct", "score")  # what a judge's answer may be read for (graders/verdicts.py)
 further: list[Path] = []  # folders with a user's own prompts
+_NAME = re.compile(r"[\w-]+(?:/[\w-]+)*")
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
 
@@ -49,7 +50,7 @@ class Prompt:
     needs: tuple[str, ...]
     takes: tuple[str, ...]
     reads: str | None
-    scale: tuple[int, ...]
+    scale: tuple[float, ...]
     template: Template
     digest: str
 
@@ -85,19 +86,24 @@ def prompt(name: str) -> Prompt:
     """The prompt at a path, or of prompts/<name>.md, or of a user's folder. Raises RecipeError where it is none."""
     if is_path(name):
         return _parsed(name, *_text_of(local_path(name)))
-    files = [folder / f"{name}.md" for folder in (PROMPTS, *further)]
-    return _parsed(name, *_text_of(next((file for file in files if file.exists()), files[0])))
+    return _parsed(name, *_text_of(_file(name) or PROMPTS / f"{name}.md"))
+
+
+def _file(name: str) -> Path | None:
+    """The file of a named prompt, if there is one. A way through other folders is no name."""
+    if not _NAME.fullmatch(name):
+        return None
+    return next((file for folder in (PROMPTS, *further) if (file := folder / f"{name}.md").is_file()), None)
 
 
 def fault(name: str) -> str | None:
     """What is wrong with the name or path of a prompt, as the end of a sentence about it; None where nothing is."""
     if not is_path(name):
         own = "the path of a file of your own (`prompts/mine.md`), or one of"
-        known = names()
         return (
             None
-            if name in known
-            else f"is `{short(name)}`, which is no file in prompts/; expected {own} {among(name, known)}"
+            if _file(name)
+            else f"is `{short(name)}`, which is no file in prompts/; expected {own} {among(name, names())}"
         )
     try:
         prompt(name)
@@ -196,13 +202,13 @@ def _header_faults(settings: Any) -> list[str]:
     reads, scale = settings.get("reads"), settings.get("scale")
     if reads is not None and reads not in READS:
         faults.append(f"`reads` is {reads!r}; expected {' or '.join(READS)}")
-    if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int))):
+    if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
         faults.append("`reads` and `scale` go together; expected both, as in `reads: points` and `scale: [0, 1, 2]`")
     return faults
 
 
-def _all(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and all(type(item) is kind for item in value)
+def _all(value: Any, *kinds: type) -> bool:
+    return isinstance(value, list) and all(type(item) in kinds for item in value)
 
 
 def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:

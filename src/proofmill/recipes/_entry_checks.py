@@ -12,7 +12,7 @@ from proofmill.filters.problems import FILTERS
 from proofmill.filters.schemes import DEMANDS, FULL_MARKS
 from proofmill.graders.escalation import full_marks, graders_of
 from proofmill.graders.programs import PROGRAMS
-from proofmill.measures import averages
+from proofmill.measures import averages, budgets
 from proofmill.measures.measures import MEASURES, OfCorpus, OfHuman, OfProblem
 from proofmill.prompts import templates
 from proofmill.recipes._grader_checks import api_faults, ends, grader_faults, judged_faults, marking_faults
@@ -332,6 +332,7 @@ def _source_of(name: str, entries: Mapping) -> str | None:
 def _scores_faults(entry: Scores, entries: Mapping) -> Iterator[str]:
     yield from judged_faults(entry, entries)
     yield from averages.faults(entry)
+    yield from budgets.faults(entry)
     if len(set(entry.seeds)) < len(entry.seeds):
         yield f"`seeds` are {entry.seeds}; expected each once."
     for way, sampling in entry.sampling.items():

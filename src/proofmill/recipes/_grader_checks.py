@@ -13,7 +13,14 @@ from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 
-SHOWN = ("statement", "proof", "scheme", "reference", "answer")  # to a judge that marks (graders/judges.py)
+SHOWN = (
+    "statement",
+    "proof",
+    "scheme",
+    "reference",
+    "answer",
+    "judgement",
+)  # to a judge that marks (graders/judges.py)
 
 # Fields of a request that a question consists of, that an entry has a word for, or that would change what comes back.
 DECIDED = (
@@ -112,6 +119,11 @@ def marking_faults(
         if rubric.reads is None:
             yield f"prompt `{rubric.name}` asks for no verdict; expected one whose header says what it `reads`."
             return
+        if "judgement" in rubric.needs:
+            yield (
+                f"prompt `{rubric.name}` needs a judgement, and there may be none that can be read; expected `takes: "
+                "[judgement]`."
+            )
         if kind_of(name) == "api" and "reference" in rubric.needs:
             yield f"prompt `{rubric.name}` needs the reference; expected a `grader/<name>` with `reference: true`."
         if "scheme" in rubric.needs and not schemes:

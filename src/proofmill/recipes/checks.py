@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, get_type_hints
+from typing import Any
 
 from proofmill.prompts import templates
 from proofmill.recipes._entry_checks import ENTRY_CHECKS
@@ -11,10 +11,10 @@ from proofmill.recipes.lists import LISTS
 from proofmill.scaffolds import scaffolds
 from proofmill.schema import named
 from proofmill.schema.entries import models_in
-from proofmill.schema.fields import Ref, ref_of
+from proofmill.schema.fields import Ref
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
 from proofmill.schema.names import kind_of
-from proofmill.schema.references import references
+from proofmill.schema.references import reference_fields, references
 from proofmill.text.suggestions import among, nearest
 
 
@@ -25,9 +25,9 @@ def check(where: str, entry: Any, entries: Mapping[str, Any], declared: Mapping[
     """
     kind = next(k for k, cls in ENTRY_TYPES.items() if cls is type(entry))
     lists = dict(KINDS[kind].lists) if kind in KINDS else {}
-    hints = get_type_hints(type(entry), include_extras=True)
+    refs = reference_fields(type(entry))
     for f in fields(entry):
-        value, ref = getattr(entry, f.name), ref_of(hints[f.name])
+        value, ref = getattr(entry, f.name), refs.get(f.name)
         key = f.name.replace("_", "-")
         if value is not None and ref is not None:
             for name in [value] if isinstance(value, str) else value:

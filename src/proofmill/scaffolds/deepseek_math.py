@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proofmill.calls.dialogues import Dialogue
+from proofmill.graders.verdicts import score_in
 from proofmill.prompts import escapes
 from proofmill.scaffolds.play import Call, Play, Step
-from proofmill.text import answers
 
 _SOLUTION = re.compile(r"^[ \t]*#+[ \t*_]*solution\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 _EVALUATION = re.compile(r"^[ \t]*#+[ \t*_]*self[ \-]*evaluation\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
-SCORES = {"0": 0.0, "0.0": 0.0, "0.5": 0.5, ".5": 0.5, "1/2": 0.5, "\\frac{1}{2}": 0.5, "1": 1.0, "1.0": 1.0}
 
 
 @dataclass
@@ -87,9 +86,3 @@ def proof_in(text: str) -> str:
     if start and end and end.start() < start.end():
         end = _EVALUATION.search(text, start.end())
     return text[start.end() if start else 0 : end.start() if end else None].strip()
-
-
-def score_in(text: str) -> float | None:
-    """The last boxed 0, 0.5 or 1; None where there is none."""
-    found = [SCORES[box] for raw in answers.boxed(text) if (box := raw.strip().strip("$")) in SCORES]
-    return found[-1] if found else None

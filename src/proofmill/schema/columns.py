@@ -187,7 +187,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "sampling": (pl.String, "how it was sampled"),
         "grader": (pl.String, "who marked"),
         "measure": (pl.String, "which number"),
-        "split": (pl.String, "`all`, a level, family, year or writer, or a seed"),
+        "split": (pl.String, "`all`, a level, family, year or writer, a seed, or `budget` for a point of a curve"),
         "value": (pl.Float64, "the number; null when nothing was scored, or it is not defined"),
         "low": (pl.Float64, "lower end of the interval"),
         "high": (pl.Float64, "upper end of the interval"),
@@ -195,6 +195,8 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "n": (pl.Int64, "attempts it rests on"),
         "problems_n": (pl.Int64, "problems it rests on"),
         "unscored": (pl.Float64, "share of the attempts without a verdict"),
+        "tokens": (pl.Float64, "of a curve or a comparison at equal budgets: tokens written for a problem, on average"),
+        "dollars": (pl.Float64, "and dollars paid; null where a price is unknown or everything is free"),
     },
 }
 

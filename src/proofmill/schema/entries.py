@@ -325,7 +325,7 @@ class Scores(Entry):
     `models` x `problems` x `sampling` expand into entries `responses/<model>@<problems>` and `grades/...`.
     """
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     models: list[ModelRef] = doc("The models to measure.", [])
     problems: list[ProblemsRef] = doc("The benchmarks; without `models`, the tables to measure.", [])
     schemes: list[Annotated[str, Ref("schemes")]] = doc(
@@ -350,6 +350,10 @@ class Scores(Entry):
     tokenizer: WeightsRef | None = doc("The model whose tokenizer measures the lengths of `problems`.", None)
     measures: NamedItems = doc("Named measures; a `repeat` takes those of the entry it repeats.", [])
     compare: list[list[str]] = doc("Pairs `[model, baseline]` that are compared problem by problem.", [])
+    at_equal_budget: str | None = doc(
+        "The way of `sampling` that every other one is compared with at equal tokens and at equal dollars: a single attempt, the majority of several, or the best by `selected-by`.",
+        None,
+    )
     averages: dict[str, list[str]] = doc(
         "Named means of benchmarks, or of other averages: `{code: [problems/a, problems/b], total: [code, maths]}`. Each benchmark weighs alike, whatever its size.",
         {},

@@ -3,36 +3,39 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from proofmill.schema.fields import ref_of
+from proofmill.schema.fields import Ref, ref_of
 from proofmill.schema.kinds import DECLARED, KINDS
 from proofmill.schema.names import kind_of
 
 
 def references(entry: Any) -> list[str]:
     """Names of the entries that this one is made from, `api/...` included, in the order of its fields."""
-    found: list[str] = []
-    hints = get_type_hints(type(entry), include_extras=True)
-    for f in fields(entry):
-        value = getattr(entry, f.name)
-        if value is not None and ref_of(hints[f.name]) is not None:
-            found.extend([value] if isinstance(value, str) else value)
+    found = [name for field in reference_fields(type(entry)) for name in _named(getattr(entry, field))]
     return [name for name in dict.fromkeys([*found, *entry.also_asks()]) if "/" in name]
 
 
 def references_by_word(entry: Any) -> list[tuple[str, str]]:
     """(list, value) of each field in which a name of that list may stand in the place of an entry."""
-    hints = get_type_hints(type(entry), include_extras=True)
-    found = []
-    for f in fields(entry):
-        value, ref = getattr(entry, f.name), ref_of(hints[f.name])
-        if value is not None and ref is not None and ref.named:
-            found += [(ref.named, name) for name in ([value] if isinstance(value, str) else value)]
-    return found
+    by_word = [(field, ref.named) for field, ref in reference_fields(type(entry)).items() if ref.named]
+    return [(word, name) for field, word in by_word for name in _named(getattr(entry, field))]
+
+
+@cache
+def reference_fields(kind: type) -> dict[str, Ref]:
+    """The fields of a type of entry that refer to others; once, because each name of a recipe is looked up many times."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {field.name: ref_of(hints[field.name]) for field in fields(kind)}
+    return {name: ref for name, ref in found.items() if ref is not None}
+
+
+def _named(value: str | list[str] | None) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else value
 
 
 def parents(entry: Any) -> list[str]:

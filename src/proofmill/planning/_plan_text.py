@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from proofmill.calls import budget
-from proofmill.inspect.data import size, summed
+from proofmill.planning.data import size, summed
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of

@@ -11,8 +11,8 @@ from mill import REFEREE, Mill
 from proofmill import __main__ as command
 from proofmill.artifacts.states import States
 from proofmill.engines import remote
-from proofmill.inspect.connections import connections, due, faults_of, require_set
-from proofmill.inspect.plan import Plan
+from proofmill.planning.connections import connections, due, faults_of, require_set
+from proofmill.planning.plan import Plan
 from proofmill.schema.errors import SettingError
 from served import GOOD, server
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import records
-from proofmill.inspect.connections import connections, due, faults_of
+from proofmill.planning.connections import connections, due, faults_of
 from proofmill.recipes.book import Book
 from proofmill.runtime import locks
 from proofmill.runtime.progress import Progress, say

@@ -14,9 +14,9 @@ from proofmill import labels
 from proofmill.artifacts.jobs import Job
 from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
-from proofmill.inspect._expected_costs import Range, predicted
-from proofmill.inspect.plan import Plan
 from proofmill.measures import estimates, measures
+from proofmill.planning._expected_costs import Range, predicted
+from proofmill.planning.plan import Plan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
 from proofmill.recipes.book import expand

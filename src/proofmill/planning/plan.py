@@ -26,10 +26,10 @@ from proofmill.calls import budget, records
 from proofmill.calls.exchange import Questions
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.programs import PROGRAMS
-from proofmill.inspect import _plan_text, data
-from proofmill.inspect._expected_costs import Range, answered, certain, costs_of, predicted
-from proofmill.inspect._power import forecasts
-from proofmill.inspect.connections import Connection, connections
+from proofmill.planning import _plan_text, data
+from proofmill.planning._expected_costs import Range, answered, certain, costs_of, predicted
+from proofmill.planning._power import forecasts
+from proofmill.planning.connections import Connection, connections
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import Book, expand
 from proofmill.runtime.public_data import is_public, register

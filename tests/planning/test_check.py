@@ -11,7 +11,7 @@ from damage import copied, truncate, zero
 from mill import SMALL, Mill
 from proofmill import __main__ as command
 from proofmill.calls import records
-from proofmill.inspect.check import damaged
+from proofmill.planning.check import damaged
 from proofmill.runtime import locks
 from proofmill.schema.errors import SettingError
 

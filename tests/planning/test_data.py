@@ -12,9 +12,9 @@ from downloads import Downloads, serving
 from mill import ROOT, Mill
 from project import Project
 from proofmill import __main__ as command
-from proofmill.inspect import data as listing
-from proofmill.inspect.data import Needed, lines
-from proofmill.inspect.plan import Plan
+from proofmill.planning import data as listing
+from proofmill.planning.data import Needed, lines
+from proofmill.planning.plan import Plan
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 from proofmill.runtime import public_data

@@ -1,0 +1,109 @@
+"""Commands before a run: a folder of one's own, data, the plan, whether everything answers, the manual."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from proofmill.commands.book import CONFIGFILE, book_of
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import SettingError
+
+
+def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
+    """Each command's parser with the function that runs it."""
+    begun = commands.add_parser(
+        "init", help="write a folder of your own: a recipe, data, a reward, .env; it runs in a minute"
+    )
+    begun.add_argument("folder", type=Path, help="a new folder")
+    planned = commands.add_parser("plan", help="what a target would make, why, and what it would cost")
+    planned.add_argument(
+        "target", nargs="?", help="a recipe, <kind>/<name> or a table's path; the first recipe without one"
+    )
+    planned.add_argument("--configfile", **CONFIGFILE)
+    planned.add_argument("--json", action="store_true", help="for programs")
+    fetched = commands.add_parser(
+        "fetch", help="bring the public data and models that a target needs and that are missing"
+    )
+    fetched.add_argument("targets", nargs="*", help="recipes, <kind>/<name> or tables; the first recipe without one")
+    fetched.add_argument(
+        "--list", action="store_true", help="only say what is needed, its size and licence, and where it is"
+    )
+    fetched.add_argument("--configfile", **CONFIGFILE)
+    checked = commands.add_parser(
+        "check", help="whether the servers that targets ask answer, and whether results are what was written"
+    )
+    checked.add_argument(
+        "targets", nargs="*", help="recipes or <kind>/<name>; everything in results, and no server, without one"
+    )
+    checked.add_argument("--configfile", **CONFIGFILE)
+    checked.add_argument("--deep", action="store_true", help="read every byte of tables, weights and kept copies")
+    paged = commands.add_parser(
+        "manual", help="the page of a kind: fields, columns, and what it can name, your parts too"
+    )
+    paged.add_argument("page", nargs="?", help="a kind, `api`, `grader` or `reasons`")
+    paged.add_argument(
+        "--schema", action="store_true", help="instead of a page: the JSON Schema of configuration files, for editors"
+    )
+    paged.add_argument("--configfile", **CONFIGFILE)
+    return {begun: init, planned: plan, fetched: fetch, checked: check, paged: manual}
+
+
+def init(options: argparse.Namespace) -> None:
+    from proofmill.recipes import starter
+
+    starter.write(options.folder)
+    print(
+        f"{options.folder}: config.yaml is a recipe of your own; `cd {options.folder}` and `snakemake` runs it in a minute"
+    )
+
+
+def plan(options: argparse.Namespace) -> None:
+    from proofmill.planning.plan import planned
+
+    result = planned(options.target, options.configfile, options.results)
+    if options.json:
+        print(json.dumps(result.data(), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(result.lines()))
+
+
+def fetch(options: argparse.Namespace) -> None:
+    from proofmill.planning import data
+
+    book = book_of(options)
+    needed = data.needed(book, data.artifacts(book, options.targets or [next(iter(book.recipes))]))
+    if options.list:
+        print("\n".join(data.lines(needed)))
+    else:
+        data.fetch(needed)
+
+
+def check(options: argparse.Namespace) -> None:
+    from proofmill.planning.check import checked
+
+    book = book_of(options) if options.targets and Path("config.yaml").exists() else None
+    whole = True
+    for fault in checked(options.targets, book, options.results, options.deep):
+        whole = False
+        print(fault, flush=True)
+    if not whole:
+        sys.exit(1)
+    say("check", "nothing is damaged")
+
+
+def manual(options: argparse.Namespace) -> None:
+    from proofmill.recipes import config_schema, yaml_files
+    from proofmill.recipes.book import expand
+    from proofmill.text.suggestions import among
+
+    expand(yaml_files.read("config.yaml", *options.configfile))  # puts the user's parts beside ours
+    if options.schema:
+        return print(config_schema.text(), end="")
+    from proofmill.recipes import manual as manuals
+
+    pages = {name.removesuffix(".md"): text for name, text in manuals.pages().items()}
+    if options.page not in pages:
+        raise SettingError(f"manual {options.page}: no such page; expected one of {among(str(options.page), pages)}")
+    print(pages[options.page], end="")

@@ -1,0 +1,167 @@
+"""One artifact as a person reads it: where it is from, what came out of it, and rows of it. Only what is asked is read."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from proofmill.artifacts.tables import Table
+from proofmill.runtime.progress import clock
+from proofmill.schema.errors import SettingError
+from proofmill.schema.fields import info_of
+from proofmill.schema.kinds import ENTRY_TYPES, KINDS
+from proofmill.text.suggestions import among
+
+ROWS = 10  # shown where nobody says how many
+TEXT = 60  # characters of a text in a row among others
+NUMBER = "number"  # of a row, for kinds whose rows have no id
+
+
+def facts(table: Table) -> Iterator[str]:
+    """The entry as far as it is its own, the parents, the outcomes, and what it took, by the stamp alone."""
+    stamp = table.stamp
+    file = table.path.stat()
+    made = datetime.fromtimestamp(file.st_mtime).strftime("%Y-%m-%d %H:%M")
+    commit = f" at {stamp['commit'][:10]}" if stamp.get("commit") else ""
+    yield f"{table.name}: {table.height:,} rows, {file.st_size:,} bytes, made {made}{commit}"
+    for key, value in own_fields(table.kind, stamp["entry"]).items():
+        yield f"  {key}: {_short(value)}"
+    if stamp["parents"]:
+        yield f"  is made from {', '.join(stamp['parents'])}"
+    if stamp.get("sources"):
+        yield f"  reads {', '.join(stamp['sources'])}"
+    counts = ", ".join(f"{count:,} {what}" for what, count in stamp.get("counts", {}).items())
+    yield f"  outcome: {counts or 'not noted'}; took {clock(stamp.get('seconds') or 0)}"
+    if stamp.get("tokens") is not None:
+        cost = "unknown" if stamp.get("cost") is None else f"${stamp['cost']:,.4f}"
+        yield f"  asked: {stamp['tokens']:,} tokens, cost {cost}"
+    yield from (f"  notice: {text}" for text in stamp.get("notices") or ())
+    yield f"  columns: {', '.join(table.scan().collect_schema().names())}"
+
+
+def own_fields(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry, by their keys in the configuration, that are not at their defaults."""
+    own = {}
+    for field in fields(ENTRY_TYPES[kind]):
+        info = info_of(field)
+        default = info.default_factory() if info.default_factory else info.default  # type: ignore[call-arg]  # no argument
+        value = entry.get(field.name, MISSING)
+        if value is not MISSING and value != default:
+            own[field.name.replace("_", "-")] = value
+    return own
+
+
+def rows(
+    table: Table,
+    row: str | None = None,
+    where: str | None = None,
+    columns: Sequence[str] = (),
+    most: int = ROWS,
+) -> pl.DataFrame:
+    """Rows of a table, dropped ones too: the one with an id (or its beginning), or the first that `where` is true of.
+
+    `where` is an expression of SQL over the columns. SettingError for a column, an expression or a row that is not.
+    """
+    frame, names = numbered(table), numbered(table).collect_schema().names()
+    if unknown := [column for column in columns if column not in names]:
+        raise SettingError(f"{table.name}: has no column `{unknown[0]}`; expected some of {among(unknown[0], names)}")
+    if where is not None:
+        frame = frame.filter(_condition(where, table, names))
+    if row is not None:
+        frame = frame.filter(_is_row(table, row))
+    key = id_column(table)
+    shown = list(dict.fromkeys([key, *columns])) if columns else names
+    try:
+        found = frame.select(shown).head(most if row is None else 2).collect()
+    except PolarsError as error:
+        raise _no_condition(table, where, error) from error
+    if row is not None and found.height != 1:
+        what = (
+            "no row has this id"
+            if found.is_empty()
+            else f"several rows begin so, {' and '.join(found[key])} among them"
+        )
+        raise SettingError(
+            f"{table.name} --row {row}: {what}; expected a `{key}`. Look: proofmill show {table.name} --rows 5"
+        )
+    return found
+
+
+def numbered(table: Table) -> pl.LazyFrame:
+    """The rows of a table; of a kind without ids, each with its number from 0 on."""
+    frame = table.scan()
+    return frame if KINDS[table.kind].key else frame.with_row_index(NUMBER)
+
+
+def id_column(table: Table) -> str:
+    return KINDS[table.kind].key or NUMBER
+
+
+def _is_row(table: Table, row: str) -> pl.Expr:
+    if KINDS[table.kind].key:
+        return pl.col(id_column(table)).str.starts_with(row)
+    if not row.isdecimal():
+        raise SettingError(
+            f"{table.name} --row {row}: its rows have numbers; expected one from 0 to {table.height - 1}."
+        )
+    return pl.col(NUMBER) == int(row)
+
+
+def _condition(where: str, table: Table, names: Sequence[str]) -> pl.Expr:
+    try:
+        condition = pl.sql_expr(where)
+    except PolarsError as error:
+        raise _no_condition(table, where, error) from error
+    if unknown := [column for column in condition.meta.root_names() if column not in names]:
+        raise SettingError(
+            f"{table.name} --where {where!r}: there is no column `{unknown[0]}`; expected some of {among(unknown[0], names)}"
+        )
+    return condition
+
+
+def _no_condition(table: Table, where: str, error: PolarsError) -> SettingError:
+    found = str(error).splitlines()[0]
+    return SettingError(
+        f"{table.name} --where {where!r}: {found}; expected a condition in SQL, such as `grade < 3 AND reason = 'ok'`."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- as text
+
+
+def as_table(frame: pl.DataFrame) -> str:
+    """Rows as columns of text, as wide as they need; long texts are cut."""
+    with pl.Config(
+        tbl_rows=-1, tbl_cols=-1, tbl_width_chars=60_000, fmt_str_lengths=TEXT, fmt_table_cell_list_len=3,
+        tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, tbl_formatting="ASCII_MARKDOWN",
+    ):  # fmt: skip
+        return str(frame)
+
+
+def as_page(row: Mapping[str, Any]) -> Iterator[str]:
+    """One row with all its texts: short values beside their columns, long ones below them."""
+    width = max(map(len, row))
+    for column, value in row.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+        if "\n" in text or len(text) > 2 * TEXT:
+            yield f"{column}:"
+            yield from (f"    {line}" for line in text.splitlines())
+        else:
+            yield f"{column:<{width}}  {'–' if value is None else text}"
+
+
+def as_json(table: Table, found: pl.DataFrame | None) -> str:
+    """Stamp and rows for programs."""
+    shown = {"name": table.name, "rows_n": table.height, "stamp": table.stamp}
+    if found is not None:
+        shown["rows"] = found.to_dicts()
+    return json.dumps(shown, ensure_ascii=False, indent=2, default=str)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 2 * TEXT else f"{text[: 2 * TEXT]}..."

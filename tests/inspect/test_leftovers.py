@@ -1,0 +1,103 @@
+"""`proofmill gc`: what can go and what it frees; nothing that a recipe needs, no answer that was paid for."""
+
+import os
+import sys
+
+import pytest
+import yaml
+
+from mill import REFEREE
+from project import snapshot
+from proofmill import __main__ as command
+from proofmill.inspect import leftovers
+from proofmill.recipes.book import expand
+from proofmill.runtime import locks
+
+ENTRIES = {
+    "problems/p": {"source": "arithmetic", "rows": 6},
+    "schemes/s": {"problems": "problems/p", "model": "api/referee"},
+    "problems/q": {"source": "problems/p", "keep": [{"first": 3}]},
+}
+
+
+@pytest.fixture
+def made(mill):
+    """A finished chain, then an edit that remade its end, and an artifact that no recipe has any more."""
+    old = mill(ENTRIES)
+    old.make(*ENTRIES)
+    edited = {name: dict(entry) for name, entry in ENTRIES.items()}
+    edited["problems/q"]["keep"] = [{"first": 2}]
+    del edited["schemes/s"]
+    now = mill(edited)
+    now.make("problems/p", "problems/q")
+    return now
+
+
+def found(made, sorts=leftovers.SORTS):
+    return {(each.sort, each.artifact): each for each in leftovers.leftovers(made.book, made.results, sorts)}
+
+
+def test_copies_of_other_entries_and_tables_of_nobody_can_go(made):
+    """The table of an edited entry stays, its older copy can go; so can all that no recipe has."""
+    listed = found(made)
+    assert set(listed) == {
+        ("kept", "problems/q"), ("kept", "schemes/s"), ("unreachable", "schemes/s"), ("calls", "schemes/s"),
+    } | {key for key in listed if key[0] == "unfinished"}  # fmt: skip
+    (copy,) = listed["kept", "problems/q"].paths
+    assert copy.name != made.table("problems/q").stamp["fingerprint"]
+    assert made.table("schemes/s").path in listed["unreachable", "schemes/s"].paths
+
+
+def test_journals_are_listed_only_when_asked_for(made):
+    """Answers that were paid for are not among what `gc` deletes by itself."""
+    assert not any(sort == "calls" for sort, _ in found(made, leftovers.SORTS[:3]))
+
+
+def test_links_free_nothing_while_another_holds_the_file(made):
+    """A kept copy and the table are one file: deleting one frees nothing, deleting both frees it once."""
+    listed = found(made)
+    copy, table = listed["kept", "schemes/s"], listed["unreachable", "schemes/s"]
+    alone = [leftovers.freed([each]) for each in (copy, table)]
+    file = made.table("schemes/s").path
+    assert os.stat(file).st_nlink == 2
+    together = leftovers.freed([copy, table])
+    assert together >= sum(alone) + file.stat().st_blocks * 512
+
+
+def test_delete_leaves_every_table_of_the_recipes_as_it_was(made, monkeypatch, capsys, tmp_path):
+    """The command lists and touches nothing; with --delete it deletes what it listed and no more."""
+    before = snapshot(made.results)
+    config = {"r": {name: value for name, value in ENTRIES.items() if name != "schemes/s"}}
+    config["r"]["problems/q"] = {**ENTRIES["problems/q"], "keep": [{"first": 2}]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"results": "results", **config}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["proofmill", "gc"])
+    command.main()
+    said = capsys.readouterr().out
+    assert "schemes/s: no recipe has it" in said and "can be freed; `proofmill gc --delete`" in said
+    assert snapshot(made.results) == before
+    monkeypatch.setattr(sys, "argv", ["proofmill", "gc", "--delete"])
+    command.main()
+    after = snapshot(made.results)
+    assert not made.table("schemes/s").path.exists() and made.table("schemes/s").calls.exists()
+    for name in ("problems/p", "problems/q"):
+        assert after[f"{name}.parquet"] == before[f"{name}.parquet"]
+        assert made.table(name).kept(made.table(name).stamp["fingerprint"]).exists()
+    monkeypatch.setattr(sys, "argv", ["proofmill", "gc"])
+    command.main()
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing can go"
+
+
+def test_copy_that_an_entry_would_bring_back_stays(made):
+    """An entry that was edited back, and not run yet, finds its copy."""
+    back = expand({"r": {"api/referee": REFEREE, **ENTRIES}})
+    listed = leftovers.leftovers(back, made.results)
+    assert ("kept", "problems/q") not in {(each.sort, each.artifact) for each in listed}
+
+
+def test_what_somebody_makes_right_now_is_left_alone(made):
+    """A held lock keeps everything of its artifact."""
+    lock = made.table("schemes/s").lock
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with locks.alone(lock, "schemes/s"):
+        assert not any(name == "schemes/s" for _, name in found(made))

@@ -1,0 +1,103 @@
+"""`proofmill show ARTIFACT`: its facts, its rows by id or condition, whole texts, and JSON for programs."""
+
+import json
+import sys
+
+import pytest
+
+from proofmill import __main__ as command
+from proofmill.artifacts.checked_parquet import CheckedParquet
+from proofmill.inspect import reading
+from proofmill.schema.errors import SettingError
+
+
+def shown(monkeypatch, capsys, small, *arguments):
+    monkeypatch.setattr(sys, "argv", ["proofmill", "show", *arguments, "--results", str(small.results)])
+    command.main()
+    return capsys.readouterr().out
+
+
+def test_facts_come_from_the_stamp_alone(small, monkeypatch):
+    """Own fields, parents, outcomes and columns; not one row is read."""
+
+    def refuse(*_):
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr(CheckedParquet, "batches", refuse)
+    table = small.table("grades/cold")
+    said = list(reading.facts(table))
+    assert said[0].startswith("grades/cold: 24 rows, ")
+    assert "  responses: responses/cold" in said and "  schemes: schemes/bench" in said
+    assert not any(line.startswith("  prompt:") for line in said)  # it is at its default
+    assert any(line.startswith("  is made from responses/cold") for line in said)
+    assert any(line.startswith("  asked: ") and line.endswith("cost $0.0000") for line in said)
+    assert said[-1].startswith("  columns: response, problem, attempt, grade")
+
+
+def test_rows_are_those_that_the_condition_is_true_of(small):
+    """SQL over the columns; the id is always shown, and no more rows than were asked for."""
+    table = small.table("grades/cold")
+    every = table.rows("response", "attempt")
+    found = reading.rows(table, where="attempt = 1", columns=["attempt"], most=5)
+    assert found.columns == ["response", "attempt"]
+    assert found.rows() == [(row["response"], 1) for row in every if row["attempt"] == 1][:5]
+
+
+def test_row_is_found_by_the_beginning_of_its_id(small):
+    """A whole id or its beginning; a training's row, which has none, by its number."""
+    table = small.table("responses/cold")
+    first = table.rows()[3]
+    (row,) = reading.rows(table, first["response"][:12]).to_dicts()
+    assert row == first
+    (step,) = reading.rows(small.table("sft/cold"), "2").to_dicts()
+    assert step == {"number": 2, **small.table("sft/cold").rows()[2]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"row": "none"}, "no row has this id; expected a `response`"),
+        ({"row": ""}, "several rows begin so"),
+        ({"columns": ["grad"]}, "has no column `grad`; expected some of .*Did you mean `grade`"),
+        (
+            {"where": "grad < 3"},
+            "--where 'grad < 3': there is no column `grad`; expected some of .*Did you mean `grade`",
+        ),
+        ({"where": "grade <"}, "expected a condition in SQL"),
+        ({"where": "attempt"}, "expected a condition"),
+    ],
+)
+def test_mistakes_name_the_remedy(small, arguments, said):
+    """An id, a column or an expression that is not, each with what there is."""
+    with pytest.raises(SettingError, match=said):
+        reading.rows(small.table("grades/cold"), **arguments)
+
+
+def test_command_shows_a_table_a_page_and_json(small, monkeypatch, capsys):
+    """Rows side by side, one row whole, and both for programs."""
+    ident = small.table("responses/cold").rows("response")[0]["response"]
+    table = shown(monkeypatch, capsys, small, "responses/cold", "--columns", "stop", "--rows", "2")
+    assert table.startswith("| response ") and table.count("\n") == 4
+    page = shown(monkeypatch, capsys, small, "responses/cold", "--row", ident)
+    assert f"response          {ident}" in page and "steps             –" in page
+    data = json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--row", ident, "--json"))
+    assert (data["name"], data["rows_n"], data["rows"][0]["response"]) == ("responses/cold", 24, ident)
+    assert data["stamp"]["entry"]["model"] == "sft/cold"
+    assert "rows" not in json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--json"))
+
+
+def test_rows_of_a_recipe_are_refused(small, monkeypatch):
+    """Rows are of one artifact."""
+    monkeypatch.setattr(sys, "argv", ["proofmill", "show", "nano", "--rows", "3", "--results", str(small.results)])
+    with pytest.raises(SystemExit, match="rows are of one artifact; expected one <kind>/<name>"):
+        command.main()
+
+
+def test_long_texts_are_cut_in_a_table_and_whole_on_a_page(small):
+    """Sixty characters beside other rows; every line by itself."""
+    table = small.table("schemes/bench")
+    row = table.rows()[0]
+    assert max(map(len, row["scheme"].splitlines())) > 20
+    assert row["scheme"] not in reading.as_table(reading.rows(table, columns=["scheme"]))
+    page = list(reading.as_page(row))
+    assert all(f"    {line}" in page for line in row["scheme"].splitlines())
