@@ -59,7 +59,8 @@ def test_command_is_understood(page, words):
     if len(words) > 1 and "COMMAND" not in words:
         words = [word.strip("[]") for word in words[1:] if word not in ("...", "[NAMES...]")]
         if words[0] not in ("--version", "--print-completion"):
-            assert parser().parse_args(words + ["x"] * (len(words) == 1)).command == words[0]
+            alone = len(words) == 1 and words[0] != "gc"  # named without what it needs
+            assert parser().parse_args(words + ["x"] * alone).command == words[0]
 
 
 @pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "snakemake"], ids=str)

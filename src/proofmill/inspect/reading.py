@@ -78,7 +78,7 @@ def rows(
     try:
         found = frame.select(shown).head(most if row is None else 2).collect()
     except PolarsError as error:
-        raise _no_condition(table, where, error) from error
+        raise _no_condition(table, where or "", error) from error
     if row is not None and found.height != 1:
         what = (
             "no row has this id"

@@ -95,16 +95,16 @@ def curves(rows: Rows, success: float) -> list[Curve]:
     if rows[0]["reads"]:
         found.append(Curve("majority", rows, spent, success))
     if all(row["selecting"] is not None for row in rows):
-        more, paid = fmean(row["selecting_tokens"] or 0 for row in rows), _mean_dollars(rows, "selecting_cost")
-        dollars = None if None in (paid, spent["dollars"]) else spent["dollars"] + paid
+        more = fmean(row["selecting_tokens"] or 0 for row in rows)
+        dollars = _mean_dollars(rows, "response_cost", "selecting_cost")
         found.append(Curve("best", rows, {"tokens": tokens + more, "dollars": dollars}, success))
     return found
 
 
-def _mean_dollars(rows: Rows, field: str) -> float | None:
-    """Mean dollars of an attempt; None where a price is unknown, and where everything is free."""
-    costs = [row[field] for row in rows]
-    return fmean(costs) if None not in costs and any(costs) else None
+def _mean_dollars(rows: Rows, *fields: str) -> float | None:
+    """Mean dollars of an attempt, summed over fields; None where a price is unknown, and where everything is free."""
+    costs = [row[field] for row in rows for field in fields]
+    return sum(costs) / len(rows) if None not in costs and any(costs) else None
 
 
 def points(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from functools import cache
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -26,12 +25,16 @@ def references_by_word(entry: Any) -> list[tuple[str, str]]:
     return [(word, name) for field, word in by_word for name in _named(getattr(entry, field))]
 
 
-@cache
+_FIELDS: dict[type, dict[str, Ref]] = {}  # each name of a recipe is looked up many times, and a type's fields once
+
+
 def reference_fields(kind: type) -> dict[str, Ref]:
-    """The fields of a type of entry that refer to others; once, because each name of a recipe is looked up many times."""
-    hints = get_type_hints(kind, include_extras=True)
-    found = {field.name: ref_of(hints[field.name]) for field in fields(kind)}
-    return {name: ref for name, ref in found.items() if ref is not None}
+    """The fields of a type of entry that refer to others."""
+    if kind not in _FIELDS:
+        hints = get_type_hints(kind, include_extras=True)
+        found = {field.name: ref_of(hints[field.name]) for field in fields(kind)}
+        _FIELDS[kind] = {name: ref for name, ref in found.items() if ref is not None}
+    return _FIELDS[kind]
 
 
 def _named(value: str | list[str] | None) -> list[str]:
