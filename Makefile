@@ -18,7 +18,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help run smol gpu test test-fast test-slow test-pipeline test-vllm test-slurm lint format docs lock audit clean
+.PHONY: help run smol gpu test test-fast test-slow test-pipeline test-vllm test-slurm test-browser lint format docs lock audit clean
 
 help: ## what can be made
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -37,12 +37,12 @@ gpu: ## installs envs/gpu.txt, for a machine with CUDA; `make run LOCK=envs/gpu.
 
 test: lint test-fast test-slow ## everything, the fast tests first
 
-test-fast: $(VENV)/ready $(TOOLS)/ready ## the tests without whole runs, vLLM and SLURM
-	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm"
+test-fast: $(VENV)/ready $(TOOLS)/ready ## the tests without whole runs, vLLM, SLURM and a browser
+	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm and not browser"
 
 # One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
 test-slow: $(VENV)/ready ## those with them
-	$(PYTEST) -n 3 -m "pipeline or vllm or slurm"
+	$(PYTEST) -n 3 -m "pipeline or vllm or slurm or browser"
 
 test-pipeline: $(VENV)/ready ## whole runs at reduced sizes
 	$(PYTEST) -n 2 -m pipeline
@@ -52,6 +52,9 @@ test-vllm: $(VENV)/ready ## a tiny model, served by vLLM
 
 test-slurm: $(VENV)/ready ## needs a SLURM that answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine
 	$(BIN)/pytest -q -m slurm
+
+test-browser: $(VENV)/ready ## needs Chromium; tests/viewer/browser.sh installs it on a Debian machine
+	$(BIN)/pytest -q -m browser
 
 lint: $(VENV)/ready ## style, formatting, types
 	$(BIN)/ruff check .

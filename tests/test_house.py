@@ -17,7 +17,7 @@ ORDER = [
     *("schema", "text", "runtime", "rewards", "arithmetic", "contamination", "sandbox"),
     *("measures", "prompts", "tasks", "filters", "sources", "calls", "graders", "scaffolds"),
     *("recipes", "artifacts", "training", "engines", "kinds"),
-    *("publishing", "planning", "inspect", "commands", "__main__"),
+    *("publishing", "planning", "inspect", "viewer", "commands", "__main__"),
 ]
 MOST_FILES = 15
 MOST_LINES = 400

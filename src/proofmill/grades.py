@@ -16,11 +16,13 @@ from proofmill.artifacts.joins import attempts, schemes_of
 from proofmill.calls.calls import Spent
 from proofmill.calls.exchange import Questions
 from proofmill.engines.opening import asking_for
+from proofmill.graders import human_marks
 from proofmill.graders.escalation import answers_read
 from proofmill.graders.graders import Marker, Submissions
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.measures.notices import Notices
+from proofmill.runtime.paths import local_path
 from proofmill.runtime.progress import say
 from proofmill.schema.entries import Grades
 from proofmill.schema.fields import TAKEN
@@ -34,7 +36,7 @@ OF_PROBLEM = ("statement", "answer", "solution", "asks")
 def main(entry: Grades, job: Job) -> None:
     submissions = submissions_of(entry, job)
     if entry.grader == "human":
-        _finish(entry, job, submissions, (_human_verdict(submission) for _, submission in submissions()))
+        _finish(entry, job, submissions, _human_verdicts(entry, submissions))
         return
     with asking_for(job, marker := marker_for(entry, job)):
         _finish(entry, job, submissions, marker.verdicts(submissions))
@@ -75,12 +77,20 @@ def submissions_of(entry: Grades, job: Job) -> Submissions:
     return submissions
 
 
-def _human_verdict(submission: Submission) -> Verdict:
-    """The mark that a human gave, or the reason `no-mark`."""
-    reason = Reason(submission.reason)
-    if reason == Reason.OK and submission.mark is None:
-        reason = Reason.NO_MARK
-    return Verdict(submission.mark if reason == Reason.OK else None, submission.out_of or 0, reason)
+def _human_verdicts(entry: Grades, submissions: Submissions) -> Iterator[Verdict]:
+    """The marks of a file, or those that came with the attempts."""
+    marks = human_marks.read(local_path(entry.path)) if entry.path else None
+    full = max((mark["out_of"] for mark in marks.values()), default=0) if marks else 0
+    for response, submission in submissions():
+        if marks is None:
+            mark, out_of, comment = submission.mark, submission.out_of or 0, ""
+        else:
+            given = marks.get(response, {})
+            mark, out_of, comment = given.get("mark"), given.get("out_of", full), given.get("comment", "")
+        reason = Reason(submission.reason)
+        if reason == Reason.OK and mark is None:
+            reason = Reason.NO_MARK
+        yield Verdict(mark if reason == Reason.OK else None, out_of, reason, comment)
 
 
 def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterator[Verdict]) -> None:

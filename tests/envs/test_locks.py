@@ -37,7 +37,7 @@ DIRECT = {
     "tools": PROJECT["dependency-groups"]["tools"],
 }
 # What is run and not imported: Snakemake with its plugin for clusters, and the interpreter behind pydantic-monty-client.
-RUN = {"pydantic-monty", "snakemake", "snakemake-executor-plugin-slurm"}
+RUN = {"pydantic-monty", "python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
 
 
 @pytest.mark.parametrize("lock", licences.LOCKS)

@@ -23,6 +23,11 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     seen.add_argument("--rows", type=int, metavar="N", help="how many rows at most; 10 with --where or --columns")
     seen.add_argument("--json", action="store_true", help="for programs")
     seen.add_argument("--configfile", **CONFIGFILE)
+    viewed = commands.add_parser(
+        "view", help="a web page on this machine: recipes, tables, problems, marks of your own"
+    )
+    viewed.add_argument("--port", type=int, default=0, help="of the loopback; any free one without it")
+    viewed.add_argument("--configfile", **CONFIGFILE)
     traced = commands.add_parser(
         "why", help="why an artifact would be made again, or where one of its rows comes from, back to its source"
     )
@@ -57,7 +62,7 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
         "--smooth", type=float, default=0.9, help="how much of the past a point holds; 0 smooths nothing"
     )
     drawn.add_argument("--out", type=Path, default=Path("curves.svg"), help="the picture")
-    return {seen: show, traced: why, compared: diff, replayed: replay, drawn: curves}
+    return {seen: show, viewed: view, traced: why, compared: diff, replayed: replay, drawn: curves}
 
 
 def show(options: argparse.Namespace) -> None:
@@ -93,6 +98,12 @@ def _show_one(options: argparse.Namespace) -> None:
         print("\n".join(reading.as_page(found.to_dicts()[0])))
     else:
         print(reading.as_table(found))
+
+
+def view(options: argparse.Namespace) -> None:
+    from proofmill.viewer import serving
+
+    serving.serve(options.configfile, options.results, options.port)
 
 
 def why(options: argparse.Namespace) -> None:

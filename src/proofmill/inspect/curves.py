@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from proofmill.artifacts.tables import Table
 from proofmill.measures.budgets import SPLIT
@@ -34,6 +34,7 @@ SHOWN = (
 SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after the name of a task
 SMOOTH = 0.9
 Points = Sequence[tuple[int, float]]
+Target = Path | BinaryIO
 
 
 def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
@@ -87,17 +88,17 @@ def smoothed(values: Sequence[float], smooth: float) -> list[float]:
     return means
 
 
-def draw(curves: Mapping[str, Mapping[str, Points]], path: Path, smooth: float = SMOOTH) -> None:
+def draw(curves: Mapping[str, Mapping[str, Points]], path: Target, smooth: float = SMOOTH) -> None:
     """Write an SVG with a panel for each measure; the same curves give the same file."""
     _panels(curves, path, 2.4, partial(_steps, smooth=smooth))
 
 
-def draw_spending(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], path: Path) -> None:
+def draw_spending(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], path: Target) -> None:
     """Write an SVG with a panel for each model and benchmark; the same rows give the same file."""
     _panels(panels, path, 3.0, _spending)
 
 
-def _panels(panels: Mapping[str, Mapping[str, Any]], path: Path, height: float, lines: Callable[..., None]) -> None:
+def _panels(panels: Mapping[str, Mapping[str, Any]], path: Target, height: float, lines: Callable[..., None]) -> None:
     """`lines(axes, by_name, colours)` draws what is in one panel; `height` of a panel in inches."""
     import matplotlib
     from matplotlib.figure import Figure

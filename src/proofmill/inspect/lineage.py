@@ -77,13 +77,13 @@ class _Walk:
     def row(self, name: str, row: Row, depth: int) -> Iterator[Step]:
         kind = kind_of(name)
         key = KINDS[kind].key or reading.NUMBER
-        if kind not in _ROWS:
+        if kind not in WALKED:
             raise SettingError(
-                f"{name}: a {kind} has no rows with a way back; expected one of {', '.join(_ROWS)}. The way of a model "
+                f"{name}: a {kind} has no rows with a way back; expected one of {', '.join(WALKED)}. The way of a model "
                 f"begins at a row of its examples, and why it would be made again says `proofmill why {name}`."
             )
         entry = self.table(name).stamp["entry"]
-        facts, further = _ROWS[kind](self, name, entry, row, depth + 1)
+        facts, further = WALKED[kind](self, name, entry, row, depth + 1)
         yield Step(name, str(row[key]), tuple(facts), depth)
         yield from further
 
@@ -182,7 +182,7 @@ def _example(walk: _Walk, name: str, entry: Row, row: Row, depth: int) -> Found:
     facts = [f"{'dropped by ' + row['dropped'] if row['dropped'] else 'kept'}; from {row['origin']}"]
     if row["grade"] is not None:
         facts.append(f"{row['grade']:g} marks")
-    origin = row["origin"] if "/" in (row["origin"] or "") and kind_of(row["origin"]) in _ROWS else None
+    origin = row["origin"] if "/" in (row["origin"] or "") and kind_of(row["origin"]) in WALKED else None
 
     def on() -> Iterator[Step]:
         if row["response"] and origin:
@@ -237,7 +237,7 @@ def _brief(text: str) -> str:
     return flat if len(flat) <= TEXT else f"{flat[:TEXT]}..."
 
 
-_ROWS: dict[str, Callable[[_Walk, str, Row, Row, int], Found]] = {
+WALKED: dict[str, Callable[[_Walk, str, Row, Row, int], Found]] = {
     "scores": _score,
     "grades": _grade,
     "responses": _response,

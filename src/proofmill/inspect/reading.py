@@ -67,18 +67,14 @@ def rows(
     `where` is an expression of SQL over the columns. SettingError for a column, an expression or a row that is not.
     """
     frame, names = numbered(table), numbered(table).collect_schema().names()
-    if unknown := [column for column in columns if column not in names]:
-        raise SettingError(f"{table.name}: has no column `{unknown[0]}`; expected some of {among(unknown[0], names)}")
+    require_columns(table, columns, names)
     if where is not None:
-        frame = frame.filter(_condition(where, table, names))
+        frame = frame.filter(condition(where, table, names))
     if row is not None:
         frame = frame.filter(_is_row(table, row))
     key = id_column(table)
     shown = list(dict.fromkeys([key, *columns])) if columns else names
-    try:
-        found = frame.select(shown).head(most if row is None else 2).collect()
-    except PolarsError as error:
-        raise _no_condition(table, where or "", error) from error
+    found = collected(table, where or "", frame.select(shown).head(most if row is None else 2))
     if row is not None and found.height != 1:
         what = (
             "no row has this id"
@@ -111,16 +107,31 @@ def _is_row(table: Table, row: str) -> pl.Expr:
     return pl.col(NUMBER) == int(row)
 
 
-def _condition(where: str, table: Table, names: Sequence[str]) -> pl.Expr:
+def require_columns(table: Table, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raise SettingError for a column that a table does not have."""
+    if unknown := [column for column in columns if column not in names]:
+        raise SettingError(f"{table.name}: has no column `{unknown[0]}`; expected some of {among(unknown[0], names)}")
+
+
+def condition(where: str, table: Table, names: Sequence[str]) -> pl.Expr:
+    """A condition in SQL. Raises SettingError for what is none, and for a column that the table does not have."""
     try:
-        condition = pl.sql_expr(where)
+        expression = pl.sql_expr(where)
     except PolarsError as error:
         raise _no_condition(table, where, error) from error
-    if unknown := [column for column in condition.meta.root_names() if column not in names]:
+    if unknown := [column for column in expression.meta.root_names() if column not in names]:
         raise SettingError(
             f"{table.name} --where {where!r}: there is no column `{unknown[0]}`; expected some of {among(unknown[0], names)}"
         )
-    return condition
+    return expression
+
+
+def collected(table: Table, where: str, frame: pl.LazyFrame) -> pl.DataFrame:
+    """The rows of a query. Raises SettingError where its condition is none for the types of the columns."""
+    try:
+        return frame.collect()
+    except PolarsError as error:
+        raise _no_condition(table, where, error) from error
 
 
 def _no_condition(table: Table, where: str, error: PolarsError) -> SettingError:

@@ -291,8 +291,13 @@ def _sampling_faults(model: str, sampling: Responses | Sampling, entries: Mappin
 def _grades_faults(entry: Grades, entries: Mapping) -> Iterator[str]:
     yield from judged_faults(entry, entries)
     responses = entries.get(entry.responses)
-    if entry.grader == "human" and responses is not None and responses.model != "given":
-        yield f"`grader: human` and {entry.responses} are not given ones; expected attempts that came with human marks."
+    if entry.grader == "human" and not entry.path and responses is not None and responses.model != "given":
+        yield (
+            f"`grader: human` and {entry.responses} are not given ones; expected attempts that came with human marks, or the "
+            "`path` of marks that were given in `proofmill view`."
+        )
+    if entry.path and entry.grader != "human":
+        yield f"`path` holds marks of people and `grader` is `{entry.grader}`; expected `human`, or no `path`."
 
 
 def _measure_faults(entry: Scores, entries: Mapping) -> Iterator[str]:

@@ -234,11 +234,15 @@ class Responses(Entry):
 class Grades(Entry):
     """One row is the verdict on a response: a mark out of `out_of`, or none with the reason."""
 
-    revision: ClassVar[int] = 5
+    revision: ClassVar[int] = 6
     responses: Annotated[str, Ref("responses")] = doc("The attempts to grade.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
     grader: Annotated[str, Ref("api", "grader", "human", named="graders")] = doc(
-        "Who marks: a judge `api/<name>` asked alone, a declared `grader/<name>`, a program (listed below), or `human` for the marks that came with the attempts."
+        "Who marks: a judge `api/<name>` asked alone, a declared `grader/<name>`, a program (listed below), or `human` for marks that people gave."
+    )
+    path: str | None = doc(
+        "For `grader: human`: a file of marks of these attempts, as `proofmill view` writes it; without one, those that came with given attempts.",
+        None,
     )
     prompt: str | None = doc(
         "The rubric of a judge that is asked alone, `grade-strict` by default; a `grader/<name>` has its own.", None

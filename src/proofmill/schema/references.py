@@ -83,7 +83,7 @@ def _given_through(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> lis
     """The problems that attempts or human marks came with, back to those that a source was read for; [] if none came."""
     if kind == "responses" and entry.model == "given":
         names = [entry.problems]
-    elif kind == "grades" and entry.grader == "human":
+    elif kind == "grades" and entry.grader == "human" and entry.path is None:
         names = [value_of(entry_of(entry.responses), "problems")]
     else:
         return []

@@ -1,0 +1,178 @@
+"""The page of a recipe: its graph with the state of each artifact, what each made and took, and what runs right now."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proofmill.artifacts.states import States
+from proofmill.artifacts.tables import Table
+from proofmill.calls import budget
+from proofmill.recipes.book import Book
+from proofmill.runtime import locks
+from proofmill.runtime.progress import clock
+from proofmill.schema import references
+from proofmill.schema.errors import ProofmillError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import kind_of
+
+LAST = 4096  # bytes of a log that are looked at for its last line
+WIDTH, HEIGHT, GAP_X, GAP_Y = 204, 34, 36, 12  # of a box of the graph and between boxes, in pixels
+COUNTS = 3  # outcomes that a stage's line names
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One artifact of a recipe as the page shows it. `state` is done, restore, make, running, failed or damaged."""
+
+    name: str
+    state: str
+    why: str
+    rows: int | None
+    outcome: str
+    seconds: str
+    cost: str
+    said: str  # the last line of its log
+
+
+def stages(book: Book, recipe: str, results: Path) -> list[Stage]:
+    """The artifacts of a recipe in the order in which they are made."""
+    states = States(book, results)
+    names = ordered(book, recipe)
+    return [_stage(states, name, results) for name in names]
+
+
+def ordered(book: Book, recipe: str) -> list[str]:
+    """The artifacts of a recipe, each after those it is made from."""
+    names: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        if name not in names:
+            for parent in references.parents(book.entries[name]):
+                add(parent)
+            names[name] = None
+
+    for target in book.recipes[recipe]:
+        add(target)
+    return list(names)
+
+
+def _stage(states: States, name: str, results: Path) -> Stage:
+    table = Table(name, results)
+    said = last_line(table.path.with_suffix(".log"))
+    try:
+        state = states[name]
+        shown, why = state.name, "; ".join(state.why)
+    except ProofmillError as error:
+        shown, why = "damaged", str(error)
+    if locks.held(table.lock):
+        shown = "running"
+    elif shown == "make" and "Error: " in said:
+        shown = "failed"
+    rows, outcome, seconds, cost = None, "", "", ""
+    if table.path.exists() and shown != "damaged":
+        stamp = table.stamp
+        counts = Counter(stamp.get("counts", {})).most_common(COUNTS)
+        rows, outcome = table.height, ", ".join(f"{count:,} {what}" for what, count in counts)
+        seconds = clock(stamp.get("seconds") or 0)
+        cost = "" if stamp.get("cost") is None else f"${stamp['cost']:,.2f}"
+    return Stage(name, shown, why, rows, outcome, seconds, cost, said)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log without its time and name; empty where there is none."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - LAST))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return line.split("  ", 2)[-1] if line[:2].isdigit() else line
+
+
+def money(book: Book, results: Path) -> str:
+    """What all calls under the results have cost, and of which budget."""
+    spent = budget.spent(results / "calls")
+    return f"${spent:,.2f} of ${book.budget:,.2f}" if book.budget is not None else f"${spent:,.2f}"
+
+
+# ------------------------------------------------------------------------------------------------------------- the graph
+
+
+@dataclass(frozen=True)
+class Box:
+    """An artifact in the picture, by its upper left corner."""
+
+    stage: Stage
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Graph:
+    boxes: list[Box]
+    lines: list[str]  # paths of SVG
+    width: float
+    height: float
+
+
+def graph(book: Book, shown: list[Stage]) -> Graph:
+    """Boxes in columns: each stands to the right of all that it is made from, near the mean height of these."""
+    by_name = {stage.name: stage for stage in shown}
+    parents = {name: [p for p in references.parents(book.entries[name]) if p in by_name] for name in by_name}
+    column: dict[str, int] = {}
+    for name in by_name:
+        column[name] = 1 + max((column[parent] for parent in parents[name]), default=-1)
+    place: dict[str, float] = {}
+    boxes = []
+    for number in range(max(column.values(), default=-1) + 1):
+        names = [name for name in by_name if column[name] == number]
+        names.sort(key=lambda name: _mean([place[parent] for parent in parents[name]]))
+        for row, name in enumerate(names):
+            place[name] = row
+            x, y = number * (WIDTH + GAP_X), row * (HEIGHT + GAP_Y)
+            boxes.append(Box(by_name[name], _label(name), x, y))
+    at = {box.stage.name: box for box in boxes}
+    lines = [_line(at[parent], at[name]) for name in by_name for parent in parents[name]]
+    width = max((box.x for box in boxes), default=0) + WIDTH
+    return Graph(boxes, lines, width, max((box.y for box in boxes), default=0) + HEIGHT)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+LABEL = 28  # characters that a box has room for
+
+
+def _label(name: str) -> str:
+    """A name that fits; of a derived one the kind, and the model and way that tell it apart."""
+    kind, _, rest = name.partition("/")
+    parts = rest.split("@")
+    short = f"{kind} {parts[0]}@{parts[-1]}" if len(parts) > 1 else name
+    if len(short) <= LABEL:
+        return short
+    end = f"@{parts[-1]}" if len(parts) > 1 else short[-LABEL // 2 :]
+    end = end[-(LABEL - 6) :]
+    return f"{short[: LABEL - len(end) - 1]}…{end}"
+
+
+def _line(start: Box, end: Box) -> str:
+    x, y, to_x, to_y = start.x + WIDTH, start.y + HEIGHT / 2, end.x, end.y + HEIGHT / 2
+    middle = (x + to_x) / 2
+    return f"M{x:g} {y:g}C{middle:g} {y:g} {middle:g} {to_y:g} {to_x:g} {to_y:g}"
+
+
+def by_kind(shown: list[Stage]) -> Iterator[tuple[str, list[Stage]]]:
+    """The stages of each kind, in the order of the kinds."""
+    for kind in KINDS:
+        if some := [stage for stage in shown if kind_of(stage.name) == kind]:
+            yield kind, some
+
+
+def summary(shown: list[Stage]) -> Mapping[str, Any]:
+    """How many are in each state."""
+    return Counter(stage.state for stage in shown)

@@ -1,0 +1,163 @@
+"""Texts of models and forums as HTML: Markdown, code and LaTeX. What they wrote can never become a tag, a link or a script.
+
+Formulas become MathML, which browsers draw themselves; one that cannot be read is shown as its source. Raw HTML is text.
+Of what the converter makes, only elements and attributes that lay out formulas are passed on.
+"""
+
+import html
+import re
+from functools import lru_cache
+from typing import Any
+from xml.etree import ElementTree
+
+from latex2mathml import exceptions
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from mdit_py_plugins.amsmath import amsmath_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.texmath import texmath_plugin
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+# Of MathML; whatever else a formula asks for (links, styles, classes) is left out.
+ATTRIBUTES = frozenset(
+    re.findall(
+        r"\w+",
+        """accent accentunder align columnalign columnlines columnspacing depth display displaystyle fence form frame height
+    largeop linebreak linethickness lspace mathsize mathvariant maxsize minsize movablelimits notation rowalign rowlines
+    rowspacing rspace scriptlevel separator stretchy symmetric voffset width""",
+    )
+)
+ELEMENTS = frozenset(
+    re.findall(
+        r"\w+",
+        """math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup msup mtable mtd
+    mtext mtr munder munderover mmultiscripts mprescripts none""",
+    )
+)
+LONGEST = 20_000  # characters of a formula
+# Whatever a text makes the converter do, the text is shown.
+UNREADABLE: tuple[type[Exception], ...] = (
+    *(error for error in vars(exceptions).values() if isinstance(error, type) and issubclass(error, Exception)),
+    *(ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError),
+    ElementTree.ParseError,
+)
+_NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
+# Models write `\( x \)` with blanks and `$x$` without; a price such as $5 and $7 is no formula.
+_MARKDOWN = (
+    MarkdownIt("commonmark", {"html": False, "breaks": True, "typographer": False})
+    .enable(["table", "strikethrough"])
+    .disable(["image", "autolink"])
+)
+
+
+def formula(latex: str, display: bool = False) -> str:
+    """A formula as MathML, or as its source where it cannot be read."""
+    mode = "block" if display else "inline"
+    try:
+        if len(latex) > LONGEST:
+            raise ValueError("too long")
+        tree = ElementTree.fromstring(convert(latex, display=mode))
+        _clean(tree)
+        return ElementTree.tostring(tree, encoding="unicode")
+    except UNREADABLE:
+        return f'<code class="unreadable" title="cannot be read as LaTeX">{html.escape(latex)}</code>'
+
+
+def _clean(element: ElementTree.Element) -> None:
+    name = element.tag.removeprefix(_NAMESPACE)
+    if name not in ELEMENTS:
+        raise ValueError(f"the converter made <{name}>")
+    if name == "mi" and (element.text or "").startswith("\\"):
+        raise ValueError(f"{element.text} is no command that it knows")
+    element.tag = name
+    for attribute in [key for key in element.attrib if key not in ATTRIBUTES]:
+        del element.attrib[attribute]
+    if name == "math":
+        element.set("xmlns", _NAMESPACE[1:-1])
+    for child in element:
+        _clean(child)
+
+
+def code(text: str, language: str = "") -> str:
+    """A block of code, coloured where its language is known."""
+    try:
+        return highlight(text, get_lexer_by_name(language or "text"), HtmlFormatter(cssclass="code"))
+    except ClassNotFound:
+        return f'<div class="code"><pre>{html.escape(text)}</pre></div>'
+
+
+def _fence(renderer: Any, tokens: Any, index: int, *_: Any) -> str:
+    token = tokens[index]
+    return code(token.content, token.info.strip().partition(" ")[0])
+
+
+def _math(display: bool) -> Any:
+    return lambda renderer, tokens, index, *_: formula(tokens[index].content.strip(), display)
+
+
+def _link_open(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """A link leads nowhere: its address is shown on it, and nobody is sent there by what a model wrote."""
+    address = escapeHtml(str(tokens[index].attrGet("href") or ""))
+    return f'<span class="link" title="{address}">'
+
+
+_MARKDOWN.use(dollarmath_plugin, allow_space=True, allow_digits=False, double_inline=True)
+_MARKDOWN.use(texmath_plugin, delimiters="brackets")
+_MARKDOWN.use(amsmath_plugin, renderer=lambda text: formula(text.strip(), True))
+_MARKDOWN.add_render_rule("fence", _fence)
+_MARKDOWN.add_render_rule("link_open", _link_open)
+_MARKDOWN.add_render_rule("link_close", lambda *_: "</span>")
+for _rule in ("math_inline", "math_inline_double"):
+    _MARKDOWN.add_render_rule(_rule, _math(_rule == "math_inline_double"))
+for _rule in ("math_block", "math_block_eqno", "math_block_label"):
+    _MARKDOWN.add_render_rule(_rule, _math(True))
+
+# A backslash and a bracket, where the brackets stand on lines of their own.
+_BRACKETS = re.compile(r"\\\[(.*?)\\\]", re.DOTALL)
+# Several formulas on a line that begins and ends with one would be taken for a single block.
+_SEVERAL = re.compile(r"^(\$\$[^$\n]+\$\$[^\n]*\S[^\n]*\$\$[ \t]*)$", re.MULTILINE)
+# A boxed answer stands outside of formulas more often than not.
+_BOXED = re.compile(r"(?<!\\)\\boxed\{[^{}`]*(?:\{[^{}`]*\}[^{}`]*)*\}")
+
+
+@lru_cache(maxsize=2048)
+def text(source: str | None) -> str:
+    """A text as HTML; each line of a text is a line."""
+    if not source:
+        return '<p class="nothing">nothing</p>'
+    flat = _BRACKETS.sub(lambda found: "$$" + " ".join(found[1].split()) + "$$", source)
+    flat = "\n".join(line if "$" in line else _BOXED.sub(r"$\g<0>$", line) for line in flat.split("\n"))
+    flat = _SEVERAL.sub("\u200b\\1", flat)
+    return _MARKDOWN.render(flat)
+
+
+def brief(value: Any, most: int = 200) -> str:
+    """A value of a table's cell, escaped and cut."""
+    if value is None:
+        return '<span class="nothing">–</span>'
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)  # a year has no comma
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    shown = " ".join(str(value).split())
+    if len(shown) > most:
+        return html.escape(f"{shown[:most]}…")
+    return _inline(shown) if "$" in shown or "\\(" in shown else html.escape(shown)
+
+
+@lru_cache(maxsize=4096)
+def _inline(source: str) -> str:
+    return _MARKDOWN.renderInline(source)
+
+
+def styles() -> str:
+    """Colours of code, for light and dark."""
+    light = HtmlFormatter(style="default", cssclass="code").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark", cssclass="code").get_style_defs(".code")
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

@@ -1,0 +1,360 @@
+"""The viewer's pages over a finished chain: who may see them, what they show, and the marks that people give."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+
+from mill import REFEREE, SMALL, Mill
+from proofmill.artifacts.tables import Table
+from proofmill.inspect import curves
+from proofmill.recipes.book import expand
+from proofmill.runtime import locks
+from proofmill.schema.errors import RecipeError, TableError
+from proofmill.viewer.app import application
+
+TOKEN = "a-token"
+RECIPE = {
+    **SMALL,
+    "grades/again": {"responses": "responses/cold", "grader": "arithmetic"},
+    "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
+    "responses/right": {"problems": "problems/bench", "model": "solutions"},
+    "scores/cold": {"grades": ["grades/cold"], "measures": ["avg-at-k"], "max-unscored": 1},
+    "grades/nobody": {"responses": "responses/cold", "grader": "final-answer"},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Mill:
+    """The small chain, with attempts that two graders marked, official proofs and a score; one entry was never made."""
+    mill = Mill(tmp_path_factory.mktemp("viewed") / "results", **RECIPE)
+    mill.make(*SMALL, "responses/right", "grades/again", "grades/right", "scores/cold")
+    return mill
+
+
+@pytest.fixture
+def client(made):
+    """A browser that has opened the address with the token."""
+    client = browser(made)
+    assert client.get(f"/?token={TOKEN}").status_code == 200
+    return client
+
+
+def browser(made, host="127.0.0.1:8000") -> TestClient:
+    book = expand({"r": {"api/referee": REFEREE, **RECIPE}})
+    return TestClient(application(lambda: book, made.results, TOKEN), base_url=f"http://{host}")
+
+
+def page(client, address, status=200):
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text[:2000]
+    return answer.text
+
+
+# ------------------------------------------------------------------------------------------------------ who may see them
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/recipe/r", "/table/grades/cold", "/assets/style.css", "/curves.svg?of=sft/cold"]
+)
+@pytest.mark.parametrize("token", [None, "", "another", TOKEN[:-1]])
+def test_nobody_sees_anything_without_the_token(made, address, token):
+    """No page, picture or file, whatever token is sent; and nothing says what would have been there."""
+    client = browser(made)
+    query = "" if token is None else f"{'&' if '?' in address else '?'}token={token}"
+    answer = client.get(address + query, follow_redirects=False)
+    assert answer.status_code == 403 and "needs the token" in answer.text
+    assert client.post("/mark", data={"mark": "7"}).status_code == 403
+
+
+def test_token_leaves_the_address_for_a_cookie(made):
+    """It is not kept in the history of the browser; the rest of the address is."""
+    answer = browser(made).get(f"/table/grades/cold?page=0&token={TOKEN}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/table/grades/cold?page=0")
+    assert "HttpOnly" in answer.headers["set-cookie"] and "SameSite=strict" in answer.headers["set-cookie"]
+
+
+def test_other_host_names_are_refused(made):
+    """A page elsewhere that names this machine differently gets nothing, even with the token."""
+    assert browser(made, "evil.example").get(f"/?token={TOKEN}").status_code == 400
+
+
+def test_pages_may_run_only_the_script_of_the_viewer(client):
+    """No inline script or style, no image from elsewhere, no frame."""
+    policy = client.get("/recipe/r").headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+
+
+# ------------------------------------------------------------------------------------------------------------- the pages
+
+
+def test_recipe_shows_each_artifact_with_its_state(made, client):
+    """What is done has rows, outcome and time; what was never made says so; each leads to its table."""
+    html = page(client, "/recipe/r")
+    assert "13 done" in html and "1 to make" in html
+    assert html.count("<g class=") == 14 and 'href="/table/grades/cold"' in html
+    assert "never made" in html
+
+
+def test_running_artifact_is_seen_and_the_page_follows(made, client):
+    """A held lock is a running stage, with the last line of its log; the page then fetches itself again."""
+    table = made.table("grades/nobody")
+    table.path.with_suffix(".log").write_text(
+        "\n2026-11-22 on vm\n12:00:00  grades/nobody  5 of 24 rows (21 %), 0:09 left\n"
+    )
+    table.lock.parent.mkdir(parents=True, exist_ok=True)
+    with locks.alone(table.lock, table.name):
+        html = page(client, "/recipe/r")
+    assert 'data-live="3"' in html and "5 of 24 rows (21 %), 0:09 left" in html and 'class="box running"' in html
+    assert 'data-live="0"' not in page(client, "/recipe/r").replace('data-live="3"', "")
+
+
+def test_failed_artifact_says_what_its_log_ends_with(made, client):
+    """The last line of the log, where it is an error and there is no table."""
+    log = made.table("grades/nobody").path.with_suffix(".log")
+    log.write_text("12:00:00  TableError: grades/nobody: something is missing; expected it.\n")
+    html = page(client, "/recipe/r")
+    log.unlink()
+    assert 'class="box failed"' in html and "something is missing" in html
+
+
+def test_table_is_filtered_sorted_and_paged(made, client):
+    """The rows are those of the condition, in the order that was chosen; the count is that of all of them."""
+    rows = [row for row in made.table("grades/cold").rows() if row["attempt"] == 1]
+    html = page(client, "/table/grades/cold?where=attempt+%3D+1&sort=response&down=1&columns=attempt")
+    assert f"1 to {len(rows)} of {len(rows)}" in html
+    ids = sorted((row["response"] for row in rows), reverse=True)
+    assert [html.index(f">{ident}</a>") for ident in ids] == sorted(html.index(f">{ident}</a>") for ident in ids)
+
+
+def test_pages_of_a_table_follow_each_other(made, client):
+    """The second page begins where the first ended; the keys' links are there."""
+    rows = made.table("sft/cold").rows()
+    problems = made.table("problems/train").rows(kept=False)
+    assert 'rel="next"' not in page(client, "/table/sft/cold") and len(rows) < 50
+    html = page(client, "/table/problems/train")
+    assert len(problems) == 48 and "1 to 48 of 48" in html
+
+
+def test_histogram_counts_what_the_condition_leaves(made, client):
+    """Each bar leads to its rows."""
+    stops = [row["stop"] for row in made.table("responses/cold").rows()]
+    html = page(client, "/table/responses/cold?histogram=stop")
+    for stop in set(stops):
+        assert f'<span class="label">{stop}</span>' in html and f">{stops.count(stop)}</span>" in html
+        assert f"where=stop+%3D+%27{stop}%27" in html
+
+
+@pytest.mark.parametrize("where", ["grad < 3", "grade <", "attempt", "1; DROP TABLE x", "grade < (SELECT 1)"])
+def test_condition_that_is_none_is_a_sentence(client, where):
+    """The rows are shown without it, and what was wrong above them."""
+    html = page(client, f"/table/grades/cold?where={where}")
+    assert 'class="fault"' in html and "expected" in html and "1 to 24 of 24" in html
+
+
+def test_problem_shows_attempts_beside_their_verdicts(made, client):
+    """Statement, reference, scheme item by item, and two tables side by side with marks, reasoning folded away."""
+    problem = made.table("problems/bench").rows()[3]
+    html = page(client, f"/problem/problems/bench/{problem['problem']}?show=grades/cold&show=grades/right")
+    assert "problem 4 of 12" in html and "<math" in html
+    assert "Marking scheme" in html and html.count('<tr><td class="number">') == 3
+    assert html.count("<article") == 3  # two attempts of the model, and the official proof
+    assert '<span class="mark full">7 of 7</span>' in html and "<summary>Reasoning</summary>" in html
+    mark = next(row for row in made.table("grades/cold").rows() if row["problem"] == problem["problem"])
+    assert f'id="{mark["response"]}"' in html
+
+
+def test_disagreements_come_largest_first(made, client):
+    """Two graders of the same attempts, with links that show both verdicts."""
+    html = page(client, "/disagreements")
+    assert "grades/cold and grades/again" in html or "grades/again and grades/cold" in html
+    html = page(client, "/disagreements?one=grades/cold&other=grades/again")
+    assert "They agree on every attempt" in html or "difference" in html
+
+
+def test_row_has_its_way_back(made, client):
+    """All columns, and the steps to the source with links."""
+    row = made.table("grades/cold").rows()[0]
+    html = page(client, f"/row/grades/cold/{row['response']}")
+    for step in ("responses/cold", "problems/bench", "sft/cold", "examples/cold", "problems/train", "base/tiny"):
+        assert f">{step}</a>" in html, step
+
+
+def test_curves_are_those_of_the_command(made, client):
+    """The picture of a training, as `proofmill curves` draws it."""
+    answer = client.get("/curves.svg?of=sft/cold")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    path = made.results.parent / "x.svg"
+    curves.draw(curves.read(["sft/cold"], made.results), path)
+    assert answer.content == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/table/grades/none", "/table/nothing/x", "/recipe/none", "/row/grades/cold/none", "/problem/problems/bench/none",
+        "/table/grades/..%2F..%2Fetc", "/problem/grades/cold/x", "/curves.svg?of=grades/cold", "/row/sft/cold/99999",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_a_sentence(client, address):
+    """Never a traceback: the message that the command line has, on a page."""
+    html = page(client, address, 404)
+    assert "Traceback" not in html and "expected" in html
+
+
+def test_half_written_table_says_so(made, tmp_path):
+    """A damaged file is a state of the graph and a sentence on its page; everything else is shown."""
+    for path in made.results.rglob("*.parquet"):
+        if "kept" not in path.parts and "calls" not in path.parts:
+            target = tmp_path / path.relative_to(made.results)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    (tmp_path / "grades/cold.parquet").write_bytes(b"PAR1 half of a table")
+    client = browser(Mill(tmp_path, **RECIPE))
+    client.get(f"/?token={TOKEN}")
+    assert 'class="box damaged"' in page(client, "/recipe/r")
+    assert "is damaged" in page(client, "/table/grades/cold", 404)
+    problem = made.table("problems/bench").rows()[0]["problem"]
+    assert "<article" in page(client, f"/problem/problems/bench/{problem}")
+
+
+# ------------------------------------------------------------------------------------------------------- marks of people
+
+
+def given(made) -> list[dict]:
+    path = made.results / "human/cold.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_mark_is_stored_shown_and_read_by_the_grader_human(made, client):
+    """A mark with a comment stands on the page, in a file, and in a table by `grader: human`; the last one counts."""
+    row = made.table("grades/cold").rows()[2]
+    back = f"/problem/problems/bench/{row['problem']}#{row['response']}"
+    form = {"responses": "responses/cold", "response": row["response"], "out_of": "7", "back": back}
+    for mark, comment in (("2", "hasty"), ("5", "step 3 is <b>not</b> shown")):
+        answer = client.post("/mark", data={**form, "mark": mark, "comment": comment}, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, back)
+    assert [line["mark"] for line in given(made)] == [2, 5]
+    html = page(client, back.partition("#")[0] + "?show=grades/cold")
+    assert "human: 5 of 7" in html and "<b>not" not in html
+    path = str(made.results / "human/cold.jsonl")
+    human = Mill(
+        made.results, **{**RECIPE, "grades/human": {"responses": "responses/cold", "grader": "human", "path": path}}
+    )
+    table = human.make("grades/human")
+    (marked,) = [r for r in table.rows() if r["grade"] is not None]
+    assert (marked["response"], marked["grade"], marked["out_of"], marked["verdict"]) == (
+        row["response"], 5, 7, "step 3 is <b>not</b> shown",
+    )  # fmt: skip
+    assert {r["reason"] for r in table.rows()} == {"ok", "no-mark"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"mark": "8"}, "expected 0 to 7"),
+        ({"mark": "-1"}, "expected 0 to 7"),
+        ({"mark": "good"}, "expected numbers"),
+        ({"responses": "../../etc/x"}, "no table of responses"),
+        ({"responses": "responses/none"}, "no table of responses"),
+    ],
+)
+def test_what_is_no_mark_is_not_stored(made, client, fields, said):
+    """Off the scale, no number, or of a table that is not there."""
+    before = given(made)
+    row = made.table("grades/cold").rows()[0]
+    form = {
+        "responses": "responses/cold",
+        "response": row["response"],
+        "mark": "3",
+        "out_of": "7",
+        "comment": "",
+        "back": "/",
+    }
+    answer = client.post("/mark", data={**form, **fields}, follow_redirects=False)
+    assert answer.status_code == 404 and said in answer.text
+    assert given(made) == before
+
+
+@pytest.mark.parametrize("back", ["http://evil.example/", "//evil.example/", "javascript:alert(1)", ""])
+def test_mark_leads_nowhere_else(made, client, back):
+    """After a mark the browser stays here."""
+    row = made.table("grades/cold").rows()[0]
+    form = {
+        "responses": "responses/cold",
+        "response": row["response"],
+        "mark": "3",
+        "out_of": "7",
+        "comment": "",
+        "back": back,
+    }
+    assert client.post("/mark", data=form, follow_redirects=False).headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", '{"response": "x"}', '{"response": "x", "mark": 9, "out_of": 7}', '{"response": 3, "mark": 1, "out_of": 7}'],
+)
+def test_file_of_marks_with_a_bad_line_names_it(tmp_path, line):
+    """The stage ends with the line's number; no mark is guessed."""
+    path = tmp_path / "marks.jsonl"
+    path.write_text('{"response": "a", "mark": 1, "out_of": 7}\n' + line + "\n")
+    mill = Mill(
+        tmp_path / "results",
+        **{
+            "problems/p": {"source": "arithmetic", "rows": 2},
+            "responses/r": {"problems": "problems/p", "model": "solutions"},
+            "grades/h": {"responses": "responses/r", "grader": "human", "path": str(path)},
+        },
+    )
+    mill.make("problems/p", "responses/r")
+    with pytest.raises(TableError, match=rf"{path}:2: .*expected"):
+        mill.make("grades/h")
+
+
+def test_path_of_marks_is_for_people():
+    """A program and a judge read no marks."""
+    config = {
+        **{n: SMALL[n] for n in ("problems/bench",)},
+        "responses/r": {"problems": "problems/bench", "model": "solutions"},
+    }
+    with pytest.raises(RecipeError, match="`path` holds marks of people and `grader` is `arithmetic`"):
+        expand({"r": {**config, "grades/g": {"responses": "responses/r", "grader": "arithmetic", "path": "x.jsonl"}}})
+
+
+def test_new_mark_makes_the_table_again(made, tmp_path):
+    """The file is a source: its digest is in the fingerprint."""
+    path = tmp_path / "marks.jsonl"
+    path.write_text("")
+    mill = Mill(
+        made.results, **{**RECIPE, "grades/mine": {"responses": "responses/cold", "grader": "human", "path": str(path)}}
+    )
+    first = mill.make("grades/mine").stamp["fingerprint"]
+    response = made.table("responses/cold").rows("response")[0]["response"]
+    path.write_text(json.dumps({"response": response, "mark": 4, "out_of": 7}) + "\n")
+    table = Table("grades/mine", mill.results)
+    assert mill.make("grades/mine").stamp["fingerprint"] != first
+    assert [row["grade"] for row in table.rows() if row["grade"] is not None] == [4]
+
+
+def test_address_is_printed_once(made, tmp_path):
+    """`proofmill view` says the address with its token, serves it on the loopback, and ends when it is interrupted."""
+    import signal
+    import subprocess
+    import sys
+
+    import httpx
+
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"r": {"api/referee": REFEREE, **RECIPE}}))
+    command = [sys.executable, "-m", "proofmill", "view", "--results", str(Path(made.results).resolve())]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:") and "?token=" in address
+        with httpx.Client(follow_redirects=True) as client:
+            assert "13 done" in client.get(address).text
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)

@@ -1,0 +1,201 @@
+"""A real Chromium on the viewer of a finished chain: what is drawn, followed, compared and marked, and what does nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Page, sync_playwright
+
+from mill import REFEREE, ROOT, SMALL, Mill
+
+pytestmark = pytest.mark.browser
+PICTURES = ROOT / "build/screenshots"
+ATTACK = (
+    "<script>window.attacked = 1</script> <img src=x onerror='window.attacked = 2'> [here](javascript:window.attacked=3) "
+    "$\\href{javascript:window.attacked=4}{x}$ <svg onload='window.attacked = 5'> "
+)
+RECIPE = {
+    **SMALL,
+    "problems/attacks": {"source": "table", "path": "attacks.jsonl"},
+    "responses/attacks": {"problems": "problems/attacks", "model": "solutions"},
+    "grades/attacks": {"responses": "responses/attacks", "grader": "final-answer"},
+    "responses/right": {"problems": "problems/bench", "model": "solutions"},
+    "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
+    "responses/lost": {"problems": "problems/bench", "model": "base/tiny", "max-tokens": 16},
+    "grades/lost": {"responses": "responses/lost", "grader": "arithmetic"},
+    "scores/cold": {"grades": ["grades/cold", "grades/right"], "measures": ["avg-at-k"], "max-unscored": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def chromium_path() -> str:
+    """Where Chromium is; without one the tests are skipped, unless it was promised."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None and os.environ.get("PROOFMILL_EXPECT_BROWSER"):
+        pytest.fail("no Chromium, and PROOFMILL_EXPECT_BROWSER promises one; see tests/viewer/browser.sh")
+    return path or pytest.skip("no Chromium; tests/viewer/browser.sh installs one on a Debian machine")
+
+
+@pytest.fixture(scope="module")
+def viewed(chromium_path, tmp_path_factory):
+    """A finished chain with a hostile problem and its attempt, and `proofmill view` over it: (chain, address)."""
+    folder = tmp_path_factory.mktemp("viewed")
+    row = {"statement": "Find $x$. " + ATTACK, "solution": ATTACK + "So \\boxed{5}.", "answer": "5"}
+    (folder / "attacks.jsonl").write_text(json.dumps(row) + "\n")
+    entries = {**RECIPE, "problems/attacks": {**RECIPE["problems/attacks"], "path": str(folder / "attacks.jsonl")}}
+    made = Mill(folder / "results", **entries)
+    made.make(*entries)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"r": {"api/referee": REFEREE, **entries}}))
+    command = [sys.executable, "-m", "proofmill", "view"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    yield made, process.stdout.readline().strip()
+    process.terminate()
+    process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def chromium(viewed, chromium_path):
+    """The browser, started when all is made: its event loop leaves no room for another in this thread."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(request, chromium, viewed):
+    """A page that has the cookie, in both colour schemes; at the end nothing was said on its console."""
+    context = chromium.new_context(color_scheme=request.param, viewport={"width": 1400, "height": 1000})
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.scheme, page.said = request.param, said
+    page.goto(viewed[1])
+    yield page
+    context.close()
+
+
+def opened(page: Page, viewed, address: str) -> None:
+    assert page.goto(viewed[1].split("/?")[0] + address).ok
+
+
+def pictured(page: Page, name: str) -> Path:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / f"{name}-{page.scheme}.png"
+    page.screenshot(path=path, full_page=True)
+    return path
+
+
+def problem_of(made) -> str:
+    return made.table("problems/bench").rows("problem")[1]["problem"]
+
+
+def test_graph_leads_to_a_table_and_the_table_to_a_problem(page, viewed):
+    """From the recipe's graph by clicks alone; the keys go to the next problem and back."""
+    page.click("svg a[href='/table/problems/bench']")
+    assert page.title() == "problems/bench · proofmill"
+    page.click("td.id a >> nth=0")
+    page.click("text=the problem with its attempts")
+    assert page.locator(".paging").inner_text().find("problem 1 of 12") >= 0
+    first = page.url
+    page.keyboard.press("j")
+    page.wait_for_url(lambda url: url != first)
+    assert "problem 2 of 12" in page.locator(".paging").inner_text()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(first)
+    assert page.said == []
+
+
+def test_formulas_are_drawn_by_the_browser(page, viewed):
+    """No dollar sign is left in the statement, and each formula takes room on the screen."""
+    opened(page, viewed, f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
+    statement = page.locator(".statement")
+    assert "$" not in statement.inner_text()
+    boxes = [statement.locator("math").nth(n).bounding_box() for n in range(statement.locator("math").count())]
+    assert boxes and all(box["width"] > 3 and box["height"] > 5 for box in boxes)
+    assert pictured(page, "problem").stat().st_size > 10_000
+    assert page.said == []
+
+
+def test_two_tables_stand_side_by_side(page, viewed):
+    """The chosen columns at one height, each with its attempts and marks; the choice is in the address."""
+    opened(page, viewed, f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
+    columns = [page.locator(".column").nth(n).bounding_box() for n in range(2)]
+    assert columns[0]["y"] == columns[1]["y"] and columns[0]["x"] < columns[1]["x"]
+    assert page.locator(".column").nth(1).locator(".mark.full").count() == 1
+    page.click("details.choose summary")
+    page.check("input[value='grades/lost']")
+    page.click("form.filter button")
+    assert page.locator(".column").count() == 3 and "show=grades%2Flost" in page.url
+
+
+def test_rows_are_filtered_and_the_address_is_shared(page, viewed, chromium):
+    """A condition, its bars, and the same rows for another who has the link and the token."""
+    opened(page, viewed, "/table/grades/cold")
+    page.keyboard.press("/")
+    page.keyboard.type("attempt = 0")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**where=attempt**")
+    assert "1 to 12 of 12" in page.locator(".paging").inner_text()
+    pictured(page, "table")
+    other = chromium.new_context().new_page()
+    assert other.goto(page.url).status == 403
+    token = viewed[1].partition("?")[2]
+    other.goto(f"{page.url}&{token}")
+    assert "1 to 12 of 12" in other.locator(".paging").inner_text() and "token=" not in other.url
+    other.context.close()
+
+
+def test_mark_is_given_and_stands_in_the_file(page, viewed):
+    """Typed into the form of an attempt; it is on the page and in the file for `grader: human`."""
+    made = viewed[0]
+    opened(page, viewed, f"/problem/problems/bench/{problem_of(made)}?show=grades/cold")
+    article = page.locator("article").first
+    article.locator("input[name=mark]").fill("4")
+    article.locator("input[name=comment]").fill(f"in {page.scheme}")
+    article.locator("button").click()
+    page.wait_for_load_state()
+    assert "human: 4 of 7" in page.locator("article").first.inner_text()
+    lines = [json.loads(line) for line in (made.results / "human/cold.jsonl").read_text().splitlines()]
+    assert (lines[-1]["mark"], lines[-1]["comment"]) == (4, f"in {page.scheme}")
+
+
+def test_what_a_model_wrote_does_nothing(page, viewed):
+    """Scripts, event handlers and links of an attempt and a statement: none runs, loads or leads away."""
+    made, requests = viewed[0], []
+    page.on("request", lambda request: requests.append(request.url))
+    problem = made.table("problems/attacks").rows("problem")[0]["problem"]
+    response = made.table("responses/attacks").rows("response")[0]["response"]
+    for address in (
+        f"/problem/problems/attacks/{problem}",
+        f"/row/responses/attacks/{response}",
+        "/table/problems/attacks",
+    ):
+        opened(page, viewed, address)
+        for summary in page.locator("main summary").all():
+            summary.click()
+        page.wait_for_timeout(100)
+        assert page.evaluate("window.attacked") is None
+        assert page.locator("main script, main img, main iframe, main a[href^='javascript']").count() == 0
+    here = viewed[1].split("/?")[0]
+    assert all(url.startswith(here) for url in requests)
+    assert page.said == []
+
+
+def test_graph_and_scores_are_pictured(page, viewed):
+    """The recipe's page and a page of scores, for people to look at."""
+    opened(page, viewed, "/recipe/r")
+    boxes = page.locator("g.box")
+    assert boxes.count() == len(RECIPE) and page.locator("g.box.done").count() == len(RECIPE)
+    for n in range(boxes.count()):  # every label fits into its box
+        box, label = boxes.nth(n).locator("rect").bounding_box(), boxes.nth(n).locator("text").bounding_box()
+        assert label["x"] + label["width"] <= box["x"] + box["width"], boxes.nth(n).inner_text()
+    pictured(page, "recipe")
+    opened(page, viewed, "/table/scores/cold")
+    assert "grades" not in page.locator("h1").inner_text() and page.locator(".written table").count() >= 1
+    pictured(page, "scores")

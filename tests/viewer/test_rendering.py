@@ -1,0 +1,109 @@
+"""Texts of models as HTML: formulas drawn, and nothing in them that a browser would run, fetch or follow."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofmill.viewer import rendering
+
+ALLOWED = {
+    *("p", "br", "em", "strong", "s", "code", "pre", "div", "span", "ul", "ol", "li", "blockquote", "hr"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+    *rendering.ELEMENTS,
+}
+OF_OURS = {"class", "title", "style", "start", "xmlns", "display"}
+
+
+class Tags(HTMLParser):
+    """Elements and attributes of a piece of HTML."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.attributes, self.values = set(), set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.values += [f"{name}={value}" for name, value in attrs]
+
+
+def tags(html: str) -> Tags:
+    found = Tags()
+    found.feed(html)
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Let $x_0=3$ be.", "$$\\frac{1}{2}$$", "\\( a^2 \\)", "\\[ a = b \\]", "\\[\na\n= b\n\\]", "so $$a$$ and $$b$$",
+        "\\begin{align*}\na &= b \\\\\nc &= d\n\\end{align*}", "$\\begin{cases} 1 & x>0 \\\\ 0 & x \\le 0 \\end{cases}$",
+        "$a \\equiv b \\pmod 7$", "So the residue is \\boxed{3}.", "| $a$ | $b$ |\n|---|---|\n| 1 | 2 |", "- $x$\n- y",
+    ],
+)  # fmt: skip
+def test_formulas_are_drawn(source):
+    """Dollars, brackets and environments become MathML; none of their signs is left."""
+    html = rendering.text(source)
+    assert "<math" in html
+    assert not re.search(r"\$|\\\(|\\\[|\\begin|\\frac|\\boxed", html), html
+
+
+@pytest.mark.parametrize("source", ["$\\frac{$", "$\\unknowncommand{3}$", "$" + "{" * 3000 + "$", "$\\left( x$"])
+def test_formula_that_cannot_be_read_is_shown_as_it_is(source):
+    """The source stands there, marked, and nothing is lost."""
+    html = rendering.text(source)
+    assert 'class="unreadable"' in html and "<math" not in html
+
+
+def test_price_is_no_formula():
+    """Two amounts of dollars in a sentence stay as they are."""
+    assert rendering.text("It costs $5 and then $7 more.") == "<p>It costs $5 and then $7 more.</p>\n"
+
+
+ATTACKS = [
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "[x](javascript:alert(1))", "<a href='javascript:x'>y</a>",
+    "![x](http://evil.example/pixel.png)", "[x](http://evil.example/)", "$\\href{javascript:alert(1)}{x}$",
+    "$\\style{background:url(http://evil.example)}{x}$", "$\\class{evil}{x}$", "$\\text{<script>alert(1)</script>}$",
+    "```html\n<script>alert(1)</script>\n```", "```<script>\nx\n```", "<svg onload=alert(1)>", "<math><mtext><script>x</script>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;", "<iframe srcdoc='<script>x</script>'>", "$$</math><script>alert(1)</script>$$",
+    "[x]: javascript:alert(1)\n[x]", "<https://evil.example>", "$\\includegraphics{http://evil.example}$", "</details><form>",
+    "\\begin{align}</math><img src=x onerror=alert(1)>\\end{align}", "| <img src=x onerror=alert(1)> |\n|---|\n| x |",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("render", [rendering.text, rendering.brief], ids=["text", "brief"])
+def test_what_a_model_wrote_is_never_markup(attack, render):
+    """No element that runs, loads or leads anywhere, and no attribute but those that lay out text."""
+    found = tags(render(attack))
+    assert found.elements <= ALLOWED, found.elements
+    assert found.attributes <= OF_OURS | rendering.ATTRIBUTES, found.attributes
+    assert not any(value.startswith("style=") and "url" in value for value in found.values)
+
+
+@given(st.text(alphabet="<>&'\"/$\\{}[]()=abcdefimnorst \n|`#*_-", max_size=120))
+def test_no_text_at_all_becomes_markup(source):
+    """Whatever is drawn from the letters of markup, Markdown and LaTeX."""
+    found = tags(rendering.text(source))
+    assert found.elements <= ALLOWED
+    assert found.attributes <= OF_OURS | rendering.ATTRIBUTES
+
+
+def test_code_is_coloured_and_escaped():
+    """A known language has colours; an unknown one is shown as it is."""
+    assert '<span class="k">def</span>' in rendering.text("```python\ndef f(): return '<b>'\n```")
+    assert "&lt;b&gt;" in rendering.text("```nonsense\n<b>\n```")
+
+
+def test_cells_are_cut_and_numbers_are_short():
+    """A long text ends in an ellipsis; a year has no comma; what is absent is a dash."""
+    assert rendering.brief("x" * 300).endswith("x…")
+    assert (rendering.brief(2024), rendering.brief(1234567), rendering.brief(0.123456)) == (
+        "2024",
+        "1,234,567",
+        "0.1235",
+    )
+    assert "–" in rendering.brief(None)
