@@ -36,7 +36,8 @@ DIRECT = {
     },
     "tools": PROJECT["dependency-groups"]["tools"],
 }
-# What is run and not imported: Snakemake with its plugin for clusters, and the interpreter behind pydantic-monty-client.
+# What is run and not imported: Snakemake with its plugin for clusters, the interpreter behind pydantic-monty-client, and
+# what Starlette reads forms with.
 RUN = {"pydantic-monty", "python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
 
 
