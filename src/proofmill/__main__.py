@@ -21,6 +21,7 @@ EXAMPLES = {
     "manual": "proofmill manual grpo",
     "show": "proofmill show grades/sampled --where 'grade < 3' --columns grade verdict",
     "view": "proofmill view --configfile workflow/rehearsal.yaml",
+    "report": "proofmill report nano --out nano.html",
     "why": "proofmill why scores/nano --row 0",
     "diff": "proofmill diff scores/nano --with rehearsal",
     "replay": "proofmill replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",

@@ -12,6 +12,8 @@ import yaml
 from playwright.sync_api import Page, sync_playwright
 
 from mill import REFEREE, ROOT, SMALL, Mill
+from proofmill.recipes.book import expand
+from proofmill.viewer import report
 
 pytestmark = pytest.mark.browser
 PICTURES = ROOT / "build/screenshots"
@@ -184,6 +186,24 @@ def test_what_a_model_wrote_does_nothing(page, viewed):
         assert page.locator("main script, main img, main iframe, main a[href^='javascript']").count() == 0
     here = viewed[1].split("/?")[0]
     assert all(url.startswith(here) for url in requests)
+    assert page.said == []
+
+
+def test_report_opens_from_disk_and_prints(page, viewed, tmp_path):
+    """One file, without a network: nothing is said on the console, pictures are drawn, and it prints."""
+    made, file = viewed[0], tmp_path / "report.html"
+    book = expand(
+        {"r": {"api/referee": REFEREE, **{name: entry for name, entry in RECIPE.items() if "attacks" not in name}}}
+    )
+    file.write_text(report.written(book, "r", made.results))
+    page.context.set_offline(True)
+    page.goto(file.as_uri())
+    page.context.set_offline(False)
+    images = page.locator("img")
+    assert images.count() and all(images.nth(n).evaluate("i => i.naturalWidth") > 100 for n in range(images.count()))
+    assert "$" not in page.locator(".statement").first.inner_text()
+    assert len(page.pdf()) > 20_000
+    pictured(page, "report")
     assert page.said == []
 
 

@@ -28,6 +28,12 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     )
     viewed.add_argument("--port", type=int, default=0, help="of the loopback; any free one without it")
     viewed.add_argument("--configfile", **CONFIGFILE)
+    reported = commands.add_parser(
+        "report", help="one HTML file about a recipe: marks, data, trainings, samples, settings"
+    )
+    reported.add_argument("recipe", nargs="?", help="the first one without it")
+    reported.add_argument("--out", type=Path, help="the file; <recipe>.html without it")
+    reported.add_argument("--configfile", **CONFIGFILE)
     traced = commands.add_parser(
         "why", help="why an artifact would be made again, or where one of its rows comes from, back to its source"
     )
@@ -62,7 +68,7 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
         "--smooth", type=float, default=0.9, help="how much of the past a point holds; 0 smooths nothing"
     )
     drawn.add_argument("--out", type=Path, default=Path("curves.svg"), help="the picture")
-    return {seen: show, viewed: view, traced: why, compared: diff, replayed: replay, drawn: curves}
+    return {seen: show, viewed: view, reported: report, traced: why, compared: diff, replayed: replay, drawn: curves}
 
 
 def show(options: argparse.Namespace) -> None:
@@ -104,6 +110,16 @@ def view(options: argparse.Namespace) -> None:
     from proofmill.viewer import serving
 
     serving.serve(options.configfile, options.results, options.port)
+
+
+def report(options: argparse.Namespace) -> None:
+    from proofmill.viewer import report as reports
+
+    book = book_of(options)
+    recipe = options.recipe or next(iter(book.recipes))
+    out = options.out or Path(f"{recipe}.html")
+    out.write_text(reports.written(book, recipe, options.results), encoding="utf-8")
+    say("report", f"is in {out}")
 
 
 def why(options: argparse.Namespace) -> None:

@@ -33,6 +33,7 @@ SHOWN = (
 )
 SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after the name of a task
 SMOOTH = 0.9
+STYLES = ("-", "--", "-.", ":")
 Points = Sequence[tuple[int, float]]
 Target = Path | BinaryIO
 
@@ -99,46 +100,51 @@ def draw_spending(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def _panels(panels: Mapping[str, Mapping[str, Any]], path: Target, height: float, lines: Callable[..., None]) -> None:
-    """`lines(axes, by_name, colours)` draws what is in one panel; `height` of a panel in inches."""
+    """`lines(axes, by_name, looks)` draws what is in one panel; `height` of a panel in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
     columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
     names = list(dict.fromkeys(name for by_name in panels.values() for name in by_name))
-    colours = {name: f"C{n % 10}" for n, name in enumerate(names)}
+    # Lines differ without their colours, too.
+    looks: dict[str, dict[str, Any]] = {
+        name: {"color": f"C{n % 10}", "linestyle": STYLES[n % len(STYLES)]} for n, name in enumerate(names)
+    }
     with matplotlib.rc_context({"svg.hashsalt": "proofmill", "font.size": 8}):
-        figure = Figure(figsize=(3.6 * columns, height * rows), layout="constrained")
+        beside = min(len(names), 3)  # names of the legend on a line
+        width = max(3.6 * columns, 2.4 * beside if beside > 1 else 0)
+        figure = Figure(figsize=(width, height * rows), layout="constrained")
         for number, (title, by_name) in enumerate(panels.items(), 1):
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
             axes.grid(alpha=0.3)
-            lines(axes, by_name, colours)
+            lines(axes, by_name, looks)
         if len(names) > 1:
-            handles = [matplotlib.lines.Line2D([], [], color=colours[name], label=name) for name in names]
-            figure.legend(handles=handles, loc="outside lower center", ncols=min(len(names), 3))
+            handles = [matplotlib.lines.Line2D([], [], **looks[name], label=name) for name in names]
+            figure.legend(handles=handles, loc="outside lower center", ncols=beside)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _spending(axes: Any, by_name: Mapping[str, Sequence[Mapping[str, Any]]], colours: Mapping[str, str]) -> None:
+def _spending(
+    axes: Any, by_name: Mapping[str, Sequence[Mapping[str, Any]]], looks: Mapping[str, Mapping[str, Any]]
+) -> None:
     for name, rows in by_name.items():
         tokens, values = [row["tokens"] for row in rows], [row["value"] for row in rows]
         ends = [
             [row["value"] - row["low"] if row["low"] is not None else 0 for row in rows],
             [row["high"] - row["value"] if row["high"] is not None else 0 for row in rows],
         ]
-        axes.errorbar(
-            tokens, values, yerr=ends, color=colours[name], marker="o", markersize=3, linewidth=1.2, capsize=2
-        )
+        axes.errorbar(tokens, values, yerr=ends, **looks[name], marker="o", markersize=3, linewidth=1.2, capsize=2)
     axes.set_xscale("log")
     axes.set_xlabel("tokens of a problem")
 
 
-def _steps(axes: Any, by_name: Mapping[str, Points], colours: Mapping[str, str], smooth: float) -> None:
+def _steps(axes: Any, by_name: Mapping[str, Points], looks: Mapping[str, Mapping[str, Any]], smooth: float) -> None:
     for name, points in by_name.items():
         steps, values = zip(*points, strict=True)
         if smooth and len(points) > 2:
-            axes.plot(steps, values, color=colours[name], alpha=0.25, linewidth=0.8)
+            axes.plot(steps, values, **looks[name], alpha=0.25, linewidth=0.8)
             values = tuple(smoothed(values, smooth))
-        axes.plot(steps, values, color=colours[name], linewidth=1.2, marker="." if len(points) < 3 else "")
+        axes.plot(steps, values, **looks[name], linewidth=1.2, marker="." if len(points) < 3 else "")
     axes.set_xlabel("step")
