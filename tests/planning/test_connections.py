@@ -88,7 +88,7 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
     ):
         assert part in said
     plan = Plan(book, "grades/g", tmp_path / "results")
-    assert [line for line in plan.lines() if "no PROOFMILL_JUDGE_URL" in line and "grades/g" in line]
+    assert [line for line in plan.lines(verbose=True) if "no PROOFMILL_JUDGE_URL" in line and "grades/g" in line]
     assert {each["model"]: bool(each["fault"]) for each in plan.data()["connections"]} == {
         "api/judge": True,
         "api/second": True,

@@ -120,7 +120,7 @@ def test_plan_without_data_is_whole(alone):
     assert (plan.stages["labels/some"].calls, plan.stages["labels/some"].at_most) == (2000, True)
     assert (plan.stages["labels/few"].calls, plan.stages["labels/few"].at_most) == (30, True)
     assert plan.stages["labels/other"].calls is None
-    text = "\n".join(plan.lines())
+    text = "\n".join(plan.lines(verbose=True))
     assert "at most 2,000 calls" in text
     bounds = "at least 2,000 calls, 4,030 if no filter refuses a row, and those of 1 stage whose rows are not known"
     assert f"{bounds}: at least 80,600 tokens" in text

@@ -76,8 +76,8 @@ def test_plan_changes_nothing(small, capsys):
     """Planning writes no file, and takes a recipe, a name or a path."""
     before = snapshot(small.results)
     for target in ("grades/cold", "results/grades/cold.parquet"):
-        list(planned(small, target, **LABELS).lines())
-    list(planned(small, "test", **LABELS).lines())
+        list(planned(small, target, **LABELS).lines(verbose=True))
+    list(planned(small, "test", **LABELS).lines(verbose=True))
     assert before == snapshot(small.results)
 
 
@@ -170,7 +170,7 @@ def test_guess_is_used_and_said_where_nothing_was_answered(small):
     stage = made.stages["labels/paid"]
     assert stage.dollars.value == pytest.approx(stage.calls * 0.006)
     assert stage.learned == "by the guess of api/paid"
-    assert f"${stage.calls * 0.006:.2f}" in "\n".join(made.lines())
+    assert f"${stage.calls * 0.006:.2f}" in "\n".join(made.lines(verbose=True))
 
 
 def test_unknown_cost_is_said_not_guessed(small):
@@ -178,7 +178,7 @@ def test_unknown_cost_is_said_not_guessed(small):
     silent = {key: value for key, value in PAID.items() if key != "guess"}
     made = planned(small, "labels/paid", **LABELS, **{"api/paid": silent})
     assert made.stages["labels/paid"].dollars.value is made.totals.dollars.value is None
-    assert "unknown tokens, unknown (no answers yet, and no `guess` in api/paid)" in "\n".join(made.lines())
+    assert "unknown tokens, unknown (no answers yet, and no `guess` in api/paid)" in "\n".join(made.lines(verbose=True))
 
 
 def test_other_stages_teach_what_a_call_costs(copied):
@@ -216,10 +216,10 @@ def test_reverted_edit_is_restored(copied):
 
 def test_budget_that_may_not_suffice_is_said(small):
     """The plan names what was spent, the budget, and what is missing."""
-    text = "\n".join(planned(small, "labels/paid", budget=0.1, **LABELS).lines())
+    text = "\n".join(planned(small, "labels/paid", budget=0.1, **LABELS).lines(verbose=True))
     assert "$0.00 spent so far of a budget of $0.10" in text
     assert "the budget may not suffice" in text
-    assert "no budget is declared" in "\n".join(planned(small, "labels/paid", **LABELS).lines())
+    assert "no budget is declared" in "\n".join(planned(small, "labels/paid", **LABELS).lines(verbose=True))
 
 
 def test_unknown_target_says_what_there_is(small):
@@ -295,7 +295,10 @@ def test_jury_is_counted_by_judge_and_may_ask_more(small):
     stage = planned(small, "grades/jury", **judges, **jury, **grades).stages["grades/jury"]
     asked = sum(row["text"].strip() != "" for row in small.table("responses/cold").rows())
     assert stage.exact and stage.further and 0 < stage.calls <= 3 * asked
-    assert any(" calls or more, " in line for line in planned(small, "grades/jury", **judges, **jury, **grades).lines())
+    assert any(
+        " calls or more, " in line
+        for line in planned(small, "grades/jury", **judges, **jury, **grades).lines(verbose=True)
+    )
 
 
 def test_program_first_asks_nobody_for_certain(small):
@@ -328,3 +331,47 @@ def test_training_counts_whom_it_asks_besides_its_grader(small):
     assert plan.stages["grpo/asking"].calls == marked + tasted + sampled + summed
     assert plan.stages["grpo/asking"].tokens.value == 20 * plan.stages["grpo/asking"].calls
     assert plan.stages["responses/taken"].calls == 0
+
+
+# ------------------------------------------------------------------------------------------------------------ as a screen
+
+
+def test_plan_is_a_line_for_each_stage_that_is_not_done(small):
+    """Stages that would be made, with rows, calls, tokens, dollars and why; finished ones are only counted."""
+    made = planned(small, "labels/paid", **LABELS)
+    lines = list(made.lines(width=100))
+    table = lines[: lines.index("")]
+    names = [name for name, stage in made.stages.items() if stage.state != "done"]
+    assert [line.split()[0] for line in table[1:-1]] == names
+    assert max(map(len, table)) <= 100
+    assert "problems/train" in made.stages and not any(line.startswith("problems/train") for line in table)
+    stage = made.stages["labels/paid"]
+    (line,) = [line for line in table if line.startswith("labels/paid")]
+    assert line.split()[1:4] == ["make", str(stage.rows), str(stage.calls)] and line.endswith("never made")
+    assert "--verbose" in table[-1]
+
+
+def test_finished_target_has_no_table(small):
+    """Nothing would be made: the sums alone."""
+    lines = list(planned(small, "grades/cold").lines())
+    assert lines[1].startswith("0 to make, 0 to restore, ")
+
+
+def test_reason_that_is_another_stage_is_its_name(small):
+    """`after sft/x`, where that is made first; a long reason is cut to the screen."""
+    more = {
+        "sft/longer": {"model": "sft/cold", "examples": "examples/cold", "steps": 9, "batch": 4},
+        "responses/longer": {"problems": "problems/bench", "model": "sft/longer"},
+    }
+    made = planned(small, "responses/longer", **more)
+    (line,) = [line for line in made.lines(width=200) if line.startswith("responses/longer")]
+    assert line.endswith("after sft/longer") and "  ?  " in line
+    assert all(len(line) <= 90 for line in list(made.lines(width=60))[:3])
+
+
+def test_one_artifact_is_planned_in_full(small, monkeypatch, tmp_path, capsys):
+    """Named by itself, or with --verbose, everything that is known is said."""
+    full = "\n".join(planned(small, "labels/paid", **LABELS).lines(verbose=True))
+    assert "cached" in full and "to do" in full
+    brief = "\n".join(planned(small, "labels/paid", **LABELS).lines())
+    assert "cached" not in brief

@@ -2,11 +2,12 @@
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from proofmill.commands.book import CONFIGFILE, book_of
+from proofmill.commands.book import CONFIGFILE, book_of, is_artifact
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError
 
@@ -22,6 +23,7 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
         "target", nargs="?", help="a recipe, <kind>/<name> or a table's path; the first recipe without one"
     )
     planned.add_argument("--configfile", **CONFIGFILE)
+    planned.add_argument("--verbose", action="store_true", help="all that is known of each stage, of finished ones too")
     planned.add_argument("--json", action="store_true", help="for programs")
     fetched = commands.add_parser(
         "fetch", help="bring the public data and models that a target needs and that are missing"
@@ -66,7 +68,8 @@ def plan(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.data(), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(result.lines()))
+        verbose = options.verbose or (options.target is not None and is_artifact(options.target))
+        print("\n".join(result.lines(verbose, shutil.get_terminal_size((120, 0)).columns)))
 
 
 def fetch(options: argparse.Namespace) -> None:

@@ -13,16 +13,75 @@ from proofmill.schema.names import kind_of
 _STATES = {"done": "done", "restore": "restore, it was made before", "make": "make"}
 
 
-def lines(plan: Any) -> Iterator[str]:
-    """The plan as text."""
+NAME, LEAST = 44, 24  # characters of a name, and of a reason, that a line has room for
+ABSENT = "–"
+
+
+def lines(plan: Any, verbose: bool, width: int) -> Iterator[str]:
+    """The plan as text: a line for each stage that is not done, as wide as the screen; or all that is known of each."""
+    yield from _in_full(plan) if verbose else _in_brief(plan, width)
+    yield from _sums(plan)
+    yield from _connections(plan)
+    yield from _missing(plan)
+
+
+def _in_full(plan: Any) -> Iterator[str]:
     width = max(map(len, plan.stages), default=0)
     for stage in plan.stages.values():
         yield f"{stage.name:<{width}}  {_STATES[stage.state]}{': ' if stage.why else ''}{'; '.join(stage.why)}".rstrip()
         if stage.state == "make":
             yield from (f"{'':<{width}}    {line}" for line in _details(stage))
-    yield from _sums(plan)
-    yield from _connections(plan)
-    yield from _missing(plan)
+
+
+def _in_brief(plan: Any, width: int) -> Iterator[str]:
+    """A table: name, state, rows, calls, tokens, dollars and the time of the last making, and why in one clause."""
+    stages = [stage for stage in plan.stages.values() if stage.state != "done"]
+    if not stages:
+        return
+    rows = [("", "", "rows", "calls", "tokens", "dollars", "time", "why"), *map(_brief, stages)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    for name, state, *numbers, why in rows:
+        shown = "  ".join(f"{number:>{size}}" for number, size in zip(numbers, widths[2:], strict=True))
+        line = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {shown}  "
+        room = max(LEAST, width - len(line))
+        yield f"{line}{why if len(why) <= room else why[: room - 1] + '…'}".rstrip()
+    yield f"what is behind a line: proofmill plan {plan.target} --verbose"
+
+
+def _brief(stage: Any) -> tuple[str, ...]:
+    name = stage.name if len(stage.name) <= NAME else f"{stage.name[: NAME // 2 - 1]}…{stage.name[-NAME // 2 :]}"
+    calls = ABSENT if stage.calls == 0 else "?" if stage.calls is None else _short(stage.calls)
+    known = stage.calls != 0 and stage.state == "make"
+    return (
+        name,
+        stage.state,
+        ABSENT if not stage.rows else ("" if stage.exact else "~") + _short(stage.rows),
+        calls if stage.state == "make" else ABSENT,
+        _amount(stage.tokens.value, "{}") if known else ABSENT,
+        _amount(stage.dollars.value, "${}") if known else ABSENT,
+        ABSENT if stage.seconds is None else clock(stage.seconds),
+        _clause(stage.why),
+    )
+
+
+def _clause(why: list[str]) -> str:
+    """The first reason; where that is what is made before it, its name alone."""
+    first = why[0] if why else ""
+    return f"after {first.removesuffix(' will be made')}" if first.endswith(" will be made") else "; ".join(why)
+
+
+def _amount(value: float | None, form: str) -> str:
+    return (
+        "?" if value is None else form.format(_short(value) if value >= 1000 else f"{value:,.2f}".removesuffix(".00"))
+    )
+
+
+def _short(value: float) -> str:
+    """`12,345` as `12.3k`, with three digits at most."""
+    for worth, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= worth:
+            return f"{value / worth:.3g}{letter}"
+    return f"{value:,.0f}"
 
 
 def _details(stage: Any) -> Iterator[str]:

@@ -134,9 +134,9 @@ class Plan:
         """The tables that an artifact reads."""
         return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, verbose: bool = False, width: int = 120) -> Iterator[str]:
         """The plan as text."""
-        return _plan_text.lines(self)
+        return _plan_text.lines(self, verbose, width)
 
     def data(self) -> dict[str, Any]:
         """The plan for programs."""
