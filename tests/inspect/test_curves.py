@@ -48,7 +48,7 @@ def test_spending_is_drawn_by_way_and_rule(tmp_path):
             **blank,
             "sampling": way,
             "measure": measure,
-            "tokens": tokens,
+            "spent_tokens": tokens,
             "value": value,
             "low": value - 0.1,
             "high": None,
@@ -60,7 +60,7 @@ def test_spending_is_drawn_by_way_and_rule(tmp_path):
     )
     panels = curves.read_spending(["scores/x"], tmp_path)
     assert {
-        title: {name: [r["tokens"] for r in some] for name, some in by.items()} for title, by in panels.items()
+        title: {name: [r["spent_tokens"] for r in some] for name, some in by.items()} for title, by in panels.items()
     } == {"m on problems/p\nby g": {"single, majority": [20, 40], "rsa, one": [390]}}
     for name in ("a.svg", "b.svg"):
         curves.draw_spending(panels, tmp_path / name)

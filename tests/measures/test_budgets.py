@@ -44,7 +44,7 @@ def compared(single, scaffold):
 def test_curve_is_the_expected_mark_of_each_number_of_attempts():
     """Right in 3 of 4 attempts: one is right in 3/4 of cases, the majority of all four surely; each costs its attempts."""
     found = points(rows([["1", "1", "1", "2"]] * 5, tokens=10))
-    assert [(name, round(row["value"], 9), row["tokens"]) for name, row in found.items()] == [
+    assert [(name, round(row["value"], 9), row["spent_tokens"]) for name, row in found.items()] == [
         ("one@1", 0.75, 10),
         ("majority@2", 0.75, 20),
         ("majority@4", 1.0, 40),
@@ -62,13 +62,13 @@ def test_selection_pays_for_the_one_who_selects():
     attempts = rows([["1", "2"]], 10, response_cost=0.25, selecting=0.0, selecting_tokens=5, selecting_cost=0.5)
     attempts[0]["selecting"] = 7.0
     best = points(attempts)["best@2"]
-    assert (best["value"], best["tokens"], best["dollars"]) == (1.0, 30, 1.5)
+    assert (best["value"], best["spent_tokens"], best["spent_dollars"]) == (1.0, 30, 1.5)
 
 
 @pytest.mark.parametrize(("cost", "dollars"), [(None, None), (0.0, None), (0.5, 0.5)])
 def test_dollars_are_known_or_not_said(cost, dollars):
     """An unknown price has no dollars; where everything is free they say nothing."""
-    assert points(rows([["1"]], 10, response_cost=cost))["one@1"]["dollars"] == dollars
+    assert points(rows([["1"]], 10, response_cost=cost))["one@1"]["spent_dollars"] == dollars
 
 
 def test_scaffold_is_compared_with_the_attempts_that_its_tokens_buy():
@@ -81,7 +81,7 @@ def test_scaffold_is_compared_with_the_attempts_that_its_tokens_buy():
     two, three = (np.mean(list(curve.by_problem(k).values())) for k in (2, 3))
     row = found["at equal tokens", "single: majority@2.5"]
     assert row["value"] == pytest.approx(1 - (two + three) / 2)
-    assert (row["tokens"], row["problems_n"], row["sampling"]) == (25, 2, "rsa")
+    assert (row["spent_tokens"], row["problems_n"], row["sampling"]) == (25, 2, "rsa")
     assert 0 < row["p"] <= 1
 
 
@@ -118,7 +118,7 @@ def test_unscored_attempt_costs_and_counts_for_nothing():
     attempts = rows([["1", "1"]], tokens=10)
     attempts[1] |= {"grade": None, "reason": "no-verdict", "response_tokens": 30}
     one = points(attempts)["one@1"]
-    assert (one["value"], one["tokens"], one["unscored"]) == (1.0, 20, 0.5)
+    assert (one["value"], one["spent_tokens"], one["unscored"]) == (1.0, 20, 0.5)
 
 
 def test_marks_without_final_answers_have_no_majority():

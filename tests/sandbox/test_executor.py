@@ -152,7 +152,7 @@ NOT_DETERMINED = {
     "environment": "import os\ndef f(): return dict(os.environ)",
 }
 REFUSED = {
-    "file system": "import os\ndef f(): return os.listdir('/tmp')",
+    "file system": "import os\ndef f(): return os.listdir('/var')",
     "file": "def f(): return open('/etc/hostname').read()",
     "files made": "import tempfile\ndef f(): return tempfile.mkdtemp()",
     "variable": "import os\ndef f(): return os.environ['PATH']",

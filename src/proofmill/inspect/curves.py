@@ -72,7 +72,7 @@ def read_spending(names: Sequence[str], results: Path) -> dict[str, dict[str, li
                 f"{name}: it measures no spending; expected a scores entry with `at-equal-budget`, which names the way of "
                 "sampling that the others are compared with."
             )
-        for row in sorted(rows, key=lambda row: row["tokens"]):
+        for row in sorted(rows, key=lambda row: row["spent_tokens"]):
             panel = f"{row['model']} on {row['problems']}\nby {row['grader']}"
             line = f"{row['sampling']}, {row['measure'].partition('@')[0]}"
             panels.setdefault(panel, {}).setdefault(line, []).append(row)
@@ -130,7 +130,7 @@ def _spending(
     axes: Any, by_name: Mapping[str, Sequence[Mapping[str, Any]]], looks: Mapping[str, Mapping[str, Any]]
 ) -> None:
     for name, rows in by_name.items():
-        tokens, values = [row["tokens"] for row in rows], [row["value"] for row in rows]
+        tokens, values = [row["spent_tokens"] for row in rows], [row["value"] for row in rows]
         ends = [
             [row["value"] - row["low"] if row["low"] is not None else 0 for row in rows],
             [row["high"] - row["value"] if row["high"] is not None else 0 for row in rows],

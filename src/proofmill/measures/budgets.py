@@ -118,7 +118,9 @@ def points(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any
                     "measure": f"{curve.rule}@{k}",
                     "split": SPLIT,
                     **measured(MEASURES[RULES[curve.rule]].apply, rows, entry, k),
-                    **{budget: None if spent is None else spent * k for budget, spent in curve.spent.items()},
+                    **{
+                        f"spent_{budget}": None if spent is None else spent * k for budget, spent in curve.spent.items()
+                    },
                 }
 
 
@@ -158,7 +160,7 @@ def _compared(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, en
         "measure": f"at equal {budget}",
         "split": "all",
         **paired(ours.by_problem(1), values, ours.rows + theirs.rows, entry),
-        **ours.spent,
+        **{f"spent_{budget}": spent for budget, spent in ours.spent.items()},
     }
 
 

@@ -75,7 +75,7 @@ def measured_rows(group: Cell, name: str, argument: Any, attempts: Rows, entry: 
 
 
 BLANK = dict.fromkeys(
-    ("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p", "tokens", "dollars")
+    ("model", "against", "problems", "sampling", "grader", "value", "low", "high", "p", "spent_tokens", "spent_dollars")
 )
 
 

@@ -113,9 +113,9 @@ def _spending(rows: Sequence[Row]) -> Iterator[str]:
         here = [row for row in rows if (row["model"], row["problems"], row["grader"]) == (model, problems, grader)]
         yield f"| {model} on {problems} by {grader} | tokens of a problem | dollars | value |"
         yield "|---|---|---|---|"
-        for row in sorted(here, key=lambda row: row["tokens"]):
-            dollars = "–" if row["dollars"] is None else f"{row['dollars']:.3g}"
-            yield f"| {row['sampling']}, {row['measure']} | {row['tokens']:,.0f} | {dollars} | {_cell(row)} |"
+        for row in sorted(here, key=lambda row: row["spent_tokens"]):
+            dollars = "–" if row["spent_dollars"] is None else f"{row['spent_dollars']:.3g}"
+            yield f"| {row['sampling']}, {row['measure']} | {row['spent_tokens']:,.0f} | {dollars} | {_cell(row)} |"
         yield ""
 
 

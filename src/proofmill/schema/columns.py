@@ -195,8 +195,11 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "n": (pl.Int64, "attempts it rests on"),
         "problems_n": (pl.Int64, "problems it rests on"),
         "unscored": (pl.Float64, "share of the attempts without a verdict"),
-        "tokens": (pl.Float64, "of a curve or a comparison at equal budgets: tokens written for a problem, on average"),
-        "dollars": (pl.Float64, "and dollars paid; null where a price is unknown or everything is free"),
+        "spent_tokens": (
+            pl.Float64,
+            "of a curve or a comparison at equal budgets: tokens written for a problem, on average",
+        ),
+        "spent_dollars": (pl.Float64, "and dollars paid; null where a price is unknown or everything is free"),
     },
 }
 
