@@ -997,3 +997,35 @@ def test_error_of_one_process_ends_all_of_them(chain, tmp_path):
     done = project.run(*command, PROOFMILL_ROWS_PER_DEVICE="0")
     assert done.returncode != 0 and not project.table("sft/cold").path.exists()
     assert "\nSettingError: PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
+
+
+def test_training_reports_to_the_trackers_that_are_asked_for(mill, monkeypatch):
+    """TensorBoard's file has the loss of every logged step that the table has; without the variable there is none."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    made = mill({**SMALL})
+    made.make(*(name for name in SMALL if name not in ("responses/cold", "grades/cold", "sft/cold")))
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    monkeypatch.setenv("PROOFMILL_TRACKERS", "tensorboard")
+    table = made.make("sft/cold")
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    (file,) = (made.results / "tensorboard/sft/cold").glob("events*")
+    data, place, losses = file.read_bytes(), 0, {}
+    while place < len(data):  # a record: length, its checksum, the event, its checksum
+        length = int.from_bytes(data[place : place + 8], "little")
+        event = Event.FromString(data[place + 12 : place + 12 + length])
+        losses |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
+        place += 16 + length
+    logged = {row["step"]: row["value"] for row in table.rows() if row["measure"] == "loss"}
+    assert {step: value for (step, tag), value in losses.items() if tag == "train/loss"} == pytest.approx(logged)
+
+
+def test_tracker_that_is_not_there_is_refused(mill, monkeypatch):
+    """Before a model is loaded, with what there is."""
+    made = mill({**SMALL})
+    made.make(*(name for name in SMALL if name not in ("responses/cold", "grades/cold", "sft/cold")))
+    monkeypatch.setenv("PROOFMILL_TRACKERS", "tensorbord")
+    with pytest.raises(
+        SettingError, match=r"names tensorbord, which is not installed or unknown; expected some of .*tensorboard"
+    ):
+        made.make("sft/cold")
