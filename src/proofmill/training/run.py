@@ -27,11 +27,11 @@ from transformers.trainer_callback import PrinterCallback
 
 from proofmill.artifacts.jobs import Job
 from proofmill.prompts import chat_templates
-from proofmill.runtime import processes
+from proofmill.runtime import processes, trackers
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
 from proofmill.runtime.watchdog import Steps, watching
-from proofmill.training import adapters, trackers
+from proofmill.training import adapters
 from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
 
 # Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
@@ -89,7 +89,7 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "logging_nan_inf_filter": False,
         "save_strategy": "no",  # checkpoints.py decides when
         "save_total_limit": 2,
-        **trackers.asked(job),
+        **trackers.asked(job.name, job.table.results),
         "disable_tqdm": True,
     }
 

@@ -7,24 +7,24 @@ training holds the same numbers, and is what other stages read.
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
-from transformers.integrations import get_available_reporting_integrations
-
-from proofmill.artifacts.jobs import Job
 from proofmill.schema.errors import SettingError
 
 
-def asked(job: Job) -> dict[str, Any]:
+def asked(name: str, results: Path) -> dict[str, Any]:
     """Arguments of a trainer. Raises SettingError for a tracker that is not installed, or that transformers has not."""
+    from transformers.integrations import get_available_reporting_integrations
+
     names = os.environ.get("PROOFMILL_TRACKERS", "").replace(",", " ").split()
     there = get_available_reporting_integrations()
-    if missing := [name for name in names if name not in there]:
+    if missing := [tracker for tracker in names if tracker not in there]:
         raise SettingError(
             f"PROOFMILL_TRACKERS names {missing[0]}, which is not installed or unknown; expected some of "
             f"{', '.join(there) or 'those that transformers knows (tensorboard, trackio, wandb, ...)'}. Install its package "
             "into the environment of the stages."
         )
     if "tensorboard" in names:
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.table.results / "tensorboard" / job.name))
-    return {"report_to": names, "run_name": job.name}
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(results / "tensorboard" / name))
+    return {"report_to": names, "run_name": name}
