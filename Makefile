@@ -28,7 +28,7 @@ run: $(VENV)/ready ## the recipe nano, from raw forum threads to a table of mark
 
 VLLM := $(foreach kind,responses labels grades,$(kind):engine=vllm)
 
-smol: $(VENV)/ready ## a real language model on GSM8K, under 20 minutes; LONG=1 takes an hour or two
+smol: $(VENV)/ready ## a real language model on GSM8K, under 20 minutes; LONG=1 takes about an hour
 	HF_HUB_OFFLINE=0 $(BIN)/proofmill fetch smol
 	$(SNAKEMAKE) smol --set-resources $(VLLM) $(if $(LONG),--configfile workflow/smol-long.yaml)
 
