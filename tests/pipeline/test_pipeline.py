@@ -156,9 +156,9 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
         passed = {step.artifact for step in steps}
         assert {"problems/bench", "schemes/bench", "problems/threads", "labels/threads"} <= passed, number
         graded = next(step for step in steps if step.artifact.startswith("grades/"))
-        assert (
-            rows[number]["model"].replace("/", "-") in graded.artifact and rows[number]["sampling"] in graded.artifact
-        )
+        models = {rows[number]["model"], rows[number]["against"]} - {None}  # a comparison rests on both
+        assert any(f"/{model.replace('/', '-')}@" in graded.artifact for model in models), number
+        assert graded.artifact.endswith(f"@{rows[number]['sampling']}"), number
         threads = [step for step in steps if step.artifact == "problems/threads"]
         assert all(step.facts[-1].startswith("read from arithmetic-threads/") for step in threads)
         for step in steps:
