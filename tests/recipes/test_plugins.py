@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mill import SMALL
+from mill import REFEREE, SMALL
 from proofmill import __main__ as command
 from proofmill.prompts import templates
 from proofmill.recipes import manual, plugins
@@ -292,3 +292,37 @@ def test_paths_are_from_the_file_that_names_them(parts, tmp_path):
     )
     (tmp_path / "config.yaml").write_text(f"recipes: [{parts.parent}/recipe.yaml]\nplugins: []\n")
     assert "problems/mine" in expand(read(tmp_path / "config.yaml")).entries
+
+
+SCAFFOLD = """
+from proofmill.scaffolds.scaffolds import Calls, Scaffold
+
+
+def first(play, tries):
+    steps = yield from play.ask_all([play.solve(f"solve {n}") for n in range(tries)])
+    return play.answer(steps[0])
+
+
+SCAFFOLDS = {"first": Scaffold(first, "The first.", {"tries": 2}, (), ("solve",), lambda tries: Calls({}, {}, 1))}
+"""
+
+
+@pytest.mark.parametrize("config", ["first", {"name": "rsa", "roles": {"solver": {"name": "first", "tries": 3}}}])
+def test_edited_scaffold_is_another_entry(tmp_path, config):
+    """The code of a scaffold of one's own is in the identity of what plays it, in a role too; ours is not."""
+
+    def identity(code: str, scaffold=config) -> str:
+        (tmp_path / "scaffolds.py").write_text(code)
+        attempts = {"problems": "problems/train", "model": "sft/cold", "scaffold": scaffold}
+        book = expand(
+            {
+                "plugins": [str(tmp_path / "scaffolds.py")],
+                "r": {"api/referee": REFEREE, **SMALL, "responses/x": attempts},
+            }
+        )
+        return identity_of(book.entries["responses/x"], book.declared)
+
+    before = identity(SCAFFOLD)
+    assert before == identity(f"# a comment\n{SCAFFOLD}")
+    assert before != identity(SCAFFOLD.replace("steps[0]", "steps[1]"))
+    assert "plugins" not in json.loads(identity(SCAFFOLD, "rsa"))

@@ -50,6 +50,8 @@ def parts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
     named = [(word, name_of(item)) for field, word in _lists(entry) for item in getattr(entry, field)]
     for some in (entry, *relied_on(entry, declared).values()):
         named += [(word, value) for word, value in references_by_word(some) if "/" not in value]
+    chosen = [scaffolds.chosen(config) for config in entry.scaffolds().values()]
+    named += [("scaffolds", each.name) for whole in chosen for each in whole.all()]
     digests = {f"{word}/{name}": plugins.digest_of(word, name) for word, name in named}
     return {part: digest for part, digest in digests.items() if digest}
 
