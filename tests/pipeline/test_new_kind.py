@@ -111,7 +111,7 @@ def test_new_kind_takes_six_files(copy):
 
 def test_everything_knows_the_new_kind(copy):
     """The plan, the list of rules, the manual, and the tests of the house and of the words."""
-    assert "outlines/x" in ran(copy, "proofmill", "plan", "toy").stdout
+    assert "outlines/x" in ran(copy, "proofmill", "plan", "toy", "--verbose").stdout
     assert "outlines" in ran(copy, "snakemake", "--list").stdout
     assert ran(copy, "proofmill.recipes.manual").returncode == 0
     assert "| `characters` | Int64 |" in (copy / "docs/kinds/outlines.md").read_text()
