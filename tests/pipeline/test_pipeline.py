@@ -303,7 +303,7 @@ def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
     wanted = own.with_descendants(edited) & set(own.book.recipes["mine"]) if edited else set()
     parts.write_text(text.replace(old, new), encoding="utf-8")
     planned = own.planned("mine")
-    plan = own.run(sys.executable, "-m", "proofmill", "plan", "mine", *own.overlay).stdout
+    plan = own.run(sys.executable, "-m", "proofmill", "plan", "mine", "--verbose", *own.overlay).stdout
     parts.write_text(text, encoding="utf-8")
     assert wanted == planned
     assert plan.count("your part `") == (1 if edited else 0)
