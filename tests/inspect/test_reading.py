@@ -86,6 +86,13 @@ def test_command_shows_a_table_a_page_and_json(small, monkeypatch, capsys):
     assert "rows" not in json.loads(shown(monkeypatch, capsys, small, "responses/cold", "--json"))
 
 
+def test_artifact_is_shown_with_its_place(small, monkeypatch, capsys):
+    """Facts, and where it lies; of one that was never made, that."""
+    said = shown(monkeypatch, capsys, small, "responses/cold").splitlines()
+    assert said[0].startswith("responses/cold: 24 rows, ") and said[-1].startswith("1 of 1 tables stand in ")
+    assert shown(monkeypatch, capsys, small, "grades/none").splitlines()[-1].startswith("Not made yet: grades/none")
+
+
 def test_rows_of_a_recipe_are_refused(small, monkeypatch):
     """Rows are of one artifact."""
     monkeypatch.setattr(sys, "argv", ["proofmill", "show", "nano", "--rows", "3", "--results", str(small.results)])

@@ -97,9 +97,11 @@ def _show_one(options: argparse.Namespace) -> None:
     if options.json:
         return print(reading.as_json(table, found))
     if found is None:
-        print("\n".join(reading.facts(table)))
-        if table.page.exists():
-            print(f"\n{table.page.read_text(encoding='utf-8')}", end="")
+        from proofmill.inspect.show import shown
+
+        print(
+            "\n".join([*(reading.facts(table) if table.path.exists() else ()), *shown([table.name], options.results)])
+        )
     elif options.row:
         print("\n".join(reading.as_page(found.to_dicts()[0])))
     else:
