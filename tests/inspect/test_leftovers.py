@@ -88,6 +88,27 @@ def test_delete_leaves_every_table_of_the_recipes_as_it_was(made, monkeypatch, c
     assert capsys.readouterr().out.splitlines()[-1] == "nothing can go"
 
 
+def test_entry_with_a_mistake_is_not_nobodys(made, monkeypatch, tmp_path):
+    """A slip of the pen in an entry deletes nothing of it: such a configuration is refused, in full."""
+    before = snapshot(made.results)
+    config = {
+        "r": {**ENTRIES, "api/referee": REFEREE, "schemes/s": {"problems": "problems/p", "modell": "api/referee"}}
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"results": "results", **config}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["proofmill", "gc", "--delete", "--calls"])
+    with pytest.raises(SystemExit, match="schemes/s: unknown key `modell`"):
+        command.main()
+    assert snapshot(made.results) == before
+
+
+def test_copies_of_what_would_be_made_stay(made):
+    """An entry of which a table has to be made first may be one of its copies again."""
+    edited = {**ENTRIES, "problems/p": {"source": "arithmetic", "rows": 7}}
+    listed = leftovers.leftovers(expand({"r": {"api/referee": REFEREE, **edited}}), made.results)
+    assert ("kept", "problems/q") not in {(each.sort, each.artifact) for each in listed}
+
+
 def test_copy_that_an_entry_would_bring_back_stays(made):
     """An entry that was edited back, and not run yet, finds its copy."""
     back = expand({"r": {"api/referee": REFEREE, **ENTRIES}})

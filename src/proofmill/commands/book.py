@@ -11,12 +11,12 @@ from proofmill.schema.names import kind_of
 CONFIGFILE = {"nargs": "+", "default": [], "help": "laid over config.yaml"}
 
 
-def book_of(options: argparse.Namespace) -> Any:
-    """The configuration; what has a mistake is left out of it until it is asked for."""
+def book_of(options: argparse.Namespace, drafts: bool = True) -> Any:
+    """The configuration. With `drafts` what has a mistake is left out of it until it is asked for; else it is refused."""
     from proofmill.recipes import yaml_files
     from proofmill.recipes.book import expand
 
-    return expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+    return expand(yaml_files.read("config.yaml", *options.configfile), drafts=drafts)
 
 
 def results_of(configfiles: Sequence[str]) -> Path:

@@ -92,7 +92,7 @@ def gc(options: argparse.Namespace) -> None:
     from proofmill.inspect import leftovers
 
     sorts = leftovers.SORTS if options.calls else leftovers.SORTS[:-1]
-    found = leftovers.leftovers(book_of(options), options.results, sorts)
+    found = leftovers.leftovers(book_of(options, drafts=False), options.results, sorts)
     lines = list(leftovers.lines(found, options.delete))  # the sizes, before they are gone
     if options.delete:
         leftovers.delete(found)

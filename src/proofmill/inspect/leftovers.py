@@ -5,7 +5,8 @@
     unreachable    tables, weights and logs of artifacts that no recipe has
     calls          journals of such artifacts: answers that were paid for. Only where they are asked for by name.
 
-What a running stage holds is left alone. A copy of a table is mostly a hard link: it frees only what nothing else holds.
+Nothing is looked for in a configuration with a mistake: what it leaves out would seem to be nobody's. What a running stage
+holds is left alone. A copy of a table is mostly a hard link: it frees only what nothing else holds.
 """
 
 import os
@@ -45,14 +46,13 @@ def leftovers(book: Book, results: Path, sorts: tuple[str, ...] = SORTS[:3]) -> 
 def _kept(book: Book, results: Path) -> Iterator[Leftover]:
     states = States(book, results)
     for name, folder in _folders(results / "kept"):
-        wanted = set()
-        if name in book.entries and Table(name, results).path.exists():
-            wanted = {Table(name, results).stamp["fingerprint"]}
-        restorable = name in book.entries and states[name].name == "restore"
-        if not restorable:
-            copies = [copy for copy in sorted(folder.iterdir()) if copy.name not in wanted]
-            if copies:
-                yield Leftover("kept", name, f"{len(copies)} of other entries than today's", tuple(copies))
+        wanted = ""
+        if name in book.entries:
+            if states[name].name != "done":  # one of its copies may be what it will be
+                continue
+            wanted = Table(name, results).stamp["fingerprint"]
+        if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != wanted]:
+            yield Leftover("kept", name, f"{len(copies)} of other entries than today's", tuple(copies))
 
 
 def _unfinished(book: Book, results: Path) -> Iterator[Leftover]:
