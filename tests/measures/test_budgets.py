@@ -71,6 +71,23 @@ def test_dollars_are_known_or_not_said(cost, dollars):
     assert points(rows([["1"]], 10, response_cost=cost))["one@1"]["spent_dollars"] == dollars
 
 
+def test_unknown_tokens_are_not_none(tmp_path):
+    """Attempts that came without counts have no budget: nothing is compared, and the page has a dash."""
+    attempts = rows([["1", "2"]], tokens=None)
+    assert points(attempts)["one@1"]["spent_tokens"] is None
+    assert compared(rows([["1", "1"]], tokens=10), rows([["1"]], tokens=None)) == {}
+    made = list(budgets.points({SINGLE: attempts, SCAFFOLD: rows([["1"]], 10)}, entry()))
+    assert "| single, one@1 | – | – | 0.50" in page("scores/x", made, entry(), {})
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(1004, 101), (1000, 100), (12345, 1235)])
+def test_number_of_attempts_that_are_needed_is_enough(tokens, least):
+    """What the page asks for is never too few, whatever digits it shows."""
+    found = compared(rows([["1"] * 4], tokens=10), rows([["2"]], tokens=tokens))
+    (row,) = [row for (_, against), row in found.items() if "majority" in against]
+    assert budgets.too_few(row) == f"not comparable: sample `single` at least {least} times a problem"
+
+
 def test_scaffold_is_compared_with_the_attempts_that_its_tokens_buy():
     """25 tokens buy two and a half attempts of ten: half of the draws have two, half three."""
     single = rows([["1", "1", "2", "2"], ["1", "2", "2", "2"]], tokens=10)

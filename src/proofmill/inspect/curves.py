@@ -66,7 +66,11 @@ def read_spending(names: Sequence[str], results: Path) -> dict[str, dict[str, li
     """Rows of the curves of `scores` tables by panel and line, cheapest first; SettingError where there are none."""
     panels: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for name in names:
-        rows = [row for row in Table(name, results).rows() if row["split"] == SPLIT and row["value"] is not None]
+        rows = [
+            row
+            for row in Table(name, results).rows()
+            if row["split"] == SPLIT and None not in (row["value"], row["spent_tokens"])
+        ]
         if not rows:
             raise SettingError(
                 f"{name}: it measures no spending; expected a scores entry with `at-equal-budget`, which names the way of "

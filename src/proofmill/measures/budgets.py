@@ -25,7 +25,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 from typing import Any
 
 from proofmill.measures.comparisons import paired
@@ -87,24 +86,23 @@ def faults(entry: Scores) -> Iterator[str]:
 
 def curves(rows: Rows, success: float) -> list[Curve]:
     """The curves of a cell's attempts: a single one, and each rule that its grader and its size allow."""
-    tokens = fmean(row["response_tokens"] or 0 for row in rows)
-    spent = {"tokens": tokens, "dollars": _mean_dollars(rows, "response_cost")}
+    spent = {"tokens": _mean(rows, "response_tokens"), "dollars": _mean(rows, "response_cost")}
     found = [Curve(ONE, rows, spent, success)]
     if found[0].attempts == 1:
         return found
     if rows[0]["reads"]:
         found.append(Curve("majority", rows, spent, success))
     if all(row["selecting"] is not None for row in rows):
-        more = fmean(row["selecting_tokens"] or 0 for row in rows)
-        dollars = _mean_dollars(rows, "response_cost", "selecting_cost")
-        found.append(Curve("best", rows, {"tokens": tokens + more, "dollars": dollars}, success))
+        both = {"tokens": _mean(rows, "response_tokens", "selecting_tokens"),
+                "dollars": _mean(rows, "response_cost", "selecting_cost")}  # fmt: skip
+        found.append(Curve("best", rows, both, success))
     return found
 
 
-def _mean_dollars(rows: Rows, *fields: str) -> float | None:
-    """Mean dollars of an attempt, summed over fields; None where a price is unknown, and where everything is free."""
-    costs = [row[field] for row in rows for field in fields]
-    return sum(costs) / len(rows) if None not in costs and any(costs) else None
+def _mean(rows: Rows, *fields: str) -> float | None:
+    """What an attempt spends on average, summed over fields; None where some is unknown, and where everything is free."""
+    spent = [row[field] for row in rows for field in fields]
+    return sum(spent) / len(rows) if None not in spent and any(spent) else None
 
 
 def points(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:
@@ -156,7 +154,7 @@ def _compared(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, en
     return {
         **BLANK,
         **group._asdict(),
-        "against": f"{entry.at_equal_budget}: {theirs.rule}@{k:.3g}",
+        "against": f"{entry.at_equal_budget}: {theirs.rule}@{math.ceil(100 * (k - ROUNDING)) / 100:.6g}",  # never too few
         "measure": f"at equal {budget}",
         "split": "all",
         **paired(ours.by_problem(1), values, ours.rows + theirs.rows, entry),

@@ -113,9 +113,10 @@ def _spending(rows: Sequence[Row]) -> Iterator[str]:
         here = [row for row in rows if (row["model"], row["problems"], row["grader"]) == (model, problems, grader)]
         yield f"| {model} on {problems} by {grader} | tokens of a problem | dollars | value |"
         yield "|---|---|---|---|"
-        for row in sorted(here, key=lambda row: row["spent_tokens"]):
+        for row in sorted(here, key=lambda row: (row["spent_tokens"] is None, row["spent_tokens"])):
+            tokens = "–" if row["spent_tokens"] is None else f"{row['spent_tokens']:,.0f}"
             dollars = "–" if row["spent_dollars"] is None else f"{row['spent_dollars']:.3g}"
-            yield f"| {row['sampling']}, {row['measure']} | {row['spent_tokens']:,.0f} | {dollars} | {_cell(row)} |"
+            yield f"| {row['sampling']}, {row['measure']} | {tokens} | {dollars} | {_cell(row)} |"
         yield ""
 
 
