@@ -38,7 +38,7 @@ from proofmill.text.suggestions import among
 PROMPTS = Path(__file__).parent
 READS = ("points", "correct", "score")  # what a judge's answer may be read for (graders/verdicts.py)
 further: list[Path] = []  # folders with a user's own prompts
-_NAME = re.compile(r"[\w-]+(?:/[\w-]+)*")
+_NAME = re.compile(r"[\w-][\w. -]{0,99}(?:/[\w-][\w. -]{0,99})*")
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
 
@@ -204,7 +204,17 @@ def _header_faults(settings: Any) -> list[str]:
         faults.append(f"`reads` is {reads!r}; expected {' or '.join(READS)}")
     if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
         faults.append("`reads` and `scale` go together; expected both, as in `reads: points` and `scale: [0, 1, 2]`")
+    elif scale and not _is_scale(scale, reads):
+        faults.append(
+            f"`scale` is {scale}; expected whole numbers from 0 on, of which one is full marks; of a `score` some of 0, 0.5 and 1"
+        )
     return faults
+
+
+def _is_scale(scale: list[float], reads: str | None) -> bool:
+    """Whether a judge's answer can be read as each of these marks, and the highest is a whole number."""
+    can_be_read = all(mark in (0, 0.5, 1) if reads == "score" else type(mark) is int and mark >= 0 for mark in scale)
+    return can_be_read and max(scale) >= 1
 
 
 def _all(value: Any, *kinds: type) -> bool:

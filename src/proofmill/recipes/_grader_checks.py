@@ -13,14 +13,8 @@ from proofmill.schema.fields import MARKING_PROMPT
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 
-SHOWN = (
-    "statement",
-    "proof",
-    "scheme",
-    "reference",
-    "answer",
-    "judgement",
-)  # to a judge that marks (graders/judges.py)
+# To a judge that marks (graders/judges.py).
+SHOWN = ("statement", "proof", "scheme", "reference", "answer", "judgement")
 
 # Fields of a request that a question consists of, that an entry has a word for, or that would change what comes back.
 DECIDED = (
