@@ -25,6 +25,7 @@ from proofmill.measures.notices import Notices
 from proofmill.runtime.paths import local_path
 from proofmill.runtime.progress import say
 from proofmill.schema.entries import Grades
+from proofmill.schema.errors import TableError
 from proofmill.schema.fields import TAKEN
 from proofmill.schema.reasons import Reason
 from proofmill.text import answers
@@ -81,7 +82,9 @@ def _human_verdicts(entry: Grades, submissions: Submissions) -> Iterator[Verdict
     """The marks of a file, or those that came with the attempts."""
     marks = human_marks.read(local_path(entry.path)) if entry.path else None
     full = max((mark["out_of"] for mark in marks.values()), default=0) if marks else 0
+    met = False
     for response, submission in submissions():
+        met = met or response in (marks or ())
         if marks is None:
             mark, out_of, comment = submission.mark, submission.out_of or 0, ""
         else:
@@ -91,6 +94,11 @@ def _human_verdicts(entry: Grades, submissions: Submissions) -> Iterator[Verdict
         if reason == Reason.OK and mark is None:
             reason = Reason.NO_MARK
         yield Verdict(mark if reason == Reason.OK else None, out_of, reason, comment)
+    if marks and not met:
+        raise TableError(
+            f"{entry.path}: none of its {len(marks):,} marks is of an attempt in {entry.responses}; expected marks of these "
+            "attempts. Name the responses that they were given to."
+        )
 
 
 def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterator[Verdict]) -> None:

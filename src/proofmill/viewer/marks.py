@@ -7,7 +7,6 @@ A line is added and never changed: a mark that was thought over leaves the one b
 """
 
 import fcntl
-import getpass
 import json
 import os
 from collections.abc import Mapping
@@ -42,11 +41,21 @@ def give(results: Path, responses: str, response: str, mark: str, out_of: str, c
     if len(comment) > LONGEST:
         raise SettingError(f"a comment of {len(comment):,} characters: expected at most {LONGEST:,}.")
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    line = {"response": response, "mark": value, "out_of": full, "comment": comment, "by": getpass.getuser(), "at": at}
+    line = {
+        "response": response,
+        "mark": value,
+        "out_of": full,
+        "comment": comment,
+        "by": os.environ.get("USER") or str(os.getuid()),
+        "at": at,
+    }
     path = file_of(results, responses)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as file:
+    with open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if file.seek(0, os.SEEK_END):  # a line that a crash broke off keeps its own
+            file.seek(-1, os.SEEK_END)
+            file.write(b"" if file.read(1) == b"\n" else b"\n")
+        file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
