@@ -1,11 +1,12 @@
 """`proofmill why ... --row`: the way of a row through every table, back to where it was read."""
 
 import random
+import shutil
 
 import pytest
 
 from proofmill.inspect import lineage
-from proofmill.schema.errors import SettingError
+from proofmill.schema.errors import SettingError, TableError
 
 
 def way(mill, name, row):
@@ -56,6 +57,15 @@ def test_deleted_table_ends_the_way_with_a_sentence(small, tmp_path):
     (gone,) = [step for step in steps if step.artifact == "problems/bench"]
     assert gone.facts == ("is not here: its table was deleted",)
     assert steps[-1].artifact == "base/tiny"
+
+
+def test_damaged_table_is_not_taken_for_an_empty_one(small, tmp_path):
+    """What cannot be read is said to be damaged; it is not said to have no such row."""
+    shutil.copytree(small.results, tmp_path / "results")
+    row = small.table("grades/cold").rows()[0]
+    (tmp_path / "results/problems/bench.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TableError, match=r"problems/bench\.parquet: is damaged"):
+        lineage.trail("grades/cold", row["response"], tmp_path / "results")
 
 
 def test_text_is_indented_below_what_rests_on_it(small):

@@ -25,7 +25,7 @@ from proofmill.schema.kinds import KINDS
 
 NUMBERS = (pl.Float64, pl.Int64)
 FEW = 5  # ids that are named
-STAMPED = ("counts", "tokens", "cost", "seconds", "commit", "content", "revision")
+STAMPED = ("counts", "tokens", "cost", "seconds", "commit", "revision")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def lines(one: Table, other: Table) -> Iterator[str]:
     """What became of `one` in `other`, as text. SettingError for artifacts of two kinds."""
     if one.kind != other.kind:
         raise SettingError(f"{one.name} and {other.name}: are of two kinds; expected two of one kind.")
-    yield f"{_where(one)} -> {_where(other)}"
+    yield f"{one.path} -> {other.path}"
     yield from (f"  {line}" for line in _of_stamps(one.stamp, other.stamp))
     if one.content == other.content:
         yield "  the rows are the same, byte for byte"
@@ -51,10 +51,6 @@ def lines(one: Table, other: Table) -> Iterator[str]:
     yield from (f"  {line}" for line in _of_rows(rowwise(one, other)))
     if one.kind == "scores":
         yield from (f"  {line}" for line in _of_marks(one, other))
-
-
-def _where(table: Table) -> str:
-    return str(table.path)
 
 
 def _of_stamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -68,7 +64,7 @@ def _of_stamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {'is read no more' if after is None else 'is read now' if before is None else 'had other rows'}"
     for key in STAMPED:
         before, after = old.get(key), new.get(key)
-        if before != after and key != "content":
+        if before != after:
             yield f"{key}: {change(before, after)}"
 
 

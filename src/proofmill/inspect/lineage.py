@@ -15,7 +15,7 @@ import polars as pl
 
 from proofmill.artifacts.tables import Table
 from proofmill.inspect import reading
-from proofmill.schema.errors import SettingError, TableError
+from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
@@ -57,11 +57,13 @@ class _Walk:
         return Table(name, self.results)
 
     def find(self, name: str, column: str, value: Any) -> Row | None:
-        """The first row with a value in a column; None where the table is gone or has no such row."""
-        try:
-            found = self.table(name).scan().filter(pl.col(column) == value).head(1).collect()
-        except TableError:
+        """The first row with a value in a column; None where the table is gone or has no such row.
+
+        Raises TableError for a damaged table: what is in it is not known.
+        """
+        if not self.table(name).path.exists():
             return None
+        found = self.table(name).scan().filter(pl.col(column) == value).head(1).collect()
         return found.to_dicts()[0] if found.height else None
 
     def of(self, name: str | None, column: str, value: Any, depth: int) -> Iterator[Step]:
@@ -97,11 +99,18 @@ class _Walk:
             return
         self.models.add(name)
         entry = self.table(name).stamp["entry"]
-        if (examples := entry.get("examples")) is not None:
+        examples = entry.get("examples")
+        if examples and not self.table(examples).path.exists():
+            yield Step(name, None, (f"learned from {examples}, which is not here",), depth)
+        elif examples:
             kept = self.table(examples).scan().filter(pl.col("dropped").is_null())
             number, first = kept.select(pl.len()).collect().item(), kept.head(1).collect().to_dicts()
             yield Step(name, None, (f"learned from {number:,} rows of {examples}; the first:",), depth)
             yield from self.row(examples, first[0], depth + 1)
+        elif kind_of(name) == "selfplay":
+            yield Step(
+                name, None, ("learned from tasks that it proposed itself, beside its weights (buffer.parquet)",), depth
+            )
         elif (problems := entry.get("problems")) and kind_of(name) != "base":
             yield Step(name, None, (f"was rewarded for attempts at {problems}",), depth)
         else:
@@ -119,6 +128,7 @@ def _score(walk: _Walk, name: str, entry: Row, row: Row, depth: int) -> Found:
     against = f" against {row['against']}" if row["against"] else ""
     value = "no value" if row["value"] is None else f"{row['value']:.3g}{ends}"
     where = f"of {row['model']} on {row['problems']} ({row['sampling']}) by {row['grader']}"
+    where = where if row["model"] else f"of {row['problems']}"
     facts = [
         f"{row['measure']}{against} {where}, {row['split']}: {value}",
         f"rests on {row['n']:,} attempts at {row['problems_n']:,} problems; {row['unscored']:.1%} unscored",

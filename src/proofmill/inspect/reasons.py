@@ -21,12 +21,11 @@ def lines(book: Book, target: str, results: Path) -> Iterator[str]:
     for name in book.targeted(target):
         state = states[name]
         yield f"{name} {WHAT[state.name]}{': ' if state.why else ''}{'; '.join(state.why)}"
-        above = [n for n in references.ancestors(book.entries, name) if states[n].name != "done"]
-        for other in above:
-            begins = [parent for parent in references.parents(book.entries[other]) if states[parent].name == "make"]
-            if not begins:
-                yield f"  {other} {WHAT[states[other].name]}{': ' if states[other].why else ''}{'; '.join(states[other].why)}"
-        if state.name == "done":
+        if state.name == "make":  # begins where a table is made whose own parents are not
+            made = [n for n in references.ancestors(book.entries, name) if states[n].name == "make"]
+            first = [n for n in made if not set(references.parents(book.entries[n])) & set(made)]
+            yield from (f"  {n} {WHAT['make']}: {'; '.join(states[n].why)}" for n in first)
+        elif state.name == "done":
             table = Table(name, results)
             parents = ", ".join(table.stamp["parents"]) or "nothing but its entry"
             yield f"  made from {parents}, whose content is the same"
