@@ -48,8 +48,8 @@ def stage(results: Path, url: str, count: int, share: multiprocessing.Queue) -> 
     start = time.monotonic()
     responses.main(entry, Job(table, apis, "g", stamp))
     seconds = time.monotonic() - start
-    steps = sum(len(row["steps"]) for row in table.rows("steps"))
-    share.put((seconds, steps, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before all steps are read to be counted
+    share.put((seconds, sum(len(row["steps"]) for row in table.rows("steps")), used))
 
 
 def plain(url: str, count: int) -> float:

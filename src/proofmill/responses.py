@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.calls import flow
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, Dialogues
 from proofmill.calls.exchange import Answer, Question, Questions
@@ -156,7 +157,7 @@ def _play(entry: Responses, job: Job) -> None:
     plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
     asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)  # who plays what, and how
     with opening.asking_all(job, chosen.models(entry.model)) as askers:
-        results = Dialogues(askers).results(plays)
+        results = flow.results(plays, askers, "plays")
 
     def rows() -> Iterator[dict]:
         notices = Notices(entry.max_tokens)

@@ -186,7 +186,7 @@ def test_teacher_is_asked_for_by_its_id_over_the_protocol():
         fields = {"id": identity, "program": "referee", "price": {"input": 0, "output": 0}}
         with opening.open_api("api/teacher", entry_from("api", fields)) as engine:
             question = Question(identity, (("user", asked("prove", STATEMENT)),))
-            return engine._runner.run(engine.attempt(question, 1)).text
+            return engine.runner.run(engine.attempt(question, 1)).text
 
     assert said("referee-teacher-2") == congruences.proof(PROBLEM)
     assert said("Qwen/Qwen3-4B-Thinking-2507") == UNKNOWN

@@ -686,7 +686,7 @@ def test_referee_starts_answers_and_stops():
     with open_api("api/referee", declared) as one, open_api("api/referee", declared) as two:
         urls = [str(e._client.base_url) for e in (one, two)]
         assert urls[0] != urls[1]
-        answer = one._runner.run(one.attempt(Question("referee-1", (("user", "hello"),)), 1))
+        answer = one.runner.run(one.attempt(Question("referee-1", (("user", "hello"),)), 1))
         assert "no verdict" in answer.text
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", one._client.base_url.port), timeout=2)
@@ -697,7 +697,7 @@ def test_referee_is_reached_past_a_proxy(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with open_api("api/referee", entry_from("api", REFEREE)) as engine:
-        answer = engine._runner.run(engine.attempt(Question("referee-1", (("user", "hello"),)), 1))
+        answer = engine.runner.run(engine.attempt(Question("referee-1", (("user", "hello"),)), 1))
     assert "no verdict" in answer.text
 
 

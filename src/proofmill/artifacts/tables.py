@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -260,12 +259,19 @@ class Table:
 
 
 def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
-    """Rows as frames of ROW_GROUP rows."""
+    """Rows as frames of ROW_GROUP rows; a row of a scaffold counts with its steps, each of which holds a text."""
     if isinstance(rows, pl.DataFrame):
         yield from rows.iter_slices(ROW_GROUP)
         return
-    rows = iter(rows)
-    while part := list(islice(rows, ROW_GROUP)):
+    part: list[Any] = []
+    held = 0
+    for row in rows:
+        part.append(row)
+        held += 1 + len(row.get("steps") or ())
+        if held >= ROW_GROUP:
+            yield pl.DataFrame(part, schema=schema, orient="row")
+            part, held = [], 0
+    if part:
         yield pl.DataFrame(part, schema=schema, orient="row")
 
 

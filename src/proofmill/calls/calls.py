@@ -14,7 +14,7 @@ How we differ from a loop over a client:
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -39,6 +39,7 @@ class Engine(Protocol):
     model: str
     max_parked: float  # share of the questions that may fail
     price: Any
+    flows: bool  # whether it takes questions while others are under way (flow.py)
 
     def batches(self, questions: Iterable[Question]) -> Iterable[Iterable[Question]]:
         """The groups in which the questions are asked. They do not depend on what the journal has already."""
@@ -106,10 +107,9 @@ class Asking:
 
     def take(self, question: Question, answer: Answer) -> None:
         """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
-        failed = answer.stop == Stop.ERROR
         self.journal.add(question, answer)
-        self.progress.add(failed=failed, tokens=answer.tokens, cost=answer.cost or 0)
-        if failed:
+        self.progress.add(failed=answer.failed, tokens=answer.tokens, cost=answer.cost or 0)
+        if answer.failed:
             self.parked.append((question.key, answer.reason, answer.detail[:200]))
             if len(self.parked) > self.most_parked:
                 self.stop.ask("stopped because more calls are parked than `max-parked` allows")
@@ -136,6 +136,11 @@ class Asker:
     journal: Journal
     budget: Budget
 
+    @property
+    def flows(self) -> bool:
+        """Whether the model takes questions while others are under way."""
+        return self.engine.flows
+
     def __call__(self, questions: Questions, quiet: bool = False, of: int = 0, what: str = "calls") -> Answers:
         """Answers to all questions; the model is asked only those that the journal lacks.
 
@@ -154,15 +159,11 @@ class Asker:
         if not quiet or stop.why:
             progress.close()
         if len(asking.parked) > asking.most_parked:
-            raise ServiceError(self._too_many(asking.parked, questions))
+            keys = {key for key, _, _ in asking.parked[:SHOWN]}
+            rows = {question.key: row for row, question in questions.named() if question.key in keys}
+            raise self.too_many(asking.parked, len(questions), rows)
         if stop.why and progress.done < len(questions):
-            self.journal.sync()
-            failure = asking.last_failure
-            last = f" The last try failed: {failure.rstrip('.')}." if failure and failure not in stop.why else ""
-            raise SystemExit(
-                f"{self.name}: {stop.why}; {progress.done - len(asking.parked):,} of {len(questions):,} calls are answered and "
-                f"in the journal.{last} Run the same command to go on."
-            )
+            raise self.stopped(stop, asking, f"{progress.done - len(asking.parked):,} of {len(questions):,} calls")
         if stop.signal:  # all is answered: the outer signal handler decides how to end
             signal.raise_signal(stop.signal)
         if progress.done < len(questions):
@@ -175,13 +176,22 @@ class Asker:
         """The journal's answers to questions that were asked before, in order; KeyError for one never asked."""
         return map(self.engine.read, self.journal.answers(questions))
 
-    def _too_many(self, parked: list[tuple[str, str, str]], questions: Questions) -> str:
+    def stopped(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
+        """What ends a job that something stopped; `answered` says how much is in the journal."""
+        self.journal.sync()
+        failure = asking.last_failure
+        last = f" The last try failed: {failure.rstrip('.')}." if failure and failure not in (stop.why or "") else ""
+        return SystemExit(
+            f"{self.name}: {stop.why}; {answered} are answered and in the journal.{last} Run the same command to go on."
+        )
+
+    def too_many(self, parked: list[tuple[str, str, str]], number: int, rows: Mapping[str, str]) -> ServiceError:
+        """What ends a job when more calls failed than may; `rows` are the ids of rows by the keys of their calls."""
         reasons = Counter(reason for _, reason, _ in parked)
         counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-        details = {key: f"{reason}, {detail}" for key, reason, detail in parked[:SHOWN]}
-        named = "\n".join(f"  {row}: {details[q.key]}" for row, q in questions.named() if q.key in details)
-        return (
-            f"{self.name}: {len(parked):,} of {len(questions):,} calls are parked ({counted}); expected at most the share "
+        named = "\n".join(f"  {rows[key]}: {reason}, {detail}" for key, reason, detail in parked[:SHOWN])
+        return ServiceError(
+            f"{self.name}: {len(parked):,} of {number:,} calls are parked ({counted}); expected at most the share "
             f"{self.engine.max_parked:g} that `max-parked` of the model allows.\n{named}\n"
             "See to the server and run again: answered calls are not repeated."
         )

@@ -5,7 +5,8 @@
         (second,) = yield [Ask(model, question(problem, first.text))]
         return second.text
 
-All dialogues advance in lock-step, so that questions are sent in batches. All questions and answers are in the journal,
+All dialogues advance in lock-step, so that questions are sent in batches; flow.py has those that need not wait for each
+other. All questions and answers are in the journal,
 so that a kill loses only what was in flight: the next run replays each dialogue from its old answers and goes on. A
 dialogue must therefore yield the same questions whenever it is sent the same answers.
 
@@ -60,7 +61,7 @@ class Done:
 State = Done | list[Ask]
 
 
-def _advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
+def advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
     """Send a dialogue its replies (None to begin it); returns its next questions, or its end."""
     try:
         return next(dialogue) if replies is None else dialogue.send(replies)
@@ -73,11 +74,11 @@ def _advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
 
 def together(dialogues: Sequence[Dialogue]) -> Dialogue:
     """Run dialogues side by side as one dialogue; returns their results in order."""
-    states = [_advance(dialogue, None) for dialogue in dialogues]
+    states = [advance(dialogue, None) for dialogue in dialogues]
     while unfinished := {index: state for index, state in enumerate(states) if not isinstance(state, Done)}:
         replies = iter((yield [ask for asks in unfinished.values() for ask in asks]))
         for index, asks in unfinished.items():
-            states[index] = _advance(dialogues[index], list(islice(replies, len(asks))))
+            states[index] = advance(dialogues[index], list(islice(replies, len(asks))))
     return [state.result for state in states if isinstance(state, Done)]
 
 
@@ -116,13 +117,25 @@ def last_of(answers: Sequence[Answer]) -> Answer:
 # -------------------------------------------------------------------------------------------------------------- running
 
 
+def replies(asks: Sequence[Ask], askers: "Mapping[str, Asker]", programs: Mapping[str, Program]) -> list[Any]:
+    """The journal's answer to each question, and the programs' output for each input."""
+    found: list[Any] = [None] * len(asks)
+    for who in dict.fromkeys(ask.who for ask in asks):
+        indices = [index for index, ask in enumerate(asks) if ask.who == who]
+        inputs = [asks[index].what for index in indices]
+        outputs = askers[who].recalled(inputs) if who in askers else programs[who](inputs)
+        for index, reply in zip(indices, outputs, strict=True):
+            found[index] = reply
+    return found
+
+
 class _Window:
     """Dialogues that advance side by side, each with its next questions or its result."""
 
     def __init__(self, rows: Sequence[tuple[str, Dialogue]]):
         self.rows = [row for row, _ in rows]
         self._dialogues = [dialogue for _, dialogue in rows]
-        self.states = [_advance(dialogue, None) for dialogue in self._dialogues]
+        self.states = [advance(dialogue, None) for dialogue in self._dialogues]
 
     @property
     def open(self) -> bool:
@@ -143,7 +156,7 @@ class _Window:
         answers = iter(replies([ask for _, ask in self.asks()]))
         for index, state in enumerate(self.states):
             if not isinstance(state, Done):
-                self.states[index] = _advance(self._dialogues[index], list(islice(answers, len(state))))
+                self.states[index] = advance(self._dialogues[index], list(islice(answers, len(state))))
 
 
 class _Many:
@@ -227,12 +240,4 @@ class Dialogues:
         return {model: Questions(n, partial(questions, model)) for model, n in counts.items()}
 
     def _replies(self, asks: Sequence[Ask]) -> list[Any]:
-        """The journal's answer to each question, and the programs' output for each input."""
-        replies: list[Any] = [None] * len(asks)
-        for who in dict.fromkeys(ask.who for ask in asks):
-            indices = [index for index, ask in enumerate(asks) if ask.who == who]
-            inputs = [asks[index].what for index in indices]
-            outputs = self.askers[who].recalled(inputs) if who in self.askers else self.programs[who](inputs)
-            for index, reply in zip(indices, outputs, strict=True):
-                replies[index] = reply
-        return replies
+        return replies(asks, self.askers, self.programs)

@@ -122,9 +122,14 @@ class Answer:
     logprobs: list[dict[str, Any]] | None = None
 
     @property
+    def failed(self) -> bool:
+        """Whether it is a failure in the place of an answer; a rerun asks again."""
+        return self.stop == Stop.ERROR
+
+    @property
     def paid(self) -> float | None:
         """What the call cost: dollars, None when the price is unknown, 0 for a failure that nobody charged for."""
-        return self.cost or 0.0 if self.stop == Stop.ERROR else self.cost
+        return self.cost or 0.0 if self.failed else self.cost
 
 
 def total(costs: Iterable[float | None]) -> float | None:

@@ -42,7 +42,7 @@ from proofmill.schema.reasons import Reason, Stop
 
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
-MERGED_ROWS = 20_000  # from which on a segment takes no more
+MERGED_ROWS = 4096  # from which on a segment takes no more
 RESERVE_BYTES = 4 * 2**20
 AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
 
@@ -164,7 +164,7 @@ class Journal:
         failed = self._failed.get(key, 0.0)
         if not failed or answer.cost is None:
             return answer
-        return replace(answer, cost=failed if answer.stop == Stop.ERROR else answer.cost + failed)
+        return replace(answer, cost=failed if answer.failed else answer.cost + failed)
 
     def _from_tail(self, places: set[int]) -> Iterator[tuple[int, Answer]]:
         if places:
@@ -316,7 +316,7 @@ class Journal:
         if not self._segments:
             return self.folder / "00001.parquet", 0
         before, last = self._segments[-1]
-        # Parquet shrinks answers to a quarter, or far more where they are alike: what is merged is in memory whole.
+        # What is merged is in memory whole, and a file of answers that are alike may be a hundredth of that.
         if last.stat().st_size < SEGMENT_BYTES // 8 and self._rows - before < MERGED_ROWS:
             return last, before
         return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows

@@ -22,6 +22,7 @@ from typing import Any
 
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.flow import Feed
 from proofmill.calls.pacing import LONGEST_ASKED, backoff
 from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import Stop
@@ -56,8 +57,9 @@ class Row:
 class Conversation:
     """The questions of one `answer`: those to ask next, those in flight, those that wait for a retry."""
 
-    def __init__(self, engine: Any, questions: Iterator[Question], asking: Asking):
+    def __init__(self, engine: Any, questions: Iterator[Question] | Feed, asking: Asking):
         self.engine, self.asking, self.pace = engine, asking, engine.pace
+        self.feed = questions if isinstance(questions, Feed) else None
         self.fresh = map(Row, questions)
         self.held: Row | None = None
         self.waiting: list[tuple[float, int, Row]] = []  # a heap by the moment a row may be asked again
@@ -65,6 +67,8 @@ class Conversation:
         self.tasks: set[asyncio.Task] = set()
         self.arrived: list[tuple[Row, float, float, Answer | Failure]] = []
         self.news = asyncio.Event()
+        if self.feed:
+            self.feed.wake = self.news.set
         self.last_answer, self.last_failure = engine.limits.clock(), ""
         self.answered = False
         self.forbidden: list[Row] = []  # refused before anybody was answered: the rows, or all of us?
@@ -79,8 +83,10 @@ class Conversation:
                     raise self.broken
                 if not self.tasks and not self.arrived:
                     self._judge_the_forbidden()
-                    if self.asking.stop.why or not (self.held or self.waiting):
+                    if self.asking.stop.why or not (self.held or self.waiting or self._feeding):
                         break
+                    if not (self.held or self.waiting):
+                        self.last_answer = self.engine.limits.clock()  # nobody is asked, so nobody is silent
                 try:
                     async with asyncio.timeout(min(wait, 0.5)):  # look for a signal twice a second
                         await self.news.wait()
@@ -95,6 +101,11 @@ class Conversation:
         finally:
             for task in self.tasks:
                 task.cancel()
+
+    @property
+    def _feeding(self) -> bool:
+        """Whether questions may still arise from the answers of other models."""
+        return self.feed is not None and self.feed.open
 
     def _start(self) -> float:
         """Start all calls that may start; returns the seconds until the next may."""

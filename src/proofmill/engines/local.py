@@ -32,6 +32,7 @@ class LocalEngine:
     tokenizer: Any
     price: Mapping[str, float] = MappingProxyType({"input": 0.0, "output": 0.0})
     max_parked = 0.0
+    flows = False
 
     def read(self, answer: Answer) -> Answer:
         return answer

@@ -10,6 +10,7 @@ environment say which engine serves it and where a server is (runtime/environmen
     PROOFMILL_GRACE                               seconds that calls in flight have left after a SIGTERM or Ctrl-C (20)
 """
 
+import asyncio
 import os
 import shlex
 import sys
@@ -51,7 +52,8 @@ def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
         if others := job.askers(models):
             yield stack.enter_context(others)
             return
-        engines = {model: stack.enter_context(open_engine(job, model)) for model in models}
+        runner = stack.enter_context(asyncio.Runner())
+        engines = {model: stack.enter_context(open_engine(job, model, runner)) for model in models}
         journal = stack.enter_context(Journal(job.table.calls))
         budget = Budget(job.budget, job.table.results / "calls", journal)
         stack.callback(budget.close)
@@ -71,14 +73,14 @@ def asking_for(job: Job, *markers: Marker, further: Iterable[str] = ()) -> Itera
 
 
 @contextmanager
-def open_engine(job: Job, model: str) -> Iterator[Engine]:
+def open_engine(job: Job, model: str, runner: asyncio.Runner) -> Iterator[Engine]:
     """The engine of a model reference: the server of `api/...`, or the weights of an artifact's table."""
     with ExitStack() as stack:
         model = getattr(job.declared.get(model), "weights", None) or model
         if kind_of(model) == "api":
-            yield stack.enter_context(open_api(model, job.declared[model]))
+            yield stack.enter_context(open_api(model, job.declared[model], runner))
         elif job.engine == "vllm-server":
-            yield stack.enter_context(serve_weights(job, job.parent(model)))
+            yield stack.enter_context(serve_weights(job, job.parent(model), runner))
         elif job.engine == "vllm":
             from proofmill.engines.vllm import VllmEngine
 
@@ -90,7 +92,7 @@ def open_engine(job: Job, model: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
+def open_api(name: str, api: Any, runner: asyncio.Runner | None = None) -> Iterator[ApiEngine]:
     """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL."""
     url, key = None, environment.key(name)
     with ExitStack() as stack:
@@ -110,13 +112,13 @@ def open_api(name: str, api: Any) -> Iterator[ApiEngine]:
             environment.number(f"{environment.variable(name)}_RPM", float),
             environment.number(f"{environment.variable(name)}_TPM", float),
         )
-        engine = ApiEngine(name, api, url, key, pace, server=server)
+        engine = ApiEngine(name, api, url, key, pace, server=server, runner=runner)
         stack.callback(engine.close)
         yield engine
 
 
 @contextmanager
-def serve_weights(job: Job, table: Table) -> Iterator[ApiEngine]:
+def serve_weights(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[ApiEngine]:
     """An artifact's weights behind vLLM's OpenAI server, started for this job with the flags of its profile."""
     import torch
     from transformers import AutoTokenizer
@@ -140,7 +142,9 @@ def serve_weights(job: Job, table: Table) -> Iterator[ApiEngine]:
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with Server(table.name, command, VLLM_SECONDS, quiet, job.table.scratch / "vllm.log", vllm.reason_in) as server:
-        engine = ApiEngine(table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer)
+        engine = ApiEngine(
+            table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer, runner=runner
+        )
         try:
             yield engine
         finally:

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
 from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.flow import Feed
 from proofmill.calls.pacing import Pace
 from proofmill.engines import replies
 from proofmill.engines.complaints import Complaints
@@ -51,6 +52,8 @@ SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  
 class ApiEngine:
     """A model behind the OpenAI protocol. A `server` that the job started itself is started again when it dies."""
 
+    flows = True
+
     def __init__(
         self,
         name: str,
@@ -61,8 +64,11 @@ class ApiEngine:
         server: Any = None,
         seeds: int = 2**31,
         tokenizer: Any = None,
+        runner: asyncio.Runner | None = None,
     ):
         """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound.
+
+        `runner`: of the event loop that models share which are asked side by side; without it the model has its own.
 
         `tokenizer`: that of the served weights where they are ours. Its control tokens are escaped in what is said, and a
         thought that its template opens is opened in what is answered.
@@ -87,7 +93,8 @@ class ApiEngine:
         self.patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
         self._path = "responses" if api.protocol == "responses" else "chat/completions"
         self.limits = TimeLimits()
-        self._runner = asyncio.Runner()
+        self._own = runner is None
+        self.runner = runner or asyncio.Runner()
         self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=key,
@@ -109,8 +116,9 @@ class ApiEngine:
         self._address = self._whole_address()
 
     def close(self) -> None:
-        self._runner.run(self._client.close())
-        self._runner.close()
+        self.runner.run(self._client.close())
+        if self._own:
+            self.runner.close()
 
     def batches(self, questions: Iterable[Question]) -> Iterator[Iterable[Question]]:
         yield questions
@@ -121,11 +129,12 @@ class ApiEngine:
         return split_reasoning(answer, self.api.delimiters)
 
     def answer(self, questions: Iterator[Question], asking: Asking) -> None:
-        self._runner.run(self._hold(Conversation(self, questions, asking)))
+        self.runner.run(self.hold(questions, asking))
 
-    async def _hold(self, conversation: Conversation) -> None:
+    async def hold(self, questions: Iterator[Question] | Feed, asking: Asking) -> None:
+        """Ask all questions; with a feed, until none will ever come again."""
         with self.limits:
-            await conversation.hold()
+            await Conversation(self, questions, asking).hold()
 
     # --------------------------------------------------------------------------------------------------- one attempt
 
@@ -165,7 +174,7 @@ class ApiEngine:
             with self.limits:
                 return await asyncio.gather(self._models(), self.attempt(question, 1))
 
-        return tuple(self._runner.run(both()))
+        return tuple(self.runner.run(both()))
 
     async def _models(self) -> list[dict[str, Any]]:
         try:

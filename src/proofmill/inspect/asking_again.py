@@ -13,7 +13,7 @@ from datetime import date
 from functools import partial
 from importlib import import_module
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from
 from proofmill.artifacts.jobs import Job, with_weights
@@ -43,6 +43,7 @@ class _Recalling:
     journal: Journal
     read: Callable[[Answer], Answer]
     asked: dict[str, set[str]]  # keys by the row's id
+    flows: ClassVar[bool] = False
 
     def __call__(self, questions: Questions, *_: Any, **__: Any) -> Iterator[Answer]:
         for row, question in questions.named():

@@ -55,23 +55,65 @@ class Progress:
 
     def line(self) -> str:
         seconds = self.pace.seconds
-        fresh = self.done - self.cached
-        if self.total is None:
-            parts = [f"{self.done:,} {self.unit}"]
-        else:
-            parts = [f"{self.done:,} of {self.total:,} {self.unit} ({100 * self.done // max(self.total, 1)} %)"]
+        parts = [*self._how_far()]
         parts += [f"{self.cached:,} cached"] * bool(self.cached)
         parts += [f"{self.failed:,} failed"] * bool(self.failed)
         parts += [f"{self.tokens / max(seconds, 1e-9):,.0f} tokens/s"] * bool(self.tokens)
         parts += [f"${self.cost:.2f}"] * bool(self.cost)
-        if self.total is not None and fresh and self.done < self.total:
-            parts.append(f"{clock(seconds / fresh * (self.total - self.done))} left")
+        if (left := self._left()) is not None:
+            parts.append(f"{clock(left)} left")
         return ", ".join(parts)
+
+    def _how_far(self) -> list[str]:
+        return [counted(self.done, self.total, self.unit)]
+
+    def _left(self) -> float | None:
+        """Seconds that the rest will take at the present speed, if that can be said."""
+        return _rest(self.pace.seconds, self.done - self.cached, self.done, self.total)
 
     def close(self) -> None:
         """The last line; none for a short step of which there is little more to say than that it is done."""
         if 2 * self.cached > self.done or self.failed or self.cost or self.pace.seconds >= SOON:
             say(self.name, f"{self.line()}, took {clock(self.pace.seconds)}")
+
+
+class NestedProgress(Progress):
+    """Counts things of many calls each, such as plays: `ended` counts them, `add` their calls, of which no number is known.
+
+    responses/rsa  37 of 200 plays (18 %), 2,311 calls, 120 cached, 9,812 tokens/s, $0.31, 4:10 left
+    """
+
+    def __init__(self, name: str, total: int, unit: str):
+        super().__init__(name, None, "calls")
+        self.total_ended, self.unit_ended = total, unit
+        self.all_ended = self._ended_before = 0  # before: without a call in this run
+
+    def ended(self) -> None:
+        self.all_ended += 1
+        if self.done == self.cached:
+            self._ended_before += 1
+
+    def close(self) -> None:
+        """The last line; also where the journal had all."""
+        if self.done:
+            super().close()
+        else:
+            say(self.name, self.line())
+
+    def _how_far(self) -> list[str]:
+        return [counted(self.all_ended, self.total_ended, self.unit_ended), *super()._how_far()]
+
+    def _left(self) -> float | None:
+        return _rest(self.pace.seconds, self.all_ended - self._ended_before, self.all_ended, self.total_ended)
+
+
+def counted(done: int, total: int | None, unit: str) -> str:
+    """`1,280 of 3,200 rows (40 %)`; `1,280 rows` where nobody knows of how many."""
+    return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit} ({100 * done // max(total, 1)} %)"
+
+
+def _rest(seconds: float, fresh: int, done: int, total: int | None) -> float | None:
+    return seconds / fresh * (total - done) if total is not None and fresh and done < total else None
 
 
 def clock(seconds: float) -> str:

@@ -135,6 +135,7 @@ class Play:
     place: str = ""  # of a nested play: the step that it stands for
     steps: list[Step] = field(default_factory=list)
     asked: Counter = field(default_factory=Counter)  # how often each prompt was asked
+    read: dict[str, templates.Prompt] = field(default_factory=dict)  # by name: files that were read already
 
     # ----------------------------------------------------------------------------------------------- what a scaffold uses
 
@@ -143,7 +144,10 @@ class Play:
         return self.template(part).render({"statement": self.statement, **fields})
 
     def template(self, part: str) -> templates.Prompt:
-        return templates.prompt(self.prompts.get(part, prompt_name(part)))
+        name = self.prompts.get(part, prompt_name(part))
+        if name not in self.read:
+            self.read[name] = templates.prompt(name)
+        return self.read[name]
 
     def solve(self, name: str = "solve", **fields: Any) -> Call:
         """A call for a solution, by a prompt that shows the problem."""
