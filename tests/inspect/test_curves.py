@@ -23,12 +23,9 @@ def test_curves_are_the_points_of_the_table(small):
 
 
 def test_picture_is_the_same_for_the_same_curves(small, tmp_path):
-    """Two drawings of one training are one file, with a title for each measure."""
-    found = curves.read(["sft/cold"], small.results)
+    """Two drawings of one training are one file."""
     for name in ("a.svg", "b.svg"):
-        curves.draw(
-            {m: {**by, "sft/other": [(1, 0.5), (2, 0.4), (3, 0.1)]} for m, by in found.items()}, tmp_path / name
-        )
+        curves.draw(["sft/cold"], small.results, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
 
@@ -56,23 +53,51 @@ def test_spending_is_drawn_by_way_and_rule(tmp_path):
         for way, measure, tokens, value in points
     ]
     Table("scores/x", tmp_path).write(
-        [*rows, {**blank, "split": "all", "value": 1.0}], {"entry": {}, "fingerprint": "f"}
+        [*rows, {**blank, "split": "all", "measure": "avg@2", "value": 1.0}], {"entry": {}, "fingerprint": "f"}
     )
-    panels = curves.read_spending(["scores/x"], tmp_path)
-    assert {
-        title: {name: [r["spent_tokens"] for r in some] for name, some in by.items()} for title, by in panels.items()
-    } == {"m on problems/p\nby g": {"single, majority": [20, 40], "rsa, one": [390]}}
+    (panel,) = curves.read_scores(["scores/x"], tmp_path)
+    assert panel.title == "m on problems/p\nby g"
+    assert {line: [r["spent_tokens"] for r in some] for line, some in panel.lines.items()} == {
+        "single, majority": [20, 40],
+        "rsa, one": [390],
+    }
     for name in ("a.svg", "b.svg"):
-        curves.draw_spending(panels, tmp_path / name)
+        curves.draw(["scores/x"], tmp_path, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_scores_without_a_budget_have_no_curve(tmp_path):
-    """The message names the field that measures spending."""
-    blank = {**dict.fromkeys(COLUMNS["scores"]), "split": "all"}
+def test_measures_of_several_attempts_are_drawn_by_their_number(tmp_path):
+    """A panel for each measure, a line for each model in the order of k; differences, splits and a single k are no line."""
+    blank = {**dict.fromkeys(COLUMNS["scores"]), "problems": "problems/p", "grader": "g", "sampling": "sampled"}
+    rows = [
+        {**blank, "model": model, "measure": measure, "split": split, "against": against, "value": 0.5, "low": 0.4, "high": 0.6}
+        for model, measure, split, against in [
+            ("m", "pass@16", "all", None),
+            ("m", "pass@2", "all", None),
+            ("n", "pass@2", "all", None),
+            ("n", "pass@16", "all", None),
+            ("m", "pass@4", "easy", None),
+            ("m", "pass@8", "all", "n"),
+            ("m", "avg@16", "all", None),
+        ]
+    ]  # fmt: skip
+    Table("scores/x", tmp_path).write(rows, {"entry": {}, "fingerprint": "f"})
+    (panel,) = curves.read_scores(["scores/x"], tmp_path)
+    assert panel.title == "pass@k on problems/p\nsampled, by g"
+    assert {line: [r["measure"] for r in some] for line, some in panel.lines.items()} == {
+        "m": ["pass@2", "pass@16"],
+        "n": ["pass@2", "pass@16"],
+    }
+    curves.draw(["scores/x"], tmp_path, tmp_path / "x.svg")
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
+
+
+def test_scores_without_a_line_are_refused(tmp_path):
+    """The message names what would be one."""
+    blank = {**dict.fromkeys(COLUMNS["scores"]), "split": "all", "value": 1.0, "measure": "avg@2"}
     Table("scores/x", tmp_path).write([blank], {"entry": {}, "fingerprint": "f"})
-    with pytest.raises(SettingError, match="expected a scores entry with `at-equal-budget`"):
-        curves.read_spending(["scores/x"], tmp_path)
+    with pytest.raises(SettingError, match=r"`pass-at-k`.*`at-equal-budget`"):
+        curves.draw(["scores/x"], tmp_path, tmp_path / "x.svg")
 
 
 @pytest.mark.parametrize(

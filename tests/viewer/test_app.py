@@ -1,8 +1,10 @@
 """The viewer's pages over a finished chain: who may see them, what they show, and the marks that people give."""
 
 import json
+import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 from starlette.testclient import TestClient
@@ -13,6 +15,7 @@ from proofmill.inspect import curves
 from proofmill.recipes.book import expand
 from proofmill.runtime import locks
 from proofmill.schema.errors import RecipeError, TableError
+from proofmill.schema.kinds import ROLLOUTS
 from proofmill.viewer import marks
 from proofmill.viewer.app import application
 
@@ -23,6 +26,19 @@ RECIPE = {
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
     "responses/right": {"problems": "problems/bench", "model": "solutions"},
     "scores/cold": {"grades": ["grades/cold"], "measures": ["avg-at-k"], "max-unscored": 1},
+    "grpo/tiny": {
+        "model": "sft/cold",
+        "problems": "problems/train",
+        "grader": "arithmetic",
+        "rewards": {"grade": 1, "format": 0.5},
+        "unscored": "drop",
+        "hold-out": "final-answer",
+        "hold-out-every": 1,
+        "problems-per-step": 2,
+        "group": 4,
+        "steps": 3,
+        "max-tokens": 24,
+    },
     "grades/nobody": {"responses": "responses/cold", "grader": "final-answer"},
 }
 
@@ -31,7 +47,7 @@ RECIPE = {
 def made(tmp_path_factory) -> Mill:
     """The small chain, with attempts that two graders marked, official proofs and a score; one entry was never made."""
     mill = Mill(tmp_path_factory.mktemp("viewed") / "results", **RECIPE)
-    mill.make(*SMALL, "responses/right", "grades/again", "grades/right", "scores/cold")
+    mill.make(*SMALL, "responses/right", "grades/again", "grades/right", "scores/cold", "grpo/tiny")
     return mill
 
 
@@ -94,8 +110,8 @@ def test_pages_may_run_only_the_script_of_the_viewer(client):
 def test_recipe_shows_each_artifact_with_its_state(made, client):
     """What is done has rows, outcome and time; what was never made says so; each leads to its table."""
     html = page(client, "/recipe/r")
-    assert "13 done" in html and "1 to make" in html
-    assert html.count("<g class=") == 14 and 'href="/table/grades/cold"' in html
+    assert "14 done" in html and "1 to make" in html
+    assert html.count("<g class=") == 15 and 'href="/table/grades/cold"' in html
     assert "never made" in html
 
 
@@ -188,7 +204,7 @@ def test_curves_are_those_of_the_command(made, client):
     answer = client.get("/curves.svg?of=sft/cold")
     assert answer.headers["content-type"] == "image/svg+xml"
     path = made.results.parent / "x.svg"
-    curves.draw(curves.read(["sft/cold"], made.results), path)
+    curves.draw(["sft/cold"], made.results, path)
     assert answer.content == path.read_bytes()
 
 
@@ -375,7 +391,74 @@ def test_address_is_printed_once(made, tmp_path):
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:") and "?token=" in address
         with httpx.Client(follow_redirects=True) as client:
-            assert "13 done" in client.get(address).text
+            assert "14 done" in client.get(address).text
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=20)
+
+
+# ---------------------------------------------------------------------------------------------------------- what it learned from
+
+
+@pytest.fixture(scope="module")
+def judged_apart(made, tmp_path_factory) -> Mill:
+    """The same results, with a training in which the hold-out judge gave one rollout another mark."""
+    folder = tmp_path_factory.mktemp("apart")
+    mill = Mill(folder / "results", **RECIPE)
+    shutil.copytree(made.results / "grpo/tiny", folder / "weights")
+    rows = pl.read_parquet(folder / "weights" / ROLLOUTS).with_row_index("at")
+    picked = pl.col("at") == 5
+    rows = rows.with_columns(
+        pl.when(picked).then(7.0).otherwise("grade").alias("grade"),
+        pl.when(picked).then(0.25).otherwise("hold_out").alias("hold_out"),
+    )
+    rows.drop("at").write_parquet(folder / "weights" / ROLLOUTS)
+    trained = made.table("grpo/tiny")
+    Table("grpo/tiny", mill.results).write(list(trained.rows()), trained.stamp, folder / "weights")
+    return mill
+
+
+def test_rollouts_of_a_step_have_rewards_and_advantages(made, client):
+    """Each rollout of the step is listed with what it earned; the last step is shown first, others are a link away."""
+    rows = pl.read_parquet(made.results / "grpo/tiny" / ROLLOUTS)
+    assert "/rollouts/grpo/tiny" in page(client, "/table/grpo/tiny")
+    last = page(client, "/rollouts/grpo/tiny")
+    assert "step 3 of 3" in last and "?step=2" in last
+    second = page(client, "/rollouts/grpo/tiny?step=2")
+    for row in rows.iter_rows(named=True):
+        assert (row["rollout"] in second) == (row["step"] == 2)
+    assert all(f"{row['advantage']:+.2f}" in second for row in rows.filter(step=2).iter_rows(named=True))
+
+
+def test_rollout_stands_beside_its_verdict(made, client):
+    """One rollout: its text, its verdict, the mark of both judges, and a way to the problem."""
+    row = pl.read_parquet(made.results / "grpo/tiny" / ROLLOUTS).row(0, named=True)
+    shown = page(client, f"/rollout/grpo/tiny/{row['rollout']}")
+    assert f"/problem/problems/train/{row['problem']}" in shown and "Verdict" in shown
+    assert f"{row['grade']:g} of 7" in shown
+
+
+def test_hold_out_judge_is_found_from_the_page_of_disagreements(judged_apart):
+    """Two clicks from any page: trainings with a hold-out judge, then the rollouts it marks most differently."""
+    client = browser(judged_apart)
+    client.get(f"/?token={TOKEN}")
+    assert "/rollouts/grpo/tiny?apart=1" in page(client, "/disagreements")
+    shown = page(client, "/rollouts/grpo/tiny?apart=1")
+    row = pl.read_parquet(judged_apart.results / "grpo/tiny" / ROLLOUTS).row(5, named=True)
+    first = shown.partition("<tbody>")[2].partition("</tr>")[0]
+    assert row["rollout"] in first and "+0.75" in first and "0.25" in first
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/rollouts/grpo/tiny?step=9", "no rollouts of step 9; expected one of 1 to 3"),
+        ("/rollouts/grpo/tiny?step=x", "no step `x`; expected a number"),
+        ("/rollouts/sft/cold", "no such file; expected the rollouts"),
+        ("/rollouts/grades/cold", "has no rollouts; expected"),
+        ("/rollout/grpo/tiny/none", "no rollout `none`"),
+    ],
+)
+def test_what_has_no_rollouts_says_so(client, address, said):
+    """A step, a training and a rollout that are none."""
+    assert said in page(client, address, 404)

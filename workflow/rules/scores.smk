@@ -11,7 +11,7 @@ rule scores:
         parents("scores"),
     output:
         table=f"{RESULTS}/scores/{{name}}.parquet",
-        page=f"{RESULTS}/scores/{{name}}.md",
+        page=report(f"{RESULTS}/scores/{{name}}.md", category="Marks"),
     threads: 1
     resources:
         engine="transformers",

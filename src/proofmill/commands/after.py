@@ -7,7 +7,6 @@ from typing import Any
 from proofmill.commands.book import CONFIGFILE, book_of, is_artifact
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError
-from proofmill.schema.names import kind_of
 from proofmill.training.advantages import SCALES
 
 
@@ -163,8 +162,5 @@ def curves(options: argparse.Namespace) -> None:
 
     if not 0 <= options.smooth < 1:
         raise SettingError(f"--smooth {options.smooth:g}; expected 0 (nothing is smoothed) to less than 1.")
-    if all(kind_of(name) == "scores" for name in options.names):
-        drawing.draw_spending(drawing.read_spending(options.names, options.results), options.out)
-    else:
-        drawing.draw(drawing.read(options.names, options.results, options.measures), options.out, options.smooth)
+    drawing.draw(options.names, options.results, options.out, options.measures, options.smooth)
     say("curves", f"are in {options.out}")

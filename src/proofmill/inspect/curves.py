@@ -1,14 +1,17 @@
-"""Training curves: measures by step, as logged and smoothed; several trainings share a picture. And marks by spending.
+"""Curves as pictures: of trainings, measures by step, as logged and smoothed; several trainings share a picture.
 
 Smoothing is an exponential moving average without initial bias: each point is the weighted mean of those up to it, with
 weights that fall by the factor `smooth` per point (0 shows the points themselves).
 
-Of `scores` with `at-equal-budget`, a panel for each model and benchmark shows the mark of each way of sampling, and of
-its rules over several attempts, by the tokens that a problem took.
+Of `scores`, a panel for each benchmark shows a measure of several attempts (`pass@1`, `pass@4`, ...) by their number, a line
+for each model. With `at-equal-budget`, a panel for each model and benchmark shows the mark of each way of sampling, and of
+its rules over several attempts, by the tokens that a problem took. All with their intervals.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,8 +37,21 @@ SHOWN = (
 SHOWN_OF_TASKS = ("propose/reward", "propose/valid", "solve/accuracy")  # after the name of a task
 SMOOTH = 0.9
 STYLES = ("-", "--", "-.", ":")
+AT_K = re.compile(r"(.+)@([0-9]+)")
 Points = Sequence[tuple[int, float]]
+Row = Mapping[str, Any]
 Target = Path | BinaryIO
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A panel of measured values: rows of `scores` by line, in the order of `x`, a row's place on the axis."""
+
+    title: str
+    axis: str
+    base: int  # of the axis' logarithm
+    x: Callable[[Row], float]
+    lines: Mapping[str, Sequence[Row]]
 
 
 def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> dict[str, dict[str, Points]]:
@@ -62,25 +78,43 @@ def read(names: Sequence[str], results: Path, measures: Sequence[str] = ()) -> d
     return {measure: dict(points[measure]) for measure in measures or shown if measure in points}
 
 
-def read_spending(names: Sequence[str], results: Path) -> dict[str, dict[str, list[Mapping[str, Any]]]]:
-    """Rows of the curves of `scores` tables by panel and line, cheapest first; SettingError where there are none."""
-    panels: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
-    for name in names:
-        rows = [
-            row
-            for row in Table(name, results).rows()
-            if row["split"] == SPLIT and None not in (row["value"], row["spent_tokens"])
-        ]
-        if not rows:
-            raise SettingError(
-                f"{name}: it measures no spending; expected a scores entry with `at-equal-budget`, which names the way of "
-                "sampling that the others are compared with."
-            )
-        for row in sorted(rows, key=lambda row: row["spent_tokens"]):
+def read_scores(names: Sequence[str], results: Path) -> list[Measured]:
+    """The panels of `scores` tables: measures by the number of attempts, and marks by spending. Empty where none is."""
+    rows = [row for name in names for row in Table(name, results).rows() if row["value"] is not None]
+    return [*_by_attempts(rows), *_by_spending(rows)]
+
+
+def _by_attempts(rows: Sequence[Row]) -> Iterator[Measured]:
+    panels: dict[tuple[str, ...], dict[str, dict[int, Row]]] = {}
+    for row in rows:
+        if row["split"] == "all" and row["against"] is None and (found := AT_K.fullmatch(row["measure"])):
+            panel = (found[1], row["problems"], row["sampling"], row["grader"])
+            panels.setdefault(panel, {}).setdefault(row["model"], {})[int(found[2])] = row
+    for (measure, problems, sampling, grader), by_model in panels.items():
+        lines = {model: [by_k[k] for k in sorted(by_k)] for model, by_k in by_model.items() if len(by_k) > 1}
+        if lines:
+            title = f"{measure}@k on {problems}\n{sampling}, by {grader}"
+            yield Measured(title, "attempts k", 2, _attempts, lines)
+
+
+def _attempts(row: Row) -> float:
+    return int(row["measure"].rpartition("@")[2])
+
+
+def _by_spending(rows: Sequence[Row]) -> Iterator[Measured]:
+    panels: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        if row["split"] == SPLIT and row["spent_tokens"] is not None:
             panel = f"{row['model']} on {row['problems']}\nby {row['grader']}"
             line = f"{row['sampling']}, {row['measure'].partition('@')[0]}"
             panels.setdefault(panel, {}).setdefault(line, []).append(row)
-    return panels
+    for title, by_line in panels.items():
+        lines = {line: sorted(some, key=_spent) for line, some in by_line.items()}
+        yield Measured(title, "tokens of a problem", 10, _spent, lines)
+
+
+def _spent(row: Row) -> float:
+    return row["spent_tokens"]
 
 
 def smoothed(values: Sequence[float], smooth: float) -> list[float]:
@@ -93,18 +127,29 @@ def smoothed(values: Sequence[float], smooth: float) -> list[float]:
     return means
 
 
-def draw(curves: Mapping[str, Mapping[str, Points]], path: Target, smooth: float = SMOOTH) -> None:
-    """Write an SVG with a panel for each measure; the same curves give the same file."""
-    _panels(curves, path, 2.4, partial(_steps, smooth=smooth))
+def draw(
+    names: Sequence[str], results: Path, out: Target, measures: Sequence[str] = (), smooth: float = SMOOTH
+) -> None:
+    """Write an SVG of trainings, or of `scores`; the same tables give the same file. SettingError if it would be empty."""
+    if all(kind_of(name) == "scores" for name in names):
+        if not (panels := read_scores(names, results)):
+            raise SettingError(
+                f"{', '.join(names)}: nothing to draw a line through; expected a measure at several k, as `pass-at-k` may be "
+                "asked for, or `at-equal-budget`, which names the way of sampling that the others are compared with."
+            )
+        _panels(
+            {panel.title: panel.lines for panel in panels}, out, 3.0, [partial(_intervals, panel) for panel in panels]
+        )
+        return
+    if not (found := read(names, results, measures)):
+        raise SettingError(f"{', '.join(names)}: none of {', '.join(SHOWN)} was logged. Name what was: --measures.")
+    _panels(found, out, 2.4, [partial(_steps, smooth=smooth)] * len(found))
 
 
-def draw_spending(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], path: Target) -> None:
-    """Write an SVG with a panel for each model and benchmark; the same rows give the same file."""
-    _panels(panels, path, 3.0, _spending)
-
-
-def _panels(panels: Mapping[str, Mapping[str, Any]], path: Target, height: float, lines: Callable[..., None]) -> None:
-    """`lines(axes, by_name, looks)` draws what is in one panel; `height` of a panel in inches."""
+def _panels(
+    panels: Mapping[str, Mapping[str, Any]], path: Target, height: float, lines: Sequence[Callable[..., None]]
+) -> None:
+    """For each panel a function `(axes, by_name, looks)` that draws what is in it; `height` of a panel in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -123,25 +168,28 @@ def _panels(panels: Mapping[str, Mapping[str, Any]], path: Target, height: float
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
             axes.grid(alpha=0.3)
-            lines(axes, by_name, looks)
+            lines[number - 1](axes, by_name, looks)
         if len(names) > 1:
             handles = [matplotlib.lines.Line2D([], [], **looks[name], label=name) for name in names]
             figure.legend(handles=handles, loc="outside lower center", ncols=beside)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _spending(
-    axes: Any, by_name: Mapping[str, Sequence[Mapping[str, Any]]], looks: Mapping[str, Mapping[str, Any]]
+def _intervals(
+    panel: Measured, axes: Any, by_name: Mapping[str, Sequence[Row]], looks: Mapping[str, Mapping[str, Any]]
 ) -> None:
     for name, rows in by_name.items():
-        tokens, values = [row["spent_tokens"] for row in rows], [row["value"] for row in rows]
+        values = [row["value"] for row in rows]
         ends = [
             [row["value"] - row["low"] if row["low"] is not None else 0 for row in rows],
             [row["high"] - row["value"] if row["high"] is not None else 0 for row in rows],
         ]
-        axes.errorbar(tokens, values, yerr=ends, **looks[name], marker="o", markersize=3, linewidth=1.2, capsize=2)
-    axes.set_xscale("log")
-    axes.set_xlabel("tokens of a problem")
+        places = [panel.x(row) for row in rows]
+        axes.errorbar(places, values, yerr=ends, **looks[name], marker="o", markersize=3, linewidth=1.2, capsize=2)
+    axes.set_xscale("log", base=panel.base)
+    if panel.base == 2:
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel(panel.axis)
 
 
 def _steps(axes: Any, by_name: Mapping[str, Points], looks: Mapping[str, Mapping[str, Any]], smooth: float) -> None:

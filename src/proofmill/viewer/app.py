@@ -4,13 +4,16 @@
     /table/<kind>/<name>    rows, filtered, sorted, paged; histogram, funnel
     /row/<kind>/<name>/<id> one row with all its texts, and the way back to its source
     /problem/<kind>/<name>/<id>  the problem with its attempts and verdicts, tables side by side; a mark can be given
+    /rollouts/<kind>/<name> a training's rollouts of one step with rewards and advantages; where its hold-out judge differs
+    /rollout/<kind>/<name>/<id>  one of them
     /disagreements          the attempts that two graders mark most differently
-    /curves.svg             of trainings, or of marks by spending
+    /curves.svg             of trainings; of marks by attempts or by spending
 
 Nothing is fetched from elsewhere: styles and the one script are files beside this module, and the page's policy forbids all
 others, so that even a text that slipped through the escaping could run nothing.
 """
 
+import io
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -30,11 +33,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proofmill.artifacts.tables import Table
-from proofmill.inspect import lineage, reading
+from proofmill.inspect import curves, lineage, reading
 from proofmill.recipes.book import Book
 from proofmill.schema.errors import ProofmillError, SettingError
-from proofmill.schema.kinds import KINDS, learned
-from proofmill.viewer import marks, problems, recipes, rendering, tables
+from proofmill.schema.kinds import KINDS, ROLLOUTS, learned
+from proofmill.viewer import marks, problems, recipes, rendering, rollouts, tables
 
 HERE = Path(__file__).parent
 COOKIE = "proofmill-view"
@@ -144,7 +147,7 @@ class Pages:
         written = (
             table.page.read_text(encoding="utf-8").partition("\n")[2] if table.page.exists() else ""
         )  # its title is ours
-        drawn = table.kind in learned() or table.stamp["entry"].get("at_equal_budget")
+        drawn = table.kind in learned() or (table.kind == "scores" and curves.read_scores([table.name], self.results))
         return self.page(
             "table",
             title=table.name,
@@ -157,6 +160,7 @@ class Pages:
             funnel=tables.funnel(table, order),
             written=written,
             drawn=drawn,
+            rolled=table.kind in learned() and (table.weights() / ROLLOUTS).exists(),
             per_page=tables.PAGE,
             twins=[(a, b) for a, b in problems.comparable(problems.entries(self.results)) if table.name in (a, b)],
         )
@@ -178,6 +182,21 @@ class Pages:
         shown = problems.page(self.results, table.name, problem, chosen, given)
         return self.page("problem", title=f"{table.name} {problem}", shown=shown, chosen=chosen, found=found)
 
+    def rollouts(self, request: Request) -> Response:
+        table, asked = self.table(request), request.query_params.get("step")
+        if asked is not None and not asked.isdecimal():
+            raise SettingError(f"{table.name}: no step `{asked}`; expected a number.")
+        shown = rollouts.step(table, None if asked is None else int(asked))
+        apart = rollouts.disagreements(table) if request.query_params.get("apart") else None
+        about = {"table": table, "problems": table.stamp["entry"].get("problems")}
+        return self.page("rollouts", title=f"{table.name} step {shown.step}", shown=shown, apart=apart, **about)
+
+    def rollout(self, request: Request) -> Response:
+        table = self.table(request)
+        row = rollouts.rollout(table, request.path_params["row"])
+        about = {"table": table, "problems": table.stamp["entry"].get("problems")}
+        return self.page("rollout", title=f"{table.name} {row['rollout']}", row=row, **about)
+
     async def mark(self, request: Request) -> Response:
         form = await request.form()
         fields = {key: str(form.get(key, "")) for key in ("responses", "response", "mark", "out_of", "comment", "back")}
@@ -197,18 +216,14 @@ class Pages:
         one, other = request.query_params.get("one"), request.query_params.get("other")
         rows = problems.disagreements(self.results, one, other) if one in found and other in found else []
         of = found[found[one]["responses"]]["problems"] if one in found else ""
-        return self.page("disagreements", title="disagreements", pairs=pairs, one=one, other=other, rows=rows, of=of)
+        trained = [name for name, entry in found.items() if entry.get("hold_out")]
+        return self.page(
+            "disagreements", title="disagreements", pairs=pairs, one=one, other=other, rows=rows, of=of, trained=trained
+        )
 
     def curves(self, request: Request) -> Response:
-        import io
-
-        from proofmill.inspect import curves
-
-        names, picture = request.query_params.getlist("of"), io.BytesIO()
-        if all(name.startswith("scores/") for name in names):
-            curves.draw_spending(curves.read_spending(names, self.results), picture)
-        else:
-            curves.draw(curves.read(names, self.results), picture)
+        picture = io.BytesIO()
+        curves.draw(request.query_params.getlist("of"), self.results, picture)
         return Response(picture.getvalue(), media_type="image/svg+xml")
 
     def asset(self, request: Request) -> Response:
@@ -250,6 +265,8 @@ def application(book_of: Callable[[], Book], results: Path, token: str) -> Starl
             Route(f"/table/{artifact}", pages.rows),
             Route(f"/row/{artifact}/{{row}}", pages.row),
             Route(f"/problem/{artifact}/{{row}}", pages.problem),
+            Route(f"/rollouts/{artifact}", pages.rollouts),
+            Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
             Route("/disagreements", pages.disagreements),
             Route("/curves.svg", pages.curves),
             Route("/mark", pages.mark, methods=["POST"]),

@@ -69,7 +69,7 @@ def written(book: Book, recipe: str, results: Path) -> str:
         graph=recipes.graph(book, stages),
         box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
         facts=_facts(stamps, results),
-        scores=list(_scores(made, stamps, results)),
+        scores=list(_scores(made, results)),
         funnels=list(_funnels(made, stamps, results)),
         examples=[(name, stamps[name]["counts"]) for name in made if kind_of(name) == "examples"],
         trainings=list(_trainings(made, results)),
@@ -100,16 +100,13 @@ def _facts(stamps: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, 
     }
 
 
-def _scores(made: Sequence[str], stamps: Mapping[str, Any], results: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Each page of scores without its title, with a picture of marks by spending where they were measured."""
+def _scores(made: Sequence[str], results: Path) -> Iterator[tuple[str, str, str | None]]:
+    """Each page of scores without its title, with a picture of marks by attempts or by spending where it has any."""
     for name in made:
         table = Table(name, results)
         if kind_of(name) == "scores" and table.page.exists():
-            picture = None
-            if stamps[name]["entry"].get("at_equal_budget"):
-                picture = _picture(
-                    lambda file, name=name: curves.draw_spending(curves.read_spending([name], results), file)
-                )
+            drawn = curves.read_scores([name], results)
+            picture = _picture([name], results) if drawn else None
             yield name, table.page.read_text(encoding="utf-8").partition("\n")[2], picture
 
 
@@ -126,8 +123,8 @@ def _trainings(made: Sequence[str], results: Path) -> Iterator[tuple[str, str]]:
     """The curves of each kind of training, those of one kind in one picture."""
     for kind in learned():
         names = [name for name in made if kind_of(name) == kind]
-        if names and (found := curves.read(names, results)):
-            yield kind, _picture(lambda file, found=found: curves.draw(found, file))
+        if names and curves.read(names, results):
+            yield kind, _picture(names, results)
 
 
 def _overlaps(made: Sequence[str], results: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -189,8 +186,8 @@ def _settings(made: Sequence[str], stamps: Mapping[str, Any]) -> str:
     return yaml.safe_dump({**own, **entries}, sort_keys=False, allow_unicode=True, width=110)
 
 
-def _picture(draw: Any) -> str:
-    """A picture as an address that holds it."""
+def _picture(names: Sequence[str], results: Path) -> str:
+    """A picture of curves as an address that holds it."""
     file = io.BytesIO()
-    draw(file)
+    curves.draw(names, results, file)
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()
