@@ -5,11 +5,13 @@ import random
 import struct
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from damage import copied, truncate, zero
 from mill import SMALL
+from proofmill.artifacts.checked_parquet import CheckedParquet, writer
 from proofmill.artifacts.tables import Table
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import TableError
@@ -171,3 +173,31 @@ def test_pages_of_a_stamp_are_all_that_is_before_the_footer(own, name):
         table.path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(TableError, match=f"{name}.parquet: .*; expected the rows of {name}"):
             own(name).check(deep=True)
+
+
+def test_rows_are_found_and_taken_by_number(tmp_path):
+    """`places` counts over all row groups; `at` gives rows in the order that is asked for, twice if asked twice, or none."""
+    path = tmp_path / "x.parquet"
+    rows = pa.table({"a": list(range(100)), "text": [f"t{n}" for n in range(100)]})
+    with writer(path, rows.schema) as file:
+        file.write_table(rows, row_group_size=7)
+    checked = CheckedParquet(path, "rows", "")
+    assert checked.places(pl.col("a") % 30 == 5) == [5, 35, 65, 95]
+    assert checked.places(pl.col("text") == "none") == []
+    assert checked.at([99, 0, 50, 0], ["text"]).to_dicts() == [{"text": t} for t in ("t99", "t0", "t50", "t0")]
+    assert checked.at([6, 7]).to_dicts() == [{"a": 6, "text": "t6"}, {"a": 7, "text": "t7"}]
+    assert checked.at([]).schema == {"a": pl.Int64, "text": pl.String} and checked.at([]).is_empty()
+
+
+def test_damage_is_seen_where_it_is_read(tmp_path):
+    """A row group that was changed is refused when one of its rows is taken; the others are not asked."""
+    path = tmp_path / "x.parquet"
+    rows = pa.table({"text": [f"{n:0200d}" for n in range(100)]})
+    with writer(path, rows.schema) as file:
+        file.write_table(rows, row_group_size=50)
+    second = parquet.read_metadata(path).row_group(1).column(0)
+    zero(path, second.dictionary_page_offset + second.total_compressed_size // 2, 16)
+    checked = CheckedParquet(path, "rows", "Make it again.")
+    assert checked.at([49])["text"].to_list() == [f"{49:0200d}"]
+    with pytest.raises(TableError, match="Make it again"):
+        checked.at([50])

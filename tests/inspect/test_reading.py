@@ -1,13 +1,17 @@
 """`proofmill show ARTIFACT`: its facts, its rows by id or condition, whole texts, and JSON for programs."""
 
 import json
+import subprocess
 import sys
 
 import pytest
 
 from proofmill import __main__ as command
 from proofmill.artifacts.checked_parquet import CheckedParquet
+from proofmill.artifacts.stamps import new_stamp
+from proofmill.artifacts.tables import Table
 from proofmill.inspect import reading
+from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import SettingError
 
 
@@ -108,3 +112,23 @@ def test_long_texts_are_cut_in_a_table_and_whole_on_a_page(small):
     assert row["scheme"] not in reading.as_table(reading.rows(table, columns=["scheme"]))
     page = list(reading.as_page(row))
     assert all(f"    {line}" in page for line in row["scheme"].splitlines())
+
+
+def test_first_rows_of_a_long_table_end_the_command_well(tmp_path):
+    """Of 60,000 rows the first ones that a condition is true of: exit status 0, although the rest of the file is unread."""
+    blank = dict.fromkeys(COLUMNS["grades"])
+    rows = ({**blank, "response": f"r{n}", "tokens": n % 7, "stop": "end", "reason": "ok"} for n in range(60_000))
+    stamp = new_stamp("grades/long", '{"entry": {}}', "f", {}, {})
+    Table("grades/long", tmp_path).write(rows, stamp)
+    command = [sys.executable, "-m", "proofmill", "show", "grades/long", "--results", str(tmp_path), "--json"]
+    for _ in range(3):
+        done = subprocess.run([*command, "--where", "tokens = 6", "--rows", "2"], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [row["response"] for row in json.loads(done.stdout)["rows"]] == ["r6", "r13"]
+
+
+def test_numbers_of_rows_are_columns(small):
+    """Of a kind without ids the number is the id: in conditions, among the columns, and for one row."""
+    table = small.table("sft/cold")
+    assert reading.rows(table, where="number >= 3", columns=["step"], most=2)["number"].to_list() == [3, 4]
+    assert reading.rows(table, row="3").drop("number").to_dicts() == [table.rows()[3]]

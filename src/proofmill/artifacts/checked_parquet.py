@@ -5,9 +5,11 @@ batches. Both leave unread what nobody asks for. A file that was written without
 """
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from pyarrow import parquet
 from proofmill.schema.errors import TableError
 
 BATCH = 2048
+NARROW = 65_536  # rows of a batch that has few columns
 CHUNK = 2**20  # bytes
 
 
@@ -62,7 +65,11 @@ class CheckedParquet:
         return {"bytes": found, "sha256": sha256.hexdigest()}
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, lazily: only the columns, and as many rows, as are asked for are read."""
+        """The rows, lazily: only the columns, and as many rows, as are asked for are read.
+
+        Of a filtered query take no `head`: polars would end it while a thread still reads batches, and a process that
+        ends then is aborted. `places` and `at` find the first rows that a condition is true of.
+        """
         with self._readable(), parquet.ParquetFile(self.path) as file:
             schema = frame_of(file.schema_arrow.empty_table()).schema
 
@@ -84,6 +91,40 @@ class CheckedParquet:
             for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
                 batch.validate(full=True)  # without checksums, damage can be a text that is no UTF-8
                 yield batch
+
+    def places(self, condition: pl.Expr) -> list[int]:
+        """The numbers of the rows that a condition about each row alone is true of; only its columns are read."""
+        found: list[int] = []
+        before = 0
+        for batch in self.batches(condition.meta.root_names(), size=NARROW):
+            held = frame_of(batch).select(condition).to_series()
+            found += (held.arg_true() + before).to_list()
+            before += batch.num_rows
+        return found
+
+    def at(self, places: Sequence[int], columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows with these numbers, in this order; only the row groups that hold some of them are read."""
+        with self._readable(), parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            ends = list(accumulate(sizes))
+            parts = [
+                frame_of(
+                    file.schema_arrow.empty_table()
+                    if columns is None
+                    else file.schema_arrow.empty_table().select(columns)
+                )
+            ]
+            taken: list[int] = []
+            for group, some in groupby(sorted(set(places)), key=lambda place: bisect_right(ends, place)):
+                first = ends[group] - sizes[group]
+                rows = file.read_row_group(group, columns=None if columns is None else list(columns))
+                wanted = list(some)
+                part = rows.take([place - first for place in wanted])
+                part.validate(full=True)
+                parts.append(frame_of(part))
+                taken += wanted
+        order = {place: index for index, place in enumerate(taken)}
+        return pl.concat(parts)[[order[place] for place in places]]
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

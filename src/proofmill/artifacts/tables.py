@@ -13,7 +13,7 @@ How we differ from caches of this kind:
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,6 +123,16 @@ class Table:
         frame = self._file.scan()
         _check_columns(self.kind, str(self.path), frame.collect_schema())
         return frame
+
+    def at(self, places: Sequence[int], *columns: str) -> pl.DataFrame:
+        """The rows with these numbers, in this order: the named columns (default: all). Few others are read."""
+        self.scan()
+        return self._file.at(places, columns or None)
+
+    def where(self, column: str, value: Any, most: int | None = None) -> list[dict]:
+        """The rows, dropped ones too, with a value in a column; at most so many."""
+        self.scan()
+        return self._file.at(self._file.places(pl.col(column) == value)[:most]).to_dicts()
 
     def check(self, deep: bool = False) -> None:
         """Read the whole table and check its weights. Raises TableError when a part of them is damaged.

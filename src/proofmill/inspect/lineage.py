@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from proofmill.artifacts.tables import Table
 from proofmill.inspect import reading
 from proofmill.schema.errors import SettingError
@@ -63,8 +61,7 @@ class _Walk:
         """
         if not self.table(name).path.exists():
             return None
-        found = self.table(name).scan().filter(pl.col(column) == value).head(1).collect()
-        return found.to_dicts()[0] if found.height else None
+        return next(iter(self.table(name).where(column, value, 1)), None)
 
     def of(self, name: str | None, column: str, value: Any, depth: int) -> Iterator[Step]:
         """The way of the row with that value, or a step that says why it ends."""
@@ -103,10 +100,9 @@ class _Walk:
         if examples and not self.table(examples).path.exists():
             yield Step(name, None, (f"learned from {examples}, which is not here",), depth)
         elif examples:
-            kept = self.table(examples).scan().filter(pl.col("dropped").is_null())
-            number, first = kept.select(pl.len()).collect().item(), kept.head(1).collect().to_dicts()
-            yield Step(name, None, (f"learned from {number:,} rows of {examples}; the first:",), depth)
-            yield from self.row(examples, first[0], depth + 1)
+            kept = self.table(examples).scan().select("dropped").collect()["dropped"].is_null().arg_true()
+            yield Step(name, None, (f"learned from {kept.len():,} rows of {examples}; the first:",), depth)
+            yield from self.row(examples, self.table(examples).at(kept[:1].to_list()).to_dicts()[0], depth + 1)
         elif kind_of(name) == "selfplay":
             yield Step(
                 name, None, ("learned from tasks that it proposed itself, beside its weights (buffer.parquet)",), depth
@@ -144,7 +140,7 @@ def _attempts_of(walk: _Walk, entry: Row, score: Row, facts: list[str], depth: i
         models = {score["model"], score["against"]}
         same_model = attempted["model"].partition("@")[0] in models
         if same_model and score["problems"] in (attempted["problems"], None) and _same_way(grades, score["sampling"]):
-            first = walk.table(grades).scan().head(1).collect().to_dicts()[0]
+            first = walk.table(grades).at([0]).to_dicts()[0]
             yield from walk.row(grades, first, depth)
 
 

@@ -66,15 +66,18 @@ def rows(
 
     `where` is an expression of SQL over the columns. SettingError for a column, an expression or a row that is not.
     """
-    frame, names = numbered(table), numbered(table).collect_schema().names()
+    frame, names = numbered(table), columns_of(table)
     require_columns(table, columns, names)
-    if where is not None:
-        frame = frame.filter(condition(where, table, names))
-    if row is not None:
-        frame = frame.filter(_is_row(table, row))
     key = id_column(table)
-    shown = list(dict.fromkeys([key, *columns])) if columns else names
-    found = collected(table, where or "", frame.select(shown).head(most if row is None else 2))
+    if where is None and row is None:
+        places = list(range(min(most, table.height)))
+    else:
+        if where is not None:
+            frame = frame.filter(condition(where, table, names))
+        if row is not None:
+            frame = frame.filter(_is_row(table, row))
+        places = places_of(table, where or "", frame).to_list()[: most if row is None else 2]
+    found = at(table, places, list(dict.fromkeys([key, *columns])) if columns else names)
     if row is not None and found.height != 1:
         what = (
             "no row has this id"
@@ -88,9 +91,25 @@ def rows(
 
 
 def numbered(table: Table) -> pl.LazyFrame:
-    """The rows of a table; of a kind without ids, each with its number from 0 on."""
-    frame = table.scan()
-    return frame if KINDS[table.kind].key else frame.with_row_index(NUMBER)
+    """The rows of a table, each with its number from 0 on."""
+    return table.scan().with_row_index(NUMBER)
+
+
+def columns_of(table: Table) -> list[str]:
+    """What can be asked for: the columns, and the number of a kind without ids."""
+    names = table.scan().collect_schema().names()
+    return names if KINDS[table.kind].key else [NUMBER, *names]
+
+
+def places_of(table: Table, where: str, frame: pl.LazyFrame) -> pl.Series:
+    """The numbers of the rows of a query. (With them a column is read: batches without any would have no rows.)"""
+    return collected(table, where, frame.select(NUMBER, columns_of(table)[-1]))[NUMBER]
+
+
+def at(table: Table, places: Sequence[int], columns: Sequence[str]) -> pl.DataFrame:
+    """The rows with these numbers, in this order; NUMBER may be among the columns."""
+    rows = table.at(places, *(name for name in columns if name != NUMBER))
+    return rows.with_columns(pl.Series(NUMBER, places, dtype=pl.UInt32)).select(columns)
 
 
 def id_column(table: Table) -> str:

@@ -125,20 +125,14 @@ def page(results: Path, problems: str, problem: str, chosen: Sequence[str], mark
 
 
 def _row(results: Path, name: str, problem: str) -> Row | None:
-    rows = _of_problem(results, name, problem, 1)
-    return rows[0] if rows else None
-
-
-def _of_problem(results: Path, name: str, problem: str, most: int | None) -> list[dict]:
-    frame = Table(name, results).scan().filter(pl.col("problem") == problem)
-    return (frame if most is None else frame.head(most)).collect().to_dicts()
+    return next(iter(Table(name, results).where("problem", problem, 1)), None)
 
 
 def _column(results: Path, found: Mapping[str, Row], name: str, problem: str, marks: Mapping[str, Row]) -> Column:
     graded = name.startswith("grades/")
     responses = found[name]["responses"] if graded else name
-    verdicts = {row["response"]: row for row in _of_problem(results, name, problem, None)} if graded else {}
-    rows = sorted(_of_problem(results, responses, problem, None), key=lambda row: row["attempt"])
+    verdicts = {row["response"]: row for row in Table(name, results).where("problem", problem)} if graded else {}
+    rows = sorted(Table(responses, results).where("problem", problem), key=lambda row: row["attempt"])
     attempts = [Attempt(row, verdicts.get(row["response"]), marks.get(row["response"])) for row in rows[:MOST]]
     out_of = max((row["out_of"] for row in verdicts.values() if row["out_of"]), default=7)
     grader = found[name]["grader"] if graded else "nobody"

@@ -46,27 +46,28 @@ class Bar:
 
 def page(table: Table, asked: Asked) -> Shown:
     """The rows of one page; SettingError where the condition or a column is none."""
-    frame = reading.numbered(table)
-    schema = frame.collect_schema()
+    frame, names = reading.numbered(table), reading.columns_of(table)
     key = reading.id_column(table)
-    columns = list(asked.columns) or [name for name in schema.names() if name not in LONG][:FIRST]
-    reading.require_columns(table, [*columns, *([asked.sort] if asked.sort else [])], schema.names())
+    columns = list(asked.columns) or [name for name in names if name not in LONG][:FIRST]
+    reading.require_columns(table, [*columns, *([asked.sort] if asked.sort else [])], names)
     matching: int | None = table.height
-    if asked.where:
-        frame = frame.filter(reading.condition(asked.where, table, schema.names()))
-        matching = reading.collected(table, asked.where, frame.select(pl.len())).item()
-    if asked.sort:
-        frame = frame.sort(asked.sort, descending=asked.down, nulls_last=True, maintain_order=True)
+    places = list(range(asked.page * PAGE, min((asked.page + 1) * PAGE, table.height)))
+    if asked.where or asked.sort:
+        if asked.where:
+            frame = frame.filter(reading.condition(asked.where, table, names))
+        if asked.sort:
+            frame = frame.sort(asked.sort, descending=asked.down, nulls_last=True, maintain_order=True)
+        found = reading.places_of(table, asked.where, frame)
+        matching, places = found.len(), found.slice(asked.page * PAGE, PAGE).to_list()
     wanted = list(dict.fromkeys([key, *columns]))
-    rows = reading.collected(table, asked.where, frame.select(wanted).slice(asked.page * PAGE, PAGE)).to_dicts()
-    return Shown(rows, wanted, schema.names(), matching, key)
+    rows = reading.at(table, places, wanted).to_dicts()
+    return Shown(rows, wanted, names, matching, key)
 
 
 def histogram(table: Table, asked: Asked) -> list[Bar]:
     """How often each value of a column, or each range of its numbers, occurs among the rows that the condition picks."""
     column = asked.histogram
-    frame = reading.numbered(table)
-    names = frame.collect_schema().names()
+    frame, names = reading.numbered(table), reading.columns_of(table)
     reading.require_columns(table, [column], names)
     if asked.where:
         frame = frame.filter(reading.condition(asked.where, table, names))

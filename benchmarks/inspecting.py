@@ -1,0 +1,138 @@
+"""Inspecting a table of a million rows and 2 GB: seconds and memory of `show` and of the viewer's pages, beside pandas.
+
+    python benchmarks/inspecting.py [--rows 1000000]
+
+The table is one of responses, 8 attempts at each problem, with texts that compress badly; its problems and grades lie
+beside it. Every measurement is a process of its own that reads from the page cache, as a second look does: wall time with
+the start of Python for commands, of the request for pages of a viewer that runs; memory is the peak of the process.
+"""
+
+import argparse
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ATTEMPTS = 8
+TEXT_BYTES = 2000  # before base64, which Parquet's compression undoes
+BLANK = {"writer": None, "mark": None, "out_of": None, "steps": None, "answered_by": None}
+CONFIG = f"""\
+bench:
+  api/bench: {{id: m, price: unknown}}
+  problems/x: {{source: table, path: none.jsonl}}
+  responses/x: {{problems: problems/x, model: api/bench, prompt: solve, max-tokens: 1000, attempts: {ATTEMPTS}}}
+  grades/x: {{responses: responses/x, grader: final-answer}}
+"""
+
+
+def problems(count: int) -> Iterator[dict]:
+    blank = {"solution": None, "answer": "1", "candidates": [], "guidelines": None, "asks": "answer", "origin": None,
+             "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
+    return ({"problem": f"p{n:07d}", "statement": f"Find $x_{{{n}}}$.", **blank} for n in range(count))
+
+
+def responses(count: int) -> Iterator[dict]:
+    for n in range(count):
+        yield {**BLANK, "response": f"r{n:07d}", "problem": f"p{n // ATTEMPTS:07d}", "attempt": n % ATTEMPTS,
+               "text": base64.b64encode(os.urandom(TEXT_BYTES)).decode(), "reasoning": None, "stop": "end", "reason": "ok",
+               "prompt_tokens": 10, "tokens": n % 1000, "reasoning_tokens": None, "cost": 0.0, "history": []}  # fmt: skip
+
+
+def grades(count: int) -> Iterator[dict]:
+    for n in range(count):
+        yield {"response": f"r{n:07d}", "problem": f"p{n // ATTEMPTS:07d}", "attempt": n % ATTEMPTS, "grade": float(n % 2),
+               "out_of": 1, "reason": "ok", "well_formed": True, "answer": None, "stop": "end", "verdict": "", "opinions": [],
+               "prompt_tokens": 0, "tokens": 0, "cost": 0.0}  # fmt: skip
+
+
+def write(folder: Path, rows: int) -> None:
+    """The three tables, as their stages would leave them."""
+    from proofmill.artifacts.stamps import new_stamp
+    from proofmill.artifacts.tables import Table
+    from proofmill.recipes.book import expand
+    from proofmill.recipes.yaml_files import read
+    from proofmill.schema import references
+
+    (folder / "config.yaml").write_text(CONFIG)
+    book = expand(read(str(folder / "config.yaml")))
+    made = {"problems/x": problems(rows // ATTEMPTS), "responses/x": responses(rows), "grades/x": grades(rows)}
+    for name, some in made.items():
+        entry = json.loads(references.canonical(book.entries[name]))
+        Table(name, folder / "results").write(some, new_stamp(name, json.dumps({"entry": entry}), "f", {}, {}))
+
+
+def timed(folder: Path, *command: str) -> tuple[float, float]:
+    """Seconds and peak memory in MB of a command in the folder."""
+    start = time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, f"{' '.join(command)}: {status}"
+    return time.monotonic() - start, usage.ru_maxrss / 1024
+
+
+def viewed(folder: Path, rows: int) -> Iterator[tuple[str, float, float]]:
+    """The viewer's start and pages: what, seconds, and the peak memory of the viewer up to then."""
+    import httpx
+
+    middle = rows // ATTEMPTS // 2
+    start = time.monotonic()
+    command = [sys.executable, "-m", "proofmill", "view"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+
+    def peak() -> float:
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+    with httpx.Client(follow_redirects=True, timeout=60) as client:
+        client.get(address).raise_for_status()
+        yield "viewer: start to its first page", time.monotonic() - start, peak()
+        base = address.partition("/?")[0]
+        for what, path in {
+            "viewer: first page of the table": "/table/responses/x",
+            "viewer: a page in the middle": f"/table/responses/x?page={rows // 100}",
+            "viewer: filtered, `tokens = 7`": "/table/responses/x?where=tokens+%3D+7",
+            "viewer: histogram of tokens": "/table/responses/x?histogram=tokens",
+            "viewer: a problem with its attempts": f"/problem/problems/x/p{middle:07d}",
+            "viewer: the same again": f"/problem/problems/x/p{middle:07d}",
+        }.items():
+            start = time.monotonic()
+            client.get(base + path).raise_for_status()
+            yield what, time.monotonic() - start, peak()
+    process.terminate()
+    process.wait()
+
+
+def main(rows: int) -> None:
+    show = (sys.executable, "-m", "proofmill", "show")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, rows)
+        file = folder / "results/responses/x.parquet"
+        print(f"{rows:,} rows, {file.stat().st_size / 1e9:.2f} GB\n\n| | seconds | peak memory, MB |\n|---|---|---|")
+        file.read_bytes()
+        load = "import pandas; pandas.read_parquet('results/responses/x.parquet')"
+        for what, command in {
+            "`show`": (*show, "responses/x"),
+            "`show --row`": (*show, "responses/x", "--row", f"r{rows // 2:07d}"),
+            "`show --where 'tokens = 7'`": (*show, "responses/x", "--where", "tokens = 7"),
+        }.items():
+            print("| {} | {:.2f} | {:,.0f} |".format(what, *timed(folder, *command)), flush=True)
+        for what, seconds, memory in viewed(folder, rows):
+            print(f"| {what} | {seconds:.2f} | {memory:,.0f} |", flush=True)
+        print(
+            "| pandas.read_parquet | {:.2f} | {:,.0f} |".format(*timed(folder, sys.executable, "-c", load)), flush=True
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    main(options.rows)
