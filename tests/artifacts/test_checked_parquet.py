@@ -196,7 +196,7 @@ def test_damage_is_seen_where_it_is_read(tmp_path):
     with writer(path, rows.schema) as file:
         file.write_table(rows, row_group_size=50)
     second = parquet.read_metadata(path).row_group(1).column(0)
-    zero(path, second.dictionary_page_offset + second.total_compressed_size // 2, 16)
+    zero(path, (second.dictionary_page_offset + second.data_page_offset) // 2, 16)
     checked = CheckedParquet(path, "rows", "Make it again.")
     assert checked.at([49])["text"].to_list() == [f"{49:0200d}"]
     with pytest.raises(TableError, match="Make it again"):
