@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 import yaml
 
+from browsing import chromium, opened, page_of, pictured, read_from_disk, viewing
 from own_parts import write_configuration, write_parts
 from pages import PAGES, to_run
 from project import CHAIN, ROOT, Project, copy_of
@@ -165,6 +166,46 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
             if step.row and kind_of(step.artifact) != "scores":
                 key = KINDS[kind_of(step.artifact)].key
                 assert nano.frame(step.artifact).filter(pl.col(key) == step.row).height == 1, step
+
+
+@pytest.mark.browser
+def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
+    """A real browser on the whole run: the graph, a problem with two models beside each other, curves, a step of rollouts."""
+    book = nano.book
+    stages = len({n for t in book.recipes["nano"] for n in (t, *references.ancestors(book.entries, t))})
+    problem = nano.table("problems/bench").rows("problem")[0]["problem"]
+    with viewing(nano.folder, *nano.overlay) as address, chromium() as browser, page_of(browser) as page:
+        page.goto(address)
+        assert page.locator("g.box.done").count() == page.locator("g.box").count() == stages
+        graded = ["grades/sft-cold@bench@greedy", "grades/grpo-nano@bench@greedy"]
+        shown = "&".join(f"show={name}" for name in graded)
+        opened(page, address, f"/problem/problems/bench/{problem}?{shown}")
+        assert page.locator(".column").count() == 2 and page.locator(".column article .mark").count() == 2
+        assert "$" not in page.locator(".statement").inner_text() and page.locator(".statement math").count()
+        assert page.locator(".scheme tr").count() > 1
+        pictured(page, "nano-problem")
+        opened(page, address, "/table/grpo/nano")
+        assert page.locator("img.curves").evaluate("i => i.naturalWidth") > 100
+        page.click("text=What it was trained on, step by step")
+        assert "step 4 of 4" in page.locator(".paging").inner_text()
+        page.keyboard.press("k")
+        page.wait_for_url("**step=3")
+        assert page.locator("tbody tr").count() == 16
+        page.click("td.id a >> nth=0")
+        assert page.locator(".proof").count() == 1 and page.locator(".verdict").count() == 1
+        assert page.said == []
+
+
+@pytest.mark.browser
+def test_report_of_nano_opens_from_disk(nano, tmp_path):
+    """One file without a network; its table of marks is pictured."""
+    done = nano.run(sys.executable, "-m", "proofmill", "report", "nano", "--out", tmp_path / "nano.html", *nano.overlay)
+    assert done.returncode == 0, done.stdout
+    with chromium() as browser, page_of(browser, width=1100) as page:
+        read_from_disk(page, tmp_path / "nano.html")
+        table = page.locator("#scores ~ .written table").first
+        assert "grpo/nano" in table.inner_text()
+        pictured(page, "nano-report", clip=table.bounding_box())
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.stem)

@@ -1,8 +1,11 @@
 """Every recipe but `nano` under the rehearsal: it runs to its end on two cores, and a second run does nothing."""
 
+import sys
+
 import polars as pl
 import pytest
 
+from browsing import chromium, page_of, pictured, read_from_disk
 from project import Project, copy_of
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
@@ -41,6 +44,18 @@ def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
     }
     assert wanted == set(rehearsed.first)
     assert rehearsed.made(*RECIPES) == []
+
+
+@pytest.mark.browser
+def test_report_of_a_rehearsal_opens_from_disk(rehearsed, tmp_path):
+    """`deepseek-r1`, with its trainings by rewards and its distilled student: one file, without a network."""
+    file = tmp_path / "r1.html"
+    done = rehearsed.run(sys.executable, "-m", "proofmill", "report", "deepseek-r1", "--out", file, *rehearsed.overlay)
+    assert done.returncode == 0, done.stdout
+    with chromium() as browser, page_of(browser) as page:
+        read_from_disk(page, file)
+        assert "is not made yet" not in page.inner_text("main") and "are not made yet" not in page.inner_text("main")
+        pictured(page, "deepseek-r1-report")
 
 
 def test_rehearsed_graders_agree_with_the_checker(rehearsed):

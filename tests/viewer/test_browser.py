@@ -1,22 +1,16 @@
 """A real Chromium on the viewer of a finished chain: what is drawn, followed, compared and marked, and what does nothing."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Page, sync_playwright
 
-from mill import REFEREE, ROOT, SMALL, Mill
+from browsing import chromium, chromium_path, opened, page_of, pictured, read_from_disk, viewing
+from mill import REFEREE, SMALL, Mill
 from proofmill.recipes.book import expand
 from proofmill.viewer import report
 
 pytestmark = pytest.mark.browser
-PICTURES = ROOT / "build/screenshots"
 ATTACK = (
     "<script>window.attacked = 1</script> <img src=x onerror='window.attacked = 2'> [here](javascript:window.attacked=3) "
     "$\\href{javascript:window.attacked=4}{x}$ <svg onload='window.attacked = 5'> "
@@ -35,17 +29,9 @@ RECIPE = {
 
 
 @pytest.fixture(scope="module")
-def chromium_path() -> str:
-    """Where Chromium is; without one the tests are skipped, unless it was promised."""
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None and os.environ.get("PROOFMILL_EXPECT_BROWSER"):
-        pytest.fail("no Chromium, and PROOFMILL_EXPECT_BROWSER promises one; see tests/viewer/browser.sh")
-    return path or pytest.skip("no Chromium; tests/viewer/browser.sh installs one on a Debian machine")
-
-
-@pytest.fixture(scope="module")
-def viewed(chromium_path, tmp_path_factory):
+def viewed(tmp_path_factory):
     """A finished chain with a hostile problem and its attempt, and `proofmill view` over it: (chain, address)."""
+    chromium_path()
     folder = tmp_path_factory.mktemp("viewed")
     row = {"statement": "Find $x$. " + ATTACK, "solution": ATTACK + "So \\boxed{5}.", "answer": "5"}
     (folder / "attacks.jsonl").write_text(json.dumps(row) + "\n")
@@ -53,44 +39,23 @@ def viewed(chromium_path, tmp_path_factory):
     made = Mill(folder / "results", **entries)
     made.make(*entries)
     (folder / "config.yaml").write_text(yaml.safe_dump({"r": {"api/referee": REFEREE, **entries}}))
-    command = [sys.executable, "-m", "proofmill", "view"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    yield made, process.stdout.readline().strip()
-    process.terminate()
-    process.wait(timeout=20)
+    with viewing(folder) as address:
+        yield made, address
 
 
 @pytest.fixture(scope="module")
-def chromium(viewed, chromium_path):
-    """The browser, started when all is made: its event loop leaves no room for another in this thread."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def browser(viewed):
+    """The browser, started when all is made."""
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(params=["light", "dark"])
-def page(request, chromium, viewed):
-    """A page that has the cookie, in both colour schemes; at the end nothing was said on its console."""
-    context = chromium.new_context(color_scheme=request.param, viewport={"width": 1400, "height": 1000})
-    page, said = context.new_page(), []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.scheme, page.said = request.param, said
-    page.goto(viewed[1])
-    yield page
-    context.close()
-
-
-def opened(page: Page, viewed, address: str) -> None:
-    assert page.goto(viewed[1].split("/?")[0] + address).ok
-
-
-def pictured(page: Page, name: str) -> Path:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    path = PICTURES / f"{name}-{page.scheme}.png"
-    page.screenshot(path=path, full_page=True)
-    return path
+def page(request, browser, viewed):
+    """A page that has the cookie, in both colour schemes."""
+    with page_of(browser, request.param) as page:
+        page.goto(viewed[1])
+        yield page
 
 
 def problem_of(made) -> str:
@@ -115,7 +80,7 @@ def test_graph_leads_to_a_table_and_the_table_to_a_problem(page, viewed):
 
 def test_formulas_are_drawn_by_the_browser(page, viewed):
     """No dollar sign is left in the statement, and each formula takes room on the screen."""
-    opened(page, viewed, f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
+    opened(page, viewed[1], f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
     statement = page.locator(".statement")
     assert "$" not in statement.inner_text()
     boxes = [statement.locator("math").nth(n).bounding_box() for n in range(statement.locator("math").count())]
@@ -126,7 +91,7 @@ def test_formulas_are_drawn_by_the_browser(page, viewed):
 
 def test_two_tables_stand_side_by_side(page, viewed):
     """The chosen columns at one height, each with its attempts and marks; the choice is in the address."""
-    opened(page, viewed, f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
+    opened(page, viewed[1], f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
     columns = [page.locator(".column").nth(n).bounding_box() for n in range(2)]
     assert columns[0]["y"] == columns[1]["y"] and columns[0]["x"] < columns[1]["x"]
     assert page.locator(".column").nth(1).locator(".mark.full").count() == 1
@@ -136,16 +101,16 @@ def test_two_tables_stand_side_by_side(page, viewed):
     assert page.locator(".column").count() == 3 and "show=grades%2Flost" in page.url
 
 
-def test_rows_are_filtered_and_the_address_is_shared(page, viewed, chromium):
+def test_rows_are_filtered_and_the_address_is_shared(page, viewed, browser):
     """A condition, its bars, and the same rows for another who has the link and the token."""
-    opened(page, viewed, "/table/grades/cold")
+    opened(page, viewed[1], "/table/grades/cold")
     page.keyboard.press("/")
     page.keyboard.type("attempt = 0")
     page.keyboard.press("Enter")
     page.wait_for_url("**where=attempt**")
     assert "1 to 12 of 12" in page.locator(".paging").inner_text()
     pictured(page, "table")
-    other = chromium.new_context().new_page()
+    other = browser.new_context().new_page()
     assert other.goto(page.url).status == 403
     token = viewed[1].partition("?")[2]
     other.goto(f"{page.url}&{token}")
@@ -156,7 +121,7 @@ def test_rows_are_filtered_and_the_address_is_shared(page, viewed, chromium):
 def test_mark_is_given_and_stands_in_the_file(page, viewed):
     """Typed into the form of an attempt; it is on the page and in the file for `grader: human`."""
     made = viewed[0]
-    opened(page, viewed, f"/problem/problems/bench/{problem_of(made)}?show=grades/cold")
+    opened(page, viewed[1], f"/problem/problems/bench/{problem_of(made)}?show=grades/cold")
     article = page.locator("article").first
     article.locator("input[name=mark]").fill("4")
     article.locator("input[name=comment]").fill(f"in {page.scheme}")
@@ -178,7 +143,7 @@ def test_what_a_model_wrote_does_nothing(page, viewed):
         f"/row/responses/attacks/{response}",
         "/table/problems/attacks",
     ):
-        opened(page, viewed, address)
+        opened(page, viewed[1], address)
         for summary in page.locator("main summary").all():
             summary.click()
         page.wait_for_timeout(100)
@@ -196,26 +161,19 @@ def test_report_opens_from_disk_and_prints(page, viewed, tmp_path):
         {"r": {"api/referee": REFEREE, **{name: entry for name, entry in RECIPE.items() if "attacks" not in name}}}
     )
     file.write_text(report.written(book, "r", made.results))
-    page.context.set_offline(True)
-    page.goto(file.as_uri())
-    page.context.set_offline(False)
-    images = page.locator("img")
-    assert images.count() and all(images.nth(n).evaluate("i => i.naturalWidth") > 100 for n in range(images.count()))
-    assert "$" not in page.locator(".statement").first.inner_text()
-    assert len(page.pdf()) > 20_000
+    read_from_disk(page, file)
     pictured(page, "report")
-    assert page.said == []
 
 
 def test_graph_and_scores_are_pictured(page, viewed):
     """The recipe's page and a page of scores, for people to look at."""
-    opened(page, viewed, "/recipe/r")
+    opened(page, viewed[1], "/recipe/r")
     boxes = page.locator("g.box")
     assert boxes.count() == len(RECIPE) and page.locator("g.box.done").count() == len(RECIPE)
     for n in range(boxes.count()):  # every label fits into its box
         box, label = boxes.nth(n).locator("rect").bounding_box(), boxes.nth(n).locator("text").bounding_box()
         assert label["x"] + label["width"] <= box["x"] + box["width"], boxes.nth(n).inner_text()
     pictured(page, "recipe")
-    opened(page, viewed, "/table/scores/cold")
+    opened(page, viewed[1], "/table/scores/cold")
     assert "grades" not in page.locator("h1").inner_text() and page.locator(".written table").count() >= 1
     pictured(page, "scores")
