@@ -21,8 +21,7 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.model_entries import Base
-from proofmill.sources import gguf_files
-from proofmill.sources.models import snapshot
+from proofmill.sources.models import snapshot, unpack_gguf
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -51,7 +50,7 @@ def main(entry: Base, job: Job) -> None:
     elif entry.source == "folder":
         _copy(local_path(required(entry.path)), folder)
     elif entry.source == "gguf":
-        gguf_files.unpack(local_path(required(entry.path)), folder)
+        unpack_gguf(local_path(required(entry.path)), folder)
     else:
         _copy(snapshot(required(entry.id), required(entry.commit)), folder)
     if entry.template:
