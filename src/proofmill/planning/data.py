@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from proofmill.recipes.book import Book
 from proofmill.recipes.paths import source_path
+from proofmill.runtime import fetching
 from proofmill.runtime.progress import say
 from proofmill.runtime.public_data import FETCHED, MODEL, copy_of, is_public, place, register
 from proofmill.schema import references
 from proofmill.schema.errors import HubError
 from proofmill.schema.model_entries import Base
 from proofmill.schema.names import kind_of
-from proofmill.sources import fetching, models
+from proofmill.sources import models
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from huggingface_hub import constants
 from downloads import Downloads, serving
 from mill import Mill
 from project import snapshot
-from proofmill.runtime import public_data
+from proofmill.runtime import fetching, public_data
 from proofmill.runtime.paths import local_path
 from proofmill.runtime.public_data import FETCHED, LOCK, REGISTER, locked, place
 from proofmill.schema.errors import HubError, MissingData, SettingError, TableError
-from proofmill.sources import fetching
 
 ROWS = b'{"statement": "Prove that 1 + 1 = 2.", "answer": "2"}\n{"statement": "What is 2 + 2?", "answer": "4"}\n'
 COMMIT = "5" * 40
@@ -170,7 +169,7 @@ def test_copies_of_ones_own_come_first(there, tmp_path, monkeypatch):
 
 # -------------------------------------------------------------------------------------------------------- killed, changed
 
-FETCH = "from proofmill.sources import fetching; import sys; fetching.fetch(sys.argv[1])"
+FETCH = "from proofmill.runtime import fetching; import sys; fetching.fetch(sys.argv[1])"
 
 
 def test_killed_download_goes_on_and_nothing_half_is_believed(there, tmp_path):
