@@ -239,10 +239,14 @@ def _given(entry: Responses, job: Job) -> Iterator[dict]:
     times: Counter[str] = Counter()
     for problem, attempt in required(SOURCES[source.source].attempts)(source):
         if problem in kept:
-            yield _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
+            row = _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
                 "mark": attempt.mark,
                 "out_of": attempt.out_of,
+                "prompt_tokens": attempt.prompt_tokens,
+                "reasoning_tokens": attempt.reasoning_tokens,
             }
+            came = {"reasoning": attempt.reasoning, "stop": attempt.stop, "reason": attempt.reason}
+            yield row | {column: value for column, value in came.items() if value is not None}
             times[problem] += 1
 
 

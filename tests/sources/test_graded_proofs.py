@@ -173,6 +173,120 @@ def test_solutions_are_graded_as_attempts(mill):
     assert {(r["grade"], r["out_of"]) for r in found.table("grades/answers").rows()} == {(1, 1)}
 
 
+# ------------------------------------------------------------------------------------------------------ runs of QED-Nano
+
+# As `run.py` writes them: the columns of the benchmark, and those of the run.
+PROOF_RUN = {
+    "problem_id": "PB-Basic-001", "problem": "Prove $x^2\\ge 0$.", "solution": "Squares.", "grading_guidelines": "Partial: 1",
+    "schema_0": [{"title": "Proof Grade", "desc": "Partial: 1", "points": 7}], "model_solution": "$x^2$ is a square.",
+    "history": [
+        {"role": "user", "content": "Prove it.", "type": None},
+        {"role": "assistant", "content": "Well, squares.", "type": "cot"},
+    ],
+    "cost_run": {"cost": 0.1, "input_tokens": 30, "output_tokens": 900, "time": 5.0},
+}  # fmt: skip
+# As `eval.py` writes them over the run: the scheme is replaced by one of all problems.
+JUDGED_RUN = {
+    **PROOF_RUN, "schema_0": [{"title": "Proof Grade", "desc": "Points awarded for the proof.", "points": 7}],
+    "grade": [{"points": 6, "desc": "<points>6 out of 7</points>"}], "grade_cost": {"cost": 0.2}, "score": 6.0,
+}  # fmt: skip
+ANSWER_RUN = {
+    "problem_id": "a1", "problem": "Find $x$.", "answer": "3", "model_solution": "So \\boxed{3}.", "score": 1,
+    "schema_0": [{"title": "Answer Correctness", "desc": "Whether the answer is correct.", "points": 1}],
+    "cost_run": {"input_tokens": 30, "output_tokens": 90},
+}  # fmt: skip
+
+
+def runs(folder, *records, name="gemini"):
+    """The problems and the attempts of a file of runs."""
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    entry = Problems(source="qed-nano", path=str(path))
+    return list(graded_proofs.problems(entry)), [attempt for _, attempt in graded_proofs.attempts(entry)]
+
+
+def test_runs_of_qed_nano_have_their_reasoning_and_the_marks_of_their_judge(mill, tmp_path):
+    """Two runs at a problem, one cut off while thinking, and one whose call failed: in the tables as they are in the file."""
+    cut = {**JUDGED_RUN, "model_solution": "", "score": 0}
+    failed = {**cut, "history": [], "cost_run": {"input_tokens": 0, "output_tokens": 0}}
+    path = tmp_path / "nano.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in (JUDGED_RUN, ANSWER_RUN, cut, failed)))
+    entries = {
+        "problems/q": {"source": "qed-nano", "path": str(path)},
+        "responses/q": {"problems": "problems/q", "model": "given"},
+        "grades/judge": {"responses": "responses/q", "grader": "human"},
+        "grades/answers": {"responses": "responses/q", "grader": "final-answer"},
+    }
+    found = mill(entries)
+    found.make(*entries)
+    proof, answer = found.table("problems/q").rows()
+    assert (proof["asks"], proof["guidelines"], proof["solution"], proof["answer"]) == (
+        "proof", "Partial: 1", "Squares.", None,
+    )  # fmt: skip
+    assert (answer["asks"], answer["guidelines"], answer["answer"]) == ("answer", None, "3")
+    rows = found.table("responses/q").rows()
+    assert [(row["writer"], row["attempt"], row["stop"], row["reason"], row["reasoning"]) for row in rows] == [
+        ("nano", 0, "end", "ok", "Well, squares."),
+        ("nano", 0, "end", "ok", None),
+        ("nano", 1, "length", "ok", "Well, squares."),
+        ("nano", 2, "error", "silent", ""),
+    ]
+    assert [(row["prompt_tokens"], row["tokens"]) for row in rows] == [(30, 900), (30, 90), (30, 900), (0, 0)]
+    marks = [(row["grade"], row["out_of"]) for row in found.table("grades/judge").rows()]
+    assert marks == [(6, 7), (1, 1), (0, 7), (None, 0)]
+    assert [row["grade"] for row in found.table("grades/answers").rows()] == [None, 1, 0, None]
+
+
+def test_run_without_a_judge_has_no_mark(tmp_path):
+    """What `run.py` writes alone, and a verdict that its judge's parser could not read."""
+    (problem,), attempts = runs(tmp_path, PROOF_RUN, {**JUDGED_RUN, "score": None})
+    assert problem["guidelines"] == "Partial: 1"
+    assert [(attempt.mark, attempt.out_of) for attempt in attempts] == [(None, None), (None, None)]
+
+
+def test_guidelines_of_a_run_are_its_own_scheme(tmp_path):
+    """A scheme of the problem is kept, also structured; the sentence that stands in every record is none."""
+    scheme = {"title": "Idea", "desc": "the idea", "points": 7}
+    bare = {name: value for name, value in JUDGED_RUN.items() if name != "grading_guidelines"}
+    assert runs(tmp_path, bare)[0][0]["guidelines"] is None
+    assert (
+        runs(tmp_path, {**bare, "schema_0": [scheme]})[0][0]["guidelines"] == "# Idea (7 points)\nDescription: the idea"
+    )
+    assert runs(tmp_path, {**bare, "grading_scheme": "1. Idea"})[0][0]["guidelines"] == "1. Idea"
+
+
+def test_marks_of_a_grader_study_are_read_beside_those_of_humans(tmp_path):
+    """`grading.py` writes `graded_score` beside the human `points`; `qed-nano` has the former, `graded` the latter."""
+    judged = {**MATHARENA, "graded_score": 5}
+    _, (attempt,) = runs(tmp_path, judged)
+    assert (attempt.text, attempt.mark, attempt.out_of) == ("Clearly.", 5, 7)
+    entry = Problems(source="graded", path=str(tmp_path / "gemini.jsonl"))
+    assert [found.mark for _, found in graded_proofs.attempts(entry)] == [3]
+
+
+def test_history_of_an_agent_is_no_reasoning(tmp_path):
+    """Its steps are conversations of their own; the text that it ended with is the attempt."""
+    steps = [{"step": "init", "timestep": 1, "messages": [{"role": "assistant", "type": "cot", "content": "hm"}]}]
+    _, (attempt,) = runs(tmp_path, {**PROOF_RUN, "history": steps})
+    assert (attempt.reasoning, attempt.text) == (None, "$x^2$ is a square.")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"problem": "x", "answer": "3"}, "no column for the attempt .* expected one of model_solution"),
+        ({**JUDGED_RUN, "score": 8}, "`score` is 8; expected marks from 0 to 7"),
+        ({**ANSWER_RUN, "score": 2}, "`score` is 2; expected marks from 0 to 1"),
+        ({**PROOF_RUN, "history": "x"}, "`history` is a text .*; expected a list of records"),
+        ({**PROOF_RUN, "model_solution": 5}, "`model_solution` is a number .*; expected text"),
+    ],
+)
+def test_run_that_cannot_be_read_is_refused(tmp_path, record, message):
+    """A message names the file and the line."""
+    with pytest.raises(TableError, match=rf"gemini.jsonl:2: {message}"):
+        runs(tmp_path, PROOF_RUN, record)
+
+
 # ------------------------------------------------------------------------------------------------------------ real data
 
 

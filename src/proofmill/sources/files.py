@@ -3,7 +3,7 @@
 Every mistake in such a file ends in one TableError that names the file and the line, before anything is written.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -22,31 +22,33 @@ def _parquet(path: Path, _: Mend | None = None) -> Iterator[Record]:
     return parquet.records(path)
 
 
-READERS: dict[str, Callable[[Path, Mend | None], Iterator[Record]]] = {
+Readers = Mapping[str, Callable[[Path, Mend | None], Iterator[Record]]]  # by the end of a file's name
+READERS: Readers = {
     ".jsonl": jsonl, ".ndjson": jsonl, ".csv": comma_separated, ".tsv": tab_separated, ".parquet": _parquet,
 }  # fmt: skip
 
 
-def read(path: Path, mend: Mend | None = None) -> Iterator[Record]:
+def read(path: Path, mend: Mend | None = None, readers: Readers = READERS, but: Container = ()) -> Iterator[Record]:
     """The records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in the order of their names.
 
-    `mend` corrects CSV rows with a wrong number of cells, for a published file with a known fault.
+    `mend` corrects CSV rows with a wrong number of cells, for a published file with a known fault. `readers` are of other
+    files; those of a folder that are called as one of `but` are left out.
     """
-    files = files_of(path, READERS)
+    files = files_of(path, readers)
     if path.is_dir():
-        files = [file for file in files if file.suffix.lower() in READERS]
+        files = [file for file in files if file.suffix.lower() in readers and file.name not in but]
     if not files:
-        raise TableError(f"{path}: a folder without any such file; expected {', '.join(READERS)}.")
+        raise TableError(f"{path}: a folder without any such file; expected {', '.join(readers)}.")
     for file in files:
-        yield from _rows(file, mend)
+        yield from _rows(file, mend, readers)
 
 
-def _rows(file: Path, mend: Mend | None) -> Iterator[Record]:
-    if file.suffix.lower() not in READERS:
-        raise TableError(f"{file}: ends in `{file.suffix}`; expected {', '.join(READERS)}. Convert or rename it.")
+def _rows(file: Path, mend: Mend | None, readers: Readers) -> Iterator[Record]:
+    if file.suffix.lower() not in readers:
+        raise TableError(f"{file}: ends in `{file.suffix}`; expected {', '.join(readers)}. Convert or rename it.")
     try:
         # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
-        rows = READERS[file.suffix.lower()](file, mend) if file.stat().st_size else iter(())
+        rows = readers[file.suffix.lower()](file, mend) if file.stat().st_size else iter(())
         first = next(rows, None)
         if first is None:
             raise TableError(f"{file}: no rows; expected at least one. An empty file is often an unfinished download.")
@@ -61,8 +63,11 @@ def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Re
         rows = read(local_path(entry.path), mend)
     else:
         rows = hub(required(entry.id), entry.commit, entry.config, entry.split)
-    if isinstance(entry, Examples):
-        return rows
+    return rows if isinstance(entry, Examples) else selected(rows, entry)
+
+
+def selected(rows: Iterator[Record], entry: Problems) -> Iterator[Record]:
+    """The records that `every` and `where` leave."""
     each = islice(rows, 0, None, entry.every)
     return (row for row in each if _selected(*row, entry.where)) if entry.where else each
 

@@ -1,9 +1,11 @@
-"""Formats of foreign files made of text: JSONL, CSV and TSV, each read as a stream of records with their places.
+"""Formats of foreign files made of text: JSONL, CSV and TSV, each read as a stream of records with their places; and one
+JSON object that fills a file, read member by member.
 
 How we differ from the readers underneath:
 1. JSON is read as its standard has it: no NaN, no key twice in an object, no number that no float can hold.
 2. A number keeps the digits it was written with (`Number`).
 3. A text has at most a million characters and is Unicode; nothing is nested more than a hundred levels deep.
+4. Logs, which programs write and nobody edits, may have NaN and Infinity as Python writes them: they are null.
 """
 
 import csv
@@ -14,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from proofmill.schema.errors import TableError
 from proofmill.schema.quoting import listed, short
@@ -22,6 +24,8 @@ from proofmill.sources.fields import kind_of
 
 FIELD_LIMIT = 1_000_000  # characters of one text; the longest AoPS post is far below a tenth of it
 LINE_LIMIT = 64 * FIELD_LIMIT  # bytes of one line: room for a thread of many long posts; an endless line is not read
+VALUE_LIMIT = 256 * FIELD_LIMIT  # characters of one value of a log: a sample with every event of a long run
+CHUNK = 1 << 20  # characters of a log that are read at once
 DIGITS_LIMIT = 4_000  # of one number; Python turns no more than 4,300 into an integer
 DEPTH_LIMIT = 100  # of lists and objects inside one another; the records of the forum have seven
 Mend = Callable[[list[str]], list[str]]
@@ -92,22 +96,99 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"JSON has no number {name}; write null")
 
 
-_JSON = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_float=Number,
-    parse_int=lambda written: int(_short_enough(written)),
-    parse_constant=_no_number,
-)
+def _decoder(constant: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_object,
+        parse_float=Number,
+        parse_int=lambda written: int(_short_enough(written)),
+        parse_constant=constant,
+    )
 
 
-def parsed_json(text: str) -> Any:
-    """A JSON text as its standard has it. Raises ValueError, whose message says what is wrong."""
+_JSON, _LOGGED = _decoder(_no_number), _decoder(lambda name: None)
+
+
+def parsed_json(text: str, logged: bool = False) -> Any:
+    """A JSON text as its standard has it, or as logs have it. Raises ValueError, whose message says what is wrong."""
     try:
-        return _JSON.decode(text)
+        return (_LOGGED if logged else _JSON).decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg}, column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+class _Stream:
+    """A JSON text of a log that is read as far as it is needed. Methods raise ValueError."""
+
+    def __init__(self, file: TextIO):
+        self._file, self._text, self._at, self._ended = file, "", 0, False
+
+    def peek(self) -> str:
+        """The next sign that is no blank; empty at the end."""
+        while True:
+            blanks = _BLANKS.match(self._text, self._at)
+            self._at = blanks.end() if blanks else self._at
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._read()
+
+    def take(self, signs: str) -> str:
+        if not (sign := self.peek()) or sign not in signs:
+            raise ValueError(f"{f'`{sign}`' if sign else 'the end'} instead of {' or '.join(f'`{s}`' for s in signs)}")
+        self._at += 1
+        return sign
+
+    def value(self) -> Any:
+        """The next value. What is not whole yet is read on and parsed anew, twice as much each time."""
+        self.peek()
+        while True:
+            try:
+                value, end = _LOGGED.raw_decode(self._text, self._at)
+                if end < len(self._text) or self._ended:  # else a number may go on
+                    self._at = end
+                    return value
+            except json.JSONDecodeError as error:
+                if self._ended:
+                    raise ValueError(error.msg) from error
+            if len(self._text) - self._at > VALUE_LIMIT:
+                raise ValueError(f"no end of a value after {VALUE_LIMIT:,} characters")
+            self._read()
+
+    def _read(self) -> None:
+        more = self._file.read(max(CHUNK, len(self._text) - self._at))
+        self._text, self._at, self._ended = self._text[self._at :] + more, 0, not more
+
+
+def members(path: Path, apart: str) -> Iterator[tuple[str, Any]]:
+    """The members of the JSON object that a log is, in their order, and of the list `apart` each element for itself."""
+    elements = 0
+    with open(path, encoding="utf-8-sig") as file:
+        stream = _Stream(file)
+        try:
+            stream.take("{")
+            end = stream.take("}") if stream.peek() == "}" else ","
+            while end == ",":
+                name = stream.value()
+                stream.take(":")
+                if name == apart and stream.peek() == "[":
+                    stream.take("[")
+                    while stream.peek() != "]":
+                        elements += 1
+                        yield name, stream.value()
+                        if stream.peek() != "]":
+                            stream.take(",")
+                    stream.take("]")
+                else:
+                    yield name, stream.value()
+                end = stream.take(",}")
+        except (ValueError, RecursionError) as error:
+            raise TableError(
+                f"{path}: no JSON after {elements:,} of `{apart}` ({error}); expected one whole JSON object. Copy the file again."
+            ) from error
 
 
 # -------------------------------------------------------------------------------------------------------------- formats

@@ -22,7 +22,7 @@ from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.quoting import shown
-from proofmill.sources import coding, fields, files, formats, generated, graded_proofs, triplets
+from proofmill.sources import coding, fields, files, formats, generated, graded_proofs, inspect_logs, triplets
 from proofmill.sources.fields import text, texts, word, words
 from proofmill.sources.threads import thread
 from proofmill.text import asks
@@ -328,7 +328,7 @@ def _mapped(entry: Problems) -> Iterator[Row]:
 class Source:
     """`load` yields the rows of an entry; `reads` are its own fields, besides `keep` and the others of all sources.
 
-    `attempts`, for sources with human-marked attempts at the problems, yields (problem, graded_proofs.Attempt); a
+    `attempts`, for sources with attempts at the problems, yields (problem, graded_proofs.Attempt); a
     generator names its `families`.
     """
 
@@ -377,6 +377,10 @@ SOURCES: dict[str, Source] = {
         _GENERATED,
         graded_proofs.attempts,
         congruences.FAMILIES,
+    ),
+    "qed-nano": Source(graded_proofs.problems, "runs of QED-Nano's evaluation", _FILE_OR_HUB, graded_proofs.attempts),
+    "inspect-logs": Source(
+        inspect_logs.problems, "evaluation logs of inspect_ai", _FILE | {"columns"}, inspect_logs.attempts
     ),
     "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
