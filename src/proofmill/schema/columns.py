@@ -106,7 +106,10 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "attempt": (pl.Int64, "0, 1, ..."),
         "writer": (pl.String, "who wrote it, where the attempts were given"),
         "text": (pl.String, "the answer; with its reasoning, unless that was sent or split apart"),
-        "reasoning": (pl.String, "reasoning that the server sent apart"),
+        "reasoning": (
+            pl.String,
+            "reasoning that the server sent apart, or that stands apart where the attempts were given",
+        ),
         "stop": (pl.String, "`end`, `length`, `loop` or `error`"),
         "reason": (
             pl.String,
@@ -119,8 +122,8 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "history": (pl.List(ROLE), "the conversation; with a scaffold the problem as it was posed"),
         "steps": (pl.List(STEP), "the calls of a scaffold, in the order in which they were answered; null without one"),
         "answered_by": (pl.Int64, "of a scaffold: the number of the step whose text it is, from 0 on"),
-        "mark": (pl.Float64, "what a human gave, where the attempts came with marks"),
-        "out_of": (pl.Int64, "of which the human mark is a part"),
+        "mark": (pl.Float64, "what a human or another program gave, where the attempts came with marks"),
+        "out_of": (pl.Int64, "of which this mark is a part"),
     },
     "grades": {
         "response": (pl.String, "id"),

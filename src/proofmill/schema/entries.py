@@ -62,7 +62,8 @@ class Problems(Entry):
     config: str | None = doc("The dataset's configuration on the hub.", None)
     split: str = doc("The dataset's split on the hub.", "train")
     columns: dict[str, str] = doc(
-        "Which of the source's columns to read for ours, `ours: theirs` (sources `hub` and `table`).", {}
+        "Which of the source's columns to read for ours, `ours: theirs` (sources `hub`, `table`, `graded` and `inspect-logs`).",
+        {},
     )
     part: Literal["train", "dev", "test"] = doc(
         "Which of the three disjoint parts to generate (arithmetic only).", "train"
