@@ -48,6 +48,8 @@ def test_log_becomes_problems_responses_and_grades(mill, tmp_path):
         "responses/i": {"problems": "problems/i", "model": "given"},
         "grades/logged": {"responses": "responses/i", "grader": "human"},
         "grades/answers": {"responses": "responses/i", "grader": "final-answer"},
+        "problems/n": {"source": "inspect-logs", "path": str(path), "columns": {"mark": "match", "out_of": "7"}},
+        "responses/n": {"problems": "problems/n", "model": "given"},
     }
     found = mill(entries)
     found.make(*entries)
@@ -68,6 +70,7 @@ def test_log_becomes_problems_responses_and_grades(mill, tmp_path):
     assert {name: row[name] for name in failed} == failed
     grades = [[row["grade"] for row in found.table(name).rows()] for name in ("grades/logged", "grades/answers")]
     assert grades == [[None, 1, 0], [None, 1, 0]]
+    assert [row["mark"] for row in found.table("responses/n").rows()] == [None, 7, 0]
 
 
 def test_given_names_the_sources_that_hold_attempts(mill):

@@ -208,6 +208,7 @@ class _Marks:
     out_of: str
     first: dict[str, str] = field(default_factory=dict)  # of each log
     met: set[str] = field(default_factory=set)
+    among: set[str] = field(default_factory=set)  # that marked the same sample
     several: int = 0
     unread: list[str] = field(default_factory=list)
 
@@ -215,7 +216,9 @@ class _Marks:
         """The mark of a sample and its maximum, twice None without one. TableError for a named one that cannot be read."""
         scores = {"score": sample["score"]} if sample.get("score") else _object(where, sample, "scores")
         self.met.update(scores)
-        self.several += len(scores) > 1
+        if len(scores) > 1:
+            self.several += 1
+            self.among.update(scores)
         scorer = self.scorer or self.first.setdefault(where.rpartition("#samples/")[0], next(iter(scores), ""))
         if not scorer and scores:
             scorer = self.first[where.rpartition("#samples/")[0]] = next(iter(scores))
@@ -250,8 +253,10 @@ class _Marks:
             )
         said = []
         if self.several and not self.scorer:
-            taken = listed(sorted(set(filter(None, self.first.values()))))
-            said.append(f"samples with scores of several ({names}): {self.several:,}; those of {taken} are read")
+            taken = listed(sorted(self.among & set(self.first.values())))
+            said.append(
+                f"samples with scores of several ({listed(sorted(self.among))}): {self.several:,}; those of {taken} are read"
+            )
         if self.unread:
             said.append(
                 f"scores that are no marks from 0 to {self.out_of}: {len(self.unread):,}, such as {self.unread[0]}"
