@@ -1,6 +1,7 @@
 """The viewer's pages over a finished chain: who may see them, what they show, and the marks that people give."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -197,6 +198,21 @@ def test_row_has_its_way_back(made, client):
     html = page(client, f"/row/grades/cold/{row['response']}")
     for step in ("responses/cold", "problems/bench", "sft/cold", "examples/cold", "problems/train", "base/tiny"):
         assert f">{step}</a>" in html, step
+
+
+@pytest.mark.parametrize("id", ["HumanEval/0", "a//b/", "50%/x?y#z"])
+def test_id_with_a_slash_has_its_pages(tmp_path, id):
+    """Ids of others are taken as they are: the links of a table lead to its rows and problems."""
+    (tmp_path / "p.jsonl").write_text(json.dumps({"problem": id, "statement": "Prove that it is there."}))
+    entries = {"problems/p": {"source": "table", "path": str(tmp_path / "p.jsonl")}}
+    mill = Mill(tmp_path / "results", **entries)
+    mill.make("problems/p")
+    app = application(lambda: expand({"r": entries}), mill.results, TOKEN)
+    client = TestClient(app, base_url="http://127.0.0.1:8000")
+    links = re.findall(r'href="(/row/[^"]+)"', page(client, f"/table/problems/p?token={TOKEN}"))
+    assert len(links) == 1
+    assert "Prove that it is there." in page(client, links[0])
+    assert "Prove that it is there." in page(client, links[0].replace("/row/", "/problem/"))
 
 
 def test_curves_are_those_of_the_command(made, client):
