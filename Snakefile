@@ -50,6 +50,7 @@ rule unknown:
 
 # What is to be published is (docs/publishing.md).
 onsuccess:
+    SCREEN.close()
     if "PROOFMILL_PUBLISH" in os.environ:
         from proofmill.publishing.hub import at_end
 
@@ -59,5 +60,6 @@ onsuccess:
 
 # What stopped, and why, once more at the end: other jobs have gone on meanwhile.
 onerror:
+    SCREEN.close()
     for line in stopped():
         print(line, file=sys.stderr)

@@ -1,5 +1,6 @@
 """What the rules share: the checked configuration, an artifact's entry and parents, and the recipes as targets."""
 
+import contextlib
 import functools
 import os
 import shlex
@@ -73,6 +74,27 @@ onstart:
     for mistake in dict.fromkeys(line for lines in BOOK.faults.values() for line in lines.splitlines()):
         print(f"left out until it is mended: {mistake}", file=sys.stderr)
     connect()
+    screen()
+
+
+SCREEN = contextlib.ExitStack()  # closes the screen, before something else is printed at the end
+
+
+def screen():
+    """A screen in the place of the lines of jobs that run here, if somebody watches; PROOFMILL_SCREEN=no for lines."""
+    from proofmill.inspect.screen import Screen, wanted
+
+    names = [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
+    try:
+        if not names or not workflow.local_exec or workflow.touch or not wanted():
+            return
+    except ProofmillError as error:
+        raise WorkflowError(f"{type(error).__name__}: {error}")
+    workflow.scheduler.print_progress = True  # else nothing says that a job has ended; it is not printed all the same
+    lines = [each for each in logger.handlers if getattr(each, "stream", None) is sys.stderr]
+    shown = Screen(names, Path(RESULTS), BOOK.budget, lines, colour=not workflow.output_settings.nocolor)
+    logger.addHandler(shown)
+    SCREEN.callback(shown.close)
 
 
 def job(kind, start=PYTHON):
@@ -80,7 +102,7 @@ def job(kind, start=PYTHON):
 
     Only the job itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A
     log has every run of its job, each line with its time; it is none of Snakemake's, which would remove it before the
-    next.
+    next. Beside a screen nothing else is written: what there is to see, it reads there.
     """
     return (
         f"trap '' INT TERM; log={RESULTS}/{kind}/{{wildcards.name}}.log; "
@@ -88,7 +110,7 @@ def job(kind, start=PYTHON):
         f"{start} proofmill.{kind} {kind}/{{wildcards.name}} --entry {{params.entry:q}} --terms {word(BOOK.terms)} "
         f"--results {RESULTS} --engine {{resources.engine}} --engine-args={{resources.engine_args:q}} "
         '--threads {threads} 2>&1 | while IFS= read -r line || [ -n "$line" ]; do '
-        "printf '%(%T)T  %s\\n' -1 \"$line\" >>$log; printf '%s\\n' \"$line\"; done"
+        'printf \'%(%T)T  %s\\n\' -1 "$line" >>$log; [ -n "${{PROOFMILL_NOW:-}}" ] || printf \'%s\\n\' "$line"; done'
     )
 
 

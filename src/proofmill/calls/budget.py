@@ -102,6 +102,11 @@ def spent(calls: Path) -> float:
     return sum(_claim(path.parent)[0] for path in calls.glob("*/*/lock"))
 
 
+def spent_of(calls: Path, dollars: float | None) -> str:
+    """What all calls have cost, and of which budget: `$0.31 of $5.00`."""
+    return f"${spent(calls):,.2f}" + (f" of ${dollars:,.2f}" if dollars is not None else "")
+
+
 def _claim(folder: Path) -> tuple[float, float]:
     """Dollars that a journal has cost, and dollars that its job has set aside.
 

@@ -1,12 +1,22 @@
 """Progress of a long step: a line now and then, readable in a terminal and in a log file.
 
 responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, $0.00, 0:14 left
+
+Where a screen follows the jobs of a run (inspect/screen.py), PROOFMILL_NOW is a folder in which the same line stands a
+second old at most; `how_far` reads it.
 """
 
+import os
+import re
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 SOON, AT_LAST = 15.0, 300.0  # seconds between two lines of a step: at first, and after a quarter of an hour
+NOW = "PROOFMILL_NOW"
 
 
 def say(name: str, text: str) -> None:
@@ -18,7 +28,7 @@ class Pace:
     """When a step says how far it is: the longer it takes, the more rarely, so that a short one stays short to read."""
 
     def __init__(self) -> None:
-        self.start = self.last = time.monotonic()
+        self.start = self.last = self.shown = time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -31,6 +41,20 @@ class Pace:
         due = now - self.last >= min(max(SOON, (now - self.start) / 3), AT_LAST)
         self.last = now if due else self.last
         return due
+
+    def tell(self, name: str, line: Callable[[], str]) -> None:
+        """Say how far a step is if it is time, and show it each second where a screen follows."""
+        if self.due():
+            say(name, line())
+        if NOW in os.environ and time.monotonic() - self.shown >= 1:
+            self.shown = time.monotonic()
+            with suppress(OSError):  # no work is stopped for want of a picture of it
+                now(name, Path(os.environ[NOW])).write_text(f"{line()}\n", encoding="utf-8")
+
+
+def now(name: str, folder: Path) -> Path:
+    """The file in which a screen finds how far an artifact is."""
+    return folder / name.replace("/", " ")
 
 
 class Progress:
@@ -50,8 +74,7 @@ class Progress:
         self.failed += failed
         self.tokens += tokens
         self.cost += cost
-        if self.pace.due():
-            say(self.name, self.line())
+        self.pace.tell(self.name, self.line)
 
     def line(self) -> str:
         seconds = self.pace.seconds
@@ -121,3 +144,66 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+# --------------------------------------------------------------------------------------------------- reading such a line
+
+
+@dataclass(frozen=True)
+class HowFar:
+    """What a line of progress says."""
+
+    done: int
+    total: int | None
+    unit: str
+    failed: int = 0
+    cost: str = ""
+    speed: str = ""  # with the latest loss or reward
+    left: float | None = None  # seconds
+
+    @property
+    def counted(self) -> str:
+        """`1,280 of 3,200 rows`."""
+        of = "" if self.total is None else f" of {self.total:,}"
+        return f"step {self.done:,}{of}" if self.unit == "step" else f"{self.done:,}{of} {self.unit}"
+
+
+_CLOCK = r"\d+:\d\d(?::\d\d)?"
+_FIRST = re.compile(
+    r"(?P<step>step )?(?P<done>[\d,]+)(?: of (?P<total>[\d,]+))?(?(step)| (?P<unit>[a-z]+)(?: \(\d+ %\))?)"
+)
+_PART = re.compile(
+    rf"(?P<failed>[\d,]+) failed|(?P<cost>\$[\d.]+)|(?P<left>{_CLOCK}) left|[\d,]+ (?:cached|calls)|took {_CLOCK}"
+    r"|(?P<speed>[\d,]+ tokens/s|\S+ steps/min|(?:loss|reward) \S+)"
+)
+
+
+def how_far(text: str) -> HowFar | None:
+    """What a line of progress says, without its name; None for one that says anything else besides."""
+    head, *rest = text.split(", ")
+    first, parts = _FIRST.fullmatch(head), [_PART.fullmatch(part) for part in rest]
+    if first is None or not all(parts):
+        return None
+    said = [part for part in parts if part]
+    found = {key: part[key] for part in said for key in ("failed", "cost", "left") if part[key]}
+    return HowFar(
+        _number(first["done"]),
+        _number(first["total"]) if first["total"] else None,
+        "step" if first["step"] else first["unit"],
+        _number(found.get("failed", "0")),
+        found.get("cost", ""),
+        ", ".join(part["speed"] for part in said if part["speed"]),
+        seconds_of(found["left"]) if "left" in found else None,
+    )
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def seconds_of(text: str) -> float:
+    """What `clock` was given."""
+    seconds = 0
+    for part in text.split(":"):
+        seconds = 60 * seconds + int(part)
+    return float(seconds)

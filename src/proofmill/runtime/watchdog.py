@@ -49,8 +49,8 @@ class Steps(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         steps = self.last_step or state.max_steps
-        if state.global_step < steps and self.pace.due():
-            say(self.job.name, self.line(state.global_step, steps))
+        if state.global_step < steps:
+            self.pace.tell(self.job.name, lambda: self.line(state.global_step, steps))
 
     def on_train_end(self, args, state, control, **_):
         """The job's last line has the last step's loss."""

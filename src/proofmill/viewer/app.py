@@ -33,6 +33,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proofmill.artifacts.tables import Table
+from proofmill.calls import budget
 from proofmill.inspect import curves, lineage, reading
 from proofmill.recipes.book import Book
 from proofmill.schema.errors import ProofmillError, SettingError
@@ -129,7 +130,7 @@ class Pages:
             graph=recipes.graph(book, shown),
             box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
             summary=recipes.summary(shown),
-            money=recipes.money(book, self.results),
+            money=budget.spent_of(self.results / "calls", book.budget),
             pages=pages,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
-from proofmill.calls import budget
+from proofmill.inspect.logs import last_line
 from proofmill.recipes.book import Book
 from proofmill.runtime import locks
 from proofmill.runtime.progress import clock
@@ -17,7 +17,6 @@ from proofmill.schema.errors import ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-LAST = 4096  # bytes of a log that are looked at for its last line
 WIDTH, HEIGHT, GAP_X, GAP_Y = 204, 34, 36, 12  # of a box of the graph and between boxes, in pixels
 COUNTS = 3  # outcomes that a stage's line names
 
@@ -78,24 +77,6 @@ def _stage(states: States, name: str, results: Path) -> Stage:
         seconds = clock(stamp.get("seconds") or 0)
         cost = "" if stamp.get("cost") is None else f"${stamp['cost']:,.2f}"
     return Stage(name, shown, why, rows, outcome, seconds, cost, said)
-
-
-def last_line(log: Path) -> str:
-    """The last line of a log without its time and name; empty where there is none."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - LAST))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    line = next((line for line in reversed(lines) if line.strip()), "")
-    return line.split("  ", 2)[-1] if line[:2].isdigit() else line
-
-
-def money(book: Book, results: Path) -> str:
-    """What all calls under the results have cost, and of which budget."""
-    spent = budget.spent(results / "calls")
-    return f"${spent:,.2f} of ${book.budget:,.2f}" if book.budget is not None else f"${spent:,.2f}"
 
 
 # ------------------------------------------------------------------------------------------------------------- the graph
