@@ -3,7 +3,19 @@
 import pytest
 
 from proofmill.runtime import progress as module
-from proofmill.runtime.progress import AT_LAST, SOON, Pace, Progress, clock
+from proofmill.runtime.progress import (
+    AT_LAST,
+    NOW,
+    SOON,
+    HowFar,
+    NestedProgress,
+    Pace,
+    Progress,
+    clock,
+    how_far,
+    now,
+    seconds_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,6 +24,7 @@ from proofmill.runtime.progress import AT_LAST, SOON, Pace, Progress, clock
 def test_clock_reads_like_a_clock(seconds, expected):
     """Seconds become minutes and hours."""
     assert expected == clock(seconds)
+    assert seconds_of(expected) == round(seconds)
 
 
 def test_line_has_done_cached_failed_cost_and_time_left():
@@ -75,3 +88,74 @@ def test_last_line_is_one_that_says_something(at, capsys, seconds, added, said):
     at(seconds)
     progress.close()
     assert said == capsys.readouterr().err
+
+
+def test_line_of_calls_is_read_as_it_was_said(at):
+    """Whoever follows a job knows from its line what the job knew."""
+    progress = Progress("x/y", 2000, "calls")
+    assert how_far(progress.line()) == HowFar(0, 2000, "calls")
+    progress.add(500, cached=500)
+    at(10)
+    progress.add(100, failed=2, tokens=50_000, cost=0.25)
+    assert how_far(progress.line()) == HowFar(600, 2000, "calls", 2, "$0.25", "5,000 tokens/s", 140.0)
+
+
+def test_line_of_plays_is_read_as_it_was_said(at):
+    """Plays are what is counted, of which each has many calls."""
+    progress = NestedProgress("x/y", 200, "plays")
+    at(10)
+    progress.add(2311, cached=120, tokens=100)
+    progress.ended()
+    assert how_far(progress.line()) == HowFar(1, 200, "plays", 0, "", "10 tokens/s", 1990.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("1,234 rows", HowFar(1234, None, "rows")),
+        (
+            "step 40 of 1,600, loss 0.31, 20 steps/min, 1:18:00 left",
+            HowFar(40, 1600, "step", 0, "", "loss 0.31, 20 steps/min", 4680.0),
+        ),
+        ("3 of 3 calls (100 %), $0.50, took 0:01", HowFar(3, 3, "calls", 0, "$0.50")),
+    ],
+)
+def test_how_far_reads_lines_of_every_shape(line, expected):
+    """Of an unknown number, of a training, and of an end."""
+    assert how_far(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "24 kept; took 0:00",
+        "40 steps; took 0:08; loss 3.545, 5,905 steps/min",
+        "300 length, 48 end; took 0:05",
+        "3 of 9 calls (33 %), 2 failed; HTTP 401: no such key",
+        "18,528 parameters; a step takes 0.3 GB",
+        "300 of 348 attempts (86.2%) were cut off at 32 tokens: raise `max-tokens`",
+        "1 of 58 problems are left out: their attempts could never be marked",
+    ],
+)
+def test_how_far_takes_nothing_else_for_progress(line):
+    """What says more than how far a job is, a person must read."""
+    assert how_far(line) is None
+
+
+def test_progress_is_shown_each_second_where_a_screen_follows(at, capsys, monkeypatch, tmp_path):
+    """The log has no more lines than without a screen, and a folder that is gone stops no work."""
+    monkeypatch.setenv(NOW, str(tmp_path))
+    progress = Progress("x/y", 100)
+    progress.add()
+    assert not list(tmp_path.iterdir())
+    at(1)
+    progress.add()
+    assert how_far(now("x/y", tmp_path).read_text().strip()) == HowFar(2, 100, "rows", left=49.0)
+    at(1.5)
+    progress.add()
+    assert now("x/y", tmp_path).read_text().startswith("2 of")
+    monkeypatch.setenv(NOW, str(tmp_path / "gone"))
+    at(3)
+    progress.add()
+    assert capsys.readouterr().err == ""

@@ -30,7 +30,7 @@ from rich.text import Text
 from proofmill.calls import budget
 from proofmill.inspect.logs import Tail
 from proofmill.runtime.progress import NOW, HowFar, clock, how_far, now
-from proofmill.schema.errors import SettingError
+from proofmill.schema.errors import ProofmillError, SettingError
 
 TICK = 0.25  # seconds between two looks at logs and progress
 MONEY_SECONDS = 2.0  # between two looks at what was spent
@@ -95,7 +95,7 @@ class Screen(logging.Handler):
         self.results, self.dollars, self.lines = results, dollars, lines
         self.waiting = {name: Tail(results / f"{name}.log") for name in names}
         self.running: dict[str, Stage] = {}
-        self.jobs: dict[int, str] = {}  # jobid: artifact or target
+        self.jobs: dict[int, str] = {}  # jobid: artifact
         self.made: set[str] = set()
         self.failed: set[str] = set()
         self.pages: set[int] = set()  # jobs of targets, which print to the terminal themselves
@@ -118,14 +118,17 @@ class Screen(logging.Handler):
         event = getattr(record, "event", None)
         if event == "job_info":
             fields = vars(record)
-            name = "/".join([fields["rule_name"], *fields["wildcards"].values()])
-            self._ask(lambda: self._begin(fields["jobid"], name), wait=name not in self.waiting)
+            job, made = fields["jobid"], fields["wildcards"].get("name")
+            if made is None:
+                self._ask(lambda: self._show(job), wait=True)
+            else:
+                self._ask(lambda: self._begin(job, f"{fields['rule_name']}/{made}"))
         elif event == "job_finished":
-            job = vars(record)["job_id"]
-            self._ask(lambda: self._end(job, failed=False))
+            ended = vars(record)["job_id"]
+            self._ask(lambda: self._end(ended, failed=False))
         elif event == "job_error":
-            job = vars(record)["jobid"]
-            self._ask(lambda: self._end(job, failed=True))
+            stopped = vars(record)["jobid"]
+            self._ask(lambda: self._end(stopped, failed=True))
 
     def close(self) -> None:
         """Print what jobs said last and how many artifacts were made, and leave the terminal as it was."""
@@ -167,14 +170,15 @@ class Screen(logging.Handler):
 
     def _begin(self, job: int, name: str) -> None:
         self.jobs[job] = name
-        if name in self.waiting:
-            self.failed.discard(name)  # of an attempt before
-            self.running[name] = Stage(name, self.waiting[name])
-        else:
-            self.pages.add(job)
-            if not self._outstanding:
-                self._sum_up()
-            self._shut()
+        self.failed.discard(name)  # of an attempt before
+        self.running[name] = Stage(name, self.waiting[name])
+
+    def _show(self, job: int) -> None:
+        """Make room for a target's page."""
+        self.pages.add(job)
+        if not self._outstanding:
+            self._sum_up()
+        self._shut()
 
     def _end(self, job: int, failed: bool) -> None:
         name = self.jobs.pop(job, None)
@@ -199,9 +203,14 @@ class Screen(logging.Handler):
             with suppress(OSError):
                 self._hear(stage, now(stage.name, Path(self.folder.name)).read_text(encoding="utf-8").strip())
         if time.monotonic() - self.counted > MONEY_SECONDS:
-            self.money, self.counted = budget.spent_of(self.results / "calls", self.dollars), time.monotonic()
+            self._count()
         if self.live:
             self.live.refresh()
+
+    def _count(self) -> None:
+        self.counted = time.monotonic()
+        with suppress(OSError, ProofmillError):  # of a damaged journal its own job says what to do
+            self.money = budget.spent_of(self.results / "calls", self.dollars)
 
     def _read(self, stage: Stage) -> None:
         """Print the new lines of a log that are more than how far it is."""
@@ -227,6 +236,7 @@ class Screen(logging.Handler):
         """The last line of the screen, as one that stays."""
         if not self.summed_up:
             self.summed_up = True
+            self._count()
             self._say(self._run())
 
     def _say(self, line: Text) -> None:
@@ -242,13 +252,12 @@ class Screen(logging.Handler):
 
     def _shut(self) -> None:
         live, self.live = self.live, None
-        if live:
-            live.stop()
-        self._give_back()
-
-    def _give_back(self) -> None:
-        for handler in self.lines:
-            handler.setStream(self.stderr)
+        try:
+            if live:
+                live.stop()
+        finally:
+            for handler in self.lines:
+                handler.setStream(self.stderr)
 
     # ----------------------------------------------------------------------------------------------------- the picture
 
@@ -285,10 +294,11 @@ class Screen(logging.Handler):
     def _run(self, width: int = 200) -> Text:
         """How many artifacts are made, under way, failed; dollars spent of the budget; the time taken."""
         line = Text()
-        line.append(f"{len(self.made)} of {len(self.waiting)} artifacts made", "bold")
+        what = "artifacts made" if width >= MIDDLE else "made"
+        line.append(f"{len(self.made)} of {len(self.waiting)} {what}", "bold")
         line.append(f", {len(self.running)} under way" if self.running else "")
         line.append(f", {len(self.failed)} failed" if self.failed else "", "bold red")
-        line.append(f", {self.money} spent" if self.money not in ("", "$0.00") else "")
+        line.append(f", {self.money}" if self.money not in ("", "$0.00") else "")
         line.append(f", {clock(time.monotonic() - self.started)}")
         line.truncate(width, overflow="ellipsis")
         return line
