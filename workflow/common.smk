@@ -102,11 +102,13 @@ def job(kind, start=PYTHON):
 
     Only the job itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A
     log has every run of its job, each line with its time; it is none of Snakemake's, which would remove it before the
-    next. Beside a screen nothing else is written: what there is to see, it reads there.
+    next. Beside a screen nothing else is written: what there is to see, it reads there, and what the shell itself says
+    (that a job was killed) in the folder PROOFMILL_NOW.
     """
     return (
         f"trap '' INT TERM; log={RESULTS}/{kind}/{{wildcards.name}}.log; "
         "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
+        '[ -z "${{PROOFMILL_NOW:-}}" ] || exec 2>>"$PROOFMILL_NOW/shell"; '
         f"{start} proofmill.{kind} {kind}/{{wildcards.name}} --entry {{params.entry:q}} --terms {word(BOOK.terms)} "
         f"--results {RESULTS} --engine {{resources.engine}} --engine-args={{resources.engine_args:q}} "
         '--threads {threads} 2>&1 | while IFS= read -r line || [ -n "$line" ]; do '

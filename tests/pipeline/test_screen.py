@@ -3,6 +3,7 @@
 import re
 import sys
 
+import psutil
 import pytest
 
 from project import Project, copy_of
@@ -154,6 +155,20 @@ def test_traceback_of_a_job_is_shown_whole(project, terminal):
     lines = seen(run.text)
     assert "ArithmeticError: as it happens" in lines and "Traceback (most recent call last):" in lines
     assert any(line.startswith("  File ") for line in lines)
+
+
+def test_killed_job_is_told_of_above_the_screen(project, terminal):
+    """The shell's word that a job was killed neither gets lost nor into the picture; the log ends with the job's own."""
+    run = terminal("small", **SLOW)
+    run.until("of 9[0-9] calls")
+    jobs = psutil.Process(run.process.pid).children(recursive=True)
+    next(job for job in jobs if "proofmill.labels" in job.cmdline()).kill()
+    assert run.end() == 1
+    lines = seen(run.text)
+    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts made, 1 failed"))
+    assert any(" Killed " in line for line in lines[:end])
+    assert sum("under way" in line for line in lines) == 0
+    assert " Killed " not in (project.results / "labels/threads.log").read_text()
 
 
 def test_ctrl_c_lets_jobs_say_their_last_words(project, terminal):

@@ -1,13 +1,14 @@
 """The log of a job: its last line, and the lines that it gets.
 
-A log has every run of its job; each line begins with its time, the first line of a run is its day and host.
+A log has every run of its job; the first line of a run is its day and host, each of the others begins with its time.
 """
 
 import re
 from pathlib import Path
 
 LAST = 4096  # bytes of a log that are looked at for its last line
-SAID = re.compile(r"\d\d:\d\d:\d\d  (.*)")
+TIME = re.compile(r"\d\d:\d\d:\d\d  ")
+RUN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .* on .*|")
 
 
 def last_line(log: Path) -> str:
@@ -38,5 +39,5 @@ class Tail:
         except OSError:  # not begun
             return []
         self.read += len(whole) + len(end)
-        said = (SAID.fullmatch(line) for line in whole.decode("utf-8", "replace").split("\n"))
-        return [line[1] for line in said if line]
+        lines = whole.decode("utf-8", "replace").split("\n")
+        return [TIME.sub("", line, count=1) if TIME.match(line) else line for line in lines if not RUN.fullmatch(line)]

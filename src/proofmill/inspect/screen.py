@@ -102,6 +102,7 @@ class Screen(logging.Handler):
         self.started, self.money, self.counted = time.monotonic(), "", float("-inf")
         self.folder = tempfile.TemporaryDirectory(prefix="proofmill-")
         os.environ[NOW] = self.folder.name
+        self.shell = Tail(Path(self.folder.name, "shell"))  # what the shells of jobs say: that one was killed
         self.stderr = sys.stderr
         self.console = Console(file=sys.stderr, force_terminal=True, no_color=None if colour else True, highlight=False)
         self.live: Live | None = None
@@ -198,6 +199,7 @@ class Screen(logging.Handler):
 
     def _look(self) -> None:
         """Read what jobs have said, and draw."""
+        self._hear_shells()
         for stage in list(self.running.values()):
             self._read(stage)
             with suppress(OSError):
@@ -211,6 +213,10 @@ class Screen(logging.Handler):
         self.counted = time.monotonic()
         with suppress(OSError, ProofmillError):  # of a damaged journal its own job says what to do
             self.money = budget.spent_of(self.results / "calls", self.dollars)
+
+    def _hear_shells(self) -> None:
+        for line in self.shell.lines():
+            self._say(Text.from_ansi(line, style="red"))
 
     def _read(self, stage: Stage) -> None:
         """Print the new lines of a log that are more than how far it is."""
@@ -226,6 +232,7 @@ class Screen(logging.Handler):
         return far is not None
 
     def _finish(self) -> None:
+        self._hear_shells()
         for stage in self.running.values():
             self._read(stage)
         self._sum_up()
