@@ -26,7 +26,7 @@ EXAMPLES = {
     "diff": "proofmill diff scores/nano --with rehearsal",
     "replay": "proofmill replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
     "curves": "proofmill curves sft/cold grpo/nano --measures loss --out curves.svg",
-    "adopt": "proofmill adopt grades/old-name grades/new-name",
+    "adopt": "proofmill adopt nano --from /path/of/other/results",
     "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
     "gc": "proofmill gc",
     "publish": "proofmill publish nano --to my-group/nano --dry-run /tmp/nano",

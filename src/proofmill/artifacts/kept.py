@@ -20,6 +20,7 @@ from proofmill.schema.names import kind_of
 # After the fingerprint in the name of a copy that is not restored.
 DAMAGED = "damaged"
 ASKED_AGAIN = "asked-again"
+REPLACED = "replaced"  # a table with failed calls, which was never kept, by one from elsewhere (adopting.py)
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,15 @@ class Kept:
     name: str
 
     @property
-    def _table(self) -> Path:
+    def table(self) -> Path:
         return self.folder / "table.parquet"
 
     @property
-    def _weights(self) -> Path:
+    def weights(self) -> Path:
         return self.folder / "weights"
 
     @property
-    def _page(self) -> Path:
+    def page(self) -> Path:
         return self.folder / "page.md"
 
     @property
@@ -48,11 +49,11 @@ class Kept:
 
     @property
     def _file(self) -> CheckedParquet:
-        return CheckedParquet(self._table, f"a copy of {self.name}", f"Delete the copy: rm -r {self.folder}")
+        return CheckedParquet(self.table, f"a copy of {self.name}", f"Delete the copy: rm -r {self.folder}")
 
     def exists(self) -> bool:
         """Whether there is a copy, whole or damaged; what a kill left of keeping one is none."""
-        return self._table.exists()
+        return self.table.exists()
 
     @property
     def stamp(self) -> dict[str, Any] | None:
@@ -66,13 +67,13 @@ class Kept:
         stamp = read_stamp(self._file, kind_of(self.name))
         if stamp["fingerprint"] != self.folder.name:
             raise TableError(
-                f"{self._table}: is a copy of {stamp['fingerprint']}; expected {self.folder.name}. {self._file.remedy}"
+                f"{self.table}: is a copy of {stamp['fingerprint']}; expected {self.folder.name}. {self._file.remedy}"
             )
         return stamp
 
     def check(self, deep: bool = False) -> None:
         """Read the stamp and, if `deep`, compare every byte with its digests. Raises TableError when it is damaged."""
-        stamp, weights = self._stamp(), Weights(self._weights, self._table, self._file.remedy)
+        stamp, weights = self._stamp(), Weights(self.weights, self.table, self._file.remedy)
         if deep:
             contents.check(self._file, weights, stamp, kind_of(self.name), deep)
 
@@ -96,22 +97,22 @@ class Kept:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         if page.exists():
-            link(page, self._page)
+            link(page, self.page)
         if (weights / MARK).exists():
-            shutil.copytree(weights, self._weights, copy_function=link)
-        link(table, self._table)  # last: a copy with its table is complete
+            shutil.copytree(weights, self.weights, copy_function=link)
+        link(table, self.table)  # last: a copy with its table is complete
 
     def bring_back(self, table: Path, weights: Path, page: Path, scratch: Path) -> None:
         """Put the copy's weights and page in place, then write its table to the file `table`."""
-        if self._weights.exists():
+        if self.weights.exists():
             shutil.rmtree(scratch, ignore_errors=True)
-            shutil.copytree(self._weights, scratch, copy_function=link)
+            shutil.copytree(self.weights, scratch, copy_function=link)
             replace_folder(scratch, weights)
-        if self._page.exists():
+        if self.page.exists():
             page.unlink(missing_ok=True)
-            link(self._page, page)
+            link(self.page, page)
             os.utime(page)
-        shutil.copy2(self._table, table)
+        shutil.copy2(self.table, table)
 
 
 def link(source: str | Path, target: str | Path) -> None:

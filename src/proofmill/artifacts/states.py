@@ -24,6 +24,7 @@ from proofmill.recipes.paths import source_path
 from proofmill.runtime.public_data import copy_of, expected_digests, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
+from proofmill.schema.names import kind_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,16 @@ class State:
     why: tuple[str, ...] = ()
     content: str | None = None
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the table of an artifact is made from where it is as its entry says: parents and sources as they are here."""
+
+    fingerprint: str
+    parents: Mapping[str, str]  # content by name
+    sources: Mapping[str, str]  # digest by path
+    missing: tuple[str, ...] = ()  # public data that are not here; `sources` are then what is known of them
 
 
 class States:
@@ -56,51 +67,77 @@ class States:
         entry, table = self.book.entries[name], Table(name, self.results)
         if name in self.forced:
             return State("make", ("asked for",))
-        read = references.reads(table.kind, entry, self.book.entries.get, self.book.declared)
-        if remade := [parent for parent in read if self[parent].name == "make"]:
-            return State("make", (_coming(remade),), missing=tuple(self._missing(table.kind, entry)))
+        if remade := self.coming(name):
+            return State("make", (_named(remade),), missing=tuple(self._missing(table.kind, entry)))
+        expected = self.expected(name)
+        old = table.stamp if table.path.exists() else None
+        if old and old["fingerprint"] == expected.fingerprint:
+            return State("done", (), old["content"])
+        if expected.missing:
+            return State("make", ("its data are not here",), missing=expected.missing)
+        copy = table.kept(expected.fingerprint)
+        if kept := copy.stamp:
+            return State("restore", (), kept["content"])
+        why = self.changes(name, old, expected) if old else [_no_table(copy)]
+        return State("make", tuple(why) or ("made by another version of the project",))
+
+    def forget(self, name: str) -> None:
+        """Find the state of an artifact out anew, whose table has come; those made from it must not be known yet."""
+        self._found.pop(name, None)
+
+    def coming(self, name: str) -> list[str]:
+        """The tables that an artifact reads and that have to be made."""
+        return [parent for parent in self._reads(name) if self[parent].name == "make"]
+
+    def expected(self, name: str) -> Expected:
+        """What a table is made from that is as the entry says, where none of its parents has to be made."""
+        entry = self.book.entries[name]
+        read = self._reads(name)
         parents = {parent: content for parent in read if (content := self[parent].content) is not None}
         missing: tuple[str, ...] = ()
         try:
-            sources = fingerprints.sources_of(table.kind, entry, self.book.entries.get)
+            sources = fingerprints.sources_of(kind_of(name), entry, self.book.entries.get)
         except MissingData as error:  # a table that was made from them needs them no more
             sources, missing = expected_digests(error.addresses[0]), tuple(error.addresses)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
-        old = table.stamp if table.path.exists() else None
-        if old and old["fingerprint"] == fingerprint:
-            return State("done", (), old["content"])
-        if missing:
-            return State("make", ("its data are not here",), missing=missing)
-        if kept := table.kept(fingerprint).stamp:
-            return State("restore", (), kept["content"])
-        why = list(self._changes(entry, old, parents, sources)) if old else [_no_table(table.kept(fingerprint))]
-        return State("make", tuple(why) or ("made by another version of the project",))
+        return Expected(fingerprint, parents, sources, missing)
+
+    def _reads(self, name: str) -> list[str]:
+        return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
 
     def _missing(self, kind: str, entry: Any) -> list[str]:
         """The public data that an entry reads and that are not here."""
         path = source_path(kind, entry, self.book.entries.get)
         return [path] if path and is_public(path) and copy_of(path) is None else []
 
-    def _changes(self, entry: Any, old: dict, parents: Mapping[str, str], sources: Mapping[str, str]) -> Iterator[str]:
-        """The fields, prompts, user's parts, parents and files that differ from those that the table was made from."""
-        new = json.loads(identity_of(entry, self.book.declared))
-        for key, value in new["entry"].items():
-            if old["entry"].get(key) != value:
-                yield f"`{key.replace('_', '-')}` {change(old['entry'].get(key), value)}"
-        yield from (f"`{key}` is gone" for key in old["entry"] if key not in new["entry"])
-        if old["revision"] != new["revision"]:
-            yield f"revision {old['revision']} -> {new['revision']}"
-        yield from (f"prompt `{name}` was edited" for name in _differing(new["prompts"], old["prompts"]))
-        yield from (
-            f"your part `{name}` was edited" for name in _differing(new.get("plugins", {}), old.get("plugins", {}))
-        )
-        for api in new["declared"].keys() & old["declared"].keys():
-            before = old["declared"][api]
-            for key, value in new["declared"][api].items():
-                if before.get(key) != value:
-                    yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
-        yield from (f"{name} has other rows" for name in _differing(parents, old["parents"]))
-        yield from (f"{path} was edited" for path in _differing(sources, old["sources"]))
+    def changes(self, name: str, old: Mapping[str, Any], expected: Expected) -> list[str]:
+        """The fields, prompts, user's parts, parents and files that differ from those in the stamp of an older table."""
+        new = json.loads(identity_of(self.book.entries[name], self.book.declared))
+        whole = {"revision": None, "prompts": {}, "declared": {}, "parents": {}, "sources": {}, **old}
+        return list(_changes(new, whole, expected)) or list(_other_files(expected.sources, whole["sources"]))
+
+
+def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+    for key, value in new["entry"].items():
+        if old["entry"].get(key) != value:
+            yield f"`{key.replace('_', '-')}` {change(old['entry'].get(key), value)}"
+    yield from (f"`{key}` is gone" for key in old["entry"] if key not in new["entry"])
+    if old["revision"] != new["revision"]:
+        yield f"revision {old['revision']} -> {new['revision']}"
+    yield from (f"prompt `{name}` was edited" for name in _differing(new["prompts"], old["prompts"]))
+    yield from (f"your part `{name}` was edited" for name in _differing(new.get("plugins", {}), old.get("plugins", {})))
+    for api in new["declared"].keys() & old["declared"].keys():
+        before = old["declared"][api]
+        for key, value in new["declared"][api].items():
+            if before.get(key) != value:
+                yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
+    yield from (f"{name} has other rows" for name in _differing(expected.parents, old["parents"]))
+    yield from (f"{path} was edited" for path in _differing(expected.sources, old["sources"]))
+
+
+def _other_files(new: Mapping[str, str], old: Mapping[str, str]) -> Iterator[str]:
+    """Files of which an older table had others, wherever they lay: paths differ between machines."""
+    return (f"{path} is another file" for path, digest in new.items() if digest not in old.values())
 
 
 def _no_table(kept: Kept) -> str:
@@ -110,7 +147,7 @@ def _no_table(kept: Kept) -> str:
 MOST_NAMED = 3  # of the parents that will be made
 
 
-def _coming(parents: list[str]) -> str:
+def _named(parents: list[str]) -> str:
     """That parents will be made: the first few by name."""
     named, rest = parents[:MOST_NAMED], len(parents) - MOST_NAMED
     if rest > 0:

@@ -25,7 +25,7 @@ import polars as pl
 from proofmill.artifacts import contents
 from proofmill.artifacts.checked_parquet import CheckedParquet, frame_of, writer
 from proofmill.artifacts.contents import ROW_GROUP, content_of, rows_sha256
-from proofmill.artifacts.kept import Kept, replace_folder
+from proofmill.artifacts.kept import REPLACED, Kept, replace_folder
 from proofmill.artifacts.stamps import KEY, read_stamp
 from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
 from proofmill.runtime.progress import say
@@ -64,6 +64,11 @@ class Table:
     @property
     def calls(self) -> Path:
         return self.results / "calls" / self.name
+
+    @property
+    def log(self) -> Path:
+        """What every run of its job said."""
+        return self.results / f"{self.name}.log"
 
     @property
     def scratch(self) -> Path:
@@ -194,10 +199,30 @@ class Table:
                 self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
                 self.page.write_text(page, encoding="utf-8")
             os.replace(temporary, self.path)
-            failed = PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}
-            if not failed and not stamp.get("failures"):
-                self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
+            self._keep(stamp)
         self.__dict__.pop("stamp", None)
+
+    def take(self, made: "Table") -> None:
+        """Move a finished table of another folder of this file system here, as `write` does; it was checked.
+
+        A table of another entry that stands here is kept.
+        """
+        if self.path.exists() and not (old := self.kept(self.stamp["fingerprint"])).exists():
+            old.keep(self.path, self.folder, self.page)
+            if not _is_whole(self.stamp):
+                old.put_aside(REPLACED)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if "model" in made.stamp:
+            replace_folder(made.folder, self.folder)
+        if made.page.exists():
+            os.replace(made.page, self.page)
+        os.replace(made.path, self.path)
+        self._keep(made.stamp)
+        self.__dict__.pop("stamp", None)
+
+    def _keep(self, stamp: Mapping[str, Any]) -> None:
+        if _is_whole(stamp):
+            self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
 
     def _write_rows(self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None) -> dict:
         """Write rows and stamp to a file, a part at a time; returns the stamp with the digests of rows and weights."""
@@ -266,6 +291,12 @@ class Table:
             os.utime(self.path)
         self.__dict__.pop("stamp", None)
         return True
+
+
+def _is_whole(stamp: Mapping[str, Any]) -> bool:
+    """Whether no call behind the rows failed that another run would ask again."""
+    failed = PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}
+    return not failed and not stamp.get("failures")
 
 
 def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:

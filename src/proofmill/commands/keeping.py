@@ -1,9 +1,10 @@
-"""Commands that change what is kept: names of answers, answers that are asked again, space, publications."""
+"""Commands that change what is kept: adopted tables, answers that are asked again, space, publications."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
+from proofmill.commands.adopting import adopt
 from proofmill.commands.book import CONFIGFILE, book_of
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError
@@ -13,9 +14,23 @@ from proofmill.schema.names import kind_of
 
 def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     """Each command's parser with the function that runs it."""
-    adopted = commands.add_parser("adopt", help="move the answers of an artifact that was renamed to its new name")
-    adopted.add_argument("old", help="<kind>/<name> as it was")
-    adopted.add_argument("new", help="<kind>/<name> as it is")
+    adopted = commands.add_parser(
+        "adopt",
+        help="take finished tables and weights of another results folder; or move the answers of a renamed artifact",
+    )
+    adopted.add_argument(
+        "names",
+        nargs="+",
+        metavar="name",
+        help="with --from: recipes or <kind>/<name>. Without it: <kind>/<name> as it was, and as it is",
+    )
+    adopted.add_argument(
+        "--from", dest="there", type=Path, metavar="RESULTS", help="the other results folder, which is only read"
+    )
+    adopted.add_argument(
+        "--calls", action="store_true", help="the answers that models gave there, too, also those of unfinished tables"
+    )
+    adopted.add_argument("--configfile", **CONFIGFILE)
     asked = commands.add_parser(
         "ask-again",
         help="set answers of a stage aside, as when its judge was mended, so that the next run asks them anew",
@@ -48,18 +63,6 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     published.add_argument("--dry-run", type=Path, metavar="FOLDER", help="write the files there and send nothing")
     published.add_argument("--configfile", **CONFIGFILE)
     return {adopted: adopt, asked: ask_again, cleared: gc, published: publish}
-
-
-def adopt(options: argparse.Namespace) -> None:
-    from proofmill.artifacts.tables import Table
-    from proofmill.calls import journal
-
-    if kind_of(options.old) != kind_of(options.new) or kind_of(options.new) not in KINDS:
-        raise SettingError(
-            f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."
-        )
-    old, new = (Table(name, options.results).calls for name in (options.old, options.new))
-    say(options.new, f"has {journal.adopt(old, new):,} answers now, those of {options.old} among them")
 
 
 def ask_again(options: argparse.Namespace) -> None:

@@ -44,13 +44,13 @@ def sign(file: int) -> None:
 
 
 def held(path: Path) -> bool:
-    """Whether some process holds the lock on `path`."""
+    """Whether some process holds the lock on `path`, which may be another user's that one can only read."""
     try:
-        file = os.open(path, os.O_RDWR)
-    except OSError:  # no such file, or no right to lock it
+        file = os.open(path, os.O_RDONLY)
+    except OSError:  # no such file, or no right to read it
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # over NFS, a file open for reading takes no other
         return False
     except BlockingIOError:
         return True
