@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from damage import zero
 from project import CHAIN, Project, copy_of, snapshot
 from proofmill.artifacts.tables import Table
 
@@ -105,17 +106,32 @@ def test_kill_at_any_moment_leaves_no_half_table(chain, empty, moment):
     done = adopt(empty, "chain", "--calls", there=chain.results)
     assert done.returncode == 0, done.stdout
     assert empty.planned("chain") == set()
-    assert [path for path in (empty.results / "unfinished").rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert [
+        path for path in (empty.results / "unfinished").rglob("*") if path.is_file() and path.suffix != ".lock"
+    ] == []
     assert sorted(empty.journal("grades/cold")) == sorted(chain.journal("grades/cold"))
 
 
 def test_copy_of_a_publication_is_a_results_folder(chain, empty, tmp_path):
-    """Tables in the dataset of a publication are adopted as they are; weights are not among them, which is said."""
+    """Its tables come with the models that lie beside it; the base, which is not published, is made first."""
     look = tmp_path / "look"
     chain.run(sys.executable, "-m", "proofmill", "publish", "chain", "--to", "me/chain", "--dry-run", str(look))
-    done = adopt(empty, "chain", there=look / "chain-tables/results")
-    assert "problems/train: taken" in done.stdout and "schemes/train: taken" in done.stdout, done.stdout
-    assert done.returncode == 1 and "sft/cold" not in done.stdout.partition("base/tiny: refused")[0]
+    results = look / "chain-tables/results"
+    done = adopt(empty, "chain", there=results)
+    assert done.returncode == 1 and "base/tiny: no weights here" in done.stdout, done.stdout
+    assert empty.made("base/tiny") == ["base/tiny"]
+    zero(look / "chain-grpo-cold/model.safetensors", 20_000, 400)
+    done = adopt(empty, "chain", there=results)
+    assert done.returncode == 1 and f"{look}/chain-grpo-cold: its files are not those" in done.stdout, done.stdout
+    assert empty.planned("chain") == {"grpo/cold"}
+    shutil.copy(chain.table("grpo/cold").folder / "model.safetensors", look / "chain-grpo-cold")
+    assert adopt(empty, "chain", there=results).returncode == 0
+    assert empty.planned("chain") == set()
+    for name in ("sft/cold", "grpo/cold"):
+        empty.table(name).check(deep=True)
+        assert {path.name for path in empty.table(name).folder.iterdir()} == {
+            path.name for path in chain.table(name).folder.iterdir()
+        }
 
 
 def test_faulty_words_are_mistakes(chain, empty, tmp_path):

@@ -23,13 +23,17 @@ from enum import StrEnum
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from proofmill.artifacts.checked_parquet import CheckedParquet
 from proofmill.artifacts.states import Expected, States
 from proofmill.artifacts.tables import Table
+from proofmill.artifacts.weights import MARK, OF_A_MODEL, Weights
 from proofmill.recipes.book import Book
 from proofmill.runtime import locks
 from proofmill.runtime.progress import Progress
 from proofmill.schema import references
 from proofmill.schema.errors import TableError
+from proofmill.schema.kinds import KINDS
+from proofmill.schema.names import TABLES, model_suffix
 
 CHUNK = 16 * 2**20  # bytes
 MIB = 2**20
@@ -68,11 +72,21 @@ class _Elsewhere(Table):
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a finished table: where it stands, or those of a kept copy."""
+    """The files of a finished table: where it stands, those of a kept copy, or those of a publication."""
 
     table: Path
     weights: Path
     page: Path
+    model: Path | None = None  # the repository of its model, in which MARK says nothing of the files
+
+    def targets(self, copy: Table) -> dict[Path, Path]:
+        """The files, and where the copy of each belongs."""
+        page = {self.page: copy.page} if self.page.exists() else {}
+        inside = [path for path in self.weights.rglob("*") if path.is_file()]
+        weights = {path: copy.folder / path.relative_to(self.weights) for path in inside}
+        files = [] if self.model is None else [path for path in self.model.iterdir() if path.suffix in OF_A_MODEL]
+        model = {path: copy.folder / path.name for path in files if path.name != MARK}
+        return {self.table: copy.path, **page, **weights, **model}
 
 
 def adopt(book: Book, names: Collection[str], results: Path, there: Path) -> Iterator[Outcome]:
@@ -176,11 +190,20 @@ def _stands(other: Table, fingerprint: str) -> bool:
 def _found(other: Table, fingerprint: str) -> _Files | None:
     """The files there of the table with this fingerprint: in its place, or kept as what an edit has replaced."""
     if _stands(other, fingerprint):
-        return _Files(other.path, other.folder, other.page)
+        return _Files(other.path, other.folder, other.page, _published(other))
     kept = other.kept(fingerprint)
     if kept.stamp is None:
         return None
     return _Files(kept.table, kept.weights, kept.page)
+
+
+def _published(other: Table) -> Path | None:
+    """The repository of a table's model, where the results are those of a publication and it lies beside them."""
+    tables = other.results.absolute().parent
+    if not tables.name.endswith(TABLES) or not KINDS[other.kind].learns or (other.folder / MARK).exists():
+        return None
+    model = tables.with_name(tables.name.removesuffix(TABLES) + model_suffix(other.name))
+    return model if model.is_dir() else None
 
 
 def _differs(states: States, other: Table, expected: Expected) -> TableError:
@@ -204,27 +227,38 @@ def _copied(files: _Files, other: _Elsewhere, staging: Path) -> Table:
     """A checked copy of a table with its weights and page. Raises TableError when a part of it is damaged or missing."""
     shutil.rmtree(staging, ignore_errors=True)
     copy = _Elsewhere(other.name, staging, other.there)
-    pairs = {files.table: copy.path}
-    if files.page.exists():
-        pairs[files.page] = copy.page
-    elif other.kind == "scores":
+    if other.kind == "scores" and not files.page.exists():
         raise TableError(
             f"{files.page}: no such page; expected the one of {files.table}. Nothing was taken; to make the table costs nothing: "
             f"snakemake {other.name}"
         )
-    weights = [path for path in files.weights.rglob("*") if path.is_file()] if files.weights.is_dir() else []
-    pairs |= {path: copy.folder / path.relative_to(files.weights) for path in weights}
-    progress = Progress(other.name, sum(path.stat().st_size // MIB for path in pairs), "MiB")
-    for source, target in pairs.items():
+    targets = files.targets(copy)
+    progress = Progress(other.name, sum(path.stat().st_size // MIB for path in targets), "MiB")
+    for source, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy(source, target, progress)
     progress.close()
     try:
+        if files.model is not None:
+            _mark(copy)
         copy.check(deep=True)
     except TableError as error:  # the copy is not for anybody to look at
-        text = str(error).replace(str(copy.path), str(files.table)).replace(str(copy.folder), str(files.weights))
+        text = (
+            str(error)
+            .replace(str(copy.path), str(files.table))
+            .replace(str(copy.folder), str(files.model or files.weights))
+        )
         raise TableError(text) from error
     return copy
+
+
+def _mark(copy: Table) -> None:
+    """Name the table of a model that was published: its files are compared with the stamp, those beside it are read."""
+    Weights(copy.folder, copy.path, copy.again).write_mark(copy.name, copy.stamp["fingerprint"], {})
+    for beside in (copy.folder / file for file in KINDS[copy.kind].beside):
+        if beside.exists():
+            for _ in CheckedParquet(beside, "what stands beside a model", copy.again).batches():
+                pass
 
 
 def _copy(source: Path, target: Path, progress: Progress) -> None:

@@ -23,6 +23,7 @@ from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.kinds import KINDS
 
 MARK = "proofmill.json"
+OF_A_MODEL = {".safetensors", ".json", ".txt", ".model", ".jinja"}  # weights, configuration, tokenizer, chat template
 BLOCK = 2**16  # bytes
 BLOCKS = 16  # of a sample
 

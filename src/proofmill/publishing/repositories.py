@@ -9,17 +9,16 @@ from typing import Any
 from pyarrow import parquet
 
 from proofmill.artifacts.tables import Table
-from proofmill.artifacts.weights import MARK
+from proofmill.artifacts.weights import MARK, OF_A_MODEL
 from proofmill.publishing import cards
 from proofmill.publishing.cards import Shown
 from proofmill.publishing.private import Private
 from proofmill.recipes.book import Book
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
-from proofmill.schema.names import kind_of, seed_of, without_seed
+from proofmill.schema.names import TABLES, kind_of, model_suffix, seed_of, without_seed
 
 REVISION = 2  # raised when the same tables should give other files or cards
-OF_A_MODEL = {".safetensors", ".json", ".txt", ".model", ".jinja"}  # weights, configuration, tokenizer, chat template
 SHOWN = 5  # names in a message
 
 
@@ -66,11 +65,11 @@ class Publication:
 
     @property
     def tables_id(self) -> str:
-        return f"{self.to}-tables"
+        return f"{self.to}{TABLES}"
 
     def model_id(self, name: str) -> str:
-        """The id of a model's repository; `@` of derived names is not allowed there, and artifacts have no `_`."""
-        return f"{self.to}-{name.replace('/', '-').replace('@', '_')}"
+        """The id of a model's repository."""
+        return f"{self.to}{model_suffix(name)}"
 
     def tables(self, models: Mapping[str, str]) -> Repository:
         """The dataset repository of all tables; `models` are the ids of the weights' repositories by artifact."""

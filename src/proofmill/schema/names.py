@@ -13,6 +13,7 @@ WAY = re.compile(r"(?!seed-)[A-Za-z0-9][\w.-]*\Z")  # of sampling
 RESULTS = re.compile(r"[\w.-]*(/[\w.-]+)*\Z")  # of the folder of all tables
 BESIDE = (".parquet", ".log", ".md", ".lock")  # what stands beside the weights of an artifact, by its name
 LONGEST = 200  # characters: a file's name may have 255, and the temporary one is longer
+TABLES = "-tables"  # at the end of the name of a published repository of tables
 _SEED = re.compile(r"@seed-(\d+)")
 # Snakemake takes a name that ends in twenty times the same for a circle of rules.
 _PERIODIC = re.compile(r"(.+?)\1{19}\Z")
@@ -40,6 +41,11 @@ def file_fault(name: str) -> str | None:
 def slug(name: str) -> str:
     """`sft/cold` as part of a derived name: `sft-cold`."""
     return name.replace("/", "-")
+
+
+def model_suffix(name: str) -> str:
+    """The end of the name of a model's published repository, where `@` is not allowed; artifacts have no `_`."""
+    return f"-{slug(name)}".replace("@", "_")
 
 
 def cell(kind: str, model: str, problems: str, sampling: str) -> str:
