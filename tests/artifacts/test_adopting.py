@@ -218,6 +218,29 @@ def test_finished_table_with_other_rows_stays(small, here):
     assert "is finished here too" in why and str(table.path) in why and str(small.table("problems/bench").path) in why
 
 
+def test_damage_there_is_nothing_to_who_has_the_table(there, here):
+    """What is finished here is left alone, and is no mistake."""
+    own = here()
+    own.make("problems/bench")
+    truncate(Table("problems/bench", there).path, 100)
+    assert whats(adopt(own, there, "problems/bench")) == {"problems/bench": What.HERE}
+
+
+def test_table_that_a_job_made_meanwhile_stays(there, here, monkeypatch):
+    """A job ended here while its lock was waited for: its table is not replaced."""
+    own, alone = here(), locks.alone
+
+    def late(*arguments):
+        monkeypatch.setattr(locks, "alone", alone)
+        own.make("problems/bench")
+        shutil.rmtree(own.results / "kept")
+        return alone(*arguments)
+
+    monkeypatch.setattr(locks, "alone", late)
+    assert whats(adopt(own, there, "problems/bench")) == {"problems/bench": What.HERE}
+    assert not (own.results / "kept").exists()
+
+
 def test_kept_copy_here_is_brought_back_instead_of_copied(small, here):
     """What was made here before needs nobody else's; the parents of a table come back with it."""
     own = here()

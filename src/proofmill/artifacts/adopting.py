@@ -130,8 +130,7 @@ def _behind(book: Book, name: str) -> Iterator[str]:
 def _adopt(states: States, name: str, there: Path) -> Outcome:
     table, other = Table(name, states.results), _Elsewhere(name, there, there)
     if states[name].name == "done":
-        _require_same(table, other)
-        return Outcome(name, What.HERE)
+        return _here(table, other)
     if coming := states.coming(name):
         if not other.path.exists():
             return Outcome(name, What.ABSENT)
@@ -146,6 +145,8 @@ def _adopt(states: States, name: str, there: Path) -> Outcome:
     with locks.alone(table.lock) as alone:
         if not alone:
             raise TableError(f"{name}: another process is making it here; expected none. Wait for it or cancel it.")
+        if _stands(table, expected.fingerprint):  # made meanwhile
+            return _here(table, other)
         if table.restore(expected.fingerprint):
             return Outcome(name, What.TAKEN, "from its kept copy here")
         if locks.held(other.lock):
@@ -168,18 +169,24 @@ def _adopt(states: States, name: str, there: Path) -> Outcome:
             shutil.rmtree(staging, ignore_errors=True)
             with suppress(OSError):  # not empty: there are checkpoints, too
                 table.scratch.rmdir()
-    _log(table, f"adopted from {files.table}")
+    with suppress(OSError):  # the table is in place, whatever becomes of a line about it
+        _log(table, f"adopted from {files.table}")
     return Outcome(name, What.TAKEN, f"from {files.table}")
 
 
-def _require_same(table: Table, other: Table) -> None:
-    """Raise TableError where both folders have finished the same entry with other rows or weights."""
-    if _stands(other, table.stamp["fingerprint"]) and other.content != table.content:
+def _here(table: Table, other: Table) -> Outcome:
+    """What is finished here stays. Raises TableError where the same entry was finished there with other rows or weights."""
+    try:
+        differs = _stands(other, table.stamp["fingerprint"]) and other.content != table.content
+    except TableError:  # what is damaged there is not needed
+        differs = False
+    if differs:
         raise TableError(
             f"{table.name}: is finished here too, and {other.path} has other rows or weights made from the same; expected "
             f"none here, or the same. What is here stays. To take the other, move {table.path} and "
             f"{table.kept(table.stamp['fingerprint']).folder} away first; what was made from it here is then made again."
         )
+    return Outcome(table.name, What.HERE)
 
 
 def _stands(other: Table, fingerprint: str) -> bool:

@@ -74,7 +74,7 @@ def _merge_answers(names: Sequence[str], options: argparse.Namespace) -> list[bo
         try:
             print(f"{name}: {merging.merge(there, here):,} answers copied that were missing here", flush=True)
             taken.append(True)
-        except JournalError as error:
+        except (JournalError, OSError) as error:
             print(f"{name}: answers refused: {error}", flush=True)
             taken.append(False)
     return taken
