@@ -4,8 +4,9 @@ A sample comes with the `eval` of its log: the task, the model, and how it was r
 samples that were finished are read.
 
 From: version 2 of the log format, `EvalLog` in inspect_ai/log/_log.py and the members of the archive in
-log/_recorders/eval.py (github.com/UKGovernmentBEIS/inspect_ai, 2026), and logs of release 0.3.285. Members may be compressed with zstd, which Python
-reads from 3.14 on, and pyarrow now. Version 3, a sample in many members, is refused: its released readers refuse it, too.
+log/_recorders/eval.py (github.com/UKGovernmentBEIS/inspect_ai, 2026), and logs of release 0.3.285. Members may be
+compressed with zstd, which Python reads from 3.14 on, and pyarrow now. Version 3, a sample in many members, is refused:
+its released readers refuse it, too.
 """
 
 import io
