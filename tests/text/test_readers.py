@@ -31,7 +31,7 @@ from proofmill.sandbox.programs import code_of
 from proofmill.sources.threads import like_a_solution, plain, thread
 from proofmill.text import answers, asks, folding, formats, languages, reasoning, statements
 
-SIZE = 200_000  # characters of a dull text: a pattern that takes quadratic time would look at 10^10 places
+SIZE = 100_000  # characters of a dull text: a pattern that takes quadratic time would look at 10^10 places
 EXAMPLES = 1_000
 PROBLEM = Congruence("products", 7, (2, 3, 4, 5, 2))
 
@@ -257,7 +257,7 @@ def test_readers_give_a_value_or_a_reason_for_any_text(family, data):
 
 @pytest.mark.parametrize("family", READERS)
 def test_readers_end_with_long_dull_texts(family):
-    """Each reads a text of 200,000 characters that says one thing over and over; in quadratic time one takes minutes."""
+    """Each reads a text of 100,000 characters that says one thing over and over; in quadratic time one takes minutes."""
     for text in dull(SYNTAX[family], SIZE):
         for name, reader in READERS[family].items():
             assert reader.holds(reader.read(text)), f"{name}: {text[:20]!r}"
