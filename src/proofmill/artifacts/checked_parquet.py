@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     return frame
 
 
+@lru_cache(maxsize=16)
+def _read_footer(path: Path, *_: int) -> parquet.FileMetaData:
+    """The footer of a file as it is now: of a table of a million rows it takes as long to read as a row."""
+    return parquet.read_metadata(path)
+
+
 @dataclass(frozen=True)
 class CheckedParquet:
     """A Parquet file that is read with its checksums. All methods raise TableError where it is damaged."""
@@ -47,13 +54,13 @@ class CheckedParquet:
 
     def metadata(self, key: str) -> bytes | None:
         """A value of the file's own metadata; None where it has no such key."""
-        with self._readable(), parquet.ParquetFile(self.path) as file:
-            return (file.metadata.metadata or {}).get(key.encode())
+        with self._readable():
+            return (self._footer().metadata or {}).get(key.encode())
 
     def height(self) -> int:
         """How many rows there are."""
-        with self._readable(), parquet.ParquetFile(self.path) as file:
-            return file.metadata.num_rows
+        with self._readable():
+            return self._footer().num_rows
 
     def pages(self, length: int | None = None) -> dict[str, Any]:
         """Length and SHA-256 of the file's first bytes, which are its pages: all that there are, until a footer is written."""
@@ -70,7 +77,7 @@ class CheckedParquet:
         Of a filtered query take no `head`: polars would end it while a thread still reads batches, and a process that
         ends then is aborted. `places` and `at` find the first rows that a condition is true of.
         """
-        with self._readable(), parquet.ParquetFile(self.path) as file:
+        with self._readable(), self._opened() as file:
             schema = frame_of(file.schema_arrow.empty_table()).schema
 
         def frames(
@@ -87,7 +94,7 @@ class CheckedParquet:
 
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
         """The rows of the named columns (None: all) in order, `size` at a time."""
-        with self._readable(), parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+        with self._readable(), self._opened() as file:
             for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
                 batch.validate(full=True)  # without checksums, damage can be a text that is no UTF-8
                 yield batch
@@ -104,7 +111,7 @@ class CheckedParquet:
 
     def at(self, places: Sequence[int], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows with these numbers, in this order; only the row groups that hold some of them are read."""
-        with self._readable(), parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+        with self._readable(), self._opened() as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             ends = list(accumulate(sizes))
             parts = [
@@ -125,6 +132,13 @@ class CheckedParquet:
                 taken += wanted
         order = {place: index for index, place in enumerate(taken)}
         return pl.concat(parts)[[order[place] for place in places]]
+
+    def _opened(self) -> parquet.ParquetFile:
+        return parquet.ParquetFile(self.path, metadata=self._footer(), page_checksum_verification=True)
+
+    def _footer(self) -> parquet.FileMetaData:
+        stat = self.path.stat()
+        return _read_footer(self.path, stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
