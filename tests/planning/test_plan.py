@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from collections import Counter
 
 import polars as pl
 import pytest
@@ -15,7 +16,8 @@ from proofmill.artifacts.jobs import Job
 from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
 from proofmill.measures import estimates, measures
-from proofmill.planning._expected_costs import Range, predicted
+from proofmill.planning import plan
+from proofmill.planning._expected_costs import Range, answered, predicted
 from proofmill.planning.plan import Plan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
@@ -375,3 +377,20 @@ def test_one_artifact_is_planned_in_full(small, monkeypatch, tmp_path, capsys):
     assert "cached" in full and "to do" in full
     brief = "\n".join(planned(small, "labels/paid", **LABELS).lines())
     assert "cached" not in brief
+
+
+def test_each_journal_is_read_once(copied, monkeypatch):
+    """Of many stages that ask one model each learns from the others' answers, and no journal is read again for each."""
+    many = {f"labels/paid{n}": {"problems": "problems/train", "model": "api/paid"} for n in range(30)}
+    answer_some(copied.results, book(**LABELS), 10, 0)
+    read = Counter()
+
+    def counted(folder):
+        read[folder] += 1
+        return answered(folder)
+
+    monkeypatch.setattr(plan, "answered", counted)
+    made = Plan(book(**LABELS, **many), "test", copied.results)
+    learned = {made.stages[name].learned for name in many}
+    assert learned == {"learned from 10 answers to other labels by api/paid"}
+    assert max(read.values()) == 1

@@ -90,6 +90,8 @@ class Plan:
         self.book, self.results, self.target = book, results, target
         self.states = States(book, results)
         self.stages: dict[str, Stage] = {}
+        self._journals: dict[str, pl.DataFrame] = {}  # answers by artifact
+        self._pools: dict[tuple[str, str], pl.DataFrame] = {}  # by model and kind
         for name in self._order(target):
             self.stages[name] = self._stage(name)
 
@@ -305,23 +307,34 @@ class Plan:
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Answers to learn from: the stage's own, else of its kind with the same model, else of any stage with it."""
-        own = answered(Table(name, self.results).calls)
+        own = self._answered(name)
         if own.height > 1:
             return own, f"learned from its {own.height:,} answers"
-        users = [
-            other for other in self.book.entries
-            if KINDS[kind_of(other)].asks and other != name and model in self._models(other)
-        ]  # fmt: skip
-        alike = [other for other in users if kind_of(other) == kind_of(name)]
-        for others, what in ((alike, f"other {kind_of(name)} by {model}"), (users, f"other calls of {model}")):
-            answers = pl.concat([own.clear(), *(answered(Table(other, self.results).calls) for other in others)])
-            if answers.height > 1:
+        for kind, what in ((kind_of(name), f"other {kind_of(name)} by {model}"), ("", f"other calls of {model}")):
+            if (answers := self._pooled(model, kind, own.clear())).height > 1:
                 return answers, f"learned from {answers.height:,} answers to {what}"
         api = self.book.declared.get(model)
         return (
             own.clear(),
             f"by the guess of {model}" if api and api.guess else f"no answers yet, and no `guess` in {model}",
         )
+
+    def _answered(self, name: str) -> pl.DataFrame:
+        """The answers in an artifact's journal; each journal is read once."""
+        if name not in self._journals:
+            self._journals[name] = answered(Table(name, self.results).calls)
+        return self._journals[name]
+
+    def _pooled(self, model: str, kind: str, none: pl.DataFrame) -> pl.DataFrame:
+        """The answers of all artifacts of a kind (of any, if it is empty) that ask a model."""
+        if (model, kind) not in self._pools:
+            users = [
+                name for name in self.book.entries
+                if KINDS[kind_of(name)].asks and kind in (kind_of(name), "") and model in self._models(name)
+            ]  # fmt: skip
+            there = [name for name in users if Table(name, self.results).calls.exists()]
+            self._pools[model, kind] = pl.concat([none, *map(self._answered, there)])
+        return self._pools[model, kind]
 
 
 def _rows_from(entry: Any) -> list[str]:
