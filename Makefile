@@ -40,9 +40,10 @@ test: lint test-fast test-slow ## everything, the fast tests first
 test-fast: $(VENV)/ready $(TOOLS)/ready ## the tests without whole runs, vLLM, SLURM and a browser
 	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm and not browser"
 
-# One process more than cores: the tests of SLURM, and those with dead servers, mostly wait.
+# One process more than cores: the tests of SLURM, and those with dead servers, mostly wait. Files in the order of
+# tests/conftest.py, the longest first.
 test-slow: $(VENV)/ready ## those with them
-	$(PYTEST) -n 3 -m "pipeline or vllm or slurm or browser"
+	$(PYTEST) -n 3 --no-loadscope-reorder -m "pipeline or vllm or slurm or browser"
 
 test-pipeline: $(VENV)/ready ## whole runs at reduced sizes
 	$(PYTEST) -n 2 -m pipeline

@@ -10,6 +10,13 @@ from project import CHAIN, Project
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+LONGEST = ("test_rehearsals.py", "test_pipeline.py", "test_kill.py", "test_edits.py")  # files with whole runs
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take longest come first: begun last, one of them would run alone in the end (`make test-slow`)."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def data() -> Path:
