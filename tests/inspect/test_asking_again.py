@@ -8,7 +8,7 @@ import pytest
 from mill import Mill
 from proofmill import __main__ as command
 from proofmill.artifacts.states import States
-from proofmill.calls import budget, journal, records
+from proofmill.calls import budget, journal, merging, records
 from proofmill.inspect.asking_again import ask_again
 from proofmill.planning.plan import Plan
 from proofmill.schema.errors import SettingError
@@ -141,7 +141,7 @@ def test_answers_that_are_set_aside_stay_so_under_another_name(mill, made):
     """A journal that another artifact adopts brings no answer back."""
     made("grades/g", lambda *_: MARK)
     ask_again(mill.book, mill.table("grades/g"), everything=True)
-    assert journal.adopt(mill.table("grades/g").calls, mill.results / "calls/grades/new") == 0
+    assert merging.move(mill.table("grades/g").calls, mill.results / "calls/grades/new") == 0
     assert set(records.frame(mill.results / "calls/grades/new")["reason"]) == {"set-aside"}
 
 

@@ -114,19 +114,13 @@ class CheckedParquet:
         with self._readable(), self._opened() as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             ends = list(accumulate(sizes))
-            parts = [
-                frame_of(
-                    file.schema_arrow.empty_table()
-                    if columns is None
-                    else file.schema_arrow.empty_table().select(columns)
-                )
-            ]
+            names = file.schema_arrow.names if columns is None else list(columns)
+            parts = [frame_of(file.schema_arrow.empty_table().select(names))]
             taken: list[int] = []
             for group, some in groupby(sorted(set(places)), key=lambda place: bisect_right(ends, place)):
                 first = ends[group] - sizes[group]
-                rows = file.read_row_group(group, columns=None if columns is None else list(columns))
                 wanted = list(some)
-                part = rows.take([place - first for place in wanted])
+                part = file.read_row_group(group, columns=names).take([place - first for place in wanted])
                 part.validate(full=True)
                 parts.append(frame_of(part))
                 taken += wanted
@@ -134,11 +128,22 @@ class CheckedParquet:
         return pl.concat(parts)[[order[place] for place in places]]
 
     def _opened(self) -> parquet.ParquetFile:
-        return parquet.ParquetFile(self.path, metadata=self._footer(), page_checksum_verification=True)
+        """The file with its own footer: another may take its place at any moment."""
+        while True:
+            version = self._version()
+            file = parquet.ParquetFile(
+                self.path, metadata=_read_footer(self.path, *version), page_checksum_verification=True
+            )
+            if self._version() == version:
+                return file
+            file.close()
 
     def _footer(self) -> parquet.FileMetaData:
+        return _read_footer(self.path, *self._version())
+
+    def _version(self) -> tuple[int, int, int]:
         stat = self.path.stat()
-        return _read_footer(self.path, stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

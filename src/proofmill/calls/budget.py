@@ -90,11 +90,16 @@ class Budget:
         return self._others
 
     def _claim(self, dollars: float) -> None:
-        path = self.journal.folder / "claim"
-        new = path.with_name("claim.new")
-        new.write_text(f"{self.journal.spent:.9f} {max(0.0, dollars - self.journal.spent):.9f}\n")
-        os.replace(new, path)
+        write_claim(self.journal, max(0.0, dollars - self.journal.spent))
         self._claimed = dollars
+
+
+def write_claim(journal: Any, aside: float = 0.0) -> None:
+    """Write what a journal has cost, and what is set aside for its calls in flight, both in dollars."""
+    path = journal.folder / "claim"
+    new = path.with_name("claim.new")
+    new.write_text(f"{journal.spent:.9f} {aside:.9f}\n")
+    os.replace(new, path)
 
 
 def spent(calls: Path) -> float:

@@ -38,7 +38,7 @@ from proofmill.calls.exchange import Answer
 from proofmill.runtime import locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Stop
 
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
@@ -365,28 +365,6 @@ class Journal:
         with open(path, "ab") as file:
             file.writelines(line for line in damaged if line not in known)
         say(str(self.folder), f"{len(damaged)} damaged lines (kept in {path.name}); their questions are asked again")
-
-
-def adopt(old: Path, new: Path) -> int:
-    """Move all answers of a journal to another, as when an artifact was renamed; returns how many the other now has.
-
-    Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
-    """
-    if not (old / "answers.jsonl").exists() and not records.segments(old):
-        raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
-    with Journal(old) as source, Journal(new) as target:
-        moved = set()
-        for row in records.all_rows(old):
-            if row not in target or (row.key in moved and row.answer.reason == Reason.SET_ASIDE):
-                target.add(row, row.answer)
-                moved.add(row.key)
-        target.compact()
-        target.sync()
-        claim = new / "claim.new"
-        claim.write_text(f"{target.spent:.9f} 0\n")
-        os.replace(claim, new / "claim")
-        source.empty()
-        return len(target)
 
 
 def _sync_file(path: Path) -> None:

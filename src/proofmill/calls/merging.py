@@ -1,15 +1,14 @@
-"""Merging: the answers of a journal in another results folder are copied to the journal of the same artifact here.
+"""Answers of one journal for another: moved, as when an artifact was renamed; or merged, from another results folder.
 
 An answer belongs to what was asked and not to a table: it is right here wherever the same question is asked, also if the
-table there is unfinished or another. The journal there is only read.
+table there is unfinished or another. A journal of another folder is only read.
 """
 
-import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from proofmill.calls import records
+from proofmill.calls import budget, records
 from proofmill.calls.journal import AT_ONCE, Journal
 from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
@@ -18,6 +17,26 @@ from proofmill.schema.reasons import Reason
 
 def has_answers(journal: Path) -> bool:
     return (journal / "answers.jsonl").exists() or bool(records.segments(journal))
+
+
+def move(old: Path, new: Path) -> int:
+    """Move all answers of a journal to another; returns how many the other now has.
+
+    Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
+    """
+    if not has_answers(old):
+        raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
+    with Journal(old) as source, Journal(new) as target:
+        moved = set()
+        for row in records.all_rows(old):
+            if row not in target or (row.key in moved and row.answer.reason == Reason.SET_ASIDE):
+                target.add(row, row.answer)
+                moved.add(row.key)
+        target.compact()
+        target.sync()
+        budget.write_claim(target)
+        source.empty()
+        return len(target)
 
 
 def merge(there: Path, here: Path) -> int:
@@ -43,9 +62,7 @@ def merge(there: Path, here: Path) -> int:
                 copied += 1
         journal.compact()
         journal.sync()
-        claim = here / "claim.new"
-        claim.write_text(f"{journal.spent:.9f} 0\n")
-        os.replace(claim, here / "claim")
+        budget.write_claim(journal)
     return copied
 
 

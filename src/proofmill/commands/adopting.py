@@ -26,7 +26,7 @@ def adopt(options: argparse.Namespace) -> None:
 def _rename(options: argparse.Namespace) -> None:
     """Move the answers of an artifact to its new name."""
     from proofmill.artifacts.tables import Table
-    from proofmill.calls import journal
+    from proofmill.calls import merging
 
     if options.calls or len(options.names) != 2:
         raise SettingError(
@@ -37,7 +37,7 @@ def _rename(options: argparse.Namespace) -> None:
     if kind_of(old_name) != kind_of(new_name) or kind_of(new_name) not in KINDS:
         raise SettingError(f"{old_name} and {new_name}: expected two names of one kind, such as grades/a and grades/b.")
     old, new = (Table(name, options.results).calls for name in (old_name, new_name))
-    say(new_name, f"has {journal.adopt(old, new):,} answers now, those of {old_name} among them")
+    say(new_name, f"has {merging.move(old, new):,} answers now, those of {old_name} among them")
 
 
 def _take(options: argparse.Namespace) -> None:

@@ -137,25 +137,21 @@ def draw(
                 f"{', '.join(names)}: nothing to draw a line through; expected a measure at several k, as `pass-at-k` may be "
                 "asked for, or `at-equal-budget`, which names the way of sampling that the others are compared with."
             )
-        _panels(
-            {panel.title: panel.lines for panel in panels}, out, 3.0, [partial(_intervals, panel) for panel in panels]
-        )
+        _panels([(panel.title, panel.lines, partial(_intervals, panel)) for panel in panels], out, 3.0)
         return
     if not (found := read(names, results, measures)):
         raise SettingError(f"{', '.join(names)}: none of {', '.join(SHOWN)} was logged. Name what was: --measures.")
-    _panels(found, out, 2.4, [partial(_steps, smooth=smooth)] * len(found))
+    _panels([(measure, lines, partial(_steps, smooth=smooth)) for measure, lines in found.items()], out, 2.4)
 
 
-def _panels(
-    panels: Mapping[str, Mapping[str, Any]], path: Target, height: float, lines: Sequence[Callable[..., None]]
-) -> None:
-    """For each panel a function `(axes, by_name, looks)` that draws what is in it; `height` of a panel in inches."""
+def _panels(panels: Sequence[tuple[str, Mapping[str, Any], Callable[..., None]]], path: Target, height: float) -> None:
+    """Each panel has a title, its lines by name, and `(axes, lines, looks)`, which draws them; `height` in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
     columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
-    names = list(dict.fromkeys(name for by_name in panels.values() for name in by_name))
+    names = list(dict.fromkeys(name for _, by_name, _ in panels for name in by_name))
     # Lines differ without their colours, too.
     looks: dict[str, dict[str, Any]] = {
         name: {"color": f"C{n % 10}", "linestyle": STYLES[n % len(STYLES)]} for n, name in enumerate(names)
@@ -164,11 +160,11 @@ def _panels(
         beside = min(len(names), 3)  # names of the legend on a line
         width = max(3.6 * columns, 2.4 * beside if beside > 1 else 0)
         figure = Figure(figsize=(width, height * rows), layout="constrained")
-        for number, (title, by_name) in enumerate(panels.items(), 1):
+        for number, (title, by_name, draw_lines) in enumerate(panels, 1):
             axes = figure.add_subplot(rows, columns, number)
             axes.set_title(title)
             axes.grid(alpha=0.3)
-            lines[number - 1](axes, by_name, looks)
+            draw_lines(axes, by_name, looks)
         if len(names) > 1:
             handles = [matplotlib.lines.Line2D([], [], **looks[name], label=name) for name in names]
             figure.legend(handles=handles, loc="outside lower center", ncols=beside)

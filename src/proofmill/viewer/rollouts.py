@@ -77,23 +77,19 @@ def step(table: Table, wanted: int | None) -> Page:
 
 
 def _brief(frame: pl.LazyFrame) -> pl.LazyFrame:
-    return frame.with_columns(
-        pl.col("^(text|prompt|verdict)$").str.slice(0, PREVIEW),
-        pl.col("text").str.len_chars().alias("length"),
-    )
+    return frame.with_columns(pl.col("^(text|prompt|verdict)$").str.slice(0, PREVIEW))
 
 
 def _facts(rows: pl.DataFrame, groups: list[Group]) -> dict[str, str]:
     """What is true of a step as a whole."""
-    mean = rows.select(pl.col("tokens").mean()).item() or 0.0
-    facts = {"rollouts": f"{rows.height:,}", "tokens": f"{float(mean):,.0f} on average"}
+    facts = {"rollouts": f"{rows.height:,}", "tokens": f"{rows.select(pl.col('tokens').mean()).item():,.0f} on average"}
     if "grade" in rows.columns:
         marks = rows.select((pl.col("grade") / pl.col("out_of")).mean()).item()
         facts["marks"] = "none" if marks is None else f"{float(marks):.3f} of full marks"
         facts["without a verdict"] = f"{rows['unscored'].sum():,}"
     if "advantage" in rows.columns:
         idle = sum(all(abs(row["advantage"] or 0) < 1e-6 for row in group.rows) for group in groups)
-        facts["groups that teach nothing"] = f"{idle} of {len(groups)}: their rollouts earned the same"
+        facts["groups that teach nothing"] = f"{idle} of {len(groups)}: none of their rollouts has an advantage"
     return facts
 
 
