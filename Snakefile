@@ -18,6 +18,9 @@ for kind in KINDS:
     include: f"workflow/rules/{kind}.smk"
 
 
+include: "workflow/shards.smk"
+
+
 # Every recipe is a target, and every artifact by its name; the first recipe of config.yaml is made when none is named.
 # They show what was made, each time they are asked for.
 for target in [*BOOK.recipes, *BOOK.entries]:

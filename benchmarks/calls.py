@@ -1,6 +1,7 @@
-"""Calls: throughput beside two plain clients, memory over many rows, and the opening of a large journal.
+"""Calls: throughput beside two plain clients, memory over many rows, the opening of a large journal, common limits.
 
     python benchmarks/calls.py throughput [--calls 20480]
+    python benchmarks/calls.py rates
     python benchmarks/calls.py memory [--rows 100000]
     python benchmarks/calls.py journal [--rows 1000000]
 
@@ -9,7 +10,9 @@ refused with 429). The same calls are made by our stage with its journal on, by 
 client with a semaphore, and by 512 threads with the synchronous client, one after another in one run; each number is a
 share of the ideal, 512 / 2 s. Memory: the peak resident size of a sampling stage, from question to written table, whose
 server answers 4 kB at once, at a quarter of the rows and at all. Journal: a journal of a million answers is opened and
-all its questions and 1,000 new ones are looked for, in a process of its own.
+all its questions and 1,000 new ones are looked for, in a process of its own. Rates: what a call takes to ask whether it
+may start, by limits of this process alone and by limits that jobs share, where neither lets it wait; and how often eight
+jobs that use a common limit up look at its file.
 """
 
 import argparse
@@ -244,9 +247,49 @@ def open_journal(rows: int) -> None:
         print(f"peak memory {used.ru_maxrss / 1024:,.0f} MB")
 
 
+def rates() -> None:
+    """The time of a call's pace, and the looks at the file of a limit of 30,000 requests a minute by eight jobs."""
+    from functools import partial
+
+    from proofmill.calls.pacing import Pace
+    from proofmill.calls.rates import SharedBucket
+
+    calls = 100_000
+    with tempfile.TemporaryDirectory() as name:
+        shared = partial(SharedBucket, Path(name) / "judge")
+        print("| limits | microseconds a call |\n|---|---|")
+        for what, bucket in (("", None), ("of this process", None), ("of all jobs", shared)):
+            pace = Pace(requests=1e9, tokens=1e12, bucket=bucket)
+            start = time.monotonic()
+            for _ in range(calls):
+                while pace.delay(1000.0):
+                    pass
+                pace.ended(pace.started(1000.0))
+            if what:  # the first loop warms up
+                print(f"| {what} | {(time.monotonic() - start) / calls * 1e6:.1f} |")
+
+        now = [1e9]
+        jobs = [SharedBucket(Path(name) / "other", "requests", 30_000, 500, 1, lambda: now[0]) for _ in range(8)]
+        looks, used, due = 0, 0, [0.0] * 8
+        while now[0] < 1e9 + 60:
+            now[0] += 0.001
+            for number, job in enumerate(jobs):
+                while now[0] >= due[number]:
+                    before = job.level
+                    job.refill(now[0])
+                    wait = job.delay(1.0)
+                    looks += job.level != before or bool(wait)
+                    if wait:
+                        due[number] = now[0] + wait
+                        break
+                    job.level -= 1
+                    used += 1
+        print(f"eight jobs, 60 s: {used:,} calls of 30,000, {looks / 60 / 8:.0f} looks at the file a second by each")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["throughput", "memory", "journal"])
+    parser.add_argument("part", choices=["throughput", "memory", "journal", "rates"])
     parser.add_argument("--calls", type=int, default=20_480)
     parser.add_argument("--rows", type=int)
     options = parser.parse_args()
@@ -254,6 +297,8 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     if options.part == "throughput":
         throughput(options.calls)
+    elif options.part == "rates":
+        rates()
     elif options.part == "memory":
         memory(options.rows or 100_000)
     else:

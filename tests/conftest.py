@@ -1,6 +1,8 @@
 """Shared pieces of the tests: a place for results, a finished small chain, and where real data lie."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,14 @@ from project import CHAIN, Project
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-LONGEST = ("test_rehearsals.py", "test_pipeline.py", "test_kill.py", "test_edits.py")  # files with whole runs
+LONGEST = (
+    "test_rehearsals.py",
+    "test_slurm_stops.py",
+    "test_slurm.py",
+    "test_pipeline.py",
+    "test_kill.py",
+    "test_edits.py",
+)  # files with whole runs
 
 
 def pytest_collection_modifyitems(items):
@@ -47,3 +56,13 @@ def chain(tmp_path_factory) -> Project:
     project = Project(tmp_path_factory.mktemp("chain") / "project", CHAIN)
     project.made("chain")
     return project
+
+
+@pytest.fixture(scope="session")
+def slurm() -> None:
+    """A SLURM that answers; where one is promised (PROOFMILL_EXPECT_SLURM), its absence is a failure."""
+    answers = shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0
+    if not answers and os.environ.get("PROOFMILL_EXPECT_SLURM"):
+        pytest.fail("no SLURM answers `sinfo`, and PROOFMILL_EXPECT_SLURM promises one; see tests/pipeline/slurm.sh")
+    if not answers:
+        pytest.skip("no SLURM answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mill import SMALL
-from proofmill.examples import apportioned, sampled, select
+from proofmill.examples import apportioned, refusals, sampled
 from proofmill.filters.examples import SELECTORS
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.text.reasoning import with_thought
@@ -50,15 +50,20 @@ def rows(*given):
 def test_selectors_keep_what_their_names_say(keep, expected):
     """Each selector sees what those before it left; no verdict is never full marks."""
     some = rows(("p", "a", 7), ("p", "b", 7), ("p", "b", 7), ("p", "c", 3), ("q", "d", None), ("q", "e", 7))
-    select(some, keep)
-    assert expected == [row["text"] for row in some if row["dropped"] is None]
+    refused = refusals(some, keep)
+    assert expected == [row["text"] for row, name in zip(some, refused, strict=True) if name is None]
 
 
 def test_first_selector_that_refuses_is_named():
     """A dropped row says which selector refused it."""
     some = rows(("p", "a", 3), ("p", "b", 7), ("p", "c", 7))
-    select(some, ["full-marks", "one-per-problem"])
-    assert [row["dropped"] for row in some] == ["full-marks", None, "one-per-problem"]
+    assert refusals(some, ["full-marks", "one-per-problem"]) == ["full-marks", None, "one-per-problem"]
+
+
+def test_shortest_of_attempts_whose_tokens_nobody_counted_is_the_only_one():
+    """Solutions that came with their problems have no tokens, and one for each problem needs none."""
+    some = [{**row, "tokens": None} for row in rows(("p", "a", 7), ("q", "b", 7))]
+    assert refusals(some, ["shortest-per-problem"]) == [None, None]
 
 
 def test_every_selector_answers_for_every_row():

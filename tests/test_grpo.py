@@ -661,6 +661,11 @@ def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_p
         ({"rewards": {"grade": float("nan")}}, "weighs nan; expected a number"),
         ({"hold-out": "api/referee"}, "which rewards; expected another grader"),
         ({"states": 3}, "`summarizer` is not; expected who sums up"),
+        (
+            {"lag": 2, "kl": 0.1, "batches": 2},
+            "`lag` is 2 beside `kl`, `batches`; expected rollouts that are drawn",
+        ),
+        ({"lag": 1, "adapter": {"rank": 2, "alpha": 4, "quantized": True}}, "expected one that is not, or `lag: 0`"),
         ({"preferences": {"base/tiny": {"weight": 1}}}, "random weights; expected a reward model"),
         (
             {"preferences": {"api/referee": {"weight": 1, "prompt": "prefer-helpful", "from-step": 9}}},
@@ -696,6 +701,22 @@ def test_two_processes_share_the_rollouts_and_one_of_them_asks(chain, tmp_path):
     assert sums["advantage"].abs().max() < 1e-3 and set(sums["problem"]) == {1}
     asked = {(row["problem"], row["text"]) for row in rollouts.iter_rows(named=True) if row["reason"] != "empty"}
     assert len(project.journal("grpo/cold")) <= len(asked)
+
+
+@pytest.mark.pipeline
+def test_two_processes_learn_from_rollouts_ahead_of_them(chain, tmp_path):
+    """With a lag, too, each rollout is there once, and none is older than that."""
+    project = copy_of(chain, tmp_path / "copy")
+    project.forget("grpo/cold")
+    project.edit("iterations: 2", "lag: 2")
+    profile = project.folder / "profiles/default/config.yaml"
+    profile.write_text(f"{profile.read_text()}\nset-resources:\n  grpo: {{launch: {LAUNCH}}}\n")
+    assert project.made("results/grpo/cold.parquet") == ["grpo/cold"]
+    rollouts = pl.read_parquet(project.table("grpo/cold").folder / "rollouts.parquet")
+    assert rollouts.height == rollouts["rollout"].n_unique() == 16 * 4 * 2
+    assert (rollouts["step"] - 1 - rollouts["policy"]).is_between(0, 2).all()
+    oldest = project.frame("grpo/cold").filter(measure="lag/max")["value"]
+    assert 1 <= oldest.max() <= 2
 
 
 # -------------------------------------------------------------------------------------------------------------- attacks

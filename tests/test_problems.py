@@ -1,9 +1,12 @@
 """The `problems` kind: ids, filters in order, carried rows, labels and grades joined, decontamination."""
 
 import json
+import random
+import tracemalloc
 
 import pytest
 
+from proofmill import problems
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import RecipeError, TableError
@@ -61,6 +64,33 @@ def test_problems_dropped_stay_with_filter_evidence_and_match(mill, tmp_path):
     assert f"problems/x#{rows[0]['problem']}" == rows[3]["matched"]
     assert [rows[0]["evidence"], rows[0]["matched"]] == [None, None]
     assert table.stamp["counts"] == {"kept": 2, "has-problem": 1, "not-duplicate": 1, "no-image": 1}
+
+
+def _peak(mill, path, rows: int) -> int:
+    """The most bytes that Python, its arrays and frames hold while the filters that remember pass so many rows."""
+    rng = random.Random(rows)
+    with open(path, "w") as file:
+        for n in range(rows):
+            words = " ".join("".join(rng.choices("bcdfglmnprst", k=4)) for _ in range(8))
+            file.write(json.dumps({"statement": f"Prove that {words}: $x_{{{n % 5}}} = {n % 7}$."}) + "\n")
+    keep = ["has-problem", "not-duplicate", {"not-near-duplicate": 0.7}]
+    made = mill({"problems/x": {"source": "table", "path": str(path), "keep": keep}})
+    tracemalloc.start()
+    try:
+        made.make("problems/x")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_problems_take_few_bytes_for_each_further_row(mill, tmp_path, monkeypatch):
+    """From 1,500 to 4,500 rows the peak grows by less than 600 bytes a row, with what the index of near duplicates has.
+
+    A row and its statement, as they were kept before, take several thousand.
+    """
+    monkeypatch.setattr(problems, "BATCH", 500)
+    few, many = (_peak(mill, tmp_path / f"{rows}.jsonl", rows) for rows in (1_500, 4_500))
+    assert many - few < 600 * 3_000
 
 
 def test_problems_refused_for_another_reason_take_no_duplicate_with_them(mill, tmp_path):

@@ -100,6 +100,17 @@ def test_longer_example_stops_the_stage(trained):
         trained({"max-length": 32})
 
 
+def test_example_beyond_the_context_stops_the_stage(trained):
+    """Positions that the model was not made for are not learned; longer examples that are left out stop nothing."""
+    short = {"base/short": {**SMALL["base/tiny"], "context": 160}}
+    with pytest.raises(
+        RecipeError, match=r"base/short: an example has \d+ tokens, and its context has 160; .*`rope-theta`"
+    ):
+        trained({"model": "base/short"}, others=short)
+    table = trained({"model": "base/short", "max-length": 160, "too-long": "drop"}, others=short)
+    assert table.stamp["counts"]["too long"] > 0
+
+
 # ------------------------------------------------------------------------------------------------------ what is learned
 
 

@@ -5,6 +5,7 @@ import functools
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
 from proofmill.recipes.paths import source_files
 from proofmill.recipes.yaml_files import overlay, read
-from proofmill.runtime.environment import read_file
+from proofmill.runtime import environment
 from proofmill.schema.errors import MissingData, ProofmillError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -43,6 +44,11 @@ wildcard_constraints:
     name=r"[^/]+",
 
 
+# SLURM tells every process of a job that its walltime is near. It is for the job alone to heed that: Snakemake, shells
+# and launchers would die of it, and with them what they started.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
 # What Snakemake says before and between jobs belongs to its words on progress, though it cannot tell; and the command
 # of a job that failed would stand around what the job itself said (`onerror` says it again).
 NOISE = ("Building DAG", "Using shell", "Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
@@ -54,10 +60,12 @@ if Quietness.PROGRESS in (workflow.output_settings.quiet or ()):
 # the lists of recipe files. What the command line names (--configfile, --config) is laid over config.yaml. An entry
 # with a mistake is left out until somebody asks for it.
 try:
-    read_file()
+    environment.read_file()
     CONFIG = overlay(read("config.yaml", *workflow.overwrite_configfiles), workflow.config_settings.config)
     BOOK = expand(CONFIG, drafts=True)
     require_addresses(BOOK)
+    SPLIT = [kind for kind in KINDS if KINDS[kind].splits]
+    SHARDS = environment.shards(SPLIT)
 except ProofmillError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 RESULTS = BOOK.results
@@ -97,22 +105,26 @@ def screen():
     SCREEN.callback(shown.close)
 
 
-def job(kind, start=PYTHON):
+def job(kind, start=PYTHON, shard=False):
     """The command of a kind's rule: what runs is decided by the entry, where it runs by threads and resources.
 
-    Only the job itself hears SIGTERM and Ctrl-C: it says how to go on, and somebody must be there to write that down. A
-    log has every run of its job, each line with its time; it is none of Snakemake's, which would remove it before the
-    next. Beside a screen nothing else is written: what there is to see, it reads there, and what the shell itself says
-    (that a job was killed) in the folder PROOFMILL_NOW.
+    Only the job itself hears SIGTERM, SIGUSR1 and Ctrl-C: it says how to go on, and somebody must be there to write
+    that down. A log has every run of its job, each line with its time; it is none of Snakemake's, which would remove
+    it before the next. Beside a screen nothing else is written: what there is to see, it reads there, and what the
+    shell itself says (that a job was killed) in the folder PROOFMILL_NOW.
     """
+    log = ".{wildcards.shard}-of-{wildcards.shards}.log" if shard else ".log"
+    share = "--shard {wildcards.shard}/{wildcards.shards} " if shard else ""
     return (
-        f"trap '' INT TERM; log={RESULTS}/{kind}/{{wildcards.name}}.log; "
+        f"trap '' INT TERM USR1; mkdir -p {RESULTS}/{kind}; log={RESULTS}/{kind}/{{wildcards.name}}{log}; "
         "printf '\\n%(%F %T %Z)T on %s\\n' -1 \"$HOSTNAME\" >>$log; "
         '[ -z "${{PROOFMILL_NOW:-}}" ] || exec 2>>"$PROOFMILL_NOW/shell"; '
-        f"{start} proofmill.{kind} {kind}/{{wildcards.name}} --entry {{params.entry:q}} --terms {word(BOOK.terms)} "
+        f"{start} proofmill.{kind} {kind}/{{wildcards.name}} {share}"
+        f"--entry {{params.entry:q}} --terms {word(BOOK.terms)} "
         f"--results {RESULTS} --engine {{resources.engine}} --engine-args={{resources.engine_args:q}} "
         '--threads {threads} 2>&1 | while IFS= read -r line || [ -n "$line" ]; do '
         'printf \'%(%T)T  %s\\n\' -1 "$line" >>$log; [ -n "${{PROOFMILL_NOW:-}}" ] || printf \'%s\\n\' "$line"; done'
+        + " && mkdir -p $(dirname {output}) && touch {output}" * shard
     )
 
 
@@ -197,6 +209,28 @@ def parents(kind):
     return files
 
 
+def shards(kind):
+    """What the shards of an artifact leave, where the place has some for it, it is to be made, and asks somebody."""
+
+    def files(wildcards):
+        name = f"{kind}/{wildcards.name}"
+        if getattr(declared(name), "taken", False) or states()[name].name != "make":
+            return []
+        ends = list(shard_ends(name).values())
+        # What a run left that was broken off says nothing about the entry as it is now. Nobody is asked twice.
+        workflow.dag.forcefiles.update([] if workflow.remote_exec else ends)
+        return ends
+
+    return files
+
+
+def shard_ends(name):
+    """The empty file that each shard of an artifact leaves, by the shard's own name; none where there is one job."""
+    number = SHARDS.get(name, SHARDS.get(kind_of(name), 1))
+    parts = range(1, number + 1) if number > 1 else ()
+    return {f"{name}.{n}-of-{number}": f"{RESULTS}/unfinished/{name}/shard-{n}-of-{number}" for n in parts}
+
+
 def sources_of(name):
     """The files that an artifact reads besides tables; none where public data are gone that it was made from."""
     try:
@@ -240,7 +274,9 @@ STARTED = time.time()
 def stopped():
     """A line for each job of this run that did not end well, its last words."""
     for name in BOOK.entries:
-        log = Path(RESULTS, f"{name}.log")
-        if not os.path.exists(table(name)) and log.exists() and log.stat().st_mtime >= STARTED:
-            words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1]
-            yield f"{name} was not made: {words} (all of it: {log})"
+        jobs = {} if os.path.exists(table(name)) else {name: table(name), **shard_ends(name)}
+        for job_name, end in jobs.items():
+            log = Path(RESULTS, f"{job_name}.log")
+            if not os.path.exists(end) and log.exists() and log.stat().st_mtime >= STARTED:
+                words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-1]
+                yield f"{job_name} was not made: {words} (all of it: {log})"

@@ -2,9 +2,9 @@
 
 python docs/pictures/claims.py RESULTS [--page PAGE]
 
-RESULTS is the results folder of a finished `snakemake nano-claims`. What stands between `<!-- numbers: X -->` and
-`<!-- end -->` is written here: sentences and tables of claim X, or the summary of all. The rest of the page is left as
-it is. What RESULTS does not have is not measured yet.
+RESULTS is the results folder of a finished `snakemake nano-claims`, or `snakemake nano-lag`. What stands between
+`<!-- numbers: X -->` and `<!-- end -->` is written here: sentences and tables of claim X, or the summary of the first
+recipe's. The rest of the page is left as it is, and so is what RESULTS has no numbers for.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PAGE = HERE.parent / "claims.md"
 BLOCK = re.compile(r"(<!-- numbers: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SCORES = ("scores/claims-ways-seeds", "scores/claims-attempts-seeds", "scores/claims-rewards-seeds")
 ATTEMPTS = "scores/claims-attempts-seeds"
-OPEN = "Not measured yet.\n"
+LAG = "scores/claims-lag-seeds"  # of a recipe of its own
 GAP = 0.1  # of full marks: a judge that is so much above the checker has drifted from it
 COLOURS = {"shown": "C0", "refuted": "C3"}
 Claims = Mapping[str, Mapping[str, Any]]
@@ -48,17 +48,17 @@ class Results:
         names = [name, *(reseeded(name, seed) for seed in range(1, 10))]
         return [table for each in names if (table := self.table(each))]
 
-    def claims(self) -> dict[str, Mapping[str, Any]]:
-        """What each claim came to, in the order of their names."""
+    def claims(self, *scores: str) -> dict[str, Mapping[str, Any]]:
+        """What each claim of these tables came to, in the order of their names."""
         found = {}
-        for name in SCORES:
+        for name in scores:
             if table := self.table(name):
                 found |= table.stamp["claims"]
         return dict(sorted(found.items()))
 
     def marks(self) -> list[dict[str, Any]]:
         """The rows of all scores that are about one model and all problems."""
-        tables = [table for name in SCORES if (table := self.table(name))]
+        tables = [table for name in (*SCORES, LAG) if (table := self.table(name))]
         return [r for t in tables for r in t.rows() if r["split"] == "all" and r["model"] and r["against"] is None]
 
 
@@ -67,7 +67,7 @@ class Results:
 
 def summary(results: Results) -> Iterator[str]:
     """One line for each claim, and both pictures."""
-    claims = results.claims()
+    claims = results.claims(*SCORES)
     if not claims:
         return
     table = next(table for name in SCORES if (table := results.table(name)))
@@ -90,7 +90,7 @@ def summary(results: Results) -> Iterator[str]:
 
 def of_claim(number: str, results: Results) -> Iterator[str]:
     """The sentences of one claim, the marks they rest on, and what else there is to say in numbers."""
-    claims = {name: claim for name, claim in results.claims().items() if name.partition("-")[0] == number}
+    claims = {name: claim for name, claim in results.claims(*SCORES, LAG).items() if name.partition("-")[0] == number}
     if claims:
         yield from (line for claim in claims.values() for line in item(claim["sentence"]))
         yield ""
@@ -269,11 +269,11 @@ def _drawn(axes: Any, numbers: Mapping[str, Any], y: float, **looks: Any) -> Non
 
 
 def filled(text: str, results: Results) -> str:
-    """The page with each block written anew; what is not measured says so."""
+    """The page with each block written anew that there are numbers for."""
 
     def block(match: re.Match[str]) -> str:
         lines = list(summary(results) if match[2] == "all" else of_claim(match[2], results))
-        return match[1] + ("\n".join(lines).strip("\n") + "\n" if lines else OPEN) + match[3]
+        return match[1] + "\n".join(lines).strip("\n") + "\n" + match[3] if lines else match[0]
 
     return BLOCK.sub(block, text)
 
@@ -283,7 +283,7 @@ def main(folder: Path, page: Path = PAGE) -> None:
     page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     pictures = page.parent / "pictures"
     pictures.mkdir(exist_ok=True)
-    if claims := results.claims():
+    if claims := results.claims(*SCORES):
         forest(claims, pictures / "claims.svg")
     if results.table(ATTEMPTS):
         curves.draw([ATTEMPTS], folder, pictures / "claims-attempts.svg")
@@ -291,7 +291,7 @@ def main(folder: Path, page: Path = PAGE) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fill the numbers of docs/claims.md.")
-    parser.add_argument("results", type=Path, help="the results folder of a finished `snakemake nano-claims`")
+    parser.add_argument("results", type=Path, help="the results folder of a finished `nano-claims` or `nano-lag`")
     parser.add_argument("--page", type=Path, default=PAGE, help="another copy of the page")
     options = parser.parse_args()
     main(options.results, options.page)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import proofmill
-from proofmill.commands import after, before, keeping
+from proofmill.commands import after, before, keeping, serving
 from proofmill.commands.book import results_of
 from proofmill.runtime import environment
 from proofmill.schema.errors import ProofmillError
@@ -30,6 +30,7 @@ EXAMPLES = {
     "adopt": "proofmill adopt nano --from /path/of/other/results",
     "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
     "gc": "proofmill gc",
+    "serve": "proofmill serve api/judge --engine-args='--tensor-parallel-size 8'",
     "publish": "proofmill publish nano --to my-group/nano --dry-run /tmp/nano",
 }
 
@@ -78,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
         help='what your shell\'s start-up file evaluates to complete this command: eval "$(proofmill --print-completion bash)"',
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    runs = {**before.add(commands), **after.add(commands), **keeping.add(commands)}
+    runs = {**before.add(commands), **after.add(commands), **keeping.add(commands), **serving.add(commands)}
     for command, run in runs.items():
         command.epilog = f"example: {EXAMPLES[command.prog.split()[-1]]}"
         command.set_defaults(run=run)

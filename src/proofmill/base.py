@@ -67,31 +67,36 @@ def main(entry: Base, job: Job) -> None:
 
 def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3ForCausalLM
 
     rows = job.parent(required(entry.problems)).rows("statement", "solution")
     tokenizer = train_tokenizer((f"{row['statement']}\n{row['solution'] or ''}" for row in rows), entry.vocabulary)
     torch.manual_seed(entry.seed)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=entry.hidden,
-            num_hidden_layers=entry.layers,
-            num_attention_heads=entry.heads,
-            num_key_value_heads=entry.heads,
-            head_dim=32,
-            intermediate_size=entry.feed_forward,
-            tie_word_embeddings=True,
-            initializer_range=entry.initializer_range,
-            max_position_embeddings=entry.context or CONTEXT,
-            rope_parameters={"rope_type": "default", "rope_theta": entry.rope_theta or ROPE_THETA},
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    model = Qwen3ForCausalLM(scratch_config(entry, len(tokenizer), **ends))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def scratch_config(entry: Base, vocabulary: int, **ends: int) -> Any:
+    """transformers' configuration of a scratch model with so many tokens; `ends` are numbers of special ones."""
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=entry.hidden,
+        num_hidden_layers=entry.layers,
+        num_attention_heads=entry.heads,
+        num_key_value_heads=entry.heads,
+        head_dim=32,
+        intermediate_size=entry.feed_forward,
+        tie_word_embeddings=True,
+        initializer_range=entry.initializer_range,
+        max_position_embeddings=entry.context or CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": entry.rope_theta or ROPE_THETA},
+        bos_token_id=None,
+        **ends,
+    )
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:

@@ -14,15 +14,18 @@ How we differ:
 
 import json
 import random
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
+from typing import TypeVar
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import attempts
 from proofmill.filters.examples import SELECTORS
 from proofmill.prompts import escapes, templates
 from proofmill.runtime.paths import local_path
+from proofmill.runtime.spilled import Chosen, Spilled
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries import Examples
 from proofmill.schema.errors import TableError
@@ -33,53 +36,46 @@ from proofmill.schema.reasons import Reason, Stop
 from proofmill.sources import conversations, files
 from proofmill.text import messages
 from proofmill.text.reasoning import after_one_thought, with_thought
+from proofmill.text.seen import Seen
+
+T = TypeVar("T")
 
 
 def main(entry: Examples, job: Job) -> None:
     source = _mixture if entry.mix else _joined if entry.join else _conversations if entry.source else _candidates
-    rows = list(source(entry, job))
-    select(rows, entry.keep)
-    kept = sum(row["dropped"] is None for row in rows)
+    rows = Spilled(source(entry, job))
+    dropped = refusals(rows, entry.keep)
+    found = Counter(name for name in dropped if name is not None)
+    kept = len(rows) - found.total()
     if not kept:
-        refused = ", ".join(f"{count:,} {name}" for name, count in Counter(row["dropped"] for row in rows).items())
+        refused = ", ".join(f"{count:,} {name}" for name, count in found.items())
         cause = (
             f"See its shares: {entry.join}" if entry.join else f"See its selectors: {entry.keep} (refused: {refused})"
         )
         raise TableError(f"{job.name}: none of {len(rows):,} rows is kept; expected at least one. {cause}.")
-    counts = {"kept": kept, **Counter(row["dropped"] for row in rows if row["dropped"])}
-    job.finish([{key: row[key] for key in COLUMNS["examples"]} for row in rows], counts)
+    written = ({**row, "dropped": name} for row, name in zip(rows, dropped, strict=True))
+    job.finish(({key: row[key] for key in COLUMNS["examples"]} for row in written), {"kept": kept, **found})
 
 
-def select(rows: list[dict], keep: NamedItems) -> None:
-    """Apply the selectors in order, setting `dropped` in place; each sees the rows that the earlier ones kept."""
+def refusals(rows: Sequence[dict], keep: NamedItems) -> list[str | None]:
+    """What each row is dropped by: what it came with, or the first selector in order that refuses it.
+
+    A selector sees the rows that the earlier ones kept.
+    """
+    dropped = [row["dropped"] for row in rows]
     for item in keep:
         name, argument = split(item)
-        remaining = [row for row in rows if row["dropped"] is None]
-        verdicts = SELECTORS[name].apply(remaining, *([] if argument is None else [argument]))
-        for row, selected in zip(remaining, verdicts, strict=True):
+        places = array("Q", (place for place, refused in enumerate(dropped) if refused is None))
+        verdicts = SELECTORS[name].apply(Chosen(rows, places), *([] if argument is None else [argument]))
+        for place, selected in zip(places, verdicts, strict=True):
             if not selected:
-                row["dropped"] = name
+                dropped[place] = name
+    return dropped
 
 
 def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
     source = entry.problems or entry.responses or entry.grades
-    if entry.problems:
-        rows = [
-            {
-                **row,
-                "text": row["solution"],
-                "response": None,
-                "grade": None,
-                "out_of": None,
-                "stop": Stop.END,
-                "well_formed": None,
-            }
-            for row in job.parent(entry.problems).rows("problem", "statement", "solution")
-            if row["solution"]
-        ]
-    else:
-        rows = list(_attempts(entry, job))
-    for row in rows:
+    for row in _solutions(entry.problems, job) if entry.problems else _attempts(entry, job):
         prompt = templates.fill(entry.prompt, {"statement": row["statement"]})
         yield {
             **row,
@@ -90,6 +86,14 @@ def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
             "origin": source,
             "dropped": None if row.get("reason", Reason.OK) == Reason.OK else "answered",
         }
+
+
+def _solutions(problems: str, job: Job) -> Iterator[dict]:
+    """The problems that have a solution, as attempts that nobody marked."""
+    unmarked = {"response": None, "grade": None, "out_of": None, "stop": Stop.END, "well_formed": None}
+    for row in job.parent(problems).stream("problem", "statement", "solution", kept=True):
+        if row["solution"]:
+            yield {**row, "text": row["solution"], **unmarked}
 
 
 def _learned(row: dict) -> str | None:
@@ -116,16 +120,18 @@ def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
 def _conversations(entry: Examples, job: Job) -> Iterator[dict]:
     """The conversations of a file, folder or dataset of others; what the assistant says is the text that selectors see."""
     folder = f"{local_path(entry.path).parent}/" if entry.path else ""
-    times: Counter[str] = Counter()
+    ids, times = Seen(), array("I")  # by number of an id, how often it came
     for where, record in islice(files.records(entry), entry.rows):
         found = conversations.read(where, record, entry.columns)
         said = [message["content"] or "" for message in found.messages if message["role"] == "assistant"]
         asked = list(takewhile(lambda message: message["role"] != "assistant", found.messages))
         tools = json.dumps(found.tools, ensure_ascii=False, default=str) if found.tools else None
         id = digest(found.messages, tools)
-        times[id] += 1
+        if (number := ids.add(id)) == len(times):
+            times.append(0)
+        times[number] += 1
         yield {
-            "example": id if times[id] == 1 else f"{id}-{times[id]}",
+            "example": id if times[number] == 1 else f"{id}-{times[number]}",
             "problem": digest(asked),
             "response": None,
             "messages": [messages.to_row(message) for message in found.messages],
@@ -143,29 +149,32 @@ def _conversations(entry: Examples, job: Job) -> Iterator[dict]:
 
 def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
-    tables = {name: job.parent(name).rows() for name in entry.mix}
+    tables = {name: Spilled(job.parent(name).stream(kept=True)) for name in entry.mix}
     total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
-    mixed = [
-        {**row, "example": digest(name, row["example"], pass_number)}
+    drawn = [
+        (name, place, pass_number)
         for name, count in apportioned(entry.mix, total).items()
-        for row, pass_number in _cycled(tables[name], count, rng)
+        for place, pass_number in _cycled(range(len(tables[name])), count, rng)
     ]
-    rng.shuffle(mixed)
-    yield from mixed
+    rng.shuffle(drawn)
+    for name, place, pass_number in drawn:
+        row = tables[name][place]
+        yield {**row, "example": digest(name, row["example"], pass_number)}
 
 
 def _joined(entry: Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
-    joined = [
-        {**row, "example": digest(name, row["example"])}
-        for name, share in entry.join.items()
-        for row in sampled(job.parent(name).rows(), share, rng)
+    tables = {name: Spilled(job.parent(name).stream(kept=True)) for name in entry.join}
+    drawn = [
+        (name, place) for name, share in entry.join.items() for place in sampled(range(len(tables[name])), share, rng)
     ]
-    rng.shuffle(joined)
-    yield from joined
+    rng.shuffle(drawn)
+    for name, place in drawn:
+        row = tables[name][place]
+        yield {**row, "example": digest(name, row["example"])}
 
 
-def sampled(rows: list[dict], share: float, rng: random.Random) -> list[dict]:
+def sampled(rows: Sequence[T], share: float, rng: random.Random) -> list[T]:
     """This share of the rows, rounded down, drawn without repetition; 0.29 of 100 is 29, not 28 (from 28.999)."""
     return rng.sample(rows, int(share * len(rows) + 1e-9))
 
@@ -180,7 +189,7 @@ def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:
     return counts
 
 
-def _cycled(rows: list[dict], count: int, rng: random.Random) -> Iterator[tuple[dict, int]]:
+def _cycled(rows: Sequence[T], count: int, rng: random.Random) -> Iterator[tuple[T, int]]:
     """`count` rows in shuffled passes, each with the number of its pass (from 1); every pass goes through all rows."""
     for index in range(count):
         if index % len(rows) == 0:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from proofmill.artifacts.jobs import Job, run
-from proofmill.artifacts.joins import attempts, schemes_of
+from proofmill.artifacts.joins import ById, attempts
 from proofmill.calls.calls import Spent
 from proofmill.calls.exchange import Questions
 from proofmill.engines.opening import asking_for
@@ -54,16 +54,17 @@ def marker_for(entry: Grades, job: Job) -> Marker:
 
 def submissions_of(entry: Grades, job: Job) -> Submissions:
     """A function that reads the responses anew at each call and yields them with their problems and schemes, by id."""
-    schemes = schemes_of(job.parent, entry.schemes)
+    schemes = ById(job.parent(entry.schemes), "problem", "scheme", "dropped") if entry.schemes else {}
 
     def submissions() -> Iterator[tuple[str, Submission]]:
         for response, problem, _ in attempts(job.parent, entry.responses, OF_RESPONSE, OF_PROBLEM):
+            scheme = schemes.get(response["problem"])
             yield (
                 response["response"],
                 Submission(
                     statement=problem["statement"],
                     answer=problem["answer"],
-                    scheme=schemes.get(response["problem"]),
+                    scheme=(scheme["scheme"] or None) if scheme and scheme["dropped"] is None else None,
                     text=response["text"] or "",
                     reasoning=response["reasoning"],
                     stop=response["stop"],

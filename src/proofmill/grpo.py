@@ -12,8 +12,9 @@ How we differ:
 5. Problems whose attempts could never be marked, for want of an answer or a scheme, are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -21,7 +22,8 @@ import polars as pl
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import schemes_of
 from proofmill.calls import records
-from proofmill.calls.calls import MANY, Spent
+from proofmill.calls.calls import MANY, Asker, Spent
+from proofmill.calls.stream import Stream
 from proofmill.engines import opening, rollouts
 from proofmill.graders import robustness
 from proofmill.graders.graders import Marker
@@ -35,6 +37,7 @@ from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING
+from proofmill.sources import models
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
@@ -55,8 +58,12 @@ def main(entry: Grpo, job: Job) -> None:
     at_once = passes.share_of(job, batch) * entry.batches
     check_devices(entry, job, at_once)
     attacks = withstood(entry, job)
-    sampling = rollouts.sampling(job, entry.model, at_once * _tokens(entry))
-    rows = passes.split(entry, job, batch, at_least=passes.LENGTHS, **footprint(entry, job, at_once, sampling))
+    if entry.lag:
+        _ahead(entry, job, batch, at_once, attacks)
+        return
+    beside = footprint(entry, job)
+    sampling = rollouts.sampling(job, entry, at_once, **beside)
+    rows = passes.split(entry, job, batch, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, at_once))
     config = GRPOConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,
@@ -83,7 +90,6 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_mixup_alpha=1.0,
     )
     model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
-    rollouts.decoded_by_ours(job, model)
     data = attempts_at(entry, job, tokenizer)
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
@@ -94,7 +100,53 @@ def main(entry: Grpo, job: Job) -> None:
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
             reward_funcs=[_named(name) for name in names],
         )  # fmt: skip
+        rollouts.heard_at_once(job, model, trainer)
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
+        seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
+    finish(entry, job, trainer, tokenizer, diary, training_seconds=seconds, **attacks)
+
+
+def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, Any]) -> None:
+    """Train on rollouts that are up to `lag` steps old: sampling, judging and learning go on side by side."""
+    from trl.experimental.async_grpo import AsyncGRPOConfig
+
+    from proofmill.engines.ahead import samplers
+    from proofmill.training import adapters, checkpoints, passes, run
+    from proofmill.training.asynchronous.attempts import Attempts
+    from proofmill.training.asynchronous.trainer import Trainer
+
+    leads, after = not processes.rank(), checkpoints.step_of_last(job)
+    served = {"use_vllm": True} if job.engine == "vllm-server" else {}
+    rows = passes.split(entry, job, batch, **footprint(entry, job), **rollouts.footprint(served, at_once))
+    tokenizer = run.tokenizer_of(job, entry.model)
+    sampler = samplers.sampler(entry, job, tokenizer)
+    config = AsyncGRPOConfig(
+        **run.arguments(entry, job, entry.log_every),
+        **rows,
+        max_steps=entry.steps,
+        num_generations=entry.group,
+        max_completion_length=entry.max_tokens,
+        temperature=entry.temperature,
+        epsilon=entry.epsilon,
+        epsilon_high=entry.epsilon_high,
+        max_staleness=entry.lag,
+        token_budget=0,
+        model_init_kwargs=models.in_float32(job.parent(entry.model).weights()),
+        **({"vllm_server_base_url": sampler.url} if isinstance(sampler, samplers.ServerSampler) else {}),
+    )
+    data = attempts_at(entry, job, tokenizer)
+    in_tokens = partial(tokenizer.apply_chat_template, add_generation_prompt=True, return_dict=False)
+    data = data.add_column("tokens", [in_tokens(prompt) for prompt in data["prompt"]])
+    with rewarded(entry, job, tokenizer, at_once=True) as (rewards, _):
+        names, _ = Rewarding.columns(entry)
+        diary = Diary(job.checkpoints / DIARY, columns(names), after) if leads else None
+        attempts = Attempts(job.checkpoints, after, entry.lag, job.advanced) if leads else None
+        trainer = Trainer(
+            entry, job.name, rewards, diary, attempts, sampler if leads else None, after,
+            weight_transfer=sampler if isinstance(sampler, samplers.ProcessSampler) else None,
+            model=str(job.parent(entry.model).weights()), args=config, train_dataset=data, processing_class=tokenizer,
+            peft_config=adapters.lora(entry.adapter) if entry.adapter else None,
+        )  # fmt: skip
         seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
     finish(entry, job, trainer, tokenizer, diary, training_seconds=seconds, **attacks)
 
@@ -220,10 +272,13 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
 
 
 @contextmanager
-def rewarded(entry: Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
+def rewarded(
+    entry: Grpo, job: Job, tokenizer: Any, at_once: bool = False
+) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
     """The rewards and the reasoning cache, with their engines and the one journal open inside.
 
-    Only the main process has rewards and asks models; others get None. Without `summarizer` there is no cache.
+    Only the main process has rewards and asks models; others get None. Without `summarizer` there is no cache. With
+    `at_once`, judges that cannot be asked while the training goes on are refused with SettingError.
     """
     if processes.rank():
         yield None, ReasoningCache(entry, job.declared, {}, tokenizer) if entry.summarizer else None
@@ -237,33 +292,51 @@ def rewarded(entry: Grpo, job: Job, tokenizer: Any) -> Iterator[tuple[Rewarding 
         if kind_of(name) in ASKED
     }
     markers = [marker for marker in (grader, hold_out, *judges.values()) if marker]
-    with opening.asking_for(job, *markers, further=[entry.summarizer] if entry.summarizer else []) as askers:
+    summarizers = [entry.summarizer] if entry.summarizer else []
+    with (
+        opening.asking_for(job, *markers, further=summarizers) as askers,
+        judged_at_once(job.name, markers, askers) as stream,
+    ):
+        if at_once and askers and stream is None:
+            raise SettingError(
+                f"{job.name}: `lag` has judges asked while the training learns, and one of them has its weights in this process; "
+                "expected judges behind a server. Give it the engine vllm-server in the profile, or take `lag: 0`."
+            )
         preferences = {
             name: JudgedPreference(judges[name], taste.get("sees", "all"))
             if name in judges
             else ModelPreference(job, name, taste.get("sees", "all"))
             for name, taste in entry.preferences.items()
         }
-        cache = ReasoningCache(entry, job.declared, askers, tokenizer) if entry.summarizer else None
+        cache = ReasoningCache(entry, job.declared, askers, tokenizer, stream) if entry.summarizer else None
         yield Rewarding(entry, grader, preferences, hold_out), cache
+
+
+@contextmanager
+def judged_at_once(name: str, markers: Sequence[Marker], askers: Mapping[str, Asker]) -> Iterator[Stream | None]:
+    """Ask about each rollout as soon as it has ended, while others are written or learned from.
+
+    None where nobody is asked, and where a judge takes no questions while others are under way: all are asked together.
+    """
+    if not askers or not all(asker.flows for asker in askers.values()):
+        yield None
+        return
+    with Stream(name, askers, of=MANY) as stream:
+        for marker in markers:
+            marker.stream = stream
+        yield stream
 
 
 PROMPT_TOKENS = 1024  # assumed length of a prompt in the memory plan, which is made before prompts are tokenized
 
 
-def _tokens(entry: Grpo) -> int:
-    """The assumed tokens of a rollout with its prompt, at most."""
-    return min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens
-
-
-def footprint(entry: Grpo, job: Job, at_once: int, sampling: dict[str, Any]) -> dict[str, Any]:
-    """What takes memory besides the trained model: the reference, reward models, and the rollouts' cache or vLLM."""
+def footprint(entry: Grpo, job: Job) -> dict[str, Any]:
+    """The most tokens of a rollout with its prompt, and what takes memory besides the trained model and vLLM."""
     return {
-        "tokens": _tokens(entry),
+        "tokens": min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens,
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
         "reward_models": [job.parent(n).weights() for n in entry.preferences if kind_of(n) not in ASKED],
-        **rollouts.footprint(sampling, at_once),
     }
 
 

@@ -31,7 +31,8 @@ def main(entry: Labels, job: Job) -> None:
         answers = Dialogues({entry.model: asker}).results(begin)
 
     def rows() -> Iterator[dict]:
-        for (problem, _), answer in zip(begin(), spent.counted(answers), strict=True):
+        asked = job.parent(entry.problems).stream("problem", kept=True)
+        for problem, answer in zip((row["problem"] for row in asked), spent.counted(answers), strict=True):
             labels, reason = read_labels(answer)
             counts[reason] += 1
             unknown = dict.fromkeys((*FLAGS, "difficulty"))
@@ -54,11 +55,10 @@ def questions(entry: Labels, job: Job) -> dict[str, Questions]:
 
 def _begin(entry: Labels, job: Job) -> Begin:
     """A dialogue for each problem: one question, asked again while the labels cannot be read."""
-    problems = job.parent(entry.problems).rows("problem", "statement", "solution", "origin", "candidates")
-    api = job.declared[entry.model]
+    table, api = job.parent(entry.problems), job.declared[entry.model]
 
     def dialogues() -> Iterator[tuple[str, Any]]:
-        for problem in problems:
+        for problem in table.stream("problem", "statement", "solution", "origin", "candidates", kept=True):
             fields = {**problem, "comments": judges.comments(problem["candidates"] or [])}
             question = judges.filled(api, entry.prompt, fields)
             yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.requeries)

@@ -32,6 +32,7 @@ from proofmill.runtime.progress import Progress
 from proofmill.schema.entries import JUDGE, Overlaps
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import UNREAD, Reason
+from proofmill.text.seen import Seen
 
 BATCH = 5_000  # rows searched at a time
 
@@ -94,17 +95,18 @@ class Search:
 def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]:
     """The rows of all methods but `judge`; `counts` is filled while they are made."""
     search = Search(entry, job)
-    reported: set[tuple[str, frozenset[str]]] = set()  # pairs that the search can meet from either side
+    reported = Seen()  # pairs that the search can meet from either side
     counts["rows"] = 0
     for batch in search.batches():
         counts["rows"] += len(batch.ids)
         for match in batch.findings:
             id = batch.ids[match.row]
             pair = _unordered(batch.table, id, match.id)
-            if len(pair) == 1 or (match.method, pair) in reported:
+            if len(pair) == 1:
                 continue
-            if batch.table in entry.against and match.id.partition("#")[0] in entry.problems:
-                reported.add((match.method, pair))
+            from_both_sides = batch.table in entry.against and match.id.partition("#")[0] in entry.problems
+            if from_both_sides and not reported.is_new("\0".join((match.method, *sorted(pair)))):
+                continue
             counts[match.method] += 1
             yield _row(batch.table, id, match.id, match.method, match.span, match.similarity)
 

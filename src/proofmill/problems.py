@@ -11,6 +11,7 @@ How we differ:
 2. Decontamination shows the matched text and the benchmark's row (contamination/similarity.py says what counts).
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -19,7 +20,9 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts import jobs
+from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.joins import ById
 from proofmill.filters import problems
 from proofmill.filters.problems import ApartFrom
 from proofmill.runtime.paths import local_path
@@ -30,6 +33,7 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import asks, statements
+from proofmill.text.seen import Seen, Values, hash64
 
 BATCH = 5_000  # rows held as Python objects
 SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS["problems"].items()}
@@ -37,31 +41,42 @@ LISTS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.List)]
 
 
 def main(entry: Problems, job: Job) -> None:
-    counts: Counter[str] = Counter()
-    rows = _counted(_filtered(entry, job, _rows(entry, job)), entry, job, counts)
-    frames = []
-    while batch := list(islice(rows, BATCH)):
-        frames.append(pl.DataFrame(batch, schema=SCHEMA, orient="row"))
-    if not frames:
-        raise TableError(
-            f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`."
-        )
-    ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
+    counts: dict[str, int] = {}
     loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
-    job.finish(pl.concat(frames), ordered, loader=loader)
+    rows = _counted(_filtered(entry, job, _rows(entry, job)), entry, job, counts)
+    job.finish(_frames(rows), counts, loader=loader)
 
 
-def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: Counter) -> Iterator[dict]:
+def _frames(rows: Iterator[dict]) -> Iterator[pl.DataFrame]:
+    """Rows as the table takes them, cut from frames of BATCH rows: polars lays out, and so digests, rows by their frame."""
+    held = pl.DataFrame(schema=SCHEMA)
+    while batch := list(islice(rows, BATCH)):
+        made = pl.DataFrame(batch, schema=SCHEMA, orient="row")
+        held = pl.concat([held, made]) if held.height else made
+        while held.height >= ROW_GROUP:
+            yield held[:ROW_GROUP]
+            held = held[ROW_GROUP:]
+    if held.height:
+        yield held
+
+
+def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: dict[str, int]) -> Iterator[dict]:
+    """The rows; after the last `counts` has those that were kept, then those of each filter, most first."""
     total = entry.rows  # the length of a file is unknown before its end
     if "/" in entry.source:
         available = job.parent(entry.source).scan().select(pl.len()).collect().item()
         total = min(available, entry.rows or available)
-    progress = Progress(job.name, total)
+    progress, found = Progress(job.name, total), Counter[str]()
     for row in rows:
-        counts[row["dropped"] or "kept"] += 1
+        found[row["dropped"] or "kept"] += 1
         progress.add()
         yield row
     progress.close()
+    if not found:
+        raise TableError(
+            f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`."
+        )
+    counts.update({"kept": found.pop("kept", 0), **dict(found.most_common())})
 
 
 # ------------------------------------------------------------------------------------------------- where rows come from
@@ -85,21 +100,28 @@ def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Ite
 
     Raises TableError when two problems have one id.
     """
-    seen: dict[str, str] = {}
+    ids, stated = Seen(), array("Q")  # by number of an id, a digest of its statement
     for row in own:
-        seen[row["problem"]] = statements.normal(row["statement"] or "")
+        ids.add(row["problem"])
+        stated.append(_stated(row))
         yield row
     for name, rows in further:
         for row in rows:
-            statement = statements.normal(row["statement"] or "")
-            if row["dropped"] is None and row["problem"] not in seen:
-                seen[row["problem"]] = statement
+            if row["dropped"] is not None:
+                continue
+            number = ids.add(row["problem"])
+            if number == len(stated):
+                stated.append(_stated(row))
                 yield row
-            elif row["dropped"] is None and seen[row["problem"]] != statement:
+            elif stated[number] != _stated(row):
                 raise TableError(
                     f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Let ids come "
                     "from the statements in one of the tables: map no column to `problem`."
                 )
+
+
+def _stated(row: Mapping[str, Any]) -> int:
+    return hash64(statements.normal(row["statement"] or ""))
 
 
 def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Iterator[Mapping[str, Any]]:
@@ -111,22 +133,21 @@ def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Itera
 
 def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
     """Rows with every column and an id: their own, or one from the statement, with `-2`, `-3` if it repeats."""
-    own: set[str] = set()
-    times: Counter[str] = Counter()
+    own, derived, times = Seen(), Seen(), array("I")  # by number of a derived id, how often it came
     for values in raw:
         row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **values}
         row["asks"] = row["asks"] or asks.asks(row["statement"], row["solution"])
         if row["problem"] is None:
             id = digest(statements.normal(row["statement"] or ""))
-            times[id] += 1
-            row["problem"] = id if times[id] == 1 else f"{id}-{times[id]}"
-        elif row["problem"] in own:
+            if (number := derived.add(id)) == len(times):
+                times.append(0)
+            times[number] += 1
+            row["problem"] = id if times[number] == 1 else f"{id}-{times[number]}"
+        elif not own.is_new(row["problem"]):
             raise TableError(
                 f"{row['origin']}: the id `{row['problem']}` occurs a second time; expected each id once. "
                 "Map another column to `problem`, or none: ids then come from the statements."
             )
-        else:
-            own.add(row["problem"])
         yield row
 
 
@@ -138,9 +159,7 @@ def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]
     remembering = [apply for _, apply in filters if hasattr(apply, "remember")]
     if entry.apart_from:
         filters.append(("apart-from", _benchmarks(entry, job)))
-    labels = _labels(entry, job)
-    rates = _rates(entry, job)
-    schemes = _schemes(entry, job)
+    labels, schemes, rates = _labels(entry, job), _schemes(entry, job), _rates(entry, job)
     for row in rows:
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
@@ -163,27 +182,26 @@ def _benchmarks(entry: Problems, job: Job) -> ApartFrom:
     return apart
 
 
-def _labels(entry: Problems, job: Job) -> dict[str, dict]:
+def _labels(entry: Problems, job: Job) -> Mapping[str, dict]:
     if entry.labels is None:
         return {}
-    columns = [name for name in COLUMNS["labels"] if name not in ("verdict", "cost")]
-    return {row["problem"]: row for row in job.parent(entry.labels).rows(*columns)}
+    columns = [name for name in COLUMNS["labels"] if name not in ("problem", "verdict", "cost")]
+    return ById(job.parent(entry.labels), "problem", *columns)
 
 
-def _schemes(entry: Problems, job: Job) -> dict[str, dict]:
+def _schemes(entry: Problems, job: Job) -> Mapping[str, dict]:
     if entry.schemes is None:
         return {}
-    columns = ("problem", "scheme", "faults", "tested", "reason", "dropped")
-    return {row["problem"]: row for row in job.parent(entry.schemes).rows(*columns, kept=False)}
+    return ById(job.parent(entry.schemes), "problem", "scheme", "faults", "tested", "reason", "dropped")
 
 
-def _rates(entry: Problems, job: Job) -> dict[str, float]:
+def _rates(entry: Problems, job: Job) -> Values:
     """Mean share of full marks of each problem over its attempts that have a grade."""
     if entry.grades is None:
-        return {}
+        return Values()
     graded = job.parent(entry.grades).scan().filter(pl.col("grade").is_not_null() & pl.col("grade").is_not_nan())
     mean = graded.group_by("problem").agg((pl.col("grade") / pl.col("out_of")).mean().alias("rate"))
-    return dict(mean.select("problem", "rate").collect().iter_rows())
+    return Values(mean.select("problem", "rate").collect().iter_rows())
 
 
 if __name__ == "__main__":

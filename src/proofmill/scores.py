@@ -19,20 +19,23 @@ How we differ from the usual table of means:
 9. A claim is stated before it is measured, and ends in one sentence: shown, refuted, or not shown (claims.py).
 """
 
-from collections import defaultdict
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.artifacts.joins import ById
 from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
 from proofmill.measures import averages, budgets, claims, estimates, text_lengths
 from proofmill.measures import page as pages
+from proofmill.measures.attempts import Attempts, Row, Rows, count, scored, where
 from proofmill.measures.comparisons import comparisons
 from proofmill.measures.intervals import interval
 from proofmill.measures.measures import FOUND, MEASURES, OfCorpus
-from proofmill.measures.notices import of_attempts
-from proofmill.measures.numbers import BLANK, LEVELS, Cell, Rows, interval_options, measured_rows
+from proofmill.measures.notices import of_attempts as notices_of
+from proofmill.measures.numbers import BLANK, LEVELS, Cell, interval_options, measured_rows
 from proofmill.measures.text_lengths import TEXTS
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import TableError
@@ -41,6 +44,7 @@ from proofmill.schema.named import split
 from proofmill.schema.names import kind_of, sampling_of, seed_of, without_seed
 from proofmill.schema.scores_entry import Scores
 from proofmill.text import statements
+from proofmill.text.seen import hash64
 
 
 def main(entry: Scores, job: Job) -> None:
@@ -53,12 +57,12 @@ def main(entry: Scores, job: Job) -> None:
     notices: dict[Cell, list[str]] = {}
     for group, attempts in groups.items():
         _gate(job.name, _where(group), attempts, entry)
-        notices[group] = list(of_attempts(attempts))
+        notices[group] = list(notices_of(attempts))
         found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.human]
         beside = [measure for measure in found if measure not in measures]
-        for name, argument in [*measures[:1], *beside, *measures[1:]]:
-            if not isinstance(MEASURES[name].apply, OfCorpus | None):
-                measured += measured_rows(group, name, argument, attempts, entry)
+        wanted = [*measures[:1], *beside, *measures[1:]]
+        of_attempts = [some for some in wanted if not isinstance(MEASURES[some[0]].apply, OfCorpus | None)]
+        measured += measured_rows(group, of_attempts, attempts, entry)
     measured += averages.averaged(measured, groups, entry)
     measured += budgets.points(groups, entry)
     compared = [
@@ -92,32 +96,57 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
 
     Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
     """
-    human = _marks(job, entry.human, of=True) if entry.human else {}
-    selecting: dict[str, dict] = {}
-    for name in entry.selected_by:
-        selecting |= _selecting(job, name)
-    groups: dict[Cell, Rows] = defaultdict(list)
-    homes: dict[Cell, str] = {}
+    names: dict[Cell, list[str]] = {}
     for name in entry.grades:
         graded = job.parent(name).stamp["entry"]
         responses = job.parent(graded["responses"]).stamp["entry"]
-        model, seed = without_seed(responses["model"]), seed_of(name)
-        group = Cell(model, responses["problems"], _way(name, responses), _grader(graded))
-        if homes.setdefault(group, without_seed(name)) != without_seed(name):
+        group = Cell(without_seed(responses["model"]), responses["problems"], _way(name, responses), _grader(graded))
+        same = names.setdefault(group, [])
+        same.append(name)
+        if without_seed(same[0]) != without_seed(name):
             raise TableError(
-                f"{job.name}: {homes[group]} and {name} both measure {model} on {group.problems} ({group.sampling}) by "
-                f"{group.grader}; expected one. Measure them in two scores entries."
+                f"{job.name}: {without_seed(same[0])} and {name} both measure {group.model} on {group.problems} "
+                f"({group.sampling}) by {group.grader}; expected one. Measure them in two scores entries."
             )
-        shared = {
-            "seed": seed,
-            "loader": _loader(job, responses["problems"]),
-            "max_tokens": None if responses["model"] in TAKEN or responses["rollouts"] else responses["max_tokens"],
-            "reads": job.parent(name).stamp.get("reads"),
-        }
-        for row in _attempts(job, name, graded["responses"]):
-            known = {"human": human.get(row["response"]), **selecting.get(row["response"], NOT_SELECTING)}
-            groups[group].append({**row, **shared, **known})
+    human = _verdicts(job, [entry.human] if entry.human else [], ("grade", "out_of"))
+    selecting = _verdicts(job, entry.selected_by, ("grade", "tokens", "cost"))
+    groups: dict[Cell, Rows] = {
+        group: attempts
+        for group, same in names.items()
+        if (attempts := Attempts(row for name in same for row in _known(entry, job, name, human, selecting)))
+    }
     return groups if entry.merge == "none" else _merged(groups, entry.merge)
+
+
+def _verdicts(job: Job, names: Sequence[str], columns: Sequence[str]) -> Mapping[str, Row]:
+    """Verdicts of grades tables by response; of two on one response the later table's."""
+    tables: list[Any] = [ById(job.parent(name), "response", *columns) for name in reversed(names)]
+    return ChainMap(*tables)
+
+
+def _known(
+    entry: Scores, job: Job, grades: str, human: Mapping[str, Row], selecting: Mapping[str, Row]
+) -> Iterator[dict]:
+    """Rows of a grades table, with every field that measures read."""
+    responses = job.parent(grades).stamp["entry"]["responses"]
+    sampled = job.parent(responses).stamp["entry"]
+    shared = {
+        "seed": seed_of(grades),
+        "loader": _loader(job, sampled["problems"]),
+        "max_tokens": None if sampled["model"] in TAKEN or sampled["rollouts"] else sampled["max_tokens"],
+        "reads": job.parent(grades).stamp.get("reads"),
+    }
+    for row in _attempts(job, grades, responses):
+        marked, selected = human.get(row["response"]), selecting.get(row["response"], {})
+        yield {
+            **row,
+            **shared,
+            "response": row["response"] if entry.merge != "none" else None,  # no measure asks for it
+            "human": (marked["grade"], marked["out_of"]) if marked and scored(marked) else None,
+            "selecting": selected.get("grade"),
+            "selecting_tokens": selected.get("tokens"),
+            "selecting_cost": selected.get("cost"),
+        }
 
 
 OF_GRADE = (
@@ -130,8 +159,11 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
     """Rows of a grades table, with the fields of their responses and problems that measures read."""
     of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
+        opinions = (grade or {}).get("opinions") or ()
         yield {
             **(grade or {}),
+            "problem": response["problem"],
+            "opinions": opinions if len(opinions) > 1 else (),  # a single one is the grade itself
             "level": problem["level"],
             "year": problem["year"],
             "writer": response["writer"],
@@ -145,22 +177,6 @@ def _loader(job: Job, problems: str) -> str | None:
     """The loader that problems come from, through whatever tables; of a table from before that was noted, its source."""
     stamp = job.parent(problems).stamp
     return stamp.get("loader", stamp["entry"]["source"])
-
-
-def _marks(job: Job, name: str, of: bool = False) -> dict[str, tuple[float, int] | float]:
-    """Marks by response; with `of`, pairs (mark, full marks)."""
-    rows = job.parent(name).stream("response", "grade", "out_of")
-    marks = ((r["response"], (r["grade"], r["out_of"]) if of else r["grade"]) for r in rows if r["grade"] is not None)
-    return dict(marks)
-
-
-NOT_SELECTING = dict.fromkeys(("selecting", "selecting_tokens", "selecting_cost"))
-
-
-def _selecting(job: Job, name: str) -> dict[str, dict]:
-    """By response the mark that `best-at-k` selects by, and what it cost."""
-    rows = job.parent(name).stream("response", "grade", "tokens", "cost")
-    return {r["response"]: dict(zip(NOT_SELECTING, (r["grade"], r["tokens"], r["cost"]), strict=True)) for r in rows}
 
 
 def _way(grades: str, responses: Mapping) -> str:
@@ -183,42 +199,48 @@ def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
     merged: dict[Cell, Rows] = {}
     for key in dict.fromkeys(group[:3] for group in groups):
         members = [group for group in groups if group[:3] == key]
-        by_response: dict[str, Rows] = defaultdict(list)
-        for group in members:
-            for row in groups[group]:
-                by_response[row["response"]].append(row)
-        if len({row["out_of"] for group in members for row in groups[group]}) > 1 or any(
-            len(same) < len(members) for same in by_response.values()
-        ):
-            raise TableError(
-                f"{', '.join(group.grader for group in members)}: marks on several scales, or of other attempts; expected grades "
-                "of the same attempts on one scale to `merge`."
-            )
-        rows = []
-        for same in by_response.values():
-            marks = [row["grade"] for row in same if row["grade"] is not None]
-            opinions = [{"round": "1", "grade": row["grade"]} for row in same]
-            rows.append({**same[0], "grade": float(MERGES[how](marks)) if marks else None, "opinions": opinions})
-        merged[Cell(*key, f"{how} of {', '.join(group.grader for group in members)}")] = rows
+        graders = ", ".join(group.grader for group in members)
+        merged[Cell(*key, f"{how} of {graders}")] = Attempts(
+            _merged_rows([groups[one] for one in members], how, graders)
+        )
     return merged
 
 
-def _gate(name: str, where: str, attempts: Rows, entry: Scores) -> None:
+def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[dict]:
+    """Each attempt of the first of the members, with one mark from all of theirs."""
+    places: list[dict[str, int]] = [{row["response"]: place for place, row in enumerate(rows)} for rows in members[1:]]
+    scales = {row["out_of"] for rows in members for row in rows}
+    if len(scales) > 1 or any(len(rows) != len(members[0]) for rows in members):
+        raise _unlike(graders)
+    for row in members[0]:
+        try:
+            same = [row, *(rows[at[row["response"]]] for rows, at in zip(members[1:], places, strict=True))]
+        except KeyError:
+            raise _unlike(graders) from None
+        marks = [one["grade"] for one in same if scored(one)]
+        opinions = [{"round": "1", "grade": one["grade"]} for one in same]
+        yield {**row, "grade": float(MERGES[how](marks)) if marks else None, "opinions": opinions}
+
+
+def _unlike(graders: str) -> TableError:
+    return TableError(
+        f"{graders}: marks on several scales, or of other attempts; expected grades of the same attempts on one scale to `merge`."
+    )
+
+
+def _gate(name: str, place: str, attempts: Rows, entry: Scores) -> None:
     """Raise TableError when too many attempts have no verdict: the others would not represent all attempts."""
-    counted = [row for row in attempts if row["human"] is not None] if entry.human else attempts
+    counted = where(attempts, lambda row: row["human"] is not None) if entry.human else attempts
     if not counted:
         raise TableError(
-            f"{name}: none of the attempts of {where} has a human mark; expected marks of the same responses in `human`."
+            f"{name}: none of the attempts of {place} has a human mark; expected marks of the same responses in `human`."
         )
-    unscored = [row for row in counted if row["grade"] is None]
-    share = len(unscored) / len(counted)
+    share = (len(counted) - count(counted, scored)) / len(counted)
     if share > entry.max_unscored:
-        reasons: dict[str, int] = defaultdict(int)
-        for row in unscored:
-            reasons[row["reason"]] += 1
-        shown = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: -item[1])[:5])
+        reasons = Counter(row["reason"] for row in counted if not scored(row))
+        shown = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common(5))
         raise TableError(
-            f"{name}: {share:.1%} of the attempts of {where} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
+            f"{name}: {share:.1%} of the attempts of {place} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
             "(`max-unscored`). For what a server failed at, `proofmill ask-again` the grades; for unreadable verdicts see what the judge "
             "wrote (`verdict`), mend it and ask again, or ask more often (`requeries` of a `grader/<name>`); for `no-scheme` drop "
             "such problems (`has-scheme`); or raise the limit if you accept the gap."
@@ -236,7 +258,7 @@ def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]
 
     tokenizer = AutoTokenizer.from_pretrained(job.parent(required(entry.tokenizer)).weights())
     for problems in entry.problems:
-        lengths = text_lengths.measured(tokenizer, job.parent(problems).rows("statement", "solution"))
+        lengths = text_lengths.measured(tokenizer, job.parent(problems).stream("statement", "solution", kept=True))
         parts = {"all": lengths}
         steps = sorted(set(lengths.steps_N.tolist()))
         parts |= {f"{n} steps": lengths.where(lengths.steps_N == n) for n in steps if len(steps) in LEVELS}
@@ -251,8 +273,11 @@ def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]
 
 
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
-    """How many kept problems each pair of tables shares, by normalised statement; the count is exact."""
-    kept = {name: {statements.normal(row["statement"]) for row in job.parent(name).rows("statement")} for name in names}
+    """How many kept problems each pair of tables shares, by a digest of the normalised statement; nothing is estimated."""
+    kept = {
+        name: {hash64(statements.normal(row["statement"])) for row in job.parent(name).stream("statement", kept=True)}
+        for name in names
+    }
     for one, other in combinations(names, 2):
         shared = float(len(kept[one] & kept[other]))
         size = len(kept[one]) + len(kept[other])

@@ -44,10 +44,9 @@ def trained(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, 
     from proofmill.training.selfplay_trainer import Trainer
 
     at_once = passes.share_of(job, entry.rows)
-    tokens = entry.prompt_tokens + entry.max_tokens
-    sampling = rollouts.sampling(job, entry.model, at_once * tokens)
-    beside = {"learned_tokens": entry.max_tokens, **rollouts.footprint(sampling, at_once)}
-    rows = passes.split(entry, job, entry.rows, tokens, **beside)
+    beside = footprint(entry)
+    sampling = rollouts.sampling(job, entry, at_once, **beside)
+    rows = passes.split(entry, job, entry.rows, **beside, **rollouts.footprint(sampling, at_once))
     config = GRPOConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,
@@ -83,6 +82,11 @@ def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
     (count, unscored), tasks = played.collect().row(0), len(trainer.play.buffers)
     counts = {"rollouts": count, "unscored": unscored, "tasks": tasks}
     job.finish(list(in_long_form(run.steps(trainer))), counts, weights, training_seconds=seconds)
+
+
+def footprint(entry: Selfplay) -> dict[str, Any]:
+    """The most tokens of a rollout with its prompt, and of those that are learned."""
+    return {"tokens": entry.prompt_tokens + entry.max_tokens, "learned_tokens": entry.max_tokens}
 
 
 def objective(entry: Selfplay) -> dict[str, Any]:

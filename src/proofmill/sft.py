@@ -46,6 +46,7 @@ def main(entry: Sft, job: Job) -> None:
     )
     model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
     learned, evaluated, counts = examples_of(entry, job, tokenizer)
+    passes.check_context(entry.model, model, longest(learned, evaluated), "an example has")
     config.eos_token = end_of_turn(job, model, tokenizer, learned[0]["labels"])
     trainer = Trainer(
         model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
@@ -75,6 +76,14 @@ def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[st
         evaluated, longer = fitting(entry, job, entry.evaluate or entry.examples, encoder, others)
         counts, long = {"evaluated": len(evaluated)}, long + longer
     return learned, evaluated, counts | ({"too long": long} if entry.too_long == "drop" else {})
+
+
+def longest(*tables: Any) -> int:
+    """The tokens of the longest example."""
+    import pyarrow.compute as pc
+
+    batches = (batch for table in tables if table is not None for batch in table.with_format("arrow").iter(1000))
+    return max(pc.max(pc.list_value_length(batch["input_ids"])).as_py() for batch in batches)
 
 
 def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:

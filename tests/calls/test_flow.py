@@ -1,73 +1,16 @@
 """Dialogues that flow: each goes on for itself, few are under way, several servers are asked side by side."""
 
-import asyncio
 import os
 import signal
 import threading
 from collections import Counter
-from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from flowing import WAIT, chain, echo, rows, said
 from proofmill.calls import flow
-from proofmill.calls.budget import Budget
-from proofmill.calls.calls import Asker
-from proofmill.calls.dialogues import Ask, together
-from proofmill.calls.exchange import Question
-from proofmill.calls.journal import Journal
-from proofmill.engines.opening import open_api
-from proofmill.schema.declared import Api
+from proofmill.calls.dialogues import together
 from proofmill.schema.errors import ServiceError
-from served import good, server
-
-WAIT = 30.0  # seconds until a test that hangs ends
-
-
-def said(request):
-    return request["messages"][-1]["content"]
-
-
-def echo(request, number):
-    return 200, good(f"<{said(request)}>"), {}
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    """`desk(a=reply, b=reply)` opens a server for each model, over one journal; gives the askers and what was asked."""
-    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "8")
-
-    @contextmanager
-    def opened(max_parked=0.5, **replies):
-        with ExitStack() as stack:
-            runner = stack.enter_context(asyncio.Runner())
-            journal = stack.enter_context(Journal(tmp_path / "calls/test/x"))
-            askers, asked = {}, {}
-            for name, reply in replies.items():
-                url, asked[name] = stack.enter_context(server(reply))
-                monkeypatch.setenv(f"PROOFMILL_{name.upper()}_URL", url)
-                api = Api(id=name, price="unknown", max_parked=max_parked)
-                engine = stack.enter_context(open_api(f"api/{name}", api, runner))
-                askers[name] = Asker("test/x", engine, journal, Budget(None, tmp_path / "calls", journal))
-            yield askers, asked
-
-    return opened
-
-
-def ask(model, text, sample=0):
-    return Ask(model, Question(model, (("user", text),), max_tokens=50, sample=sample))
-
-
-def chain(models, steps, text):
-    """One call after another, each about the answer before it, by the models in turn."""
-    for step in range(steps):
-        (answer,) = yield [ask(models[step % len(models)], text)]
-        text = answer.text or answer.reason
-    return text
-
-
-def rows(*dialogues):
-    """Each dialogue is (function, arguments ...)."""
-    return lambda: ((f"row {n}", make(*arguments)) for n, (make, *arguments) in enumerate(dialogues))
 
 
 def test_slow_one_holds_up_nobody(desk):

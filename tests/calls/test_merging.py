@@ -6,8 +6,9 @@ from project import snapshot
 from proofmill.calls import budget, records
 from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
-from proofmill.calls.merging import has_answers, merge
+from proofmill.calls.merging import has_answers, is_written, merge, move
 from proofmill.calls.records import Row
+from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.schema.errors import JournalError
 
 
@@ -81,3 +82,48 @@ def test_journal_that_somebody_writes_is_refused(tmp_path):
     with Journal(there), pytest.raises(JournalError, match="is being written"):
         merge(there, here)
     assert not here.exists()
+
+
+def add(journal, *names, **answer):
+    for name in names:
+        journal.add(Row(name, Answer("", "end")), Answer(**{"text": name, "stop": "end", "cost": 0.5, **answer}))
+
+
+def test_answers_of_shards_are_found_moved_and_copied(tmp_path):
+    """Also where nobody has taken them in; a journal there is only read, and of two answers the first counts."""
+    there, here, renamed = (tmp_path / name for name in ("there", "here", "renamed"))
+    for number, name in enumerate("ab", 1):
+        with ShardJournal(there, Shard(number, 2)) as journal:
+            add(journal, name)
+            add(journal, "both", text=f"both {number}")
+    with ShardJournal(here, Shard(1, 3)) as journal:
+        add(journal, "a", "c")
+    before = snapshot(there)
+    assert has_answers(there) and not has_answers(tmp_path)
+    assert (merge(there, here), merge(there, here)) == (2, 0)
+    assert snapshot(there) == before
+    assert texts(here) == texts(there) | {"c": "c"} == {"a": "a", "b": "b", "c": "c", "both": "both 1"}
+    assert move(there, renamed) == 3
+    assert set(records.frame(renamed).filter(stop="end")["text"]) == {"a", "b", "both 1"}
+
+
+def test_other_answers_of_shards_here_are_refused(tmp_path):
+    """What a shard was answered here is the artifact's: nothing is copied beside it."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    write(there, "a", "b")
+    with ShardJournal(here, Shard(1, 2)) as journal:
+        add(journal, "a", text="another")
+    with pytest.raises(JournalError, match=r"other answers than .* to 1 of the same questions"):
+        merge(there, here)
+    assert texts(here) == {"a": "another"}
+
+
+def test_journal_whose_shards_are_at_work_is_refused(tmp_path):
+    """They hold the lock together, and each that of its own journal, which another user can see."""
+    there = tmp_path / "there"
+    with ShardJournal(there, Shard(1, 2)):
+        assert is_written(there)
+        (there / "lock").chmod(0o400)
+        with pytest.raises(JournalError, match="is being written"):
+            merge(there, tmp_path / "here")
+    assert not is_written(there)

@@ -1,9 +1,13 @@
-"""What vLLM is given of a CPU's memory, and what a person reads when it cannot start."""
+"""What vLLM is given of a machine's memory, and what a person reads when it cannot start."""
 
 import sys
 
 import pytest
+from transformers import DeepseekV3Config, Qwen3Config
 
+from proofmill.artifacts.jobs import Job
+from proofmill.artifacts.tables import Table
+from proofmill.calls.shards import Shard
 from proofmill.engines import fitting, vllm
 from proofmill.engines.servers import Server
 from proofmill.schema.errors import ServiceError, SettingError
@@ -69,7 +73,7 @@ def test_context_is_the_longest_that_one_sequence_and_its_reading_fit(wanted):
 
 
 def test_profile_decides_where_it_says_something(fit, monkeypatch):
-    """Flags about memory are taken as they are; others win over ours; a GPU's memory is vLLM's own affair."""
+    """Flags about memory are taken as they are; others win over ours; on a GPU that holds the context nothing is chosen."""
     by_hand = fit(10**9, {"gpu_memory_utilization": 0.2}).options
     assert "kv_cache_memory_bytes" not in by_hand and by_hand["gpu_memory_utilization"] == 0.2
     assert fit(10**11, {"max_num_seqs": 4, "max_model_len": 64}).options["max_model_len"] == 64
@@ -110,6 +114,103 @@ def test_server_that_does_not_start_says_why_and_where_the_rest_is(tmp_path):
     script.write_text(f"print({LOG!r})")
     command = [sys.executable, str(script)]
     with pytest.raises(ServiceError, match=r"Available memory \(1.2/2.0 GiB\)") as refused:
-        Server("base/x", lambda port: command, 30, log=log, reason=vllm.reason_in).__enter__()
+        Server("base/x", lambda port: command, 30, log=log, reason=vllm.reason_in).start()
     assert "Traceback" not in str(refused.value) and f"All that it said is in {log}." in str(refused.value)
     assert "Traceback" in log.read_text()
+
+
+def test_engines_of_two_shards_start_at_once_and_leave_their_folder(tmp_path):
+    """Each has a log of its own, gone once it has started; the folder, in which both leave their ends, stays."""
+    table = Table("responses/x", tmp_path)
+    logs = [Job(table, {}, "", {}, shard=Shard(number, 2)).engine_log for number in (1, 2)]
+    assert logs[0] != logs[1]
+    with vllm.starting("responses/x.1-of-2", logs[0]):
+        with vllm.starting("responses/x.2-of-2", logs[1]):
+            pass
+        assert logs[0].exists()
+    assert table.scratch.is_dir() and not any(table.scratch.iterdir())
+
+
+# -------------------------------------------------------------------------------------------------------------- on a GPU
+
+FOUR_B = Qwen3Config(  # the shape of Qwen3-4B: 36 layers, 8 groups of keys of 128 numbers
+    vocab_size=151936, hidden_size=2560, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8,
+    head_dim=128, intermediate_size=9728, max_position_embeddings=262_144, tie_word_embeddings=True,
+)  # fmt: skip
+
+
+@pytest.fixture
+def four_b(tmp_path, monkeypatch):
+    """Fits the shape of a model of 4 billion parameters on a GPU of so many bytes."""
+    FOUR_B.save_pretrained(tmp_path)
+
+    def fitted(there, **asked):
+        monkeypatch.setattr(memory, "device_memory", lambda: (there, True))
+        return fitting.fit("responses/x", tmp_path, asked, 1, cuda=True)
+
+    return fitted
+
+
+def test_context_that_a_gpu_cannot_hold_is_shortened_and_said(four_b):
+    """262,144 tokens of 147 kB do not fit beside 8 GB of weights in 40 GB; what does is taken, and a longer question stops."""
+    assert fitting.cache_bytes(memory.made(FOUR_B)) == 36 * 2 * 8 * 128 * 2
+    short = four_b(40 * 10**9)
+    tokens = short.options["max_model_len"]
+    assert tokens % fitting.GRAIN == 0 and 100_000 < tokens < 262_144
+    assert fitting.held_on_gpu(memory.made(FOUR_B), 0.92 * 40e9) - fitting.GRAIN < tokens
+    with pytest.raises(SettingError, match=r"the model's context of 262,144 tokens does not fit in 36\.8 GB of a GPU"):
+        fitting.check_length(short, "responses/x", 200_000)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"max_model_len": 4096}, {"tensor_parallel_size": 2}, {"kv_cache_memory_bytes": 10**9}, {}]
+)
+def test_gpu_that_holds_the_context_or_is_told_what_to_do_is_left_alone(four_b, asked):
+    """Two GPUs of 40 GB hold what one does not; so does a larger one; a profile's own length or cache stands."""
+    there = (40 if asked else 80) * 10**9
+    assert four_b(there, **asked).options == {"max_num_seqs": fitting.AT_ONCE, **asked}
+
+
+DEEPSEEK = DeepseekV3Config(  # layers of DeepSeek-V3's attention: a latent of 512 numbers and 64 of rotations for all heads
+    vocab_size=1000, hidden_size=256, num_hidden_layers=3, num_attention_heads=8, intermediate_size=512, q_lora_rank=64,
+    kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, first_k_dense_replace=3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "numbers", "groups"), [(FOUR_B, 36 * 2 * 8 * 128, 8), (DEEPSEEK, 3 * (512 + 64), 1)]
+)
+@pytest.mark.parametrize("parallel", [1, 2, 8, 16])
+def test_gpus_share_a_cache_by_whole_groups_of_keys(config, numbers, groups, parallel):
+    """Beyond a GPU for each group they hold copies, and of a latent that all heads read always: no more tokens fit."""
+    network = memory.made(config)
+    each = 2 * numbers / min(parallel, groups)
+    assert fitting.cache_bytes(network, parallel) == each
+    left = 40e9 - 2 * memory.parameters(network) / parallel - fitting.WORKING
+    assert fitting.held_on_gpu(network, 40e9, parallel) == int(left / each)
+
+
+def test_gpu_that_cannot_hold_the_weights_is_refused(four_b):
+    """The message has what vLLM may take, what the weights take, and how to share them out."""
+    with pytest.raises(
+        SettingError, match=r"may take 7\.4 GB .* the weights alone take 8\.0 GB .*--tensor-parallel-size"
+    ):
+        four_b(8 * 10**9)
+
+
+def test_rollouts_get_what_the_training_leaves():
+    """Beside 12 GB of 80 that a training holds, vLLM takes three quarters, sleeps between, and has its whole context."""
+    network = memory.made(FOUR_B)
+    found = fitting.beside_training("grpo/x", network, 12 * 10**9, 80 * 10**9, 50_000, {})
+    assert found == {"enable_sleep_mode": True, "gpu_memory_utilization": 0.75, "max_model_len": 262_144}
+    by_hand = {"gpu_memory_utilization": 0.5, "max_model_len": 60_000, "tensor_parallel_size": 2}
+    found = fitting.beside_training("grpo/x", network, 12 * 10**9, 80 * 10**9, 50_000, by_hand)
+    assert found == {"enable_sleep_mode": True, **by_hand}
+    awake = fitting.beside_training("grpo/x", network, 12 * 10**9, 80 * 10**9, 50_000, {"enable_sleep_mode": False})
+    assert awake["gpu_memory_utilization"] == fitting.AWAKE and 50_000 <= awake["max_model_len"] < 262_144
+
+
+def test_rollouts_without_room_are_refused_before_anything_is_loaded():
+    """A training that leaves less than the weights leaves no token; the message says what it holds and what helps."""
+    with pytest.raises(SettingError, match=r"holds 70\.0 GB all the time, .* would hold 0 tokens; .* 50,000\. .*FSDP2"):
+        fitting.beside_training("grpo/x", memory.made(FOUR_B), 70 * 10**9, 80 * 10**9, 50_000, {})

@@ -145,3 +145,10 @@ def test_log_probabilities_are_those_of_the_chosen_tokens(engine):
     with torch.inference_mode():
         first = engine.network(ids).logits[0, -1].log_softmax(dim=-1).max().item()
     assert answer.logprobs[0]["logprob"] == pytest.approx(first, abs=1e-4)
+
+
+def test_engine_that_is_asked_nothing_loads_no_weights(small):
+    """A stage whose answers are all in the journal needs no GPU."""
+    engine = TransformersEngine(small.table("sft/cold"))
+    assert not list(engine.batches([])) and not list(engine.answers([]))
+    assert "network" not in vars(engine)

@@ -9,6 +9,7 @@ import yaml
 from mill import REFEREE
 from project import snapshot
 from proofmill import __main__ as command
+from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.inspect import leftovers
 from proofmill.recipes.book import expand
 from proofmill.runtime import locks
@@ -51,6 +52,19 @@ def test_copies_of_other_entries_and_tables_of_nobody_can_go(made):
 def test_journals_are_listed_only_when_asked_for(made):
     """Answers that were paid for are not among what `gc` deletes by itself."""
     assert not any(sort == "calls" for sort, _ in found(made, leftovers.SORTS[:3]))
+
+
+def test_logs_of_shards_can_go_once_the_table_is_made(made):
+    """They say what each job did; of a stage that is not finished they stay, and the log of the artifact always does."""
+    folder = made.results / "problems"
+    logs = [folder / f"{name}.{shard}-of-2.log" for name in ("p", "later", "q") for shard in (0, 1)]
+    for log in (*logs, folder / "p.log"):
+        log.touch()
+    made.table("problems/q").path.unlink()
+    listed = {key: each.paths for key, each in found(made).items() if key[0] == "unfinished"}
+    assert [path for path in listed["unfinished", "problems/p"] if path.suffix == ".log"] == logs[:2]
+    assert listed["unfinished", "problems/later"] == tuple(logs[2:4])
+    assert ("unfinished", "problems/q") not in listed
 
 
 def test_links_free_nothing_while_another_holds_the_file(made):
@@ -122,3 +136,10 @@ def test_what_somebody_makes_right_now_is_left_alone(made):
     lock.parent.mkdir(parents=True, exist_ok=True)
     with locks.alone(lock, "schemes/s"):
         assert not any(name == "schemes/s" for _, name in found(made))
+
+
+def test_journal_that_shards_write_is_left_alone(made):
+    """They write no table, and hold no lock of it; once they have ended, it is listed again."""
+    with ShardJournal(made.table("schemes/s").calls, Shard(1, 2)):
+        assert not any(name == "schemes/s" for _, name in found(made))
+    assert ("calls", "schemes/s") in found(made)

@@ -30,7 +30,7 @@ def attempts(grades, out_of=1):
 
 def measured(groups, **settings):
     entry = Scores(**{"measures": ["avg-at-k"], "averages": {"both": ["problems/a", "problems/b"]}, **settings})
-    rows = [row for group, some in groups.items() for row in measured_rows(group, "avg-at-k", None, some, entry)]
+    rows = [row for group, some in groups.items() for row in measured_rows(group, [("avg-at-k", None)], some, entry)]
     return entry, rows, list(averages.averaged(rows, groups, entry))
 
 
@@ -130,9 +130,11 @@ def test_page_averages_the_first_measure_of_each_way_of_sampling():
     rows = [
         row
         for group, some in groups.items()
-        for name in ("avg-at-k", "cut-off-rate")
         for row in measured_rows(
-            group, name, None, [{**each, "well_formed": True, "stop": "end"} for each in some], entry
+            group,
+            [("avg-at-k", None), ("cut-off-rate", None)],
+            [{**each, "well_formed": True, "stop": "end"} for each in some],
+            entry,
         )
     ]
     text = page("scores/x", [{**row, "p": None} for row in (*rows, *averages.averaged(rows, groups, entry))], entry, {})

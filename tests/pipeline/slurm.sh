@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# Starts a SLURM of one node on this Debian machine (as root), for the tests of the cluster path. Safe to run twice, and
-# after a crash or a restart of the machine; a SLURM that answers is left alone, and a configuration of others is too.
+# Starts a SLURM of two pretend nodes with two pretend GPUs each on this Debian machine (as root), for the tests of the
+# cluster path. Safe to run twice, and after a crash or a restart of the machine; a SLURM that answers is left alone, and a
+# configuration of others is too.
 set -euo pipefail
 
+conf=/etc/slurm/slurm.conf
+ours() { grep -qs '^ClusterName=proofmill$' $conf; }
 # A client waits half a minute for a controller that is not there.
-answers() { timeout 5 sinfo --noheader --format=%T 2>/dev/null | grep -Eq '^(idle|mixed|allocated|completing)$'; }
+working() { timeout 5 sinfo --noheader --Node --format=%T 2>/dev/null | grep -Ec '^(idle|mixed|allocated|completing)$'; }
+alive() {
+  local pid
+  pid="$(cat "/run/slurm/$1.pid" 2>/dev/null)" && kill -0 "$pid" 2>/dev/null && grep -q slurmd "/proc/$pid/comm"
+}
+answers() {
+  if ours; then [ "$(working)" = 2 ] && alive node1 && alive node2; else [ "$(working)" != 0 ]; fi
+}
 refuse() { echo "tests/pipeline/slurm.sh: $*" >&2; exit 1; }
 
 if answers; then exit 0; fi
 [ "$(id -u)" = 0 ] || refuse "found no SLURM that answers sinfo; expected one, or root to start one. Run it as root."
 here="$(cd "$(dirname "$0")" && pwd)"
-conf=/etc/slurm/slurm.conf
-if [ -e $conf ] && ! grep -q '^ClusterName=proofmill$' $conf; then
+if [ -e $conf ] && ! ours; then
   refuse "$conf is not ours and its SLURM has no node that works; expected none, or one that answers. Nothing was changed."
 fi
 
@@ -26,10 +35,13 @@ if missing >/dev/null; then
   rm -f "$log"
 fi
 
-mkdir -p /etc/slurm /run/munge /run/slurm /var/lib/slurm/slurmctld /var/lib/slurm/slurmd /var/log/slurm /var/log/munge
-memory=$(( $(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024 * 9 / 10 ))
-sed -e "s/@CPUS@/$(nproc)/" -e "s/@MEMORY@/$memory/" "$here/slurm.conf" >$conf.new
+mkdir -p /etc/slurm /run/munge /run/slurm /var/lib/slurm/{slurmctld,node1,node2} /var/log/slurm /var/log/munge
+memory=$(( $(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024 * 9 / 10 / 2 ))
+sed -e "s/@CPUS@/$((2 * $(nproc)))/" -e "s/@MEMORY@/$memory/" "$here/slurm.conf" >$conf.new
 mv $conf.new $conf
+cp "$here/gres.conf" /etc/slurm/gres.conf
+# SLURM numbers GPUs by their devices and takes no plain files: these are what /dev/null is.
+for gpu in /var/lib/slurm/gpu{0,1}; do [ -c $gpu ] || { rm -f $gpu; mknod $gpu c 1 3; }; done
 
 [ -s /etc/munge/munge.key ] || { mkdir -p /etc/munge; dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1 status=none; }
 chown munge:munge /etc/munge /etc/munge/munge.key /run/munge /var/log/munge
@@ -40,15 +52,14 @@ chmod 755 /run/munge
 munge --no-input 2>/dev/null | unmunge >/dev/null 2>&1 || runuser -u munge -- munged --force >/dev/null 2>&1
 # -c: jobs of before a crash hold their memory for ever.
 timeout 5 scontrol ping 2>/dev/null | grep -q 'is UP' || slurmctld -c
-alive() { [ -e "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null && grep -q slurmd "/proc/$(cat "$1")/comm"; }
-alive /run/slurm/slurmd.pid || slurmd
+for node in node1 node2; do alive $node || slurmd -N $node; done
 
 SECONDS=0
 while [ $SECONDS -lt 40 ]; do
   if answers; then exit 0; fi
   # A node that was lost (a restart, other sizes) is taken up again as soon as it reports.
-  timeout 5 scontrol update NodeName=localhost State=RESUME >/dev/null 2>&1 || true
+  timeout 5 scontrol update NodeName=node[1-2] State=RESUME >/dev/null 2>&1 || true
   sleep 0.5
 done
 tail -n 3 /var/log/slurm/*.log >&2 || true
-refuse "SLURM was started and no node is ready after 40 s; expected one. See /var/log/slurm."
+refuse "SLURM was started and its nodes are not ready after 40 s; expected two. See /var/log/slurm."

@@ -1,6 +1,5 @@
 """A `kill -9` at any time: the next run goes on, ends with the tables of an undisturbed run, and repeats no answered call."""
 
-import json
 import os
 import random
 import re
@@ -8,68 +7,22 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import polars as pl
 import psutil
 import pytest
 
 from project import CHAIN, Project, copy_of
-from proofmill.arithmetic import referee
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
+from slow_referee import IN_FLIGHT, any_marks, slow_referee
 
 pytestmark = pytest.mark.pipeline
-IN_FLIGHT = 4
-
-
-@contextmanager
-def slow_referee(
-    delay: float = 0.0, verdict: Callable[[str], str] = referee.verdict
-) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """A judge that takes its time; yields the environment that leads jobs here, and the prompts it has answered."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = request["messages"][-1]["content"]
-            time.sleep(delay)
-            text = verdict(prompt)
-            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-            usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4, "total_tokens": 0}
-            body = {"id": "r", "object": "chat.completion", "created": 1, "model": request["model"]}
-            payload = json.dumps({**body, "choices": [choice], "usage": usage}).encode()
-            asked.append(prompt)
-            try:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-            except OSError:  # whoever asked was killed
-                self.close_connection = True
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
-        yield {"PROOFMILL_REFEREE_URL": address, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT)}, asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def started(project: Project, command: list[str], **environment: str) -> subprocess.Popen:
@@ -265,11 +218,6 @@ def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how)
     assert found["value"].to_list() == pytest.approx(expected["value"].to_list(), rel=1e-4, abs=1e-5)
 
 
-def any_marks(prompt: str) -> str:
-    """Marks that differ from proof to proof, so that a model that has learned nothing yet gets a gradient."""
-    return f"<points>{zlib.crc32(prompt.encode()) % 8}</points>"
-
-
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1)])
 def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path, how, code):
     """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
@@ -295,6 +243,29 @@ def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy
     assert step % (4 if how == signal.SIGKILL else 2) == 0
     assert_equal_to(whole, project, name)
     assert len(asked) <= len(whole.journal(name)) + IN_FLIGHT
+
+
+def test_killed_training_with_a_lag_goes_on_and_asks_no_judge_twice(copy):
+    """After kill -9 all steps are there, no rollout is older than the lag, and each question to the judge was sent once."""
+    name = "grpo/cold"
+    project = copy(name)
+    project.edit("iterations: 2", "lag: 2")
+    often = {"PROOFMILL_SAVE_STEPS": "4"}
+
+    def in_the_seventh_step() -> bool:
+        found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
+        return bool(found) and b'"step": 7,' in found[0].read_bytes()
+
+    with slow_referee(verdict=any_marks) as (environment, asked):
+        command = project.job_command(name)
+        assert killed(started(project, command, **often, **environment), when=in_the_seventh_step) == -signal.SIGKILL
+        done = project.job(name, **often, **environment)
+    assert done.returncode == 0, done.stdout
+    assert "goes on from checkpoint-4" in done.stdout
+    rollouts = pl.read_parquet(project.table(name).folder / "rollouts.parquet")
+    assert rollouts.height == rollouts["rollout"].n_unique() == 16 * 4 * 2
+    assert (rollouts["step"] - 1 - rollouts["policy"]).max() <= 2
+    assert len(asked) <= len(project.journal(name)) + IN_FLIGHT
 
 
 # -------------------------------------------------------------------------------------------------------- the whole run

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 import yaml
 
-from browsing import chromium, opened, page_of, pictured, read_from_disk, viewing
+from browsing import chromium, opened, page_of, pictured, pressed, read_from_disk, viewing
 from own_parts import write_configuration, write_parts
 from pages import PAGES, to_run
 from project import CHAIN, ROOT, Project, copy_of
@@ -193,7 +193,7 @@ def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
         assert page.locator("img.curves").evaluate("i => i.naturalWidth") > 100
         page.click("text=What it was trained on, step by step")
         assert "step 4 of 4" in page.locator(".paging").inner_text()
-        page.keyboard.press("k")
+        pressed(page, "k")
         page.wait_for_url("**step=3")
         assert page.locator("tbody tr").count() == 16
         page.click("td.id a >> nth=0")

@@ -1,9 +1,8 @@
 """The cluster path: the same recipe through a real SLURM ends with the same tables."""
 
-import os
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -33,21 +32,11 @@ nano:
 
 
 @pytest.fixture(scope="module")
-def slurm() -> None:
-    """A SLURM that answers; where one is promised (PROOFMILL_EXPECT_SLURM), its absence is a failure."""
-    answers = shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0
-    if not answers and os.environ.get("PROOFMILL_EXPECT_SLURM"):
-        pytest.fail("no SLURM answers `sinfo`, and PROOFMILL_EXPECT_SLURM promises one; see tests/pipeline/slurm.sh")
-    if not answers:
-        pytest.skip("no SLURM answers `sinfo`; tests/pipeline/slurm.sh starts one on a single Debian machine")
-
-
-@pytest.fixture(scope="module")
 def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
     """The same recipe, run on this machine and through SLURM, side by side: the latter mostly waits."""
 
-    def run(where: str, profile: tuple, options: tuple) -> Project:
-        project = Project(tmp_path_factory.mktemp(where) / "project", overlay="workflow/rehearsal.yaml")
+    def run(folder: Path, profile: tuple, options: tuple) -> Project:
+        project = Project(folder / "project", overlay="workflow/rehearsal.yaml")
         (project.folder / "small.yaml").write_text(OVERLAY)
         write_parts(project.folder)
         project.overlay = (*project.overlay, "small.yaml")
@@ -56,8 +45,10 @@ def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
         project.said = done.stdout
         return project
 
+    # Made one after the other: the first one makes, or empties, the folder that they stand in.
+    folders = [tmp_path_factory.mktemp(where) for where in ("local", "slurm")]
     with ThreadPoolExecutor() as pool:
-        return tuple(pool.map(run, ("local", "slurm"), (LOCAL, SLURM), ((), OFTEN)))
+        return tuple(pool.map(run, folders, (LOCAL, SLURM), ((), OFTEN)))
 
 
 def made(project: Project) -> list[str]:

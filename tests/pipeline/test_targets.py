@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from project import Project
+from project import ROOT, Project
 
 pytestmark = pytest.mark.pipeline
 
@@ -89,6 +89,20 @@ def test_what_stopped_is_said_last(tmp_path):
     (line,) = [line for line in said.splitlines() if line.startswith("problems/bad was not made: ")]
     assert code == 1 and "TableError" in line and line.endswith("(all of it: results/problems/bad.log)")
     assert "--entry" not in said
+
+
+def test_site_of_the_docs_is_planned_for_a_cluster(tmp_path):
+    """The file in docs/cluster.md gives each job of `nano` the memory that it says, and those that only ask what is shipped."""
+    project = Project(tmp_path / "project")
+    page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+    site = next(block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if block.startswith("every: "))
+    (project.folder / "site.yaml").write_text(site)
+    (tmp_path / "sbatch").symlink_to("/bin/true")  # nothing is submitted
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = project.snakemake("nano", "-n", profile=("--workflow-profile", "profiles/slurm"), PATH=path)
+    assert done.returncode == 0, done.stdout
+    given = dict(re.findall(r"^rule (\w+):.*?mem_mb=(\d+)", done.stdout, re.MULTILINE | re.DOTALL))
+    assert (given["base"], given["schemes"], given["responses"], given["sft"]) == ("4000", "4000", "64000", "800000")
 
 
 def test_cluster_without_its_commands_is_said_at_once(two, tmp_path):

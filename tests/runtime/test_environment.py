@@ -110,3 +110,26 @@ def test_seconds_that_are_none_are_refused(monkeypatch, value):
     monkeypatch.setenv("PROOFMILL_TIMEOUT", value)
     with pytest.raises(SettingError, match=r"PROOFMILL_TIMEOUT=.*positive number"):
         environment.seconds("PROOFMILL_TIMEOUT", 600)
+
+
+def test_numbers_of_shards_are_by_kind_or_by_artifact(monkeypatch):
+    """Words of the variable, in any number; unset, nothing has shards."""
+    assert environment.shards(["grades", "responses"]) == {}
+    monkeypatch.setenv("PROOFMILL_SHARDS", " grades=4  responses/big=16 ")
+    assert environment.shards(["grades", "responses"]) == {"grades": 4, "responses/big": 16}
+
+
+@pytest.mark.parametrize("word", ["grades", "grades=0", "grades=-1", "sft/cold=2", "grades/cold=x", "=2", "grades=1.5"])
+def test_word_that_is_no_number_of_shards_is_refused(monkeypatch, word):
+    """The message has the word, an example, and the kinds that have shards."""
+    monkeypatch.setenv("PROOFMILL_SHARDS", f"grades=2 {word}")
+    with pytest.raises(
+        SettingError, match=rf"^PROOFMILL_SHARDS: has the word `{word}`; .* of the kinds grades, labels"
+    ):
+        environment.shards(["grades", "labels"])
+
+
+def test_service_is_no_address(monkeypatch):
+    """`service` in the place of an address says that the model is looked up."""
+    monkeypatch.setenv("PROOFMILL_JUDGE_URL", "service")
+    assert environment.is_service("api/judge") and not environment.is_service("api/other")

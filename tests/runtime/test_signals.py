@@ -2,9 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
+from proofmill.runtime import signals
+from proofmill.runtime.cluster import slurm
 from proofmill.runtime.signals import gracefully
 
 
@@ -42,3 +46,50 @@ def test_second_signal_ends_a_process_that_is_alone(monkeypatch, world, ends):
         if ends
         else "stopped by SIGTERM"
     ]
+
+
+def test_word_before_the_walltime_leaves_the_rest_of_it(monkeypatch):
+    """After SIGUSR1 a step has what is left of the walltime but for half a minute, if that is more than the grace time."""
+    monkeypatch.setattr(slurm, "seconds_left", lambda: 600.0)
+    monkeypatch.setattr(signals, "_noted", set())
+    with gracefully("sft/x") as stop:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert stop.why == "stopped by SIGUSR1, before the walltime is over"
+        assert 560 < signal.getitimer(signal.ITIMER_REAL)[0] <= 570
+
+
+@pytest.mark.parametrize(("ignoring", "code"), [("signals.ignore()", 0), ("pass", -signal.SIGTERM)])
+def test_signal_at_the_very_end_ends_nothing_that_is_done(ignoring, code):
+    """Python dies of a signal that comes while it ends, after its own handlers are gone; unless it was told to ignore it."""
+    program = (
+        "import os, signal\n"
+        "from proofmill.runtime import signals\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid(), number=int(signal.SIGTERM)): kill(pid, number)\n"
+        "signals.at_once('sft/x')\n"
+        f"{ignoring}\n"
+        "import builtins; builtins.late = Late()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == code
+
+
+def test_word_before_the_walltime_is_for_the_job_and_not_for_what_it_has_started():
+    """SLURM sends it to both: the job says why it ends, and its server answers to the last."""
+    program = (
+        "import os, signal, subprocess, time\n"
+        "from proofmill.runtime import signals\n"
+        "signals.at_once('sft/x')\n"
+        "server = subprocess.Popen(['sleep', '60'])\n"
+        "try:\n"
+        "    server.send_signal(signal.SIGUSR1)\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    time.sleep(60)\n"
+        "finally:\n"
+        "    print(server.poll(), flush=True)\n"
+        "    server.kill()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (1, "None")
+    assert (
+        done.stderr.strip() == "sft/x: stopped by SIGUSR1, before the walltime is over; run the same command to go on."
+    )

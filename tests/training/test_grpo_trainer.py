@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from transformers import TrainerCallback
 
 import fixed_rollouts
 from mill import SMALL, Mill
@@ -28,6 +27,7 @@ from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
+from trained import Gradients, held_up_until_asked
 
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
 GRPO = {
@@ -87,7 +87,7 @@ def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
     monkeypatch.setenv("PROOFMILL_FRESH", "all")
     for theirs in (False, True):
         if theirs:
-            monkeypatch.setattr(rollouts_module, "decoded_by_ours", lambda job, model: None)
+            monkeypatch.setattr(rollouts_module, "decoded_by_ours", lambda job, model, ended=None: None)
         table = Mill(taught.results, **SMALL, **entries).make("grpo/looped")
         frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout"))
     ours, theirs = frames
@@ -96,17 +96,22 @@ def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
     assert ours["step"].n_unique() == 3 and ours["tokens"].n_unique() > 5
 
 
+def test_judge_is_asked_about_the_first_rollout_while_others_are_written(taught, monkeypatch):
+    """Sampling goes on only once the judge has been asked; texts, verdicts and advantages are those of asking at the end."""
+    judged = {**GRPO, "grader": "api/referee", "schemes": "schemes/train", "steps": 2}
+    frames = []
+    with held_up_until_asked() as heard:
+        for name in ("early", "late"):
+            table = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, f"grpo/{name}": judged}).make(f"grpo/{name}")
+            frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout", "cost", "judge_tokens"))
+            monkeypatch.setattr(
+                rollouts_module, "heard_at_once", lambda job, model, _: rollouts_module.decoded_by_ours(job, model)
+            )
+    assert len(heard) > 4 and all(heard)
+    assert frames[0].equals(frames[1]) and frames[0]["verdict"].n_unique() > 4
+
+
 # ------------------------------------------------------------------------------------- what a gradient does not depend on
-
-
-class Gradients(TrainerCallback):
-    """Keeps the gradient of each optimizer step."""
-
-    def __init__(self):
-        self.found = []
-
-    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
-        self.found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]).double())
 
 
 class SilentOnSome(Marker):

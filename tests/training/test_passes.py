@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mill import SMALL, Mill
-from proofmill.schema.errors import SettingError
+from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.training import memory, passes, run
 
 JOB = SimpleNamespace(name="sft/x")
@@ -113,7 +113,8 @@ def trained(small, tmp_path, monkeypatch):
     def train(name, there, **fields):
         monkeypatch.setattr(memory, "device_memory", lambda: (there, False))
         entry = {**SMALL["sft/cold"], "steps": 3, "batch": 8, "log-every": 1, **fields}
-        table = Mill(small.results, **SMALL, **{name: entry}).make(name)
+        deep = {**SMALL["base/tiny"], "layers": 6}
+        table = Mill(small.results, **SMALL, **{"base/deep": deep, name: entry}).make(entry["model"], name)
         return {(row["step"], row["measure"]): row["value"] for row in table.rows()}
 
     return train
@@ -158,8 +159,91 @@ def test_training_goes_on_with_the_rows_of_its_passes(tmp_path, monkeypatch):
     assert rows == [4, 6]
 
 
+@given(
+    st.integers(0, 100),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 300),
+    st.sampled_from([None, True, False]),
+)
+def test_activations_are_computed_again_only_where_one_row_does_not_fit(resident, each, saved, limit, by_hand):
+    """They are kept as long as a row fits so; a decision by hand stands; without room for either, a pass has one row."""
+
+    def planned(rows, checkpointing=False):
+        return SimpleNamespace(step=resident + rows * max(each - checkpointing * saved, 0))
+
+    def fits(rows, checkpointing):
+        return planned(rows, checkpointing).step <= memory.TIGHT * limit
+
+    rows, again = passes.choice(planned, 8, limit, 8, again=by_hand)
+    assert again == (by_hand if by_hand is not None else not fits(1, False))
+    assert fits(rows, again) or (rows == 1 and (by_hand is not None or not fits(1, True)))
+    assert passes.choice(planned, 8, None, 8, again=by_hand) == (8, bool(by_hand))
+    assert passes.choice(planned, 8, limit, 8, rows=4)[0] == 4
+
+
+@pytest.mark.parametrize(("value", "decided"), [(None, None), ("0", False), ("1", True)])
+def test_computing_again_by_hand_is_yes_no_or_unset(monkeypatch, value, decided):
+    """Whatever is neither 1 nor 0 is refused; a launch file that does it itself leaves nothing to decide."""
+    monkeypatch.delenv("PROOFMILL_GRADIENT_CHECKPOINTING", raising=False)
+    if value is not None:
+        monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", value)
+    assert passes.checkpointing_by_hand(JOB) is decided
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
+    if decided:
+        with pytest.raises(SettingError, match=r"expected one of them\. Unset it"):
+            passes.checkpointing_by_hand(JOB)
+    else:
+        assert passes.checkpointing_by_hand(JOB) is False
+    monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", "yes")
+    with pytest.raises(SettingError, match="is `yes`; expected 1 or 0"):
+        passes.checkpointing_by_hand(JOB)
+
+
+def test_row_alone_in_its_pass_gets_no_mask(monkeypatch):
+    """Nothing is padded beside it; packed examples are masked from each other, and FlashAttention needs no mask."""
+    seen = []
+    monkeypatch.setattr(memory, "plan", lambda network, **options: seen.append(options["masked"]))
+    monkeypatch.delenv("PROOFMILL_ATTENTION", raising=False)
+    entry = SimpleNamespace(precision="bfloat16", adapter=None, packing=False)
+    for rows in (1, 2):
+        passes.planner(None, entry, 64)(rows)
+    passes.planner(None, SimpleNamespace(**{**vars(entry), "packing": True}), 64)(1)
+    monkeypatch.setenv("PROOFMILL_ATTENTION", "flash_attention_2")
+    passes.planner(None, entry, 64)(2)
+    assert seen == [False, True, True, False]
+
+
+def test_training_that_fits_only_so_computes_activations_again(trained, small, capsys):
+    """With less memory than one row takes, that is said, and the losses are those of a roomy machine."""
+    whole = trained("sft/whole", 10**10, model="base/deep")
+    capsys.readouterr()
+    network = memory.made(small.table("base/deep").weights())
+    kept, again = (memory.plan(network, rows=1, tokens_per_row=512, checkpointing=c, masked=False).step for c in (0, 1))
+    tight = trained("sft/tight", int((kept + again) / 2 / memory.TIGHT), model="base/deep")
+    assert "1 x 1 x 8 (devices, rows at a time, turns), as many at a time" in (said := capsys.readouterr().err)
+    assert "; activations are computed again" in said
+    assert tight == pytest.approx(whole, rel=1e-4)
+
+
 @pytest.mark.parametrize(("threads", "part"), [(1, 0.5), (2, 1.0), (8, 1.0)])
 def test_job_plans_with_the_memory_of_its_threads(monkeypatch, threads, part):
     """On two processors a job of one thread leaves half of the memory to the one beside it."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     assert memory.part_of_machine(threads) == part
+
+
+def test_rollouts_beyond_the_context_are_refused(small, monkeypatch):
+    """An answer that may fill the whole context leaves no token for its prompt; that is said before anything is loaded."""
+    monkeypatch.setattr(run, "load", lambda *_, **__: pytest.fail("the model was loaded"))
+    network = memory.made(small.table("base/tiny").weights())
+    passes.check_context("base/tiny", network, 512, "an example has")
+    entry = {
+        "model": "base/tiny", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1},
+        "unscored": "drop", "steps": 1, "group": 2, "problems-per-step": 2, "max-tokens": 512,
+    }  # fmt: skip
+    with pytest.raises(
+        RecipeError, match=r"base/tiny: a prompt .* may have 513 tokens, and its context has 512; .*`base`"
+    ):
+        Mill(small.results, **SMALL, **{"grpo/long": entry}).make("grpo/long")

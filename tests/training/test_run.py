@@ -1,12 +1,18 @@
 """Training: what is learned, what an unscored rollout does, and what is kept."""
 
+import threading
+
 import polars as pl
 import pytest
 
 from mill import SMALL, Mill
+from proofmill import grpo
+from proofmill.artifacts import jobs
 from proofmill.graders.graders import Marker
 from proofmill.graders.verdicts import Verdict
+from proofmill.recipes.identity import identity_of
 from proofmill.training import run
+from proofmill.training.rollouts import Diary
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -107,6 +113,25 @@ def test_model_is_loaded_after_the_trainers_arguments_exist(small, monkeypatch, 
         Mill(small.results, **{**SMALL, f"{kind}/shared": {**entry, "seed": 5}}).make(f"{kind}/shared")
 
 
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_gradients_are_shared_out_after_each_pass_under_fsdp2(small, monkeypatch, sharding):
+    """As the plan of memory counts them; transformers would keep whole ones on every device until the last pass."""
+    import trl
+
+    made, init = [], trl.SFTConfig.__post_init__
+    monkeypatch.setattr(trl.SFTConfig, "__post_init__", lambda self: made.append(self) or init(self))
+    monkeypatch.setattr(run.processes, "sharding", lambda: sharding)
+
+    def load(*_):
+        raise InterruptedError
+
+    monkeypatch.setattr(run, "load", load)
+    with pytest.raises(InterruptedError):
+        Mill(small.results, **{**SMALL, "sft/spread": {**SMALL["sft/cold"], "seed": 6}}).make("sft/spread")
+    accumulation = made[0].accelerator_config.gradient_accumulation_kwargs
+    assert (accumulation or {}).get("sync_each_batch", False) is (sharding == "fsdp2")
+
+
 @pytest.mark.parametrize("cut", [{}, {"top-p": 0.9}, {"top-k": 1}, {"min-p": 0.1}], ids=str)
 def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, cut):
     """Where the tail is cut off, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
@@ -145,3 +170,14 @@ def test_logits_are_computed_for_learned_tokens_alone(trained):
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
         computed.append(counter.get_total_flops())
     assert computed[1] - computed[0] == 2 * 8 * 2 * head.numel()
+
+
+def test_checkpoint_brings_a_training_on_and_what_lies_before_it_does_not(small, monkeypatch):
+    """The job is told after the second step, whose checkpoint is complete, and neither by the diary nor by a judge's answers."""
+    monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
+    advanced, told, add = threading.Event(), [], Diary.add
+    monkeypatch.setattr(Diary, "add", lambda self, rows: told.append(advanced.is_set()) or add(self, rows))
+    made = Mill(small.results, **SMALL, **{"grpo/kept": {**GRPO, "seed": 7}})
+    identity = identity_of(made.book.entries["grpo/kept"], made.book.declared)
+    jobs.make(grpo.main, "grpo/kept", identity, made.results, made.book.terms, advanced=advanced)
+    assert told == [False, False, True]

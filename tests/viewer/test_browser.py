@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from browsing import chromium, chromium_path, opened, page_of, pictured, read_from_disk, viewing
+from browsing import chromium, chromium_path, opened, page_of, pictured, pressed, read_from_disk, viewing
 from mill import REFEREE, SMALL, Mill
 from proofmill.recipes.book import expand
 from proofmill.viewer import report
@@ -70,10 +70,10 @@ def test_graph_leads_to_a_table_and_the_table_to_a_problem(page, viewed):
     page.click("text=the problem with its attempts")
     assert page.locator(".paging").inner_text().find("problem 1 of 12") >= 0
     first = page.url
-    page.keyboard.press("j")
+    pressed(page, "j")
     page.wait_for_url(lambda url: url != first)
     assert "problem 2 of 12" in page.locator(".paging").inner_text()
-    page.keyboard.press("ArrowLeft")
+    pressed(page, "ArrowLeft")
     page.wait_for_url(first)
     assert page.said == []
 
@@ -104,7 +104,7 @@ def test_two_tables_stand_side_by_side(page, viewed):
 def test_rows_are_filtered_and_the_address_is_shared(page, viewed, browser):
     """A condition, its bars, and the same rows for another who has the link and the token."""
     opened(page, viewed[1], "/table/grades/cold")
-    page.keyboard.press("/")
+    pressed(page, "/")
     page.keyboard.type("attempt = 0")
     page.keyboard.press("Enter")
     page.wait_for_url("**where=attempt**")

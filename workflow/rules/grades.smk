@@ -9,6 +9,7 @@ rule grades:
     """A verdict on each attempt."""
     input:
         parents("grades"),
+        shards("grades"),
     output:
         f"{RESULTS}/grades/{{name}}.parquet",
     threads: 1

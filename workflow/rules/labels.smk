@@ -9,6 +9,7 @@ rule labels:
     """A judge's classification of each problem."""
     input:
         parents("labels"),
+        shards("labels"),
     output:
         f"{RESULTS}/labels/{{name}}.parquet",
     threads: 1

@@ -9,6 +9,7 @@ rule responses:
     """Attempts at problems."""
     input:
         parents("responses"),
+        shards("responses"),
     output:
         f"{RESULTS}/responses/{{name}}.parquet",
     threads: 1

@@ -9,6 +9,7 @@ rule schemes:
     """A 0-7 marking scheme for each problem."""
     input:
         parents("schemes"),
+        shards("schemes"),
     output:
         f"{RESULTS}/schemes/{{name}}.parquet",
     threads: 1

@@ -13,6 +13,7 @@ On request it judges as judges do that err (_referee_biases.py), and misbehaves 
 """
 
 import argparse
+import hmac
 import json
 import os
 import re
@@ -33,6 +34,7 @@ PRICED = re.compile(r"^\d+\. \((\d{1,9}) pts?, (?:main|routine)\)", re.MULTILINE
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 TEACHER, CRITIC = "referee-teacher", "referee-critic"
+KEY = "PROOFMILL_REFEREE_SERVER_KEY"  # the variable with the key that it wants; without one it answers everybody
 SHORT = 400  # characters; the longest proof of the family has fewer than 150
 TOLD = 200  # characters kept of a reasoning that establishes nothing
 
@@ -203,7 +205,11 @@ def application():
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
+    key = os.environ.get(KEY)
+
     async def complete(request):
+        if refused(request):
+            return JSONResponse({"error": {"message": "wrong key", "type": "authentication"}}, status_code=401)
         body = json.loads(await request.body())
         prompt = body["messages"][0]["content"]  # later rounds repeat the first answer
         if fault := option_fault(body):
@@ -221,7 +227,12 @@ def application():
             }
         )
 
+    def refused(request):
+        return key is not None and not hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {key}")
+
     async def models(request):
+        if refused(request):
+            return JSONResponse({"error": {"message": "wrong key", "type": "authentication"}}, status_code=401)
         return JSONResponse({"object": "list", "data": [{"id": "referee", "object": "model"}]})
 
     return Starlette(
@@ -233,9 +244,8 @@ def main() -> None:
     """Serve until killed, and print the address."""
     import uvicorn
 
-    parser = argparse.ArgumentParser(
-        prog="python -m proofmill.arithmetic.referee", description="Serve the referee on a loopback port."
-    )
+    parser = argparse.ArgumentParser(prog="python -m proofmill.arithmetic.referee", description="Serve the referee.")
+    parser.add_argument("--host", default="127.0.0.1", help="the address it listens at; this machine's own without it")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one; its address is printed")
     parser.add_argument(
         "--faults",
@@ -246,10 +256,10 @@ def main() -> None:
     server = application()
     if options.faults:
         server = Unreliable(server, _referee_faults.read(options.faults))
-    config = uvicorn.Config(server, host="127.0.0.1", port=options.port, log_level="error", lifespan="off")
+    config = uvicorn.Config(server, host=options.host, port=options.port, log_level="error", lifespan="off")
     socket = config.bind_socket()
     socket.listen(2048)  # a client may connect as soon as it reads the address
-    print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
+    print(f"http://{options.host}:{socket.getsockname()[1]}/v1", flush=True)
     uvicorn.Server(config).run(sockets=[socket])
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -19,14 +20,21 @@ from typing import Any
 
 from proofmill.artifacts.faults import explained
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
+from proofmill.artifacts.shares import Share
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
+from proofmill.calls import merging
+from proofmill.calls.journal import Journal
+from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.recipes import plugins, yaml_files
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import identity_of
 from proofmill.runtime import environment, locks, processes, signals
+from proofmill.runtime.cluster import slurm
 from proofmill.runtime.progress import clock, say
 from proofmill.schema.errors import ProofmillError, SettingError, TableError
+from proofmill.schema.fields import required
+from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
 STOPPING = ("max_unscored", "max_attack")  # fields of an entry that are no part of its identity and come in the terms
@@ -48,15 +56,23 @@ class Job:
     keeps_state: bool = False  # of a training: whether another may go on from its last step
     started: float = field(default_factory=time.monotonic)
     remark: str = ""  # what the last line says besides what came of it
+    shard: Shard | None = None  # it asks the questions of a share of the rows alone, and writes no table
+    advanced: threading.Event = field(default_factory=threading.Event)  # set where a training keeps what brings it on
 
     @property
     def name(self) -> str:
-        return self.table.name
+        """What messages call it."""
+        return f"{self.table.name}.{self.shard.folder}" if self.shard else self.table.name
 
     @property
     def checkpoints(self) -> Path:
         """The checkpoints of an unfinished training with exactly this fingerprint."""
         return self.table.scratch / f"checkpoints-{self.fingerprint}"
+
+    @property
+    def engine_log(self) -> Path:
+        """What an engine of its own said that did not start; shards of an artifact, which start together, have one each."""
+        return self.table.scratch / (f"vllm.{self.shard.folder}.log" if self.shard else "vllm.log")
 
     def askers(self, models: Iterable[str]) -> AbstractContextManager[dict[str, Any]] | None:
         """What answers in the place of engines; None where models are really asked (inspect/asking_again.py)."""
@@ -66,7 +82,13 @@ class Job:
         """A table that the entry reads. Raises LookupError for others: fingerprint and graph do not cover them."""
         if name not in self.stamp["parents"]:
             raise LookupError(f"{self.name} reads {name}, which neither its entry nor `behind` of its kind names")
+        if self.shard and name == self.stamp["entry"][required(KINDS[self.table.kind].splits)]:
+            return Share(name, self.table.results, shard=self.shard)
         return self.table.other(name)
+
+    def open_journal(self) -> AbstractContextManager[Journal]:
+        """The journal of its calls: opened inside, with what shards were answered before."""
+        return ShardJournal(self.table.calls, self.shard) if self.shard else merging.whole(self.table.calls)
 
     def finish(
         self,
@@ -79,10 +101,15 @@ class Job:
     ) -> None:
         """Write the table with its completed stamp, and log the counts. Of several processes only the leader writes.
 
+        A shard, which has asked all that it was to ask, makes no rows.
+
         `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all rows are written.
         `facts` are further fields of the stamp.
         """
         if processes.rank():
+            return
+        if self.shard:
+            say(self.name, f"is answered; took {clock(time.monotonic() - self.started)}")
             return
 
         def stamp() -> dict[str, Any]:
@@ -129,7 +156,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
     parser.add_argument(
         "--engine",
         default="transformers",
-        choices=["transformers", "vllm", "vllm-server"],
+        choices=["transformers", "vllm", "vllm-server", *([] if KINDS[kind].learns else ["service"])],
         help="what serves an artifact model",
     )
     parser.add_argument("--engine-args", default="", help="further flags of vLLM's server, for either way of vLLM")
@@ -137,6 +164,10 @@ def run(main: Callable[[Any, Job], None]) -> None:
     parser.add_argument(
         "--terms", help="the budget and the shares that may fail as JSON, instead of the configuration's"
     )
+    if KINDS[kind].splits:
+        parser.add_argument(
+            "--shard", metavar="I/K", help="ask the I-th of K shares of the questions, and write no table"
+        )
     options = parser.parse_args()
     signals.at_once(options.name)
     try:
@@ -148,8 +179,11 @@ def run(main: Callable[[Any, Job], None]) -> None:
         else:
             identity, results = "".join(options.entry), "results"
         settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
-        with plugins.blamed():
-            make(main, options.name, identity, options.results or Path(results), **settings)
+        settings["shard"] = Shard.read(options.shard) if getattr(options, "shard", None) else None
+        folder = options.results or Path(results)
+        with plugins.blamed(), _going_on_by_itself(Table(options.name, folder)) as advanced:
+            make(main, options.name, identity, folder, advanced=advanced, **settings)
+            signals.ignore()
     except ProofmillError as error:
         prefix = f"process {processes.rank()}: " if processes.rank() else ""
         sys.exit(f"{prefix}{type(error).__name__}: {error}")
@@ -162,6 +196,49 @@ def _from_config(options: argparse.Namespace) -> tuple[str, str, str]:
     book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
     (name,) = book.targeted(options.name)
     return identity_of(book.entries[name], book.declared), book.terms, book.results
+
+
+@contextmanager
+def _going_on_by_itself(table: Table) -> Iterator[threading.Event]:
+    """Put a SLURM job that its walltime stops back into the queue, if it has kept anything since it began.
+
+    One that has not would never end. Inside it everything that was made is kept, and the lock is gone.
+    """
+    began, advanced = time.time(), threading.Event()
+    try:
+        yield advanced
+    except SystemExit as end:
+        if not signals.walltime_is_near() or slurm.job() is None:
+            raise
+        if processes.rank():  # a launcher would end the leader with it; it ends with the job that the leader puts back
+            time.sleep(signals.LAST_WORDS)
+            raise
+        signals.ignore()  # a launcher's, and SLURM's answer
+        print(end.code, file=sys.stderr, flush=True)
+        if not advanced.is_set() and not _wrote(table, began):
+            learns = KINDS[table.kind].learns
+            sys.exit(
+                f"{table.name}: nothing was kept within the walltime of SLURM job {slurm.job()}; expected "
+                f"{'a checkpoint' if learns else 'an answer'}. Raise `runtime` of its kind in site.yaml"
+                f"{', or lower PROOFMILL_SAVE_MINUTES' if learns else ''}."
+            )
+        say(table.name, f"goes on by itself: SLURM job {slurm.job()} is put back into the queue")
+        if not slurm.requeue():
+            sys.exit(
+                f"{table.name}: SLURM does not take its job back (`scontrol requeue`). Run the same command to go on."
+            )
+        sys.exit(1)
+
+
+def _wrote(table: Table, began: float) -> bool:
+    """Whether answers or the table were written since then.
+
+    The answers of a training's judges count for nothing: without a checkpoint it may sample other attempts and ask anew.
+    A log or an unfinished file brings no job on.
+    """
+    answers = [] if KINDS[table.kind].learns else table.calls.rglob("*")
+    files = [*(path for path in answers if path.suffix in (".jsonl", ".parquet")), table.path]
+    return any(path.exists() and path.stat().st_mtime >= began for path in files)
 
 
 def make(
@@ -195,10 +272,17 @@ def make(
                 main(entry, job())
             processes.leave()
             return
+        fresh = {"all", name, table.kind} & set(os.environ.get("PROOFMILL_FRESH", "").split())
+        if how.get("shard"):  # the lock is for those who write the table
+            stands = table.path.exists() and table.stamp["fingerprint"] == fingerprint
+            if not fresh and (stands or table.kept(fingerprint).exists()):
+                say(name, f"shard {how['shard']} has nothing to ask: the table was made before")
+            else:
+                main(entry, job())
+            return
         with _alone(table):
             current = job()
-            fresh = os.environ.get("PROOFMILL_FRESH", "").split()
-            restored = not {"all", name, table.kind} & set(fresh) and table.restore(fingerprint)
+            restored = not fresh and table.restore(fingerprint)
             processes.broadcast(not restored)
             if restored:
                 say(name, "restored: the same was made before and kept")
@@ -238,6 +322,9 @@ def _alone(table: Table) -> Iterator[None]:
                 "another (--results)."
             ) from error
         if not locked:
+            other = locks.slurm_job(table.lock)
+            if other and slurm.in_queue(other) and slurm.requeue():
+                sys.exit(f"{table.name}: SLURM job {other} is making it; this one is put back into the queue")
             raise TableError(
                 f"{table.name}: another process has been making it for {locks.wait_seconds():g} s; expected one at a "
                 "time. Wait for that job or cancel it, then run again."

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from proofmill.artifacts import contents
 from proofmill.artifacts.checked_parquet import CheckedParquet, frame_of, writer
@@ -34,6 +35,7 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING
+from proofmill.text.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,22 @@ class Table:
             frame = frame.filter(pl.col("dropped").is_null())
         return (frame.select(columns) if columns else frame).collect().to_dicts()
 
-    def stream(self, *columns: str) -> Iterator[dict]:
-        """All rows, dropped ones too, as dictionaries of the named columns (default: all); one batch is in memory."""
+    def stream(self, *columns: str, kept: bool = False) -> Iterator[dict]:
+        """Rows in order, as dictionaries of the named columns (default: all); one batch is in memory.
+
+        Dropped rows too, unless only those `kept` are wanted.
+        """
         self.scan()
-        for batch in self._file.batches(columns or None, size=1024):
-            yield from batch.to_pylist()
+        choosing = kept and "dropped" in COLUMNS[self.kind]
+        read = [*dict.fromkeys((*columns, "dropped"))] if choosing and columns else columns
+        for batch in self.batches(*read):
+            if choosing:
+                batch = batch.filter(batch.column("dropped").is_null())
+            yield from batch.select(columns or batch.schema.names).to_pylist()
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        """The rows that `stream` gives, as batches of Arrow."""
+        return self._file.batches(columns or None, size=1024)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """All rows, dropped ones too, some thousands at a time."""
@@ -179,14 +192,14 @@ class Table:
 
     def write(
         self,
-        rows: pl.DataFrame | Iterable[Mapping[str, Any]],
+        rows: pl.DataFrame | Iterable[pl.DataFrame] | Iterable[Mapping[str, Any]],
         stamp: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         weights: Path | None = None,
         page: str | None = None,
     ) -> None:
         """Write the table by one rename, after its weights and page, so that no table is without them.
 
-        Rows may be made as they are written. A callable stamp is called after the last row. Raises TableError when the
+        Rows may be made as they are written, one by one or as frames of at most ROW_GROUP. A callable stamp is called after the last row. Raises TableError when the
         rows do not fit the kind, or when an id occurs twice; the old table then stays.
         """
         with self._new_file() as temporary:
@@ -245,13 +258,12 @@ class Table:
 
     def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
         """The rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
-        key, seen = KINDS[self.kind].key, set()
+        key, seen = KINDS[self.kind].key, Seen()
         for frame in _parts(rows, schema):
             _check_columns(self.kind, self.name, frame.schema)
             for value in frame[key] if key else ():
-                if value in seen:
+                if not seen.is_new(str(value)):
                     raise TableError(f"{self.name}: {key} `{value}` occurs more than once; expected each id once.")
-                seen.add(value)
             _check_enums(self.name, frame)
             yield frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
@@ -307,6 +319,9 @@ def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
     part: list[Any] = []
     held = 0
     for row in rows:
+        if isinstance(row, pl.DataFrame):
+            yield row
+            continue
         part.append(row)
         held += 1 + len(row.get("steps") or ())
         if held >= ROW_GROUP:

@@ -84,7 +84,7 @@ class Budget:
     def others(self, fresh: bool = False) -> tuple[float, float]:
         """Dollars that all other journals have cost, and dollars that their jobs have set aside."""
         if fresh or time.monotonic() - self._read > REFRESH_SECONDS:
-            claims = [_claim(path.parent) for path in self.calls.glob("*/*/lock") if path.parent != self.journal.folder]
+            claims = [_claim(folder) for folder in records.journals(self.calls) if folder != self.journal.folder]
             self._others = sum(spent for spent, _ in claims), sum(aside for _, aside in claims)
             self._read = time.monotonic()
         return self._others
@@ -104,7 +104,7 @@ def write_claim(journal: Any, aside: float = 0.0) -> None:
 
 def spent(calls: Path) -> float:
     """Dollars that all journals under the folder `calls` have cost."""
-    return sum(_claim(path.parent)[0] for path in calls.glob("*/*/lock"))
+    return sum(_claim(folder)[0] for folder in records.journals(calls))
 
 
 def spent_of(calls: Path, dollars: float | None) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from proofmill.calls.calls import Asker, Asking, Engine
-from proofmill.calls.dialogues import Ask, Begin, Dialogue, Dialogues, Done, State, advance, replies
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, Dialogues, Done, Program, State, advance, replies
 from proofmill.calls.exchange import Answer, Question
 from proofmill.runtime.progress import NestedProgress
 from proofmill.runtime.signals import StopRequest, gracefully
@@ -49,6 +49,12 @@ def results(begin: Begin, askers: Mapping[str, Asker], unit: str) -> Iterator[An
     return iter(ended)
 
 
+class Ended(Protocol):
+    """Takes the result of each dialogue that has ended, by its place among all."""
+
+    def __setitem__(self, index: int, result: Any) -> None: ...
+
+
 class Results:
     """Results of dialogues in a file of no name: they come as the dialogues end, and are read in order of beginning."""
 
@@ -73,7 +79,7 @@ def _ask(begin: Begin, askers: Mapping[str, Asker], unit: str, ended: Results) -
     progress = NestedProgress(first.name, sum(1 for _ in begin()), unit)
     flow = Flow(begin, askers, progress, ended)
     with gracefully(first.name) as stop:
-        asking = {model: _Asking(flow, model, asker, progress, stop) for model, asker in askers.items()}
+        asking = {model: FlowAsking(flow, model, asker, progress, stop) for model, asker in askers.items()}
 
         async def all_models() -> None:
             tasks = [
@@ -88,21 +94,28 @@ def _ask(begin: Begin, askers: Mapping[str, Asker], unit: str, ended: Results) -
 
         cast(Flowing, first.engine).runner.run(all_models())
     progress.close()
-    for model, asker in askers.items():
-        parked = asking[model].parked
-        if len(parked) > asking[model].most_parked:
-            raise asker.too_many(parked, asking[model].taken, flow.rows)
-    failing = next((one for one in asking.values() if one.last_failure), next(iter(asking.values())))
-    if flow.open and stop.why:
-        so_far = f"{progress.all_ended:,} of {progress.total_ended:,} {unit} have ended"
-        raise first.stopped(stop, failing, f"{so_far}; {progress.done - progress.failed:,} calls")
+    so_far = f"{progress.all_ended:,} of {progress.total_ended:,} {unit} have ended"
+    require_sound(askers, flow, asking, stop, f"{so_far}; {progress.done - progress.failed:,} calls")
     if stop.signal:  # all is answered: the outer signal handler decides how to end
         signal.raise_signal(stop.signal)
     if flow.open:
         raise RuntimeError(f"{first.name}: {unit} wait for calls that were neither answered nor parked")
 
 
-class _Asking(Asking):
+def require_sound(
+    askers: Mapping[str, Asker], flow: "Flow", asking: Mapping[str, "FlowAsking"], stop: StopRequest, answered: str
+) -> None:
+    """Raise ServiceError when more calls of a model failed than may, SystemExit when something stopped the asking."""
+    for model, asker in askers.items():
+        parked = asking[model].parked
+        if len(parked) > asking[model].most_parked:
+            raise asker.too_many(parked, asking[model].taken, flow.rows)
+    if flow.open and stop.why:
+        failing = next((one for one in asking.values() if one.last_failure), next(iter(asking.values())))
+        raise next(iter(askers.values())).stopped(stop, failing, answered)
+
+
+class FlowAsking(Asking):
     """The context of one model's calls: each answer lets dialogues go on. The share that may fail is of those so far."""
 
     def __init__(self, flow: "Flow", model: str, asker: Asker, progress: NestedProgress, stop: StopRequest):
@@ -160,7 +173,9 @@ class Feed:
 class Flow:
     """Dialogues under way, and the questions that they wait for."""
 
-    def __init__(self, begin: Begin, askers: Mapping[str, Asker], progress: NestedProgress, ended: Results):
+    _programs: Mapping[str, Program] = {}
+
+    def __init__(self, begin: Begin, askers: Mapping[str, Asker], progress: NestedProgress, ended: Ended):
         self._askers, self._progress, self._ended = askers, progress, ended
         self._fresh = enumerate(begin())
         self._all_begun = False
@@ -201,6 +216,8 @@ class Flow:
     def _has_all(self, running: Running) -> bool:
         """Whether the journal answers all that a dialogue asks. What it lacks is asked, once."""
         for ask in running.asks:
+            if ask.who not in self._askers:  # a program, which answers at once
+                continue
             key = ask.what.key
             if key in self._failed or ask.what in self._askers[ask.who].journal:
                 continue
@@ -222,7 +239,7 @@ class Flow:
                     self._under_way -= 1
                     self._progress.ended()
             ready = [running for running in ready if not isinstance(running.state, Done)]
-            answers = iter(replies([ask for running in ready for ask in running.asks], self._askers, {}))
+            answers = iter(replies([ask for running in ready for ask in running.asks], self._askers, self._programs))
             for running in ready:
                 running.state = advance(running.dialogue, list(islice(answers, len(running.asks))))
             ready = [running for running in ready if self._has_all(running)]

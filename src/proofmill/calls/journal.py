@@ -24,7 +24,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -50,8 +50,9 @@ AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
 class Journal:
     """All answers of one artifact by key. A context manager: while it is open, no other process writes here."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.tail = folder, folder / "answers.jsonl"
+    def __init__(self, folder: Path, lock: int = -1):
+        """`lock`: the open file of its lock, where the caller holds that already; it is closed with the journal."""
+        self.folder, self.tail, self.damaged = folder, folder / "answers.jsonl", folder / "damaged.jsonl"
         self._reserve = folder / "reserve"
         self._places: dict[str, int] = {}  # by key: byte offset in the tail, or -1 - row, counted over all segments
         self._parked: dict[str, str] = {}  # key -> reason
@@ -59,7 +60,7 @@ class Journal:
         self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
         self._rows = 0  # in all segments
         self._end = 0  # of the tail, in bytes
-        self._file = self._lock = -1
+        self._file, self._lock = -1, lock
         self._dirty = threading.Event()
         self._fault: OSError | None = None
         self.spent = 0.0
@@ -72,8 +73,10 @@ class Journal:
             opened.callback(self._close)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-                self._take_lock()
+                if self._lock < 0:
+                    self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+                    self._take_lock()
+                locks.sign(self._lock)
                 self._file = os.open(self.tail, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
                 self._load()
                 self._make_room()
@@ -120,7 +123,6 @@ class Journal:
                 f"{self.folder}: another process ({locks.holder(self._lock)}) has been writing here for "
                 f"{locks.wait_seconds():g} s; expected one writer. Wait for that job or cancel it, then run again."
             )
-        locks.sign(self._lock)
 
     def _make_room(self) -> None:
         """Reserve room for the answers that will be under way when the disk is full."""
@@ -142,6 +144,11 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._places) - len(self._parked)
+
+    @property
+    def keys(self) -> KeysView[str]:
+        """The keys of all questions, of those without an answer too."""
+        return self._places.keys()
 
     def parked(self, question: Any) -> str | None:
         """The reason that a question without an answer is parked with; None if it is not parked."""
@@ -359,12 +366,23 @@ class Journal:
         keys = [row.key for row in records.whole_rows(self.tail)]
         return bool(keys) and last.tail(len(keys)).to_list() == keys
 
+    def keep_damaged(self, other: "Journal") -> None:
+        """Move the damaged lines that another journal keeps to those that this one keeps."""
+        if other.damaged.exists():
+            self._keep(other.damaged.read_bytes().splitlines(keepends=True))
+            other.damaged.unlink()
+
     def _put_aside(self, damaged: list[bytes]) -> None:
-        path = self.folder / "damaged.jsonl"
-        known = set(path.read_bytes().splitlines(keepends=True)) if path.exists() else set()
-        with open(path, "ab") as file:
+        self._keep(damaged)
+        say(
+            str(self.folder),
+            f"{len(damaged)} damaged lines (kept in {self.damaged.name}); their questions are asked again",
+        )
+
+    def _keep(self, damaged: list[bytes]) -> None:
+        known = set(self.damaged.read_bytes().splitlines(keepends=True)) if self.damaged.exists() else set()
+        with open(self.damaged, "ab") as file:
             file.writelines(line for line in damaged if line not in known)
-        say(str(self.folder), f"{len(damaged)} damaged lines (kept in {path.name}); their questions are asked again")
 
 
 def _sync_file(path: Path) -> None:

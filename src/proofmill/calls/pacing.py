@@ -8,7 +8,8 @@ within some rounds. A single complaint among ten calls or more is an accident: i
 
 How we differ from a fixed semaphore:
 1. `Retry-After` delays every call to that server, not only the call that received it.
-2. Limits of requests and tokens per minute are buckets of one and ten seconds' worth: no burst uses a limit up.
+2. Limits of requests and tokens per minute are buckets of one and ten seconds' worth: no burst uses a limit up. Those of
+   the jobs of a results folder are one (rates.py).
 """
 
 import math
@@ -43,6 +44,9 @@ class Bucket:
         """Seconds until the bucket holds the amount, or is full if the amount exceeds `room`."""
         return max(0.0, (min(amount, self.room) - self.level) * 60 / self.per_minute)
 
+    def close(self) -> None:
+        """Nothing is given back: nobody shares it."""
+
 
 class Pace:
     """The pace of calls: ask `delay` before each, then report `started` and `ended`. Times are seconds of `clock`."""
@@ -53,15 +57,26 @@ class Pace:
         requests: float | None = None,
         tokens: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        bucket: "Callable[[str, float, float, float], Bucket] | None" = None,
     ):
-        """`most`: calls in flight that the server is known to allow; `requests` and `tokens`: its limits per minute."""
+        """`most`: calls in flight that the server is known to allow; `requests` and `tokens`: its limits per minute.
+
+        `bucket` makes the bucket of a limit from its name, the limit, its room and what it holds at first; without it the
+        limits are this process's alone.
+        """
         self.clock, self.most = clock, most or MOST
         self._first = float(most or min(FIRST, MOST))
         self.in_flight = 0
         self.begin_again()
-        now = clock()
-        self._requests = Bucket(requests, max(1.0, requests / 60), 1.0, now) if requests else None
-        self._tokens = Bucket(tokens, tokens / 6, tokens / 6, now) if tokens else None
+        own = bucket or (lambda _, limit, room, first: Bucket(limit, room, first, clock()))
+        self._requests = own("requests", requests, max(1.0, requests / 60), 1.0) if requests else None
+        self._tokens = own("tokens", tokens, tokens / 6, tokens / 6) if tokens else None
+
+    def close(self) -> None:
+        """Give back what is not used of limits that others share."""
+        for bucket in (self._requests, self._tokens):
+            if bucket:
+                bucket.close()
 
     def begin_again(self) -> None:
         """Forget all complaints: the server was started anew."""

@@ -8,7 +8,7 @@ How we differ from reading JSON and Parquet:
 import contextlib
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -21,8 +21,10 @@ from pyarrow import parquet
 
 from proofmill.calls.exchange import Answer
 from proofmill.schema.errors import JournalError
+from proofmill.schema.reasons import Stop
 
 ROW_GROUP = 1024
+SHARDS = "shards"  # the folder, in a journal's, with those of its shards (shards.py)
 START, CHECK = len('{"key": "'), len(', "crc": "00000000"}\n')
 READER = msgspec.json.Decoder(Answer)  # of a line: its key and checksum are no fields of an answer
 
@@ -55,13 +57,15 @@ class Row:
     answer: Answer
 
 
-def all_rows(folder: Path) -> Iterator[Row]:
-    """All rows of a journal, failures that were answered later too, oldest first."""
+def all_rows(folder: Path, keys: Collection[str] | None = None) -> Iterator[Row]:
+    """All rows of a journal, failures that were answered later too, oldest first; with `keys` those of them alone."""
+    wanted = pl.lit(True) if keys is None else pl.col("key").is_in(list(keys))
     for path in segments(folder):
-        for values in read(path).iter_rows(named=True):
+        for values in read(path).filter(wanted).iter_rows(named=True):
             yield Row(values["key"], answer_of(values))
     if (folder / "answers.jsonl").exists():
-        yield from whole_rows(folder / "answers.jsonl")
+        rows = whole_rows(folder / "answers.jsonl")
+        yield from (row for row in rows if keys is None or row.key in keys)
 
 
 @contextlib.contextmanager
@@ -131,16 +135,46 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*.parquet"))
 
 
+def any_rows(folder: Path) -> bool:
+    """Whether a journal may have rows; those of its shards do not count."""
+    return (folder / "answers.jsonl").exists() or bool(segments(folder))
+
+
+def shards(folder: Path) -> list[Path]:
+    """The folders of the shards of an artifact, whose answers are not yet in its own."""
+    return sorted((folder / SHARDS).glob("*-of-*"), key=lambda path: [int(n) for n in path.name.split("-of-")][::-1])
+
+
+def journals(calls: Path) -> Iterator[Path]:
+    """All journals under the folder `calls`, those of shards too."""
+    for pattern in ("*/*/lock", f"*/*/{SHARDS}/*/lock"):
+        yield from (path.parent for path in calls.glob(pattern))
+
+
 def frame(folder: Path, *columns: str) -> pl.DataFrame:
-    """All rows of a journal, also while it is written: for each key the answer, or else the last failure.
+    """All rows of a journal, also while it is written, and of its shards: for each key the answer, or the last failure.
 
     The columns are the key and those named; without names, all of them.
     """
     wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
+    read_columns = [*wanted, *({"stop"} - set(wanted))]
+    # The shards first, of which some may be taken in meanwhile: what is read twice is not missed.
+    frames = [_rows_now(each, read_columns) for each in shards(folder)]
+    frames = [_rows_now(folder, read_columns), *frames]
+    failed = pl.col("stop") == Stop.ERROR
+    last = pl.concat(frame.unique("key", keep="last", maintain_order=True) for frame in frames)
+    if len(frames) > 1:  # a shard may have failed where the artifact, or a shard of another run, was answered
+        first = last.filter(~failed).unique("key", keep="first", maintain_order=True)  # as when they are taken in
+        last = pl.concat([last.filter(failed), first]).unique("key", keep="last", maintain_order=True)
+    return last.select(*wanted)
+
+
+def _rows_now(folder: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """All rows of one journal, while it is written too."""
     tail = folder / "answers.jsonl"  # read first: a row that moves into a segment meanwhile is read twice, not missed
+    wanted = {name: ANSWER_COLUMNS[name] for name in columns}
     newest = as_frame(whole_rows(tail) if tail.exists() else (), wanted)
-    parts = [*(read(path, *wanted) for path in segments(folder)), newest]
-    return pl.concat(parts).unique("key", keep="last", maintain_order=True)
+    return pl.concat([*(read(path, *wanted) for path in segments(folder)), newest])
 
 
 def cost(folder: Path) -> float:

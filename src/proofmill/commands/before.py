@@ -24,6 +24,18 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     )
     planned.add_argument("--configfile", **CONFIGFILE)
     planned.add_argument("--verbose", action="store_true", help="all that is known of each stage, of finished ones too")
+    planned.add_argument(
+        "--machine",
+        metavar="NAME",
+        help="whether it fits: 8xH100, 2x8xH200, 4x48GB, cpu; exit code 1 where it does not",
+    )
+    planned.add_argument(
+        "--fill",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="for the hours of --machine: the mean length of texts as a share of the longest allowed; 1 without it",
+    )
     planned.add_argument("--json", action="store_true", help="for programs")
     fetched = commands.add_parser(
         "fetch", help="bring the public data and models that a target needs and that are missing"
@@ -81,11 +93,26 @@ def plan(options: argparse.Namespace) -> None:
     from proofmill.planning.plan import planned
 
     result = planned(options.target, options.configfile, options.results)
+    if options.machine:
+        return fit(result, options)
     if options.json:
         print(json.dumps(result.data(), indent=2, ensure_ascii=False))
     else:
         verbose = options.verbose or (options.target is not None and is_artifact(options.target))
         print("\n".join(result.lines(verbose, shutil.get_terminal_size((120, 0)).columns)))
+
+
+def fit(planned: Any, options: argparse.Namespace) -> None:
+    """Say whether what would be made fits a machine; exit code 1 where something does not."""
+    from proofmill.planning.feasibility import Feasibility
+    from proofmill.planning.machines import machine
+
+    if not 0 < options.fill <= 1:
+        raise SettingError(f"--fill {options.fill:g}; expected a share above 0 and up to 1.")
+    whole = Feasibility(planned, machine(options.machine), options.fill)
+    print(json.dumps(whole.data(), indent=2, ensure_ascii=False) if options.json else "\n".join(whole.lines()))
+    if not whole.fits:
+        sys.exit(1)
 
 
 def fetch(options: argparse.Namespace) -> None:

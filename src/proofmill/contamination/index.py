@@ -2,7 +2,7 @@
 
     exact        the same tokens (statements.py)
     ngram        a run of tokens that counts (similarity.Overlap says which do)
-    minhash      nearly the same shingles and the same numbers (similarity.Alike), looked up by MinHash sketches
+    minhash      nearly the same shingles and the same numbers (alike.Alike), looked up by MinHash sketches
     plain-ngram  `words` words in a row, in lower case, split at spaces: the rule of open-r1 as it stands
     number-free  the same tokens but for numbers and names (_number_free.py)
 
@@ -111,7 +111,7 @@ class Index:
                     yield row, other, "minhash", text, similarity
 
     def _similarity(self, text: str, other: int) -> float:
-        """As in similarity.Alike: Jaccard of all tokens or of the formulas, the larger; 0 if the numbers differ or move."""
+        """As in alike.Alike: Jaccard of all tokens or of the formulas, the larger; 0 if the numbers differ or move."""
         theirs = self._shingles(other)
         if theirs.numbers != tuple(sorted(token.text for token in cached(text) if token.kind == "number")):
             return 0.0

@@ -1,27 +1,24 @@
-"""Similarity of statements: indexes that find, for a new statement, those that state the same problem.
+"""Similarity of statements: what two have in common that state the same problem.
 
-    Alike        an earlier statement that is nearly the same
+    shingles     the sets by which alike.py finds an earlier statement that is nearly the same
     Overlap      a run of text that a statement shares with a benchmark
 
-From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007) and the n-gram
-decontamination of open-r1 (`scripts/decontaminate.py`).
+From: the n-gram decontamination of open-r1 (`scripts/decontaminate.py`).
 
 How we differ:
 1. Two statements with different numbers are different problems: forums are full of templates, and so is mathematics.
    So are two with the same numbers in another order, unless nearly all else is the same (MOVED).
 2. The same formulas in other words are the same problem, if the formulas say enough.
-3. Similarity is exact: without random projections, no pair is missed.
-4. A shared run counts only if it tells something: "is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive
+3. A shared run counts only if it tells something: "is $\\frac{m}{n}$, where $m$ and $n$ are relatively prime positive
    integers. Find $m+n$" is 17 tokens long and stands in hundreds of different problems.
 """
 
-import math
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from functools import lru_cache
 from typing import NamedTuple
 
+from proofmill.text.seen import hash64
 from proofmill.text.statements import Token, cached, tokens
 
 # Words that do not tell which problem a text states: those in at least 1 % of the 2,145 statements of HARP, MATH, AIME
@@ -52,6 +49,7 @@ STOCK = frozenset(
 )
 SHINGLE = 3  # tokens
 _CLASS = 1 << 60
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no token is lost from a run's id
 # Formulas say enough to be compared alone if they have 20 tokens, or 10 tokens with five numbers among them.
 _TOKENS, _TOKENS_WITH_NUMBERS, _NUMBERS = 20, 10, 5
 # From this similarity on the numbers may come in another order, as where "7 divides" became "is divisible by 7". Of
@@ -73,8 +71,9 @@ def telling(token: Token) -> bool:
     return token.kind == "word" and token.text not in STOCK
 
 
+@lru_cache(maxsize=4)
 def shingles(text: str) -> Shingles:
-    """The numbers and shingles of a statement."""
+    """The numbers and shingles of a statement, cached: consecutive filters ask for those of the same statement."""
     all_tokens = cached(text)
     formulas = _formulas(all_tokens)
     size = sum(len(formula) for formula in formulas)
@@ -101,76 +100,23 @@ def _formulas(all_tokens: Sequence[Token]) -> list[list[Token]]:
 
 def _shingle_ids(some: Sequence[Token]) -> Iterator[int]:
     """A 64-bit id for each run of SHINGLE tokens (a shorter text is one run): telling runs have the smaller ids."""
-    texts, tells = [token.text for token in some], [telling(token) for token in some]
-    for n in range(max(len(texts) - SHINGLE + 1, 1)):
-        run = texts[n : n + SHINGLE]
-        if run:
-            digest = (
-                int.from_bytes(blake2b(" ".join(run).encode(errors="surrogatepass"), digest_size=8).digest()) % _CLASS
-            )
-            yield (SHINGLE - sum(tells[n : n + SHINGLE])) * _CLASS + digest
+    hashes, tells = [_hash(token.text) for token in some], [telling(token) for token in some]
+    for n in range(max(len(hashes) - SHINGLE + 1, 1) if hashes else 0):
+        mixed = 0
+        for one in hashes[n : n + SHINGLE]:
+            mixed = (mixed * _MULTIPLIER + one) % _CLASS
+        yield (SHINGLE - sum(tells[n : n + SHINGLE])) * _CLASS + mixed
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(token: str) -> int:
+    return hash64(token) % _CLASS
 
 
 def jaccard(a: Iterable[int], b: Iterable[int]) -> float:
     """Share of common members in the union of two sets; 0 if both are empty."""
     a, b = set(a), set(b)
     return len(a & b) / len(a | b) if a or b else 0.0
-
-
-class Match(NamedTuple):
-    id: str
-    similarity: float
-    by: str  # `words` or `formulas`
-
-
-class Alike:
-    """An index of statements that finds, for a new one, the most similar of those at or above a threshold.
-
-    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of
-    the first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed, telling shingles first.
-    """
-
-    def __init__(self, threshold: float):
-        self.threshold = threshold
-        self.ids: list[str] = []
-        self.orders: list[tuple[str, ...]] = []
-        self.sets: dict[str, list[array]] = {"words": [], "formulas": []}
-        self.holders: dict[tuple, list[int]] = defaultdict(list)  # (numbers, which set, shingle) -> rows
-
-    def add(self, id: str, new: Shingles) -> None:
-        row = len(self.ids)
-        self.ids.append(id)
-        self.orders.append(new.order)
-        for by, store in self.sets.items():
-            members = sorted(getattr(new, by))
-            store.append(array("Q", members))
-            for shingle in self._prefix(members):
-                self.holders[new.numbers, by, shingle].append(row)
-
-    def find(self, new: Shingles) -> Match | None:
-        best: Match | None = None
-        for by, store in self.sets.items():
-            members = getattr(new, by)
-            for row in self._candidates(new.numbers, by, members):
-                similarity = jaccard(members, store[row])
-                moved = self.orders[row] != new.order and similarity < MOVED
-                if similarity >= self.threshold and not moved and (best is None or similarity > best.similarity):
-                    best = Match(self.ids[row], similarity, by)
-        return best
-
-    def _candidates(self, numbers: tuple[str, ...], by: str, members: frozenset[int]) -> list[int]:
-        candidates = {
-            row for shingle in self._prefix(sorted(members)) for row in self.holders.get((numbers, by, shingle), ())
-        }
-        sizes = self.sets[by]
-        share = self.threshold - 1e-9
-        return sorted(
-            row for row in candidates if share * len(members) <= len(sizes[row]) <= len(members) / max(share, 1e-9)
-        )
-
-    def _prefix(self, members: list[int]) -> list[int]:
-        needed = math.ceil(self.threshold * len(members) - 1e-9)
-        return members[: len(members) - needed + 1]
 
 
 # ---------------------------------------------------------------------------------------------------------- shared runs
@@ -204,6 +150,7 @@ class Overlap:
         self.statements: list[list[str]] = []
         self.places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
         self.lengths = {words}
+        self.known: set[str] = set()  # all tokens
 
     def add(self, id: str, statement: str) -> None:
         own = tokens(statement)
@@ -213,6 +160,7 @@ class Overlap:
         length = min(self.words, len(texts))
         if length >= min(LEAST, self.words):
             self.lengths.add(length)
+            self.known.update(texts)
             for start in range(len(texts) - length + 1):
                 self.places[tuple(texts[start : start + length])].append((row, start))
 
@@ -220,11 +168,14 @@ class Overlap:
         """The longest run that counts, if any does."""
         own = cached(statement)
         texts = [token.text for token in own]
+        reach = [0] * (len(texts) + 1)  # by place, how many known tokens follow each other from there on
+        for place in range(len(texts) - 1, -1, -1):
+            reach[place] = reach[place + 1] + 1 if texts[place] in self.known else 0
         best, best_span = None, (0, 0)
         # (row, offset) -> end of the last run there: a run is looked at once, not at each of its places.
         ends: dict[tuple[int, int], int] = {}
         for length in sorted(self.lengths, reverse=True):
-            for start in range(len(texts) - length + 1):
+            for start in (start for start, known in enumerate(reach) if known >= length):
                 for row, there in self.places.get(tuple(texts[start : start + length]), ()):
                     if ends.get((row, there - start), -1) >= start + length:
                         continue

@@ -27,7 +27,9 @@ from proofmill.calls.pacing import LONGEST_ASKED, backoff
 from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import Stop
 
-ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3}  # attempts of one row by class of failure; other classes have one
+# Attempts of one row by class of failure; other classes have one. That no replica of a service can be asked is never the
+# row's fault: it waits until PROOFMILL_PATIENCE is over.
+ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3, "absent": math.inf}
 SAME_FAILURES = 3  # failures of a row in the same words, after which it is parked
 REFUSED_ROWS = 8  # rows that are forbidden, and nobody is answered: then it is not the rows
 
@@ -36,7 +38,7 @@ REFUSED_ROWS = 8  # rows that are forbidden, and nobody is answered: then it is 
 class Failure:
     """A failed attempt: its class, which decides on retries, the reason to park its row with, the server's message."""
 
-    kind: str  # away, provider, timeout, refused, too-long, bad-request, forbidden, no-use
+    kind: str  # absent, away, provider, timeout, refused, too-long, bad-request, forbidden, no-use
     reason: str
     detail: str
     wait: float | None = None  # seconds that the server asked for
@@ -58,7 +60,7 @@ class Conversation:
     """The questions of one `answer`: those to ask next, those in flight, those that wait for a retry."""
 
     def __init__(self, engine: Any, questions: Iterator[Question] | Feed, asking: Asking):
-        self.engine, self.asking, self.pace = engine, asking, engine.pace
+        self.engine, self.asking, self.pace, self.server = engine, asking, engine.pace, engine.server
         self.feed = questions if isinstance(questions, Feed) else None
         self.fresh = map(Row, questions)
         self.held: Row | None = None
@@ -116,6 +118,9 @@ class Conversation:
             row, wait = self._next()
             if row is None:
                 return wait
+            if self.server and not self.server.started:
+                self.held = row
+                return 0.0
             tokens = row.question.size / 4 + self.lengths[0]
             wait = self.pace.delay(tokens)
             if wait:
@@ -235,8 +240,16 @@ class Conversation:
             )
 
     async def _look_after_server(self) -> None:
-        server = self.engine.server
-        if server is not None and not self.asking.stop.why and not server.alive():
+        """Start our own server for the first question, and again when it has died."""
+        server = self.server
+        if server is None or self.asking.stop.why:
+            return
+        if not server.started:
+            if self.held:
+                await asyncio.to_thread(server.start)
+                self.engine.moved()
+                self.last_answer = self.engine.limits.clock()
+        elif not server.alive():
             if server.restarts_left:
                 await asyncio.to_thread(server.start_again)
                 self.engine.moved()

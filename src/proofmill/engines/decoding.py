@@ -21,12 +21,13 @@ import torch
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 Draw = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # scores of rows, and which rows these are -> their tokens
+Ended = Callable[[int, list[int]], None]  # a row, and the tokens that follow its prompt
 
 
-def sample_with_ours(model: Any) -> None:
+def sample_with_ours(model: Any, ended: Ended | None = None) -> None:
     """Make a model's `generate` sample with `decode`, also where a wrapper (an adapter, TRL) calls it."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    base.generate = partial(base.generate, custom_generate=decode)
+    base.generate = partial(base.generate, custom_generate=partial(decode, ended=ended))
 
 
 def decode(
@@ -37,12 +38,16 @@ def decode(
     generation_config: Any,
     draw: Draw | None = None,
     logprobs: list[torch.Tensor] | None = None,
+    ended: Ended | None = None,
+    heat: float = 1.0,
     **kwargs: Any,
 ) -> torch.Tensor:
     """The prompts with what follows them, padded on the right.
 
     `draw` chooses the tokens, by default as `generate` would. `logprobs` takes for each token of the longest row the
-    log-probabilities N of the chosen tokens under the model itself, before anything is left out; 0 for rows that ended.
+    log-probabilities N of the chosen tokens under the model itself at the temperature `heat`, before anything is left
+    out; 0 for rows that ended. (`generate` would take an argument called `temperature` from its own configuration.)
+    `ended` hears of each row that ends by itself, at once.
     """
     count, width = input_ids.shape
     draw = draw or (Multinomial(count) if generation_config.do_sample else likeliest)
@@ -57,9 +62,12 @@ def decode(
         tokens = draw(logits_processor(ids[:, :end], logits.clone()), rows).masked_fill(~on, pad)
         ids[:, end] = written[rows, end] = tokens
         if logprobs is not None:
-            chosen = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1) * on
+            chosen = (logits / heat).log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1) * on
             logprobs.append(chosen.new_zeros(count).index_copy(0, rows, chosen))
-        on = on & ~stopping_criteria(ids[:, : end + 1], None)
+        before, on = on, on & ~stopping_criteria(ids[:, : end + 1], None)
+        if ended:
+            for row in rows[before & ~on].tolist():
+                ended(row, written[row, width : end + 1].tolist())
         if end == last or not on.any():
             break
         if leave and not on.all():

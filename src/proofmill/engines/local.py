@@ -12,6 +12,7 @@ How we differ from calling the libraries directly:
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ from proofmill.calls.exchange import Answer, Question
 from proofmill.prompts import chat_templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.schema.reasons import Reason, Stop
+from proofmill.sources import models
 from proofmill.text.reasoning import OPENING, opens_thought
 
 BATCH = 256
@@ -50,16 +52,24 @@ class TransformersEngine(LocalEngine):
 
     def __init__(self, table: Table, threads: int = 1):
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
 
         torch.set_num_threads(threads)
-        self.model, folder = table.model, table.weights()
+        self.model, self.folder = table.model, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder, padding_side="left"), table.name)
+        self.tokenizer = chat_templates.required(
+            AutoTokenizer.from_pretrained(self.folder, padding_side="left"), table.name
+        )
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
-        precision = "auto" if self.device == "cuda" else torch.float32  # bfloat16 is slower than float32 on a CPU
-        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=precision).to(self.device).eval()
-        self.context = self.network.config.max_position_embeddings
+
+    @cached_property
+    def network(self) -> Any:
+        """The weights, loaded when the first question is asked: a stage whose answers are all there needs none."""
+        from transformers import AutoModelForCausalLM
+
+        # bfloat16 is slower than float32 on a CPU, and 8 bits are multiplied out there.
+        options = {"dtype": "auto"} if self.device == "cuda" else models.in_float32(self.folder)
+        return AutoModelForCausalLM.from_pretrained(self.folder, **options).to(self.device).eval()
 
     def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
         """Batches of questions of similar length: less padding, and a batch lasts as long as its longest answer."""
@@ -89,13 +99,13 @@ class TransformersEngine(LocalEngine):
 
         from proofmill.engines import decoding
 
-        start, way = time.monotonic(), questions[0]
+        start, way, context = time.monotonic(), questions[0], self.network.config.max_position_embeddings
         max_tokens, logprobs = way.max_tokens, way.logprobs
         prompts = render(self.tokenizer, questions)
         lengths = [len(p) for p in prompts]
-        fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= self.context]
+        fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= context]
         for i in sorted(set(range(len(questions))) - set(fitting)):
-            detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {self.context}"
+            detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {context}"
             yield questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
         if not fitting:
             return

@@ -11,30 +11,31 @@ environment say which engine serves it and where a server is (runtime/environmen
 """
 
 import asyncio
-import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Engine
-from proofmill.calls.journal import Journal
 from proofmill.calls.pacing import Pace
+from proofmill.calls.rates import SharedBucket
 from proofmill.engines.remote import ApiEngine
-from proofmill.engines.servers import Server
+from proofmill.engines.servers import REFEREE_SECONDS, Server
+from proofmill.engines.services import serving
+from proofmill.engines.services.balancing import Balance
+from proofmill.engines.services.directory import Service
 from proofmill.graders.graders import Marker
 from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
-from proofmill.runtime.progress import say
 from proofmill.schema.declared import Api
 from proofmill.schema.names import kind_of
 
-REFEREE_SECONDS = 60.0
-VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes loads slowly
+NOWHERE = "http://127.0.0.1/v1"  # in the place of the address that each call to a service has
 SERVED_AT_ONCE = 256  # calls in flight to a vLLM server of our own, which runs as many at once
 
 
@@ -54,7 +55,7 @@ def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
             return
         runner = stack.enter_context(asyncio.Runner())
         engines = {model: stack.enter_context(open_engine(job, model, runner)) for model in models}
-        journal = stack.enter_context(Journal(job.table.calls))
+        journal = stack.enter_context(job.open_journal())
         budget = Budget(job.budget, job.table.results / "calls", journal)
         stack.callback(budget.close)
         yield {model: Asker(job.name, engine, journal, budget) for model, engine in engines.items()}
@@ -78,13 +79,15 @@ def open_engine(job: Job, model: str, runner: asyncio.Runner) -> Iterator[Engine
     with ExitStack() as stack:
         model = getattr(job.declared.get(model), "weights", None) or model
         if kind_of(model) == "api":
-            yield stack.enter_context(open_api(model, job.declared[model], runner))
+            yield stack.enter_context(open_api(model, job.declared[model], runner, job.table.results))
         elif job.engine == "vllm-server":
             yield stack.enter_context(serve_weights(job, job.parent(model), runner))
+        elif job.engine == "service":
+            yield stack.enter_context(ask_service(job, job.parent(model), runner))
         elif job.engine == "vllm":
             from proofmill.engines.vllm import VllmEngine
 
-            yield VllmEngine(job.parent(model), job.engine_args, job.threads, job.table.scratch / "vllm.log")
+            yield VllmEngine(job.parent(model), job.engine_args, job.threads, job.engine_log)
         else:
             from proofmill.engines.local import TransformersEngine
 
@@ -92,12 +95,21 @@ def open_engine(job: Job, model: str, runner: asyncio.Runner) -> Iterator[Engine
 
 
 @contextmanager
-def open_api(name: str, api: Any, runner: asyncio.Runner | None = None) -> Iterator[ApiEngine]:
-    """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL."""
+def open_api(
+    name: str, api: Any, runner: asyncio.Runner | None = None, results: Path | None = None
+) -> Iterator[ApiEngine]:
+    """A remote model; a program of this project is started on a loopback port meanwhile. SettingError without a URL.
+
+    `results`: the folder of all tables, whose jobs keep its limits together, and have its services.
+    """
     url, key = None, environment.key(name)
     with ExitStack() as stack:
-        server = None
-        if api.program == "referee" and not environment.has_address(name):
+        server = balance = None
+        if environment.is_service(name) and results is not None:
+            service = Service(name, results)
+            stack.enter_context(service.needed())
+            url, key, balance = NOWHERE, service.key(), Balance(service)
+        elif api.program == "referee" and not environment.has_address(name):
             server = stack.enter_context(
                 Server(
                     name,
@@ -105,14 +117,18 @@ def open_api(name: str, api: Any, runner: asyncio.Runner | None = None) -> Itera
                     REFEREE_SECONDS,
                 )
             )
+            server.start()
             url = server.url
         url = url or environment.address(name)
+        rates = results / "calls" / "rates" / name.partition("/")[2] if results else None
         pace = Pace(
             environment.number("PROOFMILL_CONCURRENCY", int),
             environment.number(f"{environment.variable(name)}_RPM", float),
             environment.number(f"{environment.variable(name)}_TPM", float),
+            bucket=partial(SharedBucket, rates) if rates else None,
         )
-        engine = ApiEngine(name, api, url, key, pace, server=server, runner=runner)
+        stack.callback(pace.close)
+        engine = ApiEngine(name, api, url, key, pace, server=server, runner=runner, balance=balance)
         stack.callback(engine.close)
         yield engine
 
@@ -120,32 +136,32 @@ def open_api(name: str, api: Any, runner: asyncio.Runner | None = None) -> Itera
 @contextmanager
 def serve_weights(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[ApiEngine]:
     """An artifact's weights behind vLLM's OpenAI server, started for this job with the flags of its profile."""
-    import torch
+    program = serving.weights_of(table, job.engine_args, job.threads)
+    pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
+    command = partial(program.command, "127.0.0.1")
+    with Server(table.name, command, program.seconds, program.environment, job.engine_log, program.reason) as server:
+        yield from _of_weights(table, server.url, environment.NO_KEY, pace, runner, server=server)
+
+
+@contextmanager
+def ask_service(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[ApiEngine]:
+    """An artifact's weights behind a service (`proofmill serve`), which is needed meanwhile."""
+    service = Service(table.name, job.table.results)
+    pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int))
+    with service.needed():
+        yield from _of_weights(table, NOWHERE, service.key(), pace, runner, balance=Balance(service))
+
+
+def _of_weights(
+    table: Table, url: str, key: str, pace: Pace, runner: asyncio.Runner, **how: Any
+) -> Iterator[ApiEngine]:
+    """The engine of an artifact's weights behind a server of vLLM's."""
     from transformers import AutoTokenizer
 
-    from proofmill.engines import fitting, vllm
-
-    asked = vllm.vllm_options(job.engine_args)
-    fit = fitting.fit(job.name, table.weights(), asked, job.threads, torch.cuda.is_available())
-    fitting.check_length(fit, job.name, fit.whole)  # the server would call the row too long
-    if fit.said:
-        say(job.name, fit.said)
-
-    def command(port: int) -> list[str]:
-        model = ["--model", str(table.weights()), "--served-model-name", table.model, "--port", str(port)]
-        ours = vllm.flags({name: value for name, value in fit.options.items() if name not in asked})
-        flags = ["--host", "127.0.0.1", *ours, *shlex.split(job.engine_args)]
-        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *model, *flags]
-
-    quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
     tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
-    pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
-    with Server(table.name, command, VLLM_SECONDS, quiet, job.table.scratch / "vllm.log", vllm.reason_in) as server:
-        engine = ApiEngine(
-            table.name, api, server.url, "none", pace, server, seeds=2**63, tokenizer=tokenizer, runner=runner
-        )
-        try:
-            yield engine
-        finally:
-            engine.close()
+    engine = ApiEngine(table.name, api, url, key, pace, seeds=2**63, tokenizer=tokenizer, runner=runner, **how)
+    try:
+        yield engine
+    finally:
+        engine.close()

@@ -27,6 +27,8 @@ from proofmill.engines import replies
 from proofmill.engines.complaints import Complaints
 from proofmill.engines.conversation import Conversation, Failure
 from proofmill.engines.limits import TimeLimits
+from proofmill.engines.services.balancing import Balance
+from proofmill.engines.services.directory import Replica
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import environment
 from proofmill.runtime.environment import variable
@@ -68,8 +70,11 @@ class ApiEngine:
         seeds: int = 2**31,
         tokenizer: Any = None,
         runner: asyncio.Runner | None = None,
+        balance: Balance | None = None,
     ):
-        """`server`: a servers.Server of the job's own; `seeds`: the server takes seeds below this bound.
+        """`server`: a servers.Server of the job's own; `balance`: the replicas of a service, which are asked in its place.
+
+        `seeds`: the server takes seeds below this bound.
 
         `runner`: of the event loop that models share which are asked side by side; without it the model has its own.
 
@@ -86,7 +91,7 @@ class ApiEngine:
         self._tokens = ControlTokens(tokenizer) if tokenizer else None
         self._opening = OPENING if tokenizer and opens_thought(tokenizer) else ""
         self.price, self.max_parked = api.price, api.max_parked
-        self.pace, self.server = pace, server
+        self.pace, self.server, self.balance = pace, server, balance
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
         self._unreached = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
         self.complaints = Complaints()
@@ -108,8 +113,8 @@ class ApiEngine:
                 limits=httpx2.Limits(
                     max_connections=pace.most, max_keepalive_connections=pace.most, keepalive_expiry=IDLE
                 ),
-                # A proxy of the environment cannot reach the loopback address of a program that was started here.
-                trust_env=server is None,
+                # A proxy of the environment cannot reach a program that was started here, or on a node beside.
+                trust_env=server is None and balance is None,
                 follow_redirects=False,
                 headers=transport.HEADERS,
                 event_hooks={"response": [transport.bound]},
@@ -145,12 +150,43 @@ class ApiEngine:
 
     async def attempt(self, question: Question, attempts: int) -> Answer | Failure:
         """Ask once; returns the answer or the failure."""
+        if self.balance is None:
+            return await self._ask(self._address, question, attempts)
+        if (replica := await self.balance.choose()) is None:
+            return Failure("absent", Reason.PROVIDER, self.balance.absent(), wait=0.0, reached=False)
+        with self.balance.asking(replica):
+            outcome = await self._ask(f"{replica.url}/{self._path}", question, attempts)
+        if isinstance(outcome, Failure) and await self._is_gone(replica, outcome):
+            return Failure("absent", outcome.reason, outcome.detail, wait=0.0, reached=outcome.reached)
+        return outcome
+
+    async def _is_gone(self, replica: Replica, failure: Failure) -> bool:
+        """Whether a call failed with its replica, which is no fault of the row: it has moved, or answers nobody."""
+        if self.balance is None or failure.kind in ("refused", "too-long", "bad-request"):
+            return False
+        if not self.balance.has(replica):
+            return True
+        if failure.kind in ("no-use", "forbidden") or await self._answers(replica):
+            return False
+        self.balance.avoid(replica)
+        return True
+
+    async def _answers(self, replica: Replica) -> bool:
+        """Whether a replica answers anything within some seconds."""
+        try:
+            async with self.limits.at_most(CONNECT):
+                await self._client.get(f"{replica.url}/models", cast_to=bytes)
+        except (self._api_error, self._http_error, TimeoutError):
+            return False
+        return True
+
+    async def _ask(self, address: str, question: Question, attempts: int) -> Answer | Failure:
         start = time.monotonic()
         try:
             async with self.limits.at_most(self.limit):
                 # As it came: the typed methods walk their type hints for each call, half of a call's work, and know fewer
                 # fields than servers send.
-                sent = await self._client.post(self._address, body=self._request(question), cast_to=self._as_it_came)
+                sent = await self._client.post(address, body=self._request(question), cast_to=self._as_it_came)
             reply = replies.read(sent.content, self.api.protocol, question)
         except TimeoutError:
             return Failure("timeout", Reason.TIMEOUT, f"no answer in {self.limit:g} s", charged=True)

@@ -1,4 +1,4 @@
-"""A server of a job's own: started on a free loopback port, restarted a bounded number of times, and stopped.
+"""A server of a job's own: started on a free port, restarted a bounded number of times, and stopped.
 
 However the job ends, its server ends too. Between the two runs a small process (`python -m proofmill.engines.servers --
 command`): its standard input is a pipe from the job, and when that pipe is closed it kills the server's process group.
@@ -23,10 +23,12 @@ from proofmill.runtime.progress import Pace, clock, say
 from proofmill.schema.errors import ServiceError
 
 RESTARTS = 3
+REFEREE_SECONDS = 60.0
+VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes loads slowly
 
 
 class Server:
-    """A context manager: inside it the server is up at `url` (its `/v1`)."""
+    """A context manager that ends the server. Between `start` and that it is up at `url` (its `/v1`)."""
 
     def __init__(
         self,
@@ -36,8 +38,10 @@ class Server:
         environment: Mapping[str, str] = {},
         log: Path | None = None,
         reason: Callable[[str], str] | None = None,
+        host: str = "127.0.0.1",
+        key: str | None = None,
     ):
-        """`command(port)` starts the server, which must answer GET /v1/models within `seconds`.
+        """`command(port)` starts the server on `host`, which must answer GET /v1/models within `seconds`, to its key.
 
         If it does not, what it said is kept in the file `log`, and `reason` finds in it why.
         """
@@ -46,13 +50,17 @@ class Server:
         self.restarts_left = RESTARTS
         self._process: subprocess.Popen | None = None
         self._log: Any = None
+        self.host, self.key, self.url = host, key, f"http://{host}/v1"
 
     def __enter__(self) -> "Server":
-        self._start()
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._stop()
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -60,9 +68,10 @@ class Server:
     def start_again(self) -> None:
         """Start the server once more, on a new port; ServiceError when it does not come up."""
         self.restarts_left -= 1
-        say(self.name, f"the server died ({self.last_words()}); starting it again, {self.restarts_left} times left")
+        said = "died" if not self.alive() else "no longer answers"
+        say(self.name, f"the server {said} ({self.last_words()}); starting it again, {self.restarts_left} times left")
         self._stop()
-        self._start()
+        self.start()
 
     def last_words(self) -> str:
         """The exit code of the server and the last line of its output."""
@@ -72,22 +81,15 @@ class Server:
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return f"exit {code}{': ' + lines[-1].strip() if lines else ''}"
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the server and wait until it answers; ServiceError when it does not come up."""
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((self.host, 0))
             port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server is)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "proofmill.engines.servers", "--", *self.command(port)],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # signals to the job's group do not reach it: it has to end the server
-            env={**os.environ, **self.environment},
-        )
+        self.url = f"http://{self.host}:{port}/v1"
+        self.launch(port)
         pace = Pace()
-        while not self._healthy():
+        while not self.healthy():
             waited = pace.seconds
             if not self.alive() or waited > self.seconds:
                 words, where = self._why()
@@ -100,6 +102,18 @@ class Server:
                 say(self.name, f"waiting for its server, {clock(waited)}")
             time.sleep(0.05)
 
+    def launch(self, port: int) -> None:
+        """Begin to run the command, and wait for nothing."""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server is)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "proofmill.engines.servers", "--", *self.command(port)],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # signals to the job's group do not reach it: it has to end the server
+            env={**os.environ, **self.environment},
+        )
+
     def _why(self) -> tuple[str, str]:
         """Why the server did not come up, and a sentence about where all that it said is."""
         if self.kept is None or self.reason is None:
@@ -110,10 +124,12 @@ class Server:
         self.kept.write_bytes(said)
         return self.reason(said.decode(errors="replace")), f"All that it said is in {self.kept}. "
 
-    def _healthy(self) -> bool:
+    def healthy(self) -> bool:
+        """Whether it answers now, within five seconds."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy cannot reach loopback
         try:
-            with direct.open(f"{self.url}/models", timeout=5) as reply:
+            known = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+            with direct.open(urllib.request.Request(f"{self.url}/models", headers=known), timeout=5) as reply:
                 return reply.status == 200
         except (urllib.error.URLError, OSError):
             return False

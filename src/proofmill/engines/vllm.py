@@ -6,7 +6,8 @@ import re
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,24 +31,35 @@ class VllmEngine(LocalEngine):
 
     def __init__(self, table: Table, arguments: str = "", threads: int = 1, log: Path | None = None):
         """`log` gets what vLLM says while it starts; it is removed once vLLM has started."""
+        from transformers import AutoTokenizer
+
+        self.table, self.arguments, self.threads = table, arguments, threads
+        self.log = log or table.scratch / "vllm.log"
+        self.model, self.folder = table.model, table.weights()
+        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(self.folder), table.name)
+        self.opening = OPENING if opens_thought(self.tokenizer) else ""
+
+    @cached_property
+    def llm(self) -> Any:
+        """vLLM, started when the first question is asked: a stage whose answers are all there needs none."""
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the engine in this process: no server to lose
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # more collapses throughput at times on a CPU
         import torch
-        from transformers import AutoTokenizer
 
-        self.model, folder = table.model, table.weights()
-        chat_templates.required(AutoTokenizer.from_pretrained(folder), table.name)
-        self.fit = fitting.fit(table.name, folder, vllm_options(arguments), threads, torch.cuda.is_available())
+        name, options = self.table.name, vllm_options(self.arguments)
+        self.fit = fitting.fit(name, self.folder, options, self.threads, torch.cuda.is_available())
         if self.fit.said:
-            say(table.name, self.fit.said)
-        with starting(table.name, log or table.scratch / "vllm.log"):
+            say(name, self.fit.said)
+        with starting(name, self.log):
             from vllm import LLM  # takes its time
 
-            self.llm = LLM(model=str(folder), disable_log_stats=True, **self.fit.options)
-        self.tokenizer = self.llm.get_tokenizer()
-        self.opening = OPENING if opens_thought(self.tokenizer) else ""
-        self.engine = self.llm.llm_engine
-        self.context = self.engine.model_config.max_model_len
+            llm = LLM(model=str(self.folder), disable_log_stats=True, **self.fit.options)
+        self.tokenizer = llm.get_tokenizer()
+        return llm
+
+    @property
+    def engine(self) -> Any:
+        return self.llm.llm_engine
 
     def batches(self, questions: Iterable[Question]) -> Iterator[Iterable[Question]]:
         yield questions
@@ -75,9 +87,10 @@ class VllmEngine(LocalEngine):
         from vllm import SamplingParams, TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        if len(ids) + question.max_tokens > self.context:
+        context = self.engine.model_config.max_model_len
+        if len(ids) + question.max_tokens > context:
             fitting.check_length(self.fit, self.model, len(ids) + question.max_tokens)
-            detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {self.context}"
+            detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {context}"
             asking.take(question, Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail))
             return
         sampling = SamplingParams(
@@ -130,9 +143,7 @@ def starting(name: str, log: Path) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(max(level, logging.WARNING))
         logger.propagate = propagates
-    log.unlink()
-    with suppress(OSError):  # not empty: a training's checkpoints
-        log.parent.rmdir()
+    log.unlink(missing_ok=True)
 
 
 def _not_started(name: str, reason: str, log: Path) -> str:

@@ -5,6 +5,7 @@ and out_of are null where there was no grading) and `text`, `tokens`. Of a conve
 assistant says in all of its turns, `tokens` its characters, and `messages` the whole.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from proofmill.schema.named import Named
 from proofmill.schema.reasons import Stop
 from proofmill.text import formats, languages
 from proofmill.text.reasoning import thought_or_all
+from proofmill.text.seen import Seen
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -21,15 +23,17 @@ def each(test: Callable[..., bool]) -> Callable[..., list[bool]]:
     return lambda rows, *argument: [test(row, *argument) for row in rows]
 
 
-def _first(key: Callable[[Mapping], Any], most: int = 1) -> Callable[[Rows], list[bool]]:
+def _first(key: Callable[[Mapping], str], most: int = 1) -> Callable[[Rows], list[bool]]:
     """A selector that keeps the first `most` rows of each key."""
 
     def select(rows: Rows) -> list[bool]:
-        seen: dict[Any, int] = {}
+        seen, times = Seen(), array("I")
         keep = []
         for row in rows:
-            seen[key(row)] = seen.get(key(row), 0) + 1
-            keep.append(seen[key(row)] <= most)
+            if (number := seen.add(key(row))) == len(times):
+                times.append(0)
+            times[number] += 1
+            keep.append(times[number] <= most)
         return keep
 
     return select
@@ -37,11 +41,16 @@ def _first(key: Callable[[Mapping], Any], most: int = 1) -> Callable[[Rows], lis
 
 def shortest_per_problem(rows: Rows) -> list[bool]:
     """Keep the row with the fewest tokens of each problem, the first of several."""
-    best: dict[str, int] = {}
+    seen, best = Seen(), array("Q")  # by number of a problem the place of its shortest row
+    fewest: list[Any] = []  # and its tokens; None where nobody counted
     for index, row in enumerate(rows):
-        if row["problem"] not in best or row["tokens"] < rows[best[row["problem"]]]["tokens"]:
-            best[row["problem"]] = index
-    return [best[row["problem"]] == index for index, row in enumerate(rows)]
+        if (number := seen.add(row["problem"])) == len(best):
+            best.append(index)
+            fewest.append(row["tokens"])
+        elif row["tokens"] < fewest[number]:
+            best[number], fewest[number] = index, row["tokens"]
+    chosen = set(best)
+    return [index in chosen for index in range(len(rows))]
 
 
 def _one_language(row: Mapping, accepted: list) -> bool:
@@ -62,7 +71,7 @@ SELECTORS: dict[str, Named] = {
         "the attempt got at least this many marks",
         "number",
     ),
-    "distinct": Named(_first(lambda row: (row["problem"], row["text"])), "the same text once for each problem"),
+    "distinct": Named(_first(lambda row: f"{row['problem']}\0{row['text']}"), "the same text once for each problem"),
     "one-per-problem": Named(_first(lambda row: row["problem"]), "the first remaining row of each problem"),
     "at-most-per-problem": Named(
         lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),

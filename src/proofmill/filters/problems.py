@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from proofmill.contamination.similarity import Alike, Overlap, shingles
+from proofmill.contamination.alike import Alike
+from proofmill.contamination.similarity import Overlap, shingles
 from proofmill.mathematics import equality
 from proofmill.schema.named import Named, split, within
 from proofmill.schema.reasons import Reason
 from proofmill.text import answers, formats, statements
 from proofmill.text.asks import ASKS_PROOF
+from proofmill.text.seen import Seen, Texts
 
 Row = Mapping[str, Any]
 Refusal = tuple[str, str | None]  # the evidence, and the id of the row that the refused row matches
@@ -189,14 +191,15 @@ class NotDuplicate:
     """Refuses a statement that an earlier kept row has too, up to LaTeX spelling, punctuation and case."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, str] = {}
+        self.seen, self.ids = Seen(), Texts()
 
     def __call__(self, row: Row) -> Refusal | None:
-        other = self.seen.get(statements.normal(row["statement"] or ""))
-        return (f"the same statement as {other}", other) if other is not None else None
+        number = self.seen.find(statements.normal(row["statement"] or ""))
+        return None if number is None else (f"the same statement as {self.ids[number]}", self.ids[number])
 
     def remember(self, row: Row) -> None:
-        self.seen.setdefault(statements.normal(row["statement"] or ""), row["problem"])
+        if self.seen.add(statements.normal(row["statement"] or "")) == len(self.ids):
+            self.ids.append(row["problem"])
 
 
 class First:

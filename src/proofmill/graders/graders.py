@@ -13,14 +13,17 @@ How we differ:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from proofmill.calls.calls import Asker
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, Dialogues
 from proofmill.calls.exchange import Questions
+from proofmill.calls.stream import Stream
 from proofmill.graders.escalation import full_marks, graders_of
 from proofmill.graders.judges import Ruling, Sitting, jury, together_with
 from proofmill.graders.programs import PROGRAMS
@@ -84,6 +87,7 @@ class Marker:
 
     `name` and `prompt` are those of an entry; `declared` holds the models and graders that it may use. With `schemes` a
     submission without a scheme is not marked. `askers` are the open engines of its `models`; `of` is as in `Dialogues`.
+    With a `stream` of them, submissions are marked as they come.
     """
 
     def __init__(
@@ -97,6 +101,9 @@ class Marker:
     ):
         self.name, self.prompt, self.declared, self.schemes = name, prompt, declared, schemes
         self.askers, self.of = askers or {}, of
+        self.stream: Stream | None = None
+        self._begun: dict[Submission, Future[Verdict]] = {}
+        self._one_at_a_time = Lock()  # a training begins rollouts in one thread and hears of others in another
         self._stack = ExitStack()
         self._checks: dict[str, Any] = {}
 
@@ -123,7 +130,30 @@ class Marker:
 
     def __call__(self, submissions: Sequence[Submission], quiet: bool = False) -> list[Verdict]:
         """A verdict for each submission, in order."""
-        return list(self.verdicts(lambda: ((f"submission {n}", s) for n, s in enumerate(submissions, 1)), quiet))
+        if self.stream is None and not self._begun:
+            return list(self.verdicts(_numbered(submissions), quiet))
+        verdicts = [future.result() for future in self.begin(submissions)]
+        with self._one_at_a_time:
+            for submission in submissions:
+                self._begun.pop(submission, None)
+        return verdicts
+
+    def begin(self, submissions: Sequence[Submission]) -> "list[Future[Verdict]]":
+        """Begin to mark submissions: judges of a `stream` are asked meanwhile, without one the verdicts are there at once.
+
+        The call that asks for the verdict of such a submission takes the one that is coming.
+        """
+        with self._one_at_a_time:
+            new = [submission for submission in dict.fromkeys(submissions) if submission not in self._begun]
+            if self.stream:
+                for submission in new:
+                    dialogue = cascade(self.graders, submission, self.declared, self.schemes)
+                    self._begun[submission] = self.stream.begin("a rollout", dialogue, self._checks)
+            else:
+                for submission, verdict in zip(new, self.verdicts(_numbered(new), quiet=True), strict=True):
+                    self._begun[submission] = Future()
+                    self._begun[submission].set_result(verdict)
+            return [self._begun[submission] for submission in submissions]
 
     def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
         """A verdict for each submission, in order; judges are asked about all of them before the first is yielded."""
@@ -137,6 +167,10 @@ class Marker:
         return lambda: (
             (row, cascade(self.graders, submission, self.declared, self.schemes)) for row, submission in submissions()
         )
+
+
+def _numbered(submissions: Sequence[Submission]) -> Submissions:
+    return lambda: ((f"submission {number}", submission) for number, submission in enumerate(submissions, 1))
 
 
 def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]], Iterator[Verdict]]:

@@ -19,7 +19,7 @@ from proofmill.artifacts.fingerprints import fingerprint_of, made_from
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.kept import ASKED_AGAIN
 from proofmill.artifacts.tables import Table
-from proofmill.calls import records
+from proofmill.calls import merging, records
 from proofmill.calls.calls import split_reasoning
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import AT_ONCE, Journal
@@ -115,7 +115,7 @@ def ask_again(book: Book, table: Table, where: Sequence[str] = (), everything: b
     with locks.alone(table.lock) as alone:
         if not alone:
             raise TableError(f"{table.name}: another process is making it; expected none. Wait for it or cancel it.")
-        with Journal(table.calls) as journal:
+        with merging.whole(table.calls) as journal:
             if everything:
                 keys, rows = {row.key for row in records.all_rows(table.calls)}, None
             else:

@@ -15,9 +15,9 @@ from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.states import change
 from proofmill.artifacts.tables import Table
 from proofmill.measures import estimates
+from proofmill.measures.attempts import Rows
 from proofmill.measures.comparisons import paired
 from proofmill.measures.measures import MEASURES, per_problem
-from proofmill.measures.numbers import Rows
 from proofmill.recipes.entry_values import entry_from
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
@@ -128,7 +128,7 @@ def _of_marks(one: Table, other: Table) -> Iterator[str]:
             alone = len(before) == len(after) == 1  # then the models, or the ways of sampling, are what is compared
             if (where == there and model == baseline) or (alone and (where[0], where[2]) == (there[0], there[2])):
                 ours, theirs = (per_problem(MEASURES["avg-at-k"].apply, None, 1.0, some) for some in (rows, old))
-                compared.append((model, where, paired(ours, theirs, [*rows, *old], entry)))
+                compared.append((model, where, paired(ours, theirs, (rows, old), entry)))
     adjusted = estimates.holm([numbers["p"] for *_, numbers in compared])
     if not compared:
         yield "marks: no cell is measured in both"

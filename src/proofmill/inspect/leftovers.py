@@ -1,7 +1,7 @@
 """What can be deleted from results without losing anything that a recipe needs: how much it frees, and why.
 
     kept           copies of tables as other entries made them, which an undone edit would restore
-    unfinished     checkpoints and scratch of stages that are finished, or that no recipe has
+    unfinished     checkpoints, scratch and logs of shards, of stages that are finished or that no recipe has
     unreachable    tables, weights and logs of artifacts that no recipe has
     calls          journals of such artifacts: answers that were paid for. Only where they are asked for by name.
 
@@ -10,20 +10,23 @@ holds is left alone. A copy of a table is mostly a hard link: it frees only what
 """
 
 import os
+import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
+from proofmill.calls import merging
 from proofmill.planning.data import size
 from proofmill.recipes.book import Book
 from proofmill.runtime import locks
 from proofmill.schema.kinds import KINDS
 
 SORTS = ("kept", "unfinished", "unreachable", "calls")
+SHARD_LOG = re.compile(r"(?P<name>.+)\.\d+-of-\d+\.log")  # workflow/shards.smk
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,13 @@ class Leftover:
 def leftovers(book: Book, results: Path, sorts: tuple[str, ...] = SORTS[:3]) -> list[Leftover]:
     """What can go, by sort and artifact; nothing of an artifact that somebody makes right now."""
     found = [*_kept(book, results), *_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
-    busy = {each.artifact for each in found if locks.held(Table(each.artifact, results).lock)}
+    busy = {each.artifact for each in found if _is_made(Table(each.artifact, results))}
     return [each for each in found if each.sort in sorts and each.artifact not in busy]
+
+
+def _is_made(table: Table) -> bool:
+    """Whether somebody makes a table, or asks what it is made from: shards write no table, and do not hold its lock."""
+    return locks.held(table.lock) or merging.is_written(table.calls)
 
 
 def _kept(book: Book, results: Path) -> Iterator[Leftover]:
@@ -57,11 +65,19 @@ def _kept(book: Book, results: Path) -> Iterator[Leftover]:
 
 def _unfinished(book: Book, results: Path) -> Iterator[Leftover]:
     states = States(book, results)
+    paths: dict[str, list[Path]] = defaultdict(list)
     for name, folder in _folders(results / "unfinished"):
+        if name not in book.entries or any(folder.iterdir()):
+            paths[name].append(folder)
+    for kind in KINDS:
+        for log in sorted((results / kind).glob("*.log")):
+            if of_shard := SHARD_LOG.fullmatch(log.name):
+                paths[f"{kind}/{of_shard['name']}"].append(log)
+    for name, found in paths.items():
         if name not in book.entries:
-            yield Leftover("unfinished", name, "no recipe has it", (folder,))
-        elif states[name].name == "done" and any(folder.iterdir()):
-            yield Leftover("unfinished", name, "its table is finished", (folder,))
+            yield Leftover("unfinished", name, "no recipe has it", tuple(found))
+        elif states[name].name == "done":
+            yield Leftover("unfinished", name, "its table is finished", tuple(found))
 
 
 def _unreachable(book: Book, results: Path) -> Iterator[Leftover]:

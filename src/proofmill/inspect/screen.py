@@ -77,6 +77,11 @@ class Stage:
         return f"{clock(max(0.0, self.far.left - passed))} left"
 
 
+def _stage(rule: str, name: str, kind: str = "", shard: str = "", shards: str = "") -> str:
+    """What a job calls itself: the name of an artifact, or of one of its shards."""
+    return f"{kind}/{name}.{shard}-of-{shards}" if kind else f"{rule}/{name}"
+
+
 class Screen(logging.Handler):
     """Follows the jobs that make the artifacts `names`. What is drawn, printed and read is so by one thread of its own.
 
@@ -123,7 +128,7 @@ class Screen(logging.Handler):
             if made is None:
                 self._ask(lambda: self._show(job), wait=True)
             else:
-                self._ask(lambda: self._begin(job, f"{fields['rule_name']}/{made}"))
+                self._ask(lambda: self._begin(job, _stage(fields["rule_name"], **fields["wildcards"])))
         elif event == "job_finished":
             ended = vars(record)["job_id"]
             self._ask(lambda: self._end(ended, failed=False))
@@ -172,7 +177,7 @@ class Screen(logging.Handler):
     def _begin(self, job: int, name: str) -> None:
         self.jobs[job] = name
         self.failed.discard(name)  # of an attempt before
-        self.running[name] = Stage(name, self.waiting[name])
+        self.running[name] = Stage(name, self.waiting.get(name) or Tail(self.results / f"{name}.log"))
 
     def _show(self, job: int) -> None:
         """Make room for a target's page."""
@@ -187,7 +192,8 @@ class Screen(logging.Handler):
         if name in self.running:
             self._read(self.running[name])
             del self.running[name]
-            (self.failed if failed else self.made).add(name)
+            if name in self.waiting:  # a shard is no artifact
+                (self.failed if failed else self.made).add(name)
             if failed:
                 self._say(Text(f"{name}  was not made; all of it: {self.results / name}.log", "bold red"))
         if self._outstanding and not self.pages and not self.live:

@@ -17,6 +17,7 @@ How we differ from `math_verify.verify`:
 
 import logging
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -194,6 +195,13 @@ def _same_matrices(one: Any, other: Any) -> bool:
     return all(same(a, b) for a, b in zip(one.flat(), other.flat(), strict=True))
 
 
+def at(point: Sequence[str], symbols: Sequence[Any]) -> dict[Any, Any]:
+    """The values of symbols at one of `POINTS`; those beyond the third are the first ones again, and 1 more."""
+    import sympy
+
+    return {symbol: sympy.Rational(point[n % len(point)]) + n // len(point) for n, symbol in enumerate(symbols)}
+
+
 def _same_values(one: Any, other: Any) -> bool | None:
     """Whether the values agree wherever both have one; None where that is nowhere."""
     import sympy
@@ -204,7 +212,7 @@ def _same_values(one: Any, other: Any) -> bool | None:
     looked = False
     steps = one.has(sympy.floor, sympy.ceiling, sympy.Mod) or other.has(sympy.floor, sympy.ceiling, sympy.Mod)
     for point in POINTS + FAR * steps if symbols else POINTS[:1]:
-        given = {symbol: sympy.Rational(point[n % 3]) + n // 3 for n, symbol in enumerate(symbols)}
+        given = at(point, symbols)
         values = [value_of(expression, given) for expression in (one, other)]
         if values[0] is None or values[1] is None:
             if (values[0] is None) != (values[1] is None) and not symbols:

@@ -11,7 +11,7 @@ The forms are those of the gold answers of MATH, GSM8K and olympiads, and ways i
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 
@@ -37,7 +37,6 @@ from proofmill.mathematics.forms import (
 
 _STYLE = r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mathsf|mbox|hbox|emph)"
 _STYLED = re.compile(_STYLE + r"\{([^{}]*)\}")
-_OUTER = re.compile(_STYLE + r"\{([^{}]*)\}")
 _SEPARATORS = re.compile(
     _STYLE + r"\{[,\s]*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|\\(?:lor|land|vee|wedge|quad)(?![A-Za-z])"
 )
@@ -95,6 +94,12 @@ def readings(form: str) -> list[Form]:
     return [first]
 
 
+def _all(parts: Iterable[str]) -> tuple[Form, ...] | None:
+    """Each part, or None where one of them cannot be read."""
+    found = [read(part) for part in parts]
+    return None if None in found else tuple(form for form in found if form is not None)
+
+
 # --------------------------------------------------------------------------------------------------------------- readers
 
 
@@ -106,23 +111,12 @@ def _outer_braces(text: str) -> Form | None:
     """`{5}` and `\\displaystyle 5` are 5."""
     if text.startswith("\\displaystyle"):
         return read(text.removeprefix("\\displaystyle"))
-    if text[0] == "{" and text[-1] == "}" and is_closed(text[1:-1]) and split(text, "x") and _encloses(text):
-        return read(text[1:-1])
-    return None
-
-
-def _encloses(text: str) -> bool:
-    depth = 0
-    for index, sign in enumerate(text):
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0:
-            return index == len(text) - 1
-    return False
+    return read(text[1:-1]) if text[0] == "{" and text[-1] == "}" and is_closed(text[1:-1]) else None
 
 
 def _styled(text: str) -> Form | None:
     """`\\text{...}` around everything."""
-    if not (found := _OUTER.fullmatch(text)):
+    if not (found := _STYLED.fullmatch(text)):
         return None
     inside = found[1].strip()
     if len(inside) == 1 and inside.isalpha():
@@ -188,10 +182,8 @@ def _congruence(text: str) -> Form | None:
 
 def _union(text: str) -> Form | None:
     texts = [part for _, part in split(text, ("\\cup", "∪"))]
-    if len(texts) == 1:
-        return None
-    parts = [read(part) for part in texts]
-    return Union(tuple(part for part in parts if part is not None)) if all(part is not None for part in parts) else None
+    parts = _all(texts) if len(texts) > 1 else None
+    return Union(parts) if parts else None
 
 
 def _several(text: str) -> Form | None:
@@ -202,10 +194,9 @@ def _several(text: str) -> Form | None:
     parts = [part for _, part in split(spelled, (",", ";")) if part]
     if len(parts) < 2 or not all(map(is_closed, parts)):
         return None
-    members = [read(part) for part in parts]
-    if any(member is None for member in members):
+    kept = _all(parts)
+    if kept is None:
         return None
-    kept = tuple(member for member in members if member is not None)
     ways = {sign for member in kept if isinstance(member, Relation) for sign in member.signs}
     one_of = re.search(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)", text)
     inequalities = all(isinstance(member, Relation | Interval) for member in kept) and ways & {"<", "<=", ">", ">="}
@@ -225,14 +216,11 @@ def _bracketed(text: str) -> Form | None:
         return _set(inside)
     parts = [part for _, part in split(inside, (",", ";"))]
     if len(parts) == 1:
-        if first == last == "[" or (first, last) in (("(", ")"), ("[", "]")):
-            inner = read(inside)
-            return inner if (first == "(" and not isinstance(inner, Several)) else None
+        inner = read(inside) if (first, last) == ("(", ")") else None
+        return None if isinstance(inner, Several) else inner
+    kept = _all(parts)
+    if kept is None:
         return None
-    members = [read(part) for part in parts]
-    if any(member is None for member in members):
-        return None
-    kept = tuple(member for member in members if member is not None)
     if (first, last) == ("(", ")"):
         return Several("tuple", kept)
     return Interval(kept[0], kept[1], (first == "[", last == "]")) if len(kept) == 2 else None
@@ -242,38 +230,34 @@ def _set(inside: str) -> Form | None:
     condition = [part for _, part in split(inside, _BUILDER)]
     if len(condition) == 2 and _NAMED.fullmatch(condition[0].split("\\in")[0].strip()):
         return read(condition[1])
-    members = [read(part) for _, part in split(inside, (",", ";"))]
-    if any(member is None for member in members):
-        return None
-    return Several("set", tuple(member for member in members if member is not None))
+    members = _all(part for _, part in split(inside, (",", ";")))
+    return None if members is None else Several("set", members)
 
 
 def _relation(text: str) -> Form | None:
     parts = split(text, _SIGNS)
     if len(parts) == 1 or not parts[0][1] or words.CONDITION.search(text):
         return None
-    sides = [read(part) for _, part in parts]
-    if any(side is None for side in sides):
+    sides = _all(part for _, part in parts)
+    if sides is None:
         return None
     first = parts[0][1]
     name = first if _NAMED.fullmatch(first) or _VALUED.search(first) or _names(first) else None
-    return Relation(
-        tuple(side for side in sides if side is not None), tuple(_SIGNS[sign] for sign, _ in parts[1:]), name
-    )
+    return Relation(sides, tuple(_SIGNS[sign] for sign, _ in parts[1:]), name)
 
 
 def _names(text: str) -> bool:
     """Whether a text is a tuple of names, `(x,y)`."""
     found = enclosed(text)
-    return bool(found) and found is not None and all(_NAMED.fullmatch(part) for _, part in split(found[1], (",",)))
+    return found is not None and all(_NAMED.fullmatch(part) for _, part in split(found[1], (",",)))
 
 
 def _plus_minus(text: str) -> Form | None:
     """`a \\pm b` is two values."""
     if text.count("\\pm") + text.count("±") != 1 or "\\mp" in text:
         return None
-    both = [read(re.sub(r"\\pm(?![A-Za-z])|±", sign, text).lstrip("+")) for sign in "+-"]
-    return Several("list", tuple(one for one in both if one is not None)) if all(both) else None
+    both = _all(re.sub(r"\\pm(?![A-Za-z])|±", sign, text).lstrip("+") for sign in "+-")
+    return Several("list", both) if both else None
 
 
 def _percent(text: str) -> Form | None:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from proofmill.measures import estimates
+from proofmill.measures.attempts import Rows, count, scored
 from proofmill.measures.measures import MEASURES, OfAttempts, OfProblem, label, per_problem
-from proofmill.measures.numbers import BLANK, Cell, Rows, ratio
+from proofmill.measures.numbers import BLANK, Cell, quotient, ratio
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
 from proofmill.schema.scores_entry import Scores
@@ -138,14 +139,14 @@ def _difference(kernel: Any, argument: Any, pairs: Sequence[tuple[Rows, Rows, fl
         values, others = (per_problem(kernel, argument, entry.success, rows) for rows in (ours, theirs))
         shared = [problem for problem in values if problem in others]
         by_benchmark.append((np.array([values[problem] - others[problem] for problem in shared]), weight))
-    attempts = [row for ours, theirs, _ in pairs for row in ours + theirs]
-    scored = sum(row["grade"] is not None for row in attempts)
+    cells = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
+    n = sum(count(rows, scored) for rows in cells)
     size = sum(len(differences_P) for differences_P, _ in by_benchmark)
     complete = all(len(differences_P) for differences_P, _ in by_benchmark)
     differences_P = np.concatenate([d_P * weight * size / max(1, len(d_P)) for d_P, weight in by_benchmark])
     differences_P = differences_P if complete else differences_P[:0]
     sums_PD = np.column_stack([differences_P, np.ones(len(differences_P))])
-    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], attempts, scored, entry)
+    numbers = ratio(sums_PD, quotient, sum(map(len, cells)), n, entry)
     p = estimates.paired_permutation(differences_P, entry.seed) if len(differences_P) else 1.0
     return {**numbers, "p": p}
 

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from proofmill.measures.attempts import Rows
 from proofmill.measures.comparisons import paired
 from proofmill.measures.measures import MEASURES, per_problem
-from proofmill.measures.numbers import BLANK, Cell, Rows, measured
+from proofmill.measures.numbers import BLANK, Cell, measured
 from proofmill.schema.errors import TableError
 from proofmill.schema.scores_entry import Scores
 from proofmill.text.suggestions import among
@@ -101,8 +102,13 @@ def curves(rows: Rows, success: float) -> list[Curve]:
 
 def _mean(rows: Rows, *fields: str) -> float | None:
     """What an attempt spends on average, summed over fields; None where some is unknown, and where everything is free."""
-    spent = [row[field] for row in rows for field in fields]
-    return sum(spent) / len(rows) if None not in spent and any(spent) else None
+    total = 0.0
+    for row in rows:
+        for field in fields:
+            if row[field] is None:
+                return None
+            total += row[field]
+    return total / len(rows) if total else None
 
 
 def points(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:
@@ -157,7 +163,7 @@ def _compared(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, en
         "against": f"{entry.at_equal_budget}: {theirs.rule}@{math.ceil(100 * (k - ROUNDING)) / 100:.6g}",  # never too few
         "measure": f"at equal {budget}",
         "split": "all",
-        **paired(ours.by_problem(1), values, ours.rows + theirs.rows, entry),
+        **paired(ours.by_problem(1), values, (ours.rows, theirs.rows), entry),
         **{f"spent_{budget}": spent for budget, spent in ours.spent.items()},
     }
 

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proofmill.measures.attempts import Rows, has, where
 from proofmill.measures.comparisons import pair_numbers
 from proofmill.measures.measures import MEASURES, OfAttempts, OfProblem, label
-from proofmill.measures.numbers import Cell, Rows
+from proofmill.measures.numbers import Cell
 from proofmill.measures.page import difference
 from proofmill.schema import named
 from proofmill.schema.errors import TableError
@@ -97,17 +98,11 @@ def _settled(name: str, claim: Claim, groups: Mapping[Cell, Rows], compared: Seq
         raise TableError(
             f"`claims` has `{name}`, whose `{shown}` is not compared; expected one of the `measures` of attempts."
         )
-    seeds = sorted({attempt["seed"] for attempt in (*ours, *theirs)})
-    of_seeds = {
-        seed: pair_numbers(
-            MEASURES[measure].apply,
-            argument,
-            [attempt for attempt in ours if attempt["seed"] == seed],
-            [attempt for attempt in theirs if attempt["seed"] == seed],
-            entry,
-        )
-        for seed in (seeds if len(seeds) > 1 else ())
-    }
+    seeds = sorted({attempt["seed"] for rows in (ours, theirs) for attempt in rows})
+    of_seeds = {}
+    for seed in seeds if len(seeds) > 1 else ():
+        own, other = (where(rows, has("seed", seed)) for rows in (ours, theirs))
+        of_seeds[seed] = pair_numbers(MEASURES[measure].apply, argument, own, other, entry)
     return Settled(name, claim.says, row, of_seeds, 1 - entry.confidence)
 
 

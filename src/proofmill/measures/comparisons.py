@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from proofmill.measures import estimates
+from proofmill.measures.attempts import Rows, count, scored
 from proofmill.measures.measures import MEASURES, OfAttempts, OfProblem, label, per_problem
-from proofmill.measures.numbers import BLANK, Cell, Rows, ratio
+from proofmill.measures.numbers import BLANK, Cell, quotient, ratio
 from proofmill.schema import named
 from proofmill.schema.errors import TableError
 from proofmill.schema.scores_entry import Claim, Scores
@@ -66,14 +67,16 @@ def pair_numbers(
 ) -> dict[str, Any]:
     """The numbers of the mean difference in one measure, of the attempts of two models."""
     value, other = (per_problem(kernel, argument, entry.success, attempts) for attempts in (ours, theirs))
-    return paired(value, other, ours + theirs, entry)
+    return paired(value, other, (ours, theirs), entry)
 
 
-def paired(ours: Mapping[str, float], theirs: Mapping[str, float], both: Rows, entry: Scores) -> dict[str, Any]:
+def paired(
+    ours: Mapping[str, float], theirs: Mapping[str, float], both: tuple[Rows, Rows], entry: Scores
+) -> dict[str, Any]:
     """The numbers of the mean difference of problems that both have a value of; `both` are the attempts of both."""
-    shared = [problem for problem in ours if problem in theirs]
-    differences_P = np.array([ours[problem] - theirs[problem] for problem in shared])
+    shared = {problem: value - theirs[problem] for problem, value in ours.items() if problem in theirs}
+    differences_P = np.array(list(shared.values()))
     sums_PD = np.column_stack([differences_P, np.ones(len(shared))])
-    scored = [row for row in both if row["problem"] in set(shared) and row["grade"] is not None]
-    numbers = ratio(sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], both, len(scored), entry)
+    n = sum(count(attempts, lambda row: scored(row) and row["problem"] in shared) for attempts in both)
+    numbers = ratio(sums_PD, quotient, sum(map(len, both)), n, entry)
     return {**numbers, "p": estimates.paired_permutation(differences_P, entry.seed) if len(shared) else 1.0}

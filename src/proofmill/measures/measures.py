@@ -14,8 +14,9 @@ How we differ from QED-Nano's statistics:
    others are thought); `reasoning-tokens` are those that the server counted.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -24,13 +25,11 @@ import numpy as np
 
 from proofmill.measures import estimates
 from proofmill.measures.agreement import AGREEMENTS, DECISIONS, Agreement
+from proofmill.measures.attempts import Row, Rows, parts, scored
 from proofmill.measures.estimates import Variance
 from proofmill.measures.text_lengths import OF_CORPUS, Lengths
 from proofmill.schema.named import Named
 from proofmill.schema.reasons import Reason, Stop
-
-Row = Mapping[str, Any]
-Rows = Sequence[Row]
 
 
 @dataclass(frozen=True)
@@ -85,17 +84,15 @@ class OfCorpus:
 
 def per_problem(kernel: OfAttempts | OfProblem, argument: Any, success: float, rows: Rows) -> dict[str, float]:
     """The value of each problem that counts: its mean over attempts (`OfAttempts`) or seeds (`OfProblem`)."""
-    by_problem: dict[str, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        by_problem[row["problem"]][row["seed"]].append(row)
     values_by_problem = {}
-    for problem, seeds in by_problem.items():
+    for attempts in parts(rows, lambda row: row["problem"]):
         if isinstance(kernel, OfAttempts):  # attempts weigh alike, whatever their seed
-            values = [v for attempts in seeds.values() for row in attempts if (v := kernel.value(row)) is not None]
+            values = [kernel.value(row) for row in attempts]
         else:
-            values = [v for attempts in seeds.values() if (v := kernel.value(attempts, argument, success)) is not None]
-        if values:
-            values_by_problem[problem] = fmean(values)
+            seeds = parts(attempts, lambda row: row["seed"])
+            values = [kernel.value(of_seed, argument, success) for of_seed in seeds]
+        if found := [value for value in values if value is not None]:
+            values_by_problem[attempts[0]["problem"]] = fmean(found)
     return values_by_problem
 
 
@@ -139,25 +136,25 @@ def _flexible(row: Row) -> float | None:
 
 def _scored(rows: Rows, k: int) -> list[Row] | None:
     """The attempts with a grade, or None if they are fewer than k."""
-    scored = [row for row in rows if row["grade"] is not None]
-    return scored if len(scored) >= k else None
+    found = list(filter(scored, rows))
+    return found if len(found) >= k else None
 
 
 def _passes(rows: Rows, k: int, success: float) -> float | None:
-    if (scored := _scored(rows, k)) is None:
+    if (found := _scored(rows, k)) is None:
         return None
-    passed = sum(row["grade"] >= success * row["out_of"] - 1e-9 for row in scored)
-    return estimates.pass_at_k(passed, len(scored), k)
+    passed = sum(row["grade"] >= success * row["out_of"] - 1e-9 for row in found)
+    return estimates.pass_at_k(passed, len(found), k)
 
 
 def _majority(rows: Rows, k: int, success: float) -> float | None:
     """All right answers count as one answer, however written; wrong ones are distinguished by their normal form."""
     from proofmill.text.answers import normal
 
-    if (scored := _scored(rows, k)) is None:
+    if (found := _scored(rows, k)) is None:
         return None
-    full = [row["grade"] == row["out_of"] for row in scored]
-    texts = [row["answer"] and normal(row["answer"]) for row in scored]
+    full = [row["grade"] == row["out_of"] for row in found]
+    texts = [row["answer"] and normal(row["answer"]) for row in found]
     right = {text for text, is_full in zip(texts, full, strict=True) if is_full}
     answers = [None if text is None else "" if text in right else text for text in texts]
     return estimates.majority_at_k(answers, [float(f) for f in full], k)
@@ -171,26 +168,27 @@ def _best(rows: Rows, k: int, success: float) -> float | None:
 
 
 def _most(rows: Rows, k: int, success: float) -> float | None:
-    if (scored := _scored(rows, k)) is None:
+    if (found := _scored(rows, k)) is None:
         return None
-    marks = [row["grade"] for row in scored]
+    marks = [row["grade"] for row in found]
     return estimates.best_at_k(marks, marks, k)
 
 
 # -------------------------------------------------------------------------------------------------------------- of runs
 
 
-def _runs(rows: Rows) -> dict[tuple[int, int], list[Row]]:
-    runs: dict[tuple[int, int], list[Row]] = defaultdict(list)
+def _by_run(rows: Rows, value: Callable[[Row], float | None]) -> list[array]:
+    """A value of the attempts of each run, where they have one."""
+    runs: dict[tuple[int, int], array] = defaultdict(lambda: array("d"))
     for row in rows:
-        runs[row["seed"], row["attempt"]].append(row)
-    return runs
+        if (found := value(row)) is not None:
+            runs[row["seed"], row["attempt"]].append(found)
+    return list(runs.values())
 
 
 def _of_runs(how: str) -> Callable[[Rows], float | None]:
     def value(rows: Rows) -> float | None:
-        marks = [m for run in _runs(rows).values() if (m := [r["grade"] for r in run if r["grade"] is not None])]
-        if not marks:
+        if not (marks := _by_run(rows, _marks)):
             return None
         merged = estimates.merged(marks, "mean" if how == "std" else how)
         return merged.std if how == "std" else merged.value
@@ -232,14 +230,14 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 
 def _tokens_of(count: Callable[[Row], int | None], statistic: Callable) -> Callable[[Rows], float | None]:
     def value(rows: Rows) -> float | None:
-        counts = [c for row in rows if (c := count(row)) is not None]
+        counts = array("q", (found for row in rows if (found := count(row)) is not None))
         return float(statistic(counts)) if counts else None
 
     return value
 
 
 def _per_run(rows: Rows) -> float | None:
-    sums = [sum(row["response_tokens"] or 0 for row in run) for run in _runs(rows).values()]
+    sums = [sum(run) for run in _by_run(rows, lambda row: row["response_tokens"] or 0)]
     return fmean(sums) if any(sums) else None
 
 
@@ -260,17 +258,18 @@ def _share_of_marks(row: Row, marks: float) -> float | None:
 # ---------------------------------------------------------------------------------------------------------- of variance
 
 
+def verdicts(rows: Rows) -> Iterator[tuple[str, tuple, float]]:
+    """Problem, attempt and marks of each first-round verdict."""
+    for row in rows:
+        opinions = [o["grade"] for o in row["opinions"] or () if o["round"] == "1" and o["grade"] is not None]
+        for grade in opinions if len(opinions) > 1 else [row["grade"]]:
+            if grade is not None:
+                yield row["problem"], (row["seed"], row["attempt"], row["writer"]), grade
+
+
 def split_variance(rows: Rows) -> Variance:
     """Variance of marks between problems, attempts at a problem, and first-round judges of an attempt."""
-
-    def verdicts():
-        for row in rows:
-            opinions = [o["grade"] for o in row["opinions"] or () if o["round"] == "1" and o["grade"] is not None]
-            for grade in opinions if len(opinions) > 1 else [row["grade"]]:
-                if grade is not None:
-                    yield row["problem"], (row["seed"], row["attempt"], row["writer"]), grade
-
-    return estimates.split_variance(verdicts())
+    return estimates.split_variance(verdicts(rows))
 
 
 def _component(name: str) -> Callable[[Rows], float | None]:

@@ -3,15 +3,16 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proofmill.measures import estimates
 from proofmill.measures.agreement import Agreement
+from proofmill.measures.attempts import Rows, count, has, parts, scored, where
 from proofmill.measures.intervals import interval
-from proofmill.measures.measures import MEASURES, OfAttempts, OfHuman, OfPooled, OfRuns, label, per_problem
+from proofmill.measures.measures import MEASURES, OfAttempts, OfHuman, OfPooled, OfRuns, label, per_problem, verdicts
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import TAKEN
 from proofmill.schema.scores_entry import Scores
@@ -20,8 +21,6 @@ LEVELS = range(2, 13)  # numbers of distinct values that are split; one is no sp
 RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
 COMPONENT_RESAMPLES = 200  # at most, for a variance component: each resample passes over all rows
 COMPONENT_ROWS = 1_000_000  # rows passed over for one interval: large tables have fewer resamples
-
-Rows = list[dict[str, Any]]
 
 
 class Cell(NamedTuple):
@@ -38,30 +37,43 @@ def _splits(attempts: Rows, given: bool) -> Iterator[tuple[str, Rows]]:
     yield "all", attempts
     keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * given
     for key, prefix in keys:
-        parts = sorted({row[key] for row in attempts if row[key] is not None})
-        if len(parts) in LEVELS:
-            for part in parts:
-                yield f"{prefix}{part}", [row for row in attempts if row[key] == part]
+        values = sorted({row[key] for row in attempts if row[key] is not None})
+        if len(values) in LEVELS:
+            for value in values:
+                yield f"{prefix}{value}", where(attempts, has(key, value))
     if any(row["loader"] != "proofbench" for row in attempts):
         return
-    basic = [row for row in attempts if "Basic" in row["problem"]]
-    recent = [row for row in attempts if RECENT.search(f"{row['problem']} {row['year']}")]
+    basic = where(attempts, lambda row: "Basic" in row["problem"])
+    recent = where(attempts, lambda row: RECENT.search(f"{row['problem']} {row['year']}") is not None)
     for subset, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):
         if subset and len(subset) < len(attempts):
-            inside = {row["problem"] for row in subset}
             yield name, subset
-            yield rest, [row for row in attempts if row["problem"] not in inside]
+            yield rest, _others(attempts, subset)
+
+
+def _others(attempts: Rows, subset: Rows) -> Rows:
+    """The attempts at problems of which none is in the subset."""
+    inside = {row["problem"] for row in subset}
+    return where(attempts, lambda row: row["problem"] not in inside)
 
 
 # ------------------------------------------------------------------------------------------------------------- measures
 
 
-def measured_rows(group: Cell, name: str, argument: Any, attempts: Rows, entry: Scores) -> Iterator[dict]:
-    """Rows of one measure for one cell, by split. Most measures of runs have only the row of all attempts."""
+def measured_rows(group: Cell, measures: Sequence, attempts: Rows, entry: Scores) -> Iterator[dict]:
+    """Rows of measures (with their arguments) for one cell, by split."""
+    splits = list(_splits(attempts, given=group.model in TAKEN))
+    most = max(row["attempt"] for row in attempts) + 1
+    for name, argument in measures:
+        yield from _by_split(group, name, argument, label(name, argument, most), splits, entry)
+
+
+def _by_split(
+    group: Cell, name: str, argument: Any, measure: str, splits: Sequence[tuple[str, Rows]], entry: Scores
+) -> Iterator[dict]:
+    """Rows of one measure. Most measures of runs have only the row of all attempts."""
     kernel = MEASURES[name].apply
-    has_writers = group.model in TAKEN
-    measure = label(name, argument, max(row["attempt"] for row in attempts) + 1)
-    for part, subset in _splits(attempts, has_writers):
+    for part, subset in splits:
         if part != "all" and isinstance(kernel, OfRuns) and name not in ("run-mean", "tokens-per-run"):
             continue
         if isinstance(kernel, OfHuman):
@@ -86,29 +98,25 @@ def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -
     by_problem = per_problem(kernel, argument, entry.success, attempts)
     means_P = np.array(list(by_problem.values()))
     if isinstance(kernel, OfAttempts):
-        counted = [row for row in attempts if kernel.value(row) is not None]
+        n = count(attempts, lambda row: kernel.value(row) is not None)
+        left_out = len(attempts) - n
     else:
-        counted = [row for row in attempts if row["grade"] is not None and row["problem"] in by_problem]
+        n = count(attempts, lambda row: scored(row) and row["problem"] in by_problem)
+        left_out = len(attempts) - count(attempts, scored)
     scale = max((row["out_of"] for row in attempts), default=None) if kernel.scale == "marks" else kernel.scale
     low, high = interval(means_P, scale, *interval_options(entry))
     return {
         "value": float(means_P.mean()) if len(means_P) else None,
         "low": low,
         "high": high,
-        "n": len(counted),
+        "n": n,
         "problems_n": len(means_P),
-        "unscored": _unscored(kernel, attempts, counted),
+        "unscored": left_out / len(attempts) if attempts else 0.0,
     }
 
 
 def interval_options(entry: Scores) -> tuple[float, int, int]:
     return entry.confidence, entry.resamples, entry.seed
-
-
-def _unscored(kernel: Any, attempts: Rows, counted: Rows) -> float:
-    left_out = attempts if isinstance(kernel, OfAttempts) else [row for row in attempts if row["grade"] is None]
-    missing = len(attempts) - len(counted) if isinstance(kernel, OfAttempts) else len(left_out)
-    return missing / len(attempts) if attempts else 0.0
 
 
 def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dict[str, Any]:
@@ -118,15 +126,21 @@ def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> d
             sums[row["problem"]][0] += value
             sums[row["problem"]][1] += 1
     sums_PD = np.array(list(sums.values())).reshape(-1, 2)
-    return ratio(
-        sums_PD, lambda totals_RD: totals_RD[:, 0] / totals_RD[:, 1], attempts, int(sums_PD[:, 1].sum()), entry
-    )
+    return ratio(sums_PD, quotient, len(attempts), int(sums_PD[:, 1].sum()), entry)
+
+
+def quotient(totals_RD: np.ndarray) -> np.ndarray:
+    """The first sum by the second: a mean."""
+    return totals_RD[:, 0] / totals_RD[:, 1]
 
 
 def ratio(
-    sums_PD: np.ndarray, value: Any, attempts: Rows, n: int, entry: Scores, scale: float | None = None
+    sums_PD: np.ndarray, value: Any, attempts: int, n: int, entry: Scores, scale: float | None = None
 ) -> dict[str, Any]:
-    """`value` of the totals over problems, with its bootstrap interval; without spread, that at an end of `scale`."""
+    """`value` of the totals over problems, with its bootstrap interval; without spread, that at an end of `scale`.
+
+    `n` of the `attempts` are counted in it.
+    """
     total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
     low = high = None
     if len(sums_PD) and total == total:
@@ -144,39 +158,36 @@ def ratio(
         "high": high,
         "n": n,
         "problems_n": len(sums_PD),
-        "unscored": 1 - n / len(attempts) if attempts else 0.0,
+        "unscored": 1 - n / attempts if attempts else 0.0,
     }
 
 
 def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[str, Any]:
-    scored = [row for row in attempts if row["grade"] is not None]
-    problems = {row["problem"] for row in attempts}
+    n, value = count(attempts, scored), kernel.value(attempts)
     low = high = None
-    if name.startswith("variance-") and (kernel.value(attempts) is not None):
-        low, high = _component_interval(kernel, attempts, entry)
+    if name.startswith("variance-") and value is not None:
+        low, high = _component_interval(name.removeprefix("variance-"), attempts, entry)
     return {
-        "value": kernel.value(attempts),
+        "value": value,
         "low": low,
         "high": high,
-        "n": len(scored),
-        "problems_n": len(problems),
-        "unscored": 1 - len(scored) / len(attempts),
+        "n": n,
+        "problems_n": len({row["problem"] for row in attempts}),
+        "unscored": 1 - n / len(attempts),
     }
 
 
-def _component_interval(kernel: OfRuns, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
-    """Percentile interval from resampled problems; a problem drawn twice counts as two."""
-    by_problem: dict[str, Rows] = defaultdict(list)
-    for row in attempts:
-        by_problem[row["problem"]].append(row)
-    rows_by_index, rng, values = list(by_problem.values()), np.random.default_rng(entry.seed), []
+def _component_interval(name: str, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
+    """Percentile interval of a component of variance, from resampled problems; a problem drawn twice counts as two."""
+    verdicts_P = [list(verdicts(rows)) for rows in parts(attempts, lambda row: row["problem"])]
+    rng, values = np.random.default_rng(entry.seed), []
     for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
-        resample = [
-            {**row, "problem": index}
-            for index, choice in enumerate(rng.integers(len(rows_by_index), size=len(rows_by_index)))
-            for row in rows_by_index[choice]
-        ]
-        if (value := kernel.value(resample)) is not None:
+        resample = (
+            (index, attempt, marks)
+            for index, choice in enumerate(rng.integers(len(verdicts_P), size=len(verdicts_P)))
+            for _, attempt, marks in verdicts_P[choice]
+        )
+        if (value := getattr(estimates.split_variance(resample), name)) is not None:
             values.append(value)
     tail = (1 - entry.confidence) / 2
     if not values:
@@ -187,8 +198,8 @@ def _component_interval(kernel: OfRuns, attempts: Rows, entry: Scores) -> tuple[
 
 def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
     """Agreement of a grader with human marks, over attempts that both have marked; TableError if the scales differ."""
-    marked = [row for row in attempts if row["human"] is not None]
-    both = [row for row in marked if row["grade"] is not None]
+    marked = where(attempts, lambda row: row["human"] is not None)
+    both = where(marked, scored)
     out_of = {row["human"][1] for row in both}
     if kernel.marks and any(row["human"][1] != row["out_of"] for row in both):
         raise TableError(
@@ -205,13 +216,10 @@ def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores
                 "threshold within it."
             )
         agreement = agreement(*(1 if scale == 1 else argument for scale in scales))
-    by_problem: dict[str, Rows] = defaultdict(list)
-    for row in both:
-        by_problem[row["problem"]].append(row)
     vectors = []
-    for rows in by_problem.values():
+    for rows in parts(both, lambda row: row["problem"]):
         sums = agreement.sums(np.array([r["grade"] for r in rows]), np.array([r["human"][0] for r in rows]))
         if sums is not None:
             vectors.append(sums)
     scale = kernel.scale if isinstance(kernel.scale, float) else both[0]["out_of"] if kernel.scale and both else None
-    return ratio(np.array(vectors), agreement.value, marked, len(both), entry, scale)
+    return ratio(np.array(vectors), agreement.value, len(marked), len(both), entry, scale)

@@ -8,8 +8,9 @@ How we differ:
    `####`. No second configuration of the dataset is needed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,22 +33,21 @@ class Lengths(NamedTuple):
         return Lengths(*(values[chosen_N] for values in self))
 
 
-def measured(tokenizer: Any, rows: Sequence[dict]) -> Lengths:
-    """Lengths of `statement` and `solution` (a missing text counts as empty) by a tokenizer of transformers."""
-    problem_N, solution_N = (
-        np.concatenate([_counts(tokenizer, texts) for texts in _batches([row[column] or "" for row in rows])])
-        for column in ("statement", "solution")
-    )
-    return Lengths(problem_N, solution_N, np.array([logic_steps(row["solution"] or "") for row in rows]))
+def measured(tokenizer: Any, rows: Iterable[dict]) -> Lengths:
+    """Lengths of `statement` and `solution` (a missing text counts as empty) by a tokenizer of transformers.
 
-
-def _batches(texts: list[str]) -> Iterator[list[str]]:
-    for start in range(0, max(len(texts), 1), AT_ONCE):
-        yield texts[start : start + AT_ONCE]
+    Some rows are held at a time.
+    """
+    rows, parts = iter(rows), [(np.zeros(0, int),) * 3]
+    while batch := list(islice(rows, AT_ONCE)):
+        statements, solutions = ([row[column] or "" for row in batch] for column in ("statement", "solution"))
+        steps = np.array([logic_steps(text) for text in solutions])
+        parts.append((_counts(tokenizer, statements), _counts(tokenizer, solutions), steps))
+    return Lengths(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _counts(tokenizer: Any, texts: list[str]) -> np.ndarray:
-    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    token_ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     return np.array([len(ids) for ids in token_ids], dtype=int)
 
 

@@ -104,7 +104,8 @@ def _parts(results: Path, deep: bool) -> Iterator[Part]:
                 yield Part(name, "kept copy", _files(folder) if deep else [], partial(kept.check, deep))
     for name in _names(results / "calls", "*"):
         folder = results / "calls" / name
-        yield Part(name, "journal", _files(folder), partial(_check_journal, folder))
+        for journal in (folder, *records.shards(folder)):
+            yield Part(name, "journal", _files(journal), partial(_check_journal, journal))
 
 
 def _check_journal(folder: Path) -> None:

@@ -48,7 +48,11 @@ def connections(book: Book, names: Iterable[str]) -> list[Connection]:
         if KINDS[kind_of(name)].asks and not getattr(entry, "taken", False):
             for model, api in references.relied_on(entry, book.declared).items():
                 is_served = isinstance(api, Api) and not api.weights
-                if is_served and (api.program is None or environment.has_address(model)):
+                if (
+                    is_served
+                    and not environment.is_service(model)
+                    and (api.program is None or environment.has_address(model))
+                ):
                     asking.setdefault(model, []).append(name)
     return [
         Connection(
@@ -88,7 +92,7 @@ def require_addresses(book: Book) -> None:
     """Raise SettingError, with every fault at once, where the environment has an address that is none."""
     faults = []
     for name in book.declared:
-        if kind_of(name) == "api" and environment.has_address(name):
+        if kind_of(name) == "api" and environment.has_address(name) and not environment.is_service(name):
             try:
                 environment.address(name)
             except SettingError as error:

@@ -167,7 +167,7 @@ class Plan:
 
     def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
         """Set the stage's rows, cached and parked calls, calls to make, and their cost."""
-        models, beside = self._models(stage.name), list(self._beside(entry))
+        models, beside = self.models(stage.name), list(self._beside(entry))
         if not models and not beside:
             return
         if entry.scaffolds() and isinstance(entry, Responses):
@@ -216,7 +216,7 @@ class Plan:
                     if judge not in PROGRAMS:
                         yield judge, calls
 
-    def _models(self, name: str) -> list[str]:
+    def models(self, name: str) -> list[str]:
         """The models that a stage may ask, in the order of asking."""
         entry = self.book.entries[name]
         if getattr(entry, "taken", False):
@@ -335,7 +335,7 @@ class Plan:
         if (model, kind) not in self._pools:
             users = [
                 name for name in self.book.entries
-                if KINDS[kind_of(name)].asks and kind in (kind_of(name), "") and model in self._models(name)
+                if KINDS[kind_of(name)].asks and kind in (kind_of(name), "") and model in self.models(name)
             ]  # fmt: skip
             there = [name for name in users if Table(name, self.results).calls.exists()]
             self._pools[model, kind] = pl.concat([none, *map(self._answered, there)])

@@ -169,6 +169,14 @@ def _grpo_faults(entry: Grpo, entries: Mapping) -> Iterator[str]:
         yield "a setting of the second grader is given and `hold-out` is not; expected who it is."
     if entry.hold_out and (entry.hold_out, entry.hold_out_prompt) == (entry.grader, entry.prompt):
         yield f"`hold-out` is {entry.hold_out}, which rewards; expected another grader, or another prompt."
+    unlike = {"kl": entry.kl, "iterations": entry.iterations > 1, "batches": entry.batches > 1} | {
+        "top-p": entry.top_p < 1, "top-k": entry.top_k, "min-p": entry.min_p, "summarizer": entry.summarizer,
+    }  # fmt: skip
+    if entry.lag and (found := [name for name, is_set in unlike.items() if is_set]):
+        said = "rollouts that are drawn from all tokens and learned once, and no reference"
+        yield f"`lag` is {entry.lag} beside `{'`, `'.join(found)}`; expected {said}."
+    if entry.lag and entry.adapter and entry.adapter.get("quantized"):
+        yield "`lag` beside an `adapter` that is quantized; expected one that is not, or `lag: 0`."
     if not entry.summarizer and (entry.turns, entry.states) != _default(Grpo, "turns", "states"):
         yield "`turns` or `states` is given and `summarizer` is not; expected who sums up."
     if entry.summarizer:

@@ -1,7 +1,8 @@
 """What the environment says: addresses, keys and limits of remote models, numbers, and what a file `.env` adds to it.
 
     PROOFMILL_<NAME>_URL, PROOFMILL_<NAME>_KEY    address of the server of api/<name>, and its key
-    PROOFMILL_<NAME>_RPM, PROOFMILL_<NAME>_TPM    requests and tokens a minute that its server allows a job
+    PROOFMILL_<NAME>_RPM, PROOFMILL_<NAME>_TPM    requests and tokens a minute that its server allows all jobs
+    PROOFMILL_SHARDS                              by how many jobs stages are asked: `grades=4 responses/big=16`
 
 A file `.env` in the working folder, beside config.yaml, has such variables, one a line: NAME=value. What the environment
 has already wins. No message shows a key, an address that may hold one, or a line of that file.
@@ -9,6 +10,7 @@ has already wins. No message shows a key, an address that may hold one, or a lin
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from proofmill.schema.errors import SettingError
 
 FILE = ".env"
 ENCODING = "utf-8-sig"  # some editors put a mark of the encoding before the first line
+SERVICE = "service"  # in the place of an address
 NO_KEY = "none"  # what is sent to a server that wants no key
 # What people write as fields of an `api/...`, by the end of the variable that it belongs in.
 _MEANT = {
@@ -67,6 +70,11 @@ def meant_by(name: str, key: str) -> str | None:
         if key.lower() in words:
             return f"{variable(name)}_{end}={_EXAMPLES[end]}"
     return f"{_MEANT_BY_ALL[key.lower()]}=32" if key.lower() in _MEANT_BY_ALL else None
+
+
+def is_service(name: str) -> bool:
+    """Whether `api/<name>` is served by a service of this project (engines/services), whose place jobs look up."""
+    return os.environ.get(f"{variable(name)}_URL") == SERVICE
 
 
 def has_address(name: str) -> bool:
@@ -148,6 +156,26 @@ def number(name: str, kind: type) -> Any:
         raise SettingError(
             f"{name}={value}: found no positive number; expected one, such as {name}=60. Set or unset it."
         )
+    return found
+
+
+SHARDS = "PROOFMILL_SHARDS"
+
+
+def shards(kinds: Collection[str]) -> dict[str, int]:
+    """By how many jobs the questions of stages are asked: of an artifact by its name, or of a kind, one of `kinds`.
+
+    Raises SettingError for a word that is no NAME=NUMBER, or names what is not shared out.
+    """
+    found = {}
+    for word in os.environ.get(SHARDS, "").split():
+        name, _, number = word.partition("=")
+        if name.partition("/")[0] not in kinds or not re.fullmatch(r"[1-9][0-9]{0,5}", number):
+            raise SettingError(
+                f"{SHARDS}: has the word `{word}`; expected words such as grades=4 or responses/big=16, of the kinds "
+                f"{', '.join(kinds)}. Mend or unset it."
+            )
+        found[name] = int(number)
     return found
 
 

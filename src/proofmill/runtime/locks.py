@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from proofmill.runtime import environment
+from proofmill.runtime.cluster import slurm
 from proofmill.runtime.progress import say
 
 
@@ -16,12 +18,15 @@ def wait_seconds() -> float:
     return environment.seconds("PROOFMILL_LOCK_SECONDS", 60.0)
 
 
-def take(file: int, where: str, wait: float) -> bool:
-    """Lock an open file; waits up to `wait` seconds for a process that is being stopped. False if it keeps the lock."""
+def take(file: int, where: str, wait: float, shared: bool = False) -> bool:
+    """Lock an open file; waits up to `wait` seconds for a process that is being stopped. False if it keeps the lock.
+
+    A `shared` lock may be held by several, and by nobody else meanwhile.
+    """
     start, announced = time.monotonic(), False
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() - start > wait:
@@ -35,22 +40,31 @@ def take(file: int, where: str, wait: float) -> bool:
             time.sleep(0.2)
 
 
+def let_go(file: int) -> None:
+    """Release the lock on an open file."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
 def sign(file: int) -> None:
     """Write the holder of a lock into the locked file, for processes that have to wait."""
-    job = os.environ.get("SLURM_JOB_ID")
+    job = slurm.job()
     text = f"process {os.getpid()} on {os.uname().nodename}{f', SLURM job {job}' if job else ''}, since {time.ctime()}"
     os.ftruncate(file, 0)
     os.pwrite(file, text.encode(), 0)
 
 
-def held(path: Path) -> bool:
-    """Whether some process holds the lock on `path`, which may be another user's that one can only read."""
+def held(path: Path, shared: bool = False) -> bool:
+    """Whether some process holds the lock on `path`, which may be another user's that one can only read.
+
+    With `shared` also one that several may hold together; one must then be able to write the file.
+    """
     try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:  # no such file, or no right to read it
+        file = os.open(path, os.O_RDWR if shared else os.O_RDONLY)
+    except OSError:  # no such file, or no right to it
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # over NFS, a file open for reading takes no other
+        # Over NFS, a file that is open for reading takes a shared lock alone.
+        fcntl.flock(file, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         return False
     except BlockingIOError:
         return True
@@ -61,6 +75,39 @@ def held(path: Path) -> bool:
 def holder(file: int) -> str:
     """Who holds the lock on an open file, by its signature."""
     return os.pread(file, 500, 0).decode(errors="replace") or "of unknown name"
+
+
+def slurm_job(path: Path) -> str | None:
+    """The number of the SLURM job whose process holds the lock on `path`, by its signature."""
+    with suppress(OSError):
+        if found := re.search(r", SLURM job (\d+),", path.read_text(errors="replace")):
+            return found[1]
+    return None
+
+
+@contextmanager
+def together(path: Path) -> Iterator[None]:
+    """Hold the lock on `path` with others, so that it is `held(path, shared=True)`; nobody takes it alone for long."""
+    with _waited_for(path, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Hold the lock on `path` alone; for what takes a moment, so that one waits for it without a word."""
+    with _waited_for(path, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def _waited_for(path: Path, how: int) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, how)
+        yield
+    finally:
+        os.close(file)
 
 
 @contextmanager

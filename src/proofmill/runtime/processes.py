@@ -32,6 +32,11 @@ def sharding() -> str:
     return "none"
 
 
+def offloads() -> bool:
+    """Whether the shares of FSDP2 and the inputs of layers stand in the host's memory (fsdp2-offload.yaml)."""
+    return sharding() == "fsdp2" and os.environ.get("FSDP_OFFLOAD_PARAMS", "").lower() == "true"
+
+
 def broadcast(value: Any = None) -> Any:
     """Rank 0's value, in every process; the values of the others are ignored. Every process has to call this."""
     if world() == 1:

@@ -210,7 +210,8 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
 # Of the rollouts beside a training by rewards; each reward has a column `reward_<name>` besides.
 ROLLOUT_COLUMNS: dict[str, tuple[Any, str]] = {
     "rollout": (pl.String, "id, from the run, the step and the place"),
-    "step": (pl.Int64, "the step that it was made for"),
+    "step": (pl.Int64, "the step that learned from it, the first of them where several do"),
+    "policy": (pl.Int64, "the step after which its weights were those of the training, when it began"),
     "group": (pl.Int64, "which of the step's groups"),
     "problem": (pl.String, "id"),
     "turn": (pl.Int64, "turn of thought it goes on from; null without a summarizer"),

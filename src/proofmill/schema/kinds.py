@@ -31,17 +31,18 @@ class Kind:
     beside: Mapping[str, str] = field(default_factory=dict)
     reseeded: bool = False  # `repeat` makes it again with another `seed`
     lists: tuple[tuple[str, str], ...] = ()  # (field, the list of small named things that it draws on)
+    splits: str | None = None  # the field of the table whose rows shards share out (calls/shards.py); None: has none
     behind: tuple[str, ...] = ()  # tables it opens besides its parents, by the fields that lead to them from its entry
 
 
 KINDS: dict[str, Kind] = {
     "problems": Kind(Problems, "problem", lists=(("keep", "filters"),)),
     "overlaps": Kind(Overlaps, "overlap", asks=True),
-    "labels": Kind(Labels, "problem", asks=True),
-    "schemes": Kind(Schemes, "problem", asks=True, lists=(("keep", "demands"),)),
+    "labels": Kind(Labels, "problem", asks=True, splits="problems"),
+    "schemes": Kind(Schemes, "problem", asks=True, lists=(("keep", "demands"),), splits="problems"),
     "base": Kind(Base, "file", weights=True, reseeded=True),
-    "responses": Kind(Responses, "response", asks=True, reseeded=True),
-    "grades": Kind(Grades, "response", asks=True, behind=("responses.problems",)),
+    "responses": Kind(Responses, "response", asks=True, reseeded=True, splits="problems"),
+    "grades": Kind(Grades, "response", asks=True, splits="responses", behind=("responses.problems",)),
     "examples": Kind(
         Examples,
         "example",

@@ -148,7 +148,7 @@ class Preference(TypedDict):
 class Grpo(Entry):
     """One row is a measured training step; the weights and the rollouts stand beside the table."""
 
-    revision: ClassVar[int] = 8
+    revision: ClassVar[int] = 9
     undeciding: ClassVar[tuple[str, ...]] = ("max_unscored", "max_attack")
     model: WeightsRef = doc("The model where training starts.")
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
@@ -214,6 +214,11 @@ class Grpo(Entry):
     epsilon_high: float | None = doc("How far above 1 the ratio is clipped, if not by `epsilon`.", None, gt=0)
     iterations: Count = doc("Updates on each batch of rollouts.", 1)
     batches: Count = doc("Steps that share one round of rollouts, each with its own part of them.", 1)
+    lag: int = doc(
+        "Steps by which rollouts may be older than the weights that learn from them: sampling, judging and learning then go on side by side. 0: one after the other.",
+        0,
+        ge=0,
+    )
     mask_truncated: bool = doc("Leave rollouts that were cut off out of the loss.", False)
     adapter: Adapter | None = doc("Train low-rank additions, as in `sft`.", None)
     precision: Literal["float32", "bfloat16"] = doc("Floating-point format of the arithmetic.", "float32")

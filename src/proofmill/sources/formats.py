@@ -34,8 +34,21 @@ _END = "\0end of the file"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def _plain(value: Any, depth: int) -> bool:
+    """Whether a value of JSON has nothing that `check_texts` refuses; it may be right though this is false."""
+    kind = type(value)
+    if kind is str:
+        return len(value) <= FIELD_LIMIT and (value.isascii() or not _SURROGATE.search(value))
+    if kind is dict or kind is list:
+        inner = value.values() if kind is dict else value
+        return depth > 0 and all([_plain(one, depth - 1) for one in inner])
+    return kind in _BARE
+
+
 def check_texts(where: str, value: Any, column: str = "") -> None:
     """TableError if a text in a record is longer than FIELD_LIMIT or no Unicode, or is nested too deeply."""
+    if _plain(value, DEPTH_LIMIT):
+        return
     pending = [(column, value, 0)]
     while pending:
         column, value, depth = pending.pop()
@@ -75,6 +88,9 @@ class Number(float):
             raise ValueError(f"{short(written)} is larger than any number that can be computed with")
         number.written = written
         return number
+
+
+_BARE = frozenset((int, float, bool, type(None), Number))
 
 
 def _short_enough(written: str) -> str:

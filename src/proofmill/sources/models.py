@@ -1,18 +1,26 @@
-"""Models of others: files of the hub in its own cache, and a GGUF file as a folder of safetensors.
+"""Models of others: files of the hub in its own cache, a GGUF file as a folder of safetensors, weights of 8 bits.
 
 `snapshot` has the files of one commit that a model of the hub needs to run. `unpack_gguf` writes a GGUF file, llama.cpp's
 format of a model, with its tokenizer and its chat template. transformers reads the file: quantized weights are
-multiplied out to float32, which is what they say, not what they were before they were quantized.
+multiplied out to float32, which is what they say, not what they were before they were quantized. `in_float32` says how
+weights are read that stand in 8 bits on the hub (DeepSeek-V3): multiplied out, too.
 
 How we differ from transformers 5.17, of GGUF files:
 1. The special tokens are those whose numbers the file gives. transformers takes `<|im_start|>` for the end of a turn of
    SmolLM2, whose file says `<|im_end|>`.
 2. What is saved no longer says that it was quantized, so that it loads as any other model does.
 3. A file that is cut off, or is none, is one message with its path.
+
+How we differ, of weights of 8 bits:
+1. A layer that does not consist of whole blocks is refused. transformers 5.17 derives the size of blocks from the number
+   of scales, and so multiplies the rows of such a layer by the wrong ones, or stops.
 """
 
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import error as StructError
+from typing import Any
 
 from proofmill.schema.errors import HubError, TableError
 
@@ -52,6 +60,60 @@ def is_here(id: str, commit: str, weights: bool = True) -> bool:
         return snapshot(id, commit, weights, here=True).is_dir()
     except HubError:
         return False
+
+
+# -------------------------------------------------------------------------------------------------------- 8-bit weights
+
+
+BLOCK = 128  # rows and columns of a block of 8-bit weights with one scale (DeepSeek-V3, section 3.3.2)
+SCALES = ".weight_scale_inv"
+
+
+def in_float32(folder: Path) -> dict[str, Any]:
+    """Options of `from_pretrained` by which a model is read as float32, 8-bit weights multiplied out by their scales.
+
+    Raises TableError for weights in another quantization, and for layers whose blocks are not whole.
+    """
+    options: dict[str, Any] = {"dtype": "float32"}
+    quantized = json.loads((folder / "config.json").read_bytes()).get("quantization_config")
+    if quantized is None:
+        return options
+    if (method := quantized.get("quant_method")) != "fp8":
+        raise TableError(
+            f"{folder}: its weights are quantized (`{method}`); expected whole numbers of 16 or 32 bits, or of 8 bits in blocks "
+            "(`fp8`). Take the model before it was quantized, or a copy that is multiplied out."
+        )
+    if uneven := uneven_blocks(_quantized_sizes(folder), quantized.get("weight_block_size") or [BLOCK, BLOCK]):
+        raise TableError(
+            f"{folder}: {len(uneven)} of its 8-bit layers, such as {uneven[0]}, do not consist of whole blocks, and transformers "
+            "would mix up their scales; expected whole ones. Take a copy that is multiplied out to bfloat16."
+        )
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder)
+    config.quantization_config = {**quantized, "dequantize": True}
+    return {**options, "config": config}
+
+
+def uneven_blocks(sizes: Iterable[tuple[str, Sequence[int]]], block: Sequence[int] = (BLOCK, BLOCK)) -> list[str]:
+    """The layers with a side that is no multiple of a block's, and longer than one."""
+    return [
+        name
+        for name, size in sizes
+        if any(length % side and length > side for length, side in zip(size, block, strict=True))
+    ]
+
+
+def _quantized_sizes(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
+    """The layers that have scales, with their rows and columns, from the heads of the files."""
+    from safetensors import safe_open
+
+    found = []
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            named = [name.removesuffix(SCALES) for name in file.keys() if name.endswith(SCALES)]  # noqa: SIM118
+            found += [(name, tuple(file.get_slice(f"{name}.weight").get_shape())) for name in named]
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------- GGUF files

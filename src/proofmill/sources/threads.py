@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from proofmill.schema.errors import TableError, shown
@@ -160,5 +161,6 @@ def like_a_solution(post: str) -> bool:
     return _marked(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
 
 
+@lru_cache(maxsize=4)
 def _marked(post: str) -> bool:
     return bool(BOX.search(post) or END_OF_PROOF.search(post))

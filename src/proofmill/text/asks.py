@@ -10,10 +10,12 @@ ASKS_PROOF = re.compile(
 _NO_PROOF = re.compile(
     r"\b(shown|as shown|shows (?:a|an|the)|show(?:s)? (?:how many|your|the (?:first|last)))\b", re.IGNORECASE
 )
+# It begins with what a mark may begin with, which the engine looks for several times as fast as for the alternatives.
 END_OF_PROOF = re.compile(
-    r"\\blacksquare|\\square|\\Box\b|\\qed\b|\\qedsymbol|\bQ\.?\s?E\.?\s?D\b|\bw\.?w\.?w\.?w?\.?$|[∎■□◼]|"
-    r"\bas desired\b\W*$|\bwe(?:'re| are) done\b\W*$",
-    re.IGNORECASE | re.MULTILINE,
+    r"[\\QqWwAa∎■□◼](?:(?<=[∎■□◼])|(?<=\\)(?i:blacksquare|square|Box\b|qed\b|qedsymbol)|"
+    r"(?<=\b[Qq])(?i:\.?\s?E\.?\s?D\b)|(?<=\b[Aa])(?i:s desired\b\W*$)|"
+    r"(?<=\b[Ww])(?i:\.?w\.?w\.?w?\.?$|e(?:'re| are) done\b\W*$))",
+    re.MULTILINE,
 )
 BOX = re.compile(r"\\boxed\b|\\fbox\b")
 

@@ -63,17 +63,18 @@ _OTHER_SIGNS = {
     "∘": "∘", "°": "∘", "′": "'", "ℝ": "r", "ℤ": "z", "ℕ": "n", "ℚ": "q", "∆": "△", "Δ": "△",
 }  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_GROUPING = frozenset(("^", "_", "√", "binom", "mod"))  # they take an argument
 _SILENT = frozenset('.,;:?"`“”‘’„«»~&\u200b\u00ad\ufeff#@')
 
-_TOKEN = re.compile(
-    r"""(?P<asy>\[asy\](?:(?!\[asy\]).)*?\[/asy\])
+_TOKEN = re.compile(  # what is most frequent stands first
+    r"""(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
+    |(?P<asy>\[asy\](?:(?!\[asy\]).)*?\[/asy\])
     |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
     |(?P<dollar>\$\$?|\\[\[\]()])
     |\\(?P<macro>[A-Za-z]+)\*?
     |\\(?P<escaped>.)
-    |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
     |(?P<superscript>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
-    |(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<sign>\S)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -99,19 +100,20 @@ class _Reader:
         self.groups = False  # the last token takes an argument, as `^` does
 
     def read(self) -> Iterator[Token]:
-        end = 0
-        while match := _TOKEN.search(self.text, end):
-            name, start, end = match.lastgroup, match.start(), match.end()
+        end, find, readers = 0, _TOKEN.search, {name: getattr(self, f"_{name}") for name in _TOKEN.groupindex}
+        while match := find(self.text, end):
+            name = match.lastgroup or ""  # one group always matches
+            start, end = match.span()
             if name == "number" and self.awaited and end - start > 1 and self.text[start].isdigit():
                 end = start + 1  # `\frac12` has two arguments of one digit
-            for text, kind in getattr(self, f"_{name}")(self.text[start:end], match):
+            for text, kind in readers[name](self.text[start:end], match):
                 yield Token(text, kind, start, end)
 
-    def _one(self, text: str, kind: str = "formula") -> Iterator[tuple[str, str]]:
-        yield text, kind
-        self.groups = text in ("^", "_", "√", "binom", "mod")
+    def _one(self, text: str, kind: str = "formula") -> tuple[tuple[str, str], ...]:
+        self.groups = text in _GROUPING
         if self.awaited and not self.groups and (after := self.awaited.pop(0)):
-            yield after, "formula"
+            return (text, kind), (after, "formula")
+        return ((text, kind),)
 
     def _asy(self, text: str, match: re.Match) -> Iterable:
         return ()
@@ -148,7 +150,7 @@ class _Reader:
         return self._one(match["escaped"]) if match["escaped"] in "{}%|" else ()
 
     def _number(self, text: str, match: re.Match) -> Iterable:
-        return self._one(re.sub(r"[^0-9.]", "", text), "number")
+        return self._one(text if text.isdecimal() else re.sub(r"[^0-9.]", "", text), "number")
 
     def _superscript(self, text: str, match: re.Match) -> Iterable:
         return (("^", "formula"), (text.translate(_SUPERSCRIPTS), "number"))

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, set_seed
 
 from proofmill.artifacts.jobs import Job
 from proofmill.schema.errors import ServiceError, TableError
+from proofmill.sources import models
 
 FOLDER = "adapter"  # beside the merged weights
 
@@ -32,17 +33,23 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options:
     folder = job.parent(model).weights()
     if adapter.get("quantized"):
         options |= _quantization(job)
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options)
+    network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
     _check_layers(job, model, network, adapter.get("layers", []))
     set_seed(seed)
-    config = peft.LoraConfig(
+    return peft.get_peft_model(network, lora(adapter))
+
+
+def lora(adapter: Mapping[str, Any]) -> Any:
+    """peft's configuration of an entry's adapter."""
+    import peft
+
+    return peft.LoraConfig(
         task_type="CAUSAL_LM",
         r=adapter["rank"],
         lora_alpha=adapter["alpha"],
         lora_dropout=adapter.get("dropout", 0.0),
         target_modules=adapter.get("layers") or "all-linear",
     )
-    return peft.get_peft_model(network, config)
 
 
 def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path) -> None:
@@ -55,7 +62,8 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
     options = {"selected_adapters": ["default"], "save_embedding_layers": False}
     trained.save_pretrained(adapter_folder, **options, **({"state_dict": state} if state else {}))
     (adapter_folder / "README.md").unlink()  # peft's empty template of a model card
-    before = AutoModelForCausalLM.from_pretrained(job.parent(base).weights(), dtype="float32")
+    weights = job.parent(base).weights()
+    before = AutoModelForCausalLM.from_pretrained(weights, **models.in_float32(weights))
     peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
 
 

@@ -138,8 +138,8 @@ class Checkpoints(TrainerCallback):
     `last` is the step after which the training ends, if that is before the end of its schedule.
     """
 
-    def __init__(self, trainer: Any, name: str, found: Path | None, stop: StopRequest, last: int | None):
-        self.trainer, self.name, self.found, self.stop, self.last = trainer, name, found, stop, last
+    def __init__(self, trainer: Any, job: Job, found: Path | None, stop: StopRequest, last: int | None):
+        self.trainer, self.job, self.found, self.stop, self.last = trainer, job, found, stop, last
         self.block, self.stopped = block_of(trainer), False
         self.intervals, self.saved = Intervals.from_environment(), time.monotonic()
 
@@ -152,7 +152,7 @@ class Checkpoints(TrainerCallback):
     def on_train_begin(self, args, state, control, **_):
         if self.last and self.last > state.max_steps:
             raise RecipeError(
-                f"{self.name}: `last-step` is {self.last} and the schedule ends with step {state.max_steps}; expected that or "
+                f"{self.job.name}: `last-step` is {self.last} and the schedule ends with step {state.max_steps}; expected that or "
                 "less. Lower it, or lengthen the schedule."
             )
         if self.found is None:
@@ -194,4 +194,5 @@ class Checkpoints(TrainerCallback):
         new = folder / f"{RUNNING}.new"
         new.write_text(json.dumps(running, default=float))
         os.replace(new, folder / RUNNING)
+        self.job.advanced.set()
         self.saved = time.monotonic()

@@ -20,6 +20,8 @@ How we differ from TRL 1.16:
 """
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +32,15 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from proofmill.graders.submissions import Submission
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
-from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
-from proofmill.schema.reasons import Stop
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, losses, passes, rollout_rewards, rollouts
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import DIARY, Diary
 
 REFERENCE = "reference.pt"
-ROW = ("problem", "statement", "answer", "solution", "scheme", "asks", "reference_tokens", "question_tokens", "turn")
+Heard = Callable[[Sequence[int]], None]  # what is done with the tokens of a rollout that has ended
 
 
 class Trainer(GRPOTrainer):
@@ -64,17 +62,21 @@ class Trainer(GRPOTrainer):
         self.entry, self.name, self.rewards, self.diary, self.turns = entry, name, rewards, diary, turns
         self.start = start
         self.tokens: list[int] = []  # learned in the passes of a step
+        self.prompts: list[Sequence[int]] = []  # the prompts for which rollouts are being written, in tokens
+        # What is to be done, for each prompt of the next batch and of the one at hand, with the tokens that follow it.
+        self.awaited: Sequence[Heard] = ()
+        self.writing: dict[tuple[int, ...], Heard] = {}
         super().__init__(**options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.batches * entry.problems_per_step * entry.group, entry.rounds
         )
-        self.gaps = [gap for _, gap in _gaps(diary)] if diary and entry.hold_out else []
+        self.second = rollout_rewards.SecondGrader(name, entry, rewards, diary.rows() if diary else ())
 
     @property
     def over(self) -> bool:
         """Whether the second grader has stopped the training."""
-        return rollout_rewards.drifted(self.gaps, self.entry.hold_out_apart)
+        return self.second.over
 
     # ------------------------------------------------------------------------------------------------------- rollouts
 
@@ -146,6 +148,7 @@ class Trainer(GRPOTrainer):
         if self.turns is not None:
             inputs = self.turns.prepared(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
+        self.awaited = [partial(self._judge, row) for row in inputs] if self.rewards else ()
         outputs = super()._generate_and_score_completions(inputs)
         self._leave_out(outputs)
         if self.accelerator.is_main_process:
@@ -153,15 +156,28 @@ class Trainer(GRPOTrainer):
         self._must_be_scored()
         return outputs
 
+    def _generate_single_turn(self, prompt_ids, *args, **options):
+        """Sample, and do what is `awaited` with each rollout, or thought, as it ends."""
+        self.prompts, self.writing = prompt_ids, dict(zip(map(tuple, prompt_ids), self.awaited, strict=False))
+        outputs = super()._generate_single_turn(prompt_ids, *args, **options)
+        self.awaited, self.writing = (), {}
+        return outputs
+
+    def ended(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+        """Hear of what has been written for a prompt, while others are being written."""
+        if heard := self.writing.get(tuple(prompt)):
+            heard(ids)
+
+    def _judge(self, row: Mapping[str, Any], ids: Sequence[int]) -> None:
+        assert self.rewards is not None, "the main process has the rewards"
+        self.rewards.begin([rollouts.submission(self._row(row, ids))])
+
     def _must_be_scored(self) -> None:
         """Raise ServiceError in every process when too many of the latest rollouts have no verdict."""
         fault = self.recent.add(rollout_rewards.causes(self._scored)) if self.accelerator.is_main_process else None
         if fault := processes.broadcast(fault):
-            raise ServiceError(
-                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
-                f"learned from them. See what the grader wrote (`verdict` in {Path(self.args.output_dir) / DIARY}), and mend "
-                "what it lacks, or raise the limit if you accept the gap. The same command goes on from the last checkpoint."
-            )
+            diary = Path(self.args.output_dir) / DIARY
+            raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, diary)
 
     def _leave_out(self, outputs: dict[str, Any]) -> None:
         """Exclude unscored rollouts from the loss."""
@@ -172,18 +188,7 @@ class Trainer(GRPOTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """The rewards NK of the rollouts of all processes; NaN for a missing one."""
-        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        texts = rollouts.written(self._tokenizer, completion_ids_list, ends)
-        rows = [
-            {
-                **{key: row.get(key) for key in ROW},
-                "prompt": prompt[-1]["content"],
-                "text": self.opening + text,
-                "tokens": len(ids),
-                "stop": Stop.END if ids[-1] in ends else Stop.LENGTH,
-            }
-            for row, prompt, text, ids in zip(inputs, prompts, texts, completion_ids_list, strict=True)
-        ]
+        rows = [self._row(row, ids) for row, ids in zip(inputs, completion_ids_list, strict=True)]
         self._rows = gather_object(rows)
         shared: list[Any] = [None]
         if self.accelerator.is_main_process:
@@ -193,19 +198,15 @@ class Trainer(GRPOTrainer):
         self._unscored = rewards_NK.isnan().all(dim=1)
         return rewards_NK
 
+    def _row(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return rollouts.described(problem, ids, self._tokenizer, ends, self.opening)
+
     def _score(self, rows: list[dict]) -> np.ndarray:
         """Compute the rewards NK of all processes' rollouts and log their measures; main process only."""
         assert self.rewards is not None, "the main process has the rewards"
-        submissions = [
-            Submission(
-                row["statement"], row["answer"], row["scheme"], row["text"],
-                stop=row["stop"], reference=row["solution"], asks=row["asks"],
-            )
-            for row in rows
-        ]  # fmt: skip
-        self._scored = self.rewards.rewarded(
-            submissions, [row["tokens"] for row in rows], [row["reference_tokens"] for row in rows], self.made_for
-        )
+        tokens, references = ([row[name] for row in rows] for name in ("tokens", "reference_tokens"))
+        self._scored = self.rewards.rewarded([*map(rollouts.submission, rows)], tokens, references, self.made_for)
         self._counted_NK = self._scored.counted(self.entry.unscored)
         measures = rollout_rewards.curves(self._scored, self.entry.max_tokens, [row["question_tokens"] for row in rows])
         for name, value in {**measures, **self._by_turn(rows)}.items():
@@ -223,23 +224,10 @@ class Trainer(GRPOTrainer):
     def _remember(self) -> None:
         """Write the step's rollouts to the diary, after asking the second grader if that is due; main process only."""
         assert self.rewards is not None and self.diary is not None, "the main process has the rewards and the diary"
-        opinions: list[float | None] = [None] * len(self._rows)
         last_step = self.made_for + self.num_iterations * self.entry.batches - 1
-        if (
-            self.rewards.hold_out
-            and last_step // self.entry.hold_out_every > (self.made_for - 1) // self.entry.hold_out_every
-        ):
-            opinions = self.rewards.second_opinion(self._scored.rollouts, self.made_for)
-            gap = rollout_rewards.apart(self._scored.rollouts, opinions)
-            self.gaps.append(gap)
-            known = [opinion for opinion in opinions if opinion is not None]
-            self._metrics["train"]["hold-out/marks"].append(float(np.mean(known)) if known else float("nan"))
-            self._metrics["train"]["hold-out/apart"].append(gap)
-            if self.over:
-                say(
-                    self.name,
-                    f"stops at step {self.made_for}: marks exceed the second grader's by {gap:+.2f} of full marks",
-                )
+        opinions, measures = self.second.opinions(self._scored.rollouts, self.made_for, last_step)
+        for name, value in measures.items():
+            self._metrics["train"][name].append(value)
         counted_NK = self._counted_NK
         totals_N = advantages.total(counted_NK, self.reward_weights.tolist(), ~np.isnan(counted_NK))
         idle = rollout_rewards.without_signal(totals_N.reshape(-1, self.entry.group))
@@ -335,12 +323,3 @@ class Trainer(GRPOTrainer):
         if self.entry.sync_reference:
             state = torch.load(Path(resume_from_checkpoint) / REFERENCE, map_location="cpu", weights_only=True)
             self.accelerator.unwrap_model(self.ref_model).load_state_dict(state)
-
-
-def _gaps(diary: Diary) -> list[tuple[int, float]]:
-    """Each step with a second opinion, and the mean excess of the reward's marks over it, as a share of full marks."""
-    gaps_by_step: dict[int, list[float]] = {}
-    for row in diary.rows():
-        if row["hold_out"] is not None and row["grade"] is not None:
-            gaps_by_step.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
-    return [(step, float(np.mean(gaps))) for step, gaps in sorted(gaps_by_step.items())]

@@ -10,6 +10,7 @@ How we differ from PipelineRL:
 Axes: N attempts, T tokens.
 """
 
+import numpy as np
 import torch
 
 KL_BOUND = 5.0  # bound on the difference of log-probabilities in the divergence (PipelineRL's base configuration)
@@ -45,6 +46,21 @@ def divergence(logprobs_NT: torch.Tensor, reference_NT: torch.Tensor, bound: flo
 def sequence_sum(objective_NT: torch.Tensor, mask_NT: torch.Tensor) -> torch.Tensor:
     """Minus the objective's sum over tokens, divided by the number of attempts, masked ones included."""
     return -(objective_NT * mask_NT).sum() / objective_NT.size(0)
+
+
+def token_weights(loss: str, tokens_N: np.ndarray, step_tokens: float, max_tokens: int) -> np.ndarray:
+    """What each token of an attempt weighs in the sum of its step, shape N; `step_tokens` are those that are learned.
+
+    `grpo` is the mean over attempts of each attempt's mean, `dapo` and `bnpo` the mean over tokens, `dr_grpo` divides by
+    attempts times `max-tokens`, `sequence_sum` by attempts. Attempts that are not learned are counted among them.
+    """
+    attempts = len(tokens_N)
+    per_attempt = {
+        "grpo": attempts * np.maximum(tokens_N, 1),
+        "dr_grpo": attempts * max_tokens,
+        "sequence_sum": attempts,
+    }
+    return np.broadcast_to(1.0 / per_attempt.get(loss, step_tokens), tokens_N.shape)
 
 
 def effective_share(ratios_NT: torch.Tensor, mask_NT: torch.Tensor) -> torch.Tensor:

@@ -8,27 +8,32 @@ How we differ:
 1. Parameters are counted on the model itself, built without memory on torch's meta device; tied ones count once.
 2. A layer is that of transformers' Llama, Mistral and Qwen: a gated feed-forward part, grouped keys, RMSNorm, no
    dropout, unfused operations. In bfloat16 (autocast), weights, gradients, moments and the residual stream stay in
-   float32, and each linear layer keeps bfloat16 copies of its input and its weights.
+   float32, and each linear layer keeps bfloat16 copies of its input and its weights. Under FSDP2 accelerate gathers
+   weights in bfloat16, and so the residual stream is bfloat16 too.
 3. TRL 1.16 never holds the logits of a batch (`add_fused_lm_head`): it computes them in one tile, forward and backward.
 4. While rollouts are generated there are no gradients or activations, so rollouts have a sum of their own.
 
 Accuracy (tests/training/test_memory.py, on a CPU): weights, gradients and moments are exact; activations are within
 1.5 %, or up to 50 % too large with adapters. The sum is between 3 % too small and 25 % too large, most with
 checkpointing, because the parts do not all peak at once. Not included: temporary memory of operations, CUDA itself (0.5
-to 1 GB), fragmentation, and buffers of communication. All figures are from a CPU; 4 bits, ZeRO and FSDP2 follow papers
-and code.
+to 1 GB), fragmentation, and buffers of communication. All figures are from a CPU, FSDP2's activations too; 4 bits, ZeRO,
+shares of FSDP2 and what is kept on the host follow papers and code.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from proofmill.runtime import free_memory
 
 WIDTH = {"float32": 4, "bfloat16": 2}  # bytes of a number
 TILE_TOKENS, TILE_WORDS = 4096, 32768  # trl.kernels.chunked_logprob, trl.trainer.utils
 TILE_ON_CPU = 29  # temporary bytes per logit of a tile: seven float32 and a mask (`_backward_tile`); none with Triton
 FOUR_BITS = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes of a weight: 8 bits for each block of 64, and 32 for each 256 blocks
+RESIDENT = ("weights", "bfloat16 copies", "optimizer", "reference", "reward models")
 TIGHT = 0.9  # share of a device's memory above which the parts outside the plan may not fit
 
 
@@ -43,6 +48,7 @@ class Plan:
     there: int | None  # bytes of a device, None if unknown
     devices: int
     changes: Mapping[str, str]  # by part, the settings that would make it smaller
+    host: int = 0  # bytes of the host's memory for each device: what is kept there instead (`offloaded`)
 
     @property
     def needed(self) -> int:
@@ -57,6 +63,11 @@ class Plan:
     def least(self) -> int:
         """Bytes that no fewer rows, tokens or rollouts would save: these are exact."""
         return sum(self.learning[part] for part in ("weights", "gradients", "optimizer", "reference", "reward models"))
+
+    @property
+    def resident(self) -> int:
+        """Bytes that stand all the time, also while rollouts are sampled."""
+        return sum(self.learning[part] for part in RESIDENT)
 
     @property
     def largest(self) -> str:
@@ -113,6 +124,7 @@ def plan(
     vllm_sleeps: bool = False,
     devices: int = 1,
     sharded: str = "none",
+    offloaded: bool = False,
     there: int | None = None,
     cuda: bool = False,
 ) -> Plan:
@@ -124,6 +136,7 @@ def plan(
     reward_models: those on the same device. sampled: rollouts that transformers' `generate` makes at once on one
     device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes beside the training, also in
     training steps unless it sleeps. devices: of the whole training. sharded: `none`, `zero2`, `zero3` or `fsdp2`.
+    offloaded: FSDP2 keeps its shares and what is checkpointed in the host's memory (fsdp2-offload.yaml).
     there, cuda: the results of `device_memory`.
     """
     network = made(model)
@@ -137,11 +150,14 @@ def plan(
     if quantized:  # 4-bit weights are not sharded
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
     copied = precision == "bfloat16" and sharded == "none" and not quantized
+    beside = (trained * weight if adapter else total * frozen_weight) if reference else 0
+    here = 0 if offloaded else 1
+    checkpointing = checkpointing or offloaded
     resident = {
-        "weights": trained * weight + frozen + (0 if quantized else gathered(network, sharded, precision)),
+        "weights": here * (trained * weight + frozen) + (0 if quantized else gathered(network, sharded, precision)),
         "bfloat16 copies": linear * WIDTH["bfloat16"] if copied else 0,
-        "optimizer": trained * moments,
-        "reference": (trained * weight if adapter else total * frozen_weight) if reference else 0,
+        "optimizer": here * trained * moments,
+        "reference": here * beside,
         "reward models": sum(parameters(made(other)) for other in reward_models) * WIDTH["float32"],
     }
     vllm = {"vLLM": vllm_share * (there or 0)}
@@ -149,8 +165,10 @@ def plan(
     learned = rows * (learned_tokens or tokens_per_row)
     learning = {
         **resident,
-        "gradients": trained * gradient,
-        "activations": activations(network, rows, tokens_per_row, precision, checkpointing, masked, dropped),
+        "gradients": here * trained * gradient,
+        "activations": activations(
+            network, rows, tokens_per_row, precision, checkpointing, masked, dropped, sharded, inputs_kept=not offloaded
+        ),
         "logits": logits(network, learned, precision, cuda, head_trained=not adapter),
         **({} if vllm_sleeps else vllm),
     }
@@ -161,8 +179,11 @@ def plan(
             "gathered weights": total * WIDTH[precision] if sharded == "zero3" else 0,
             "key-value cache": key_value_cache(network, sampled * tokens_per_row),
         }
+    host = trained * (weight + gradient + moments) + frozen + beside
+    host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
     smaller = changes(rows, checkpointing, adapter, sharded)
-    return Plan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller)
+    kept = round(host) if offloaded else 0
+    return Plan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller, kept)
 
 
 def _rounded(parts: Mapping[str, float]) -> dict[str, int]:
@@ -174,6 +195,7 @@ def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, s
     fewer = ["a smaller PROOFMILL_ROWS_PER_DEVICE"] * (rows > 1)
     kept = ["PROOFMILL_GRADIENT_CHECKPOINTING=1"] * (not checkpointing) + ["a shorter `max-length` or `max-tokens`"]
     states = ["more devices" if sharded in ("zero3", "fsdp2") else "ZeRO-3 or FSDP2 over more devices"]
+    states += ["workflow/accelerate/fsdp2-offload.yaml"] * (sharded == "fsdp2")
     states += [] if adapter and adapter.get("quantized") else ["`quantized: true`" if adapter else "an `adapter`"]
     rollouts = ["fewer `problems-per-step`", "a shorter `max-tokens`", "rollouts by vLLM"]
     vllm = ["a smaller --gpu-memory-utilization", "--enable-sleep-mode", "a vLLM server on other devices"]
@@ -201,11 +223,13 @@ def made(model: Path | Any) -> Any:
         return AutoModelForCausalLM.from_config(config)
 
 
+@lru_cache(maxsize=64)  # of networks without numbers, which nobody changes; a choice plans one many times
 def parameters(network: Any) -> int:
     """Number of parameters; tied ones count once."""
     return sum(weight.numel() for weight in network.parameters())
 
 
+@lru_cache(maxsize=64)
 def linear_layers(network: Any) -> dict[str, tuple[int, int]]:
     """Sizes of input and output of each linear layer, by name, without the head, whose output is the logits."""
     import torch
@@ -250,6 +274,11 @@ def gathered(network: Any, sharded: str, precision: str) -> int:
     return WIDTH[precision] * (outside + 2 * in_layer)
 
 
+def context_of(network: Any) -> int | None:
+    """The longest sequence of a model in tokens; None for one without positions."""
+    return getattr(network.config.get_text_config(), "max_position_embeddings", None)
+
+
 # ---------------------------------------------------------------------------------------------------------- activations
 
 
@@ -266,32 +295,59 @@ def widths(network: Any) -> tuple[int, int, int, int]:
 
 
 def activations(
-    network: Any, rows: int, tokens: int, precision: str, checkpointing: bool, masked: bool, dropped: int = 0
+    network: Any,
+    rows: int,
+    tokens: int,
+    precision: str,
+    checkpointing: bool,
+    masked: bool,
+    dropped: int = 0,
+    sharded: str = "none",
+    inputs_kept: bool = True,
 ) -> int:
     """Bytes that the forward pass keeps for the backward pass, without weights and logits.
 
     Each layer keeps these. Residual stream: both norms keep a number before and after the division; the linear layers
-    share it in float32 (24 bytes in all) and copy it five times in bfloat16 (26 bytes). Queries: attention and the
+    share it in float32 (24 bytes in all) and copy it five times in bfloat16 (26 bytes); where the stream itself is bfloat16
+    (FSDP2), each norm keeps it in float32, divided, and multiplied (16 bytes). Queries: attention and the
     layer after it keep them, and twice more if queries and keys have norms. Keys and values: attention keeps them,
     repeated to the number of queries if it gets a mask, and the mask. Feed-forward part: it keeps a number before and
-    after the activation function, as the factor, and as the product. With checkpointing, layers keep only their input,
-    except one layer at a time. `dropped` numbers of a token enter adapters through a dropout, which keeps its noise and
+    after the activation function, as the factor, and as the product. With checkpointing, layers keep only their input (on
+    the host if not `inputs_kept`), except one layer at a time. `dropped` numbers of a token enter adapters through a dropout, which keeps its noise and
     its product.
     """
     residual, queries, keys, inside = widths(network)
     layers = network.config.get_text_config().num_hidden_layers
     width = WIDTH[precision]
-    normed = any(name.endswith("q_norm.weight") for name, _ in network.named_parameters())
+    normed = has_normed_queries(network)
+    stream = residual_width(precision, sharded)
     layer = (
-        {4: 24, 2: 26}[width] * residual
+        {(4, 4): 24, (2, 4): 26, (2, 2): 16}[width, stream] * residual
         + 2 * width * (queries + (queries if masked else keys))
         + (4 + width) * (queries + keys) * normed
         + width * tokens * masked
         + 4 * width * inside
         + (4 + width) * dropped // layers
     )
-    kept = layers * 4 * residual + layer if checkpointing else layers * layer
+    kept = layers * stream * residual * inputs_kept + layer if checkpointing else layers * layer
     return rows * tokens * (kept + 12 * residual)  # the last norm, and the head's input
+
+
+@lru_cache(maxsize=64)
+def has_normed_queries(network: Any) -> bool:
+    """Whether queries and keys have norms, as Qwen3's have."""
+    return any(name.endswith("q_norm.weight") for name, _ in network.named_parameters())
+
+
+def residual_width(precision: str, sharded: str) -> int:
+    """Bytes of a number of the residual stream: accelerate runs FSDP2's layers in the precision itself."""
+    return WIDTH[precision if sharded == "fsdp2" else "float32"]
+
+
+def layer_inputs(network: Any, tokens: int, precision: str, sharded: str) -> int:
+    """Bytes of the input of every layer, which is all that checkpointing keeps."""
+    config = network.config.get_text_config()
+    return tokens * config.num_hidden_layers * config.hidden_size * residual_width(precision, sharded)
 
 
 def logits(network: Any, learned: int, precision: str, cuda: bool, head_trained: bool = True) -> int:
@@ -317,12 +373,6 @@ def key_value_cache(network: Any, tokens: int) -> int:
 
 # ----------------------------------------------------------------------------------------------------- available memory
 
-# Files of a control group (versions 2 and 1), and the line of its statistics on cached pages, which can be reclaimed.
-GROUPS = {
-    "": ("", "memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
-
 
 def device_memory() -> tuple[int | None, bool]:
     """Bytes of a device, and whether it is a GPU; on a CPU the bytes that are free and allowed, None if unknown."""
@@ -330,32 +380,9 @@ def device_memory() -> tuple[int | None, bool]:
 
     if torch.cuda.is_available():
         return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory, True
-    return min([*free_memory(), *allowed_memory()], default=None), False
+    return free_memory.least(), False
 
 
 def part_of_machine(threads: int) -> float:
     """The share of a CPU's memory that a job may plan with: that of its threads, because others run beside it."""
     return min(1.0, threads / len(os.sched_getaffinity(0)))
-
-
-def free_memory(meminfo: Path = Path("/proc/meminfo")) -> list[int]:
-    """Bytes that the system has available; empty if it does not say."""
-    lines = meminfo.read_text().splitlines() if meminfo.exists() else []
-    return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-
-
-def allowed_memory(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Bytes left under each memory limit of this process: of its control group and of the groups around it."""
-    left = []
-    for line in membership.read_text().splitlines() if membership.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers in GROUPS:
-            folder, limit, used, cached = GROUPS[controllers]
-            group = root / folder / path.lstrip("/")
-            for level in (group, *group.parents):
-                if level.is_relative_to(root / folder) and (level / limit).is_file():
-                    maximum = (level / limit).read_text().strip()
-                    stat = dict(entry.split() for entry in (level / "memory.stat").read_text().splitlines())
-                    usage = int((level / used).read_text()) - int(stat.get(cached, 0))
-                    left += [int(maximum) - usage] if maximum != "max" else []
-    return left

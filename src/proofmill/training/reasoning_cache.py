@@ -12,10 +12,12 @@ How we differ:
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from proofmill.calls.calls import MANY, Asker
 from proofmill.calls.dialogues import Dialogue, Dialogues, one_answer
+from proofmill.calls.stream import Stream
 from proofmill.graders import judges
 from proofmill.prompts import escapes, templates
 from proofmill.prompts.escapes import ControlTokens
@@ -34,8 +36,17 @@ class ReasoningCache:
     summaries.
     """
 
-    def __init__(self, entry: Grpo, declared: Mapping[str, Any], askers: Mapping[str, Asker], tokenizer: Any):
+    def __init__(
+        self,
+        entry: Grpo,
+        declared: Mapping[str, Any],
+        askers: Mapping[str, Asker],
+        tokenizer: Any,
+        stream: Stream | None = None,
+    ):
+        """`stream` is the one in which the askers are asked, where they are asked in one."""
         self.entry, self.declared, self.askers, self.tokenizer = entry, declared, askers, tokenizer
+        self.stream = stream
         self.tokens = ControlTokens(tokenizer)
         self.unsummarized = 0.0  # share of thoughts in the last step
 
@@ -58,11 +69,12 @@ class ReasoningCache:
         missing = 0
         for _ in range(self.entry.turns):
             conversations = [self._conversation(p, summary) for p, summary in zip(problems, states[-1], strict=True)]
-            thoughts = [thought_or_all(text).strip() for text in self._sampled(trainer, conversations)]
-            questions = [
-                {"statement": p["statement"], "summary": summary or None, "reasoning": thought}
-                for p, summary, thought in zip(problems, states[-1], thoughts, strict=True)
+            asked = [
+                {"statement": p["statement"], "summary": summary or None}
+                for p, summary in zip(problems, states[-1], strict=True)
             ]
+            thoughts = self._sampled(trainer, conversations, asked)
+            questions = [{**of, "reasoning": thought} for of, thought in zip(asked, thoughts, strict=True)]
             summaries = self._summaries_here(questions)
             missing += summaries.count(None)
             states.append([new if new is not None else old for new, old in zip(summaries, states[-1], strict=True)])
@@ -73,12 +85,21 @@ class ReasoningCache:
         text = templates.fill(self.entry.turn_prompt, {"statement": problem["statement"], "summary": summary or None})
         return self.tokens.escaped([{"role": "user", "content": text}])
 
-    def _sampled(self, trainer: Any, conversations: list[list[dict]]) -> list[str]:
-        """One completion of the current policy for each conversation."""
-        prompt_ids, images, fields = trainer._tokenize_prompts(conversations)
-        completion_ids, _ = trainer._generate_single_turn(prompt_ids, images, fields, num_generations=1)
+    def _sampled(self, trainer: Any, conversations: list[list[dict]], asked: list[dict]) -> list[str]:
+        """One thought of the current policy for each conversation. Of each a summary is asked as soon as it has ended."""
         ends = {*trainer.eos_token_ids, self.tokenizer.pad_token_id}
-        return rollouts.written(self.tokenizer, completion_ids, ends)
+
+        def thought(ids: Sequence[int]) -> str:
+            return thought_or_all(rollouts.written(self.tokenizer, [ids], ends)[0]).strip()
+
+        def begin(question: dict, ids: Sequence[int]) -> None:
+            if self.stream and (text := thought(ids)):
+                self.stream.begin("a thought", self._dialogue({**question, "reasoning": text}))
+
+        prompt_ids, images, fields = trainer._tokenize_prompts(conversations)
+        trainer.awaited = [partial(begin, question) for question in asked] if self.stream else ()
+        completion_ids, _ = trainer._generate_single_turn(prompt_ids, images, fields, num_generations=1)
+        return [thought(ids) for ids in completion_ids]
 
     def _summaries_here(self, questions: list[dict]) -> list[str | None]:
         """The summaries of this process's thoughts."""
@@ -93,16 +114,21 @@ class ReasoningCache:
     def _summarized(self, questions: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """A summary for each thought; None if the thought is empty or the summary failed."""
         indices = [index for index, row in enumerate(questions) if row["reasoning"]]
-        summarizer = required(self.entry.summarizer)
 
         def dialogues() -> Iterator[tuple[str, Dialogue]]:
             for number, index in enumerate(indices, 1):
-                request = judges.filled(self.declared[summarizer], self.entry.summary_prompt, questions[index])
-                yield f"thought {number}", one_answer(summarizer, request, lambda _: False)
+                yield f"thought {number}", self._dialogue(questions[index])
 
         summaries: list[str | None] = [None] * len(questions)
-        answers = Dialogues(self.askers, of=MANY).results(dialogues, quiet=True)
+        in_steps = Dialogues(self.askers, of=MANY)
+        answers = self.stream.results(dialogues) if self.stream else in_steps.results(dialogues, quiet=True)
         for index, answer in zip(indices, answers, strict=True):
             if answer.reason == Reason.OK and answer.text.strip():
                 summaries[index] = escapes.without_control_tokens(answer.text.strip())
         return summaries
+
+    def _dialogue(self, question: Mapping[str, Any]) -> Dialogue:
+        """The request for a summary."""
+        summarizer = required(self.entry.summarizer)
+        request = judges.filled(self.declared[summarizer], self.entry.summary_prompt, question)
+        return one_answer(summarizer, request, lambda _: False)

@@ -15,7 +15,9 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards import lengths
 from proofmill.rewards.rewards import REWARDS, Group, Rollout, weight
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import ServiceError
 from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import preference_name
 from proofmill.schema.reasons import UNDECIDED, Reason
@@ -81,6 +85,14 @@ class Rewarding:
         """Names and weights of an entry's rewards, preferences last."""
         names = [*entry.rewards, *map(preference_name, entry.preferences)]
         return names, [*map(weight, entry.rewards.values()), *(p["weight"] for p in entry.preferences.values())]
+
+    def begin(self, submissions: Sequence[Submission], programs: bool = False) -> "list[Future[Verdict]]":
+        """Have rollouts marked while others are still being written, where judges are asked as rollouts come.
+
+        Where no judge is asked, `programs` has their marks computed now.
+        """
+        marked = [submission for submission in submissions if submission.asks != "talk"]
+        return self.grader.begin(marked) if self.grader.stream or programs else []
 
     def rewarded(
         self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
@@ -150,6 +162,39 @@ def drifted(gaps: Sequence[float], most: float | None) -> bool:
     return float(np.mean(known[-OPINIONS:]) - np.mean(known[:OPINIONS])) > most
 
 
+class SecondGrader:
+    """The samples that a second grader marks along, and whether its marks fall behind those that reward."""
+
+    def __init__(self, name: str, entry: Grpo, rewards: "Rewarding | None", diary: Iterable[Mapping[str, Any]]):
+        """`diary` has the rollouts of the training so far."""
+        self.name, self.entry, self.rewards = name, entry, rewards
+        by_step: dict[int, list[float]] = {}
+        for row in diary if entry.hold_out else ():
+            if row["hold_out"] is not None and row["grade"] is not None:
+                by_step.setdefault(row["step"], []).append(row["grade"] / row["out_of"] - row["hold_out"])
+        self.gaps = [float(np.mean(gaps)) for _, gaps in sorted(by_step.items())]
+
+    @property
+    def over(self) -> bool:
+        """Whether it has stopped the training."""
+        return drifted(self.gaps, self.entry.hold_out_apart)
+
+    def opinions(
+        self, rollouts: Sequence[Rollout], first_step: int, last_step: int
+    ) -> tuple[list[float | None], dict[str, float]]:
+        """Its shares of full marks for the rollouts of these steps, None where it was not asked; and the measures of it."""
+        every = self.entry.hold_out_every
+        if not (self.rewards and self.rewards.hold_out) or last_step // every == (first_step - 1) // every:
+            return [None] * len(rollouts), {}
+        opinions = self.rewards.second_opinion(rollouts, first_step)
+        gap = apart(rollouts, opinions)
+        self.gaps.append(gap)
+        if self.over:
+            say(self.name, f"stops at step {first_step}: marks exceed the second grader's by {gap:+.2f} of full marks")
+        known = [opinion for opinion in opinions if opinion is not None]
+        return opinions, {"hold-out/marks": float(np.mean(known)) if known else math.nan, "hold-out/apart": gap}
+
+
 ROUNDS = 10  # the latest rounds of rollouts, of which `max-unscored` is a share
 
 
@@ -174,6 +219,15 @@ class Unscored:
             return None
         shown = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common(5))
         return f"{causes.total():,} of the last {len(self.rounds) * self.a_round:,} rollouts have no verdict ({shown})"
+
+
+def too_many_unscored(name: str, fault: str, share: float, diary: Path) -> ServiceError:
+    """What ends a training of which more rollouts have no verdict than the share that may; `fault` says how many."""
+    return ServiceError(
+        f"{name}: {fault}; expected at most {share:.0%} (`max-unscored`), because nothing is learned from them. See what the "
+        f"grader wrote (`verdict` in {diary}), and mend what it lacks, or raise the limit if you accept the gap. The same "
+        "command goes on from the last checkpoint."
+    )
 
 
 def causes(rewarded: Rewarded) -> list[str]:

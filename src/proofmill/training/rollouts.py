@@ -14,8 +14,10 @@ import numpy as np
 import polars as pl
 from pyarrow import parquet
 
+from proofmill.graders.submissions import Submission
 from proofmill.schema.columns import ROLLOUT_COLUMNS
 from proofmill.schema.ids import digest
+from proofmill.schema.reasons import Stop
 from proofmill.training.rollout_rewards import Rewarded
 
 DIARY = "rollouts.jsonl"  # among the checkpoints
@@ -32,7 +34,7 @@ class Diary:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.schema, new = path, schema, path.with_suffix(".new")
         with open(new, "wb") as file:
-            file.writelines(line for line in _whole_lines(path) if after and json.loads(line)["step"] <= after)
+            file.writelines(line for line in whole_lines(path) if after and json.loads(line)["step"] <= after)
         os.replace(new, path)
 
     def add(self, rows: Iterator[dict]) -> None:
@@ -43,13 +45,13 @@ class Diary:
             os.fsync(file.fileno())
 
     def rows(self) -> Iterator[dict]:
-        return map(json.loads, _whole_lines(self.path))
+        return map(json.loads, whole_lines(self.path))
 
     def write(self, path: Path) -> None:
         """All rollouts as a Parquet file, a few megabytes at a time."""
         empty = pl.DataFrame(schema=self.schema).to_arrow()
         with parquet.ParquetWriter(path, empty.schema, compression="zstd") as file:
-            for lines in _chunks(_whole_lines(self.path)):
+            for lines in _chunks(whole_lines(self.path)):
                 file.write_table(pl.read_ndjson(b"".join(lines), schema=self.schema).to_arrow())
 
 
@@ -70,17 +72,47 @@ def written(tokenizer: Any, completions: Sequence[Sequence[int]], ends: Collecti
     return tokenizer.batch_decode(list(whole), skip_special_tokens=False)
 
 
+# What a rollout has of its problem.
+PROBLEM = (
+    *("problem", "statement", "answer", "solution", "scheme", "asks"),
+    *("reference_tokens", "question_tokens", "turn"),
+)
+
+
+def described(
+    problem: Mapping[str, Any], ids: Sequence[int], tokenizer: Any, ends: Collection[int], opening: str
+) -> dict[str, Any]:
+    """What is known of a rollout: its problem's fields, and what was written after the `opening` of the template."""
+    (text,) = written(tokenizer, [ids], ends)
+    return {
+        **{key: problem.get(key) for key in PROBLEM},
+        "prompt": problem["prompt"][-1]["content"],
+        "text": opening + text,
+        "tokens": len(ids),
+        "stop": Stop.END if ids[-1] in ends else Stop.LENGTH,
+    }
+
+
+def submission(row: Mapping[str, Any]) -> Submission:
+    """What a grader marks of a rollout."""
+    return Submission(
+        row["statement"], row["answer"], row["scheme"], row["text"],
+        stop=row["stop"], reference=row["solution"], asks=row["asks"],
+    )  # fmt: skip
+
+
 def entries(
     run: str, step: int, rows: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
     counted_NK: np.ndarray, advantages: Sequence[float], opinions: Sequence[float | None],
 ) -> Iterator[dict]:  # fmt: skip
-    """The diary's rows of a step; `rows` has problem, prompt, turn and question_tokens of each rollout."""
+    """The diary's rows of a step; `rows` has problem, prompt, turn, question_tokens and policy of each rollout."""
     for index, rollout in enumerate(rewarded.rollouts):
         yield {
             "rollout": digest(run, step, index),
             "step": step,
             "group": index // group,
             **{key: rows[index].get(key) for key in ("problem", "turn", "prompt", "question_tokens")},
+            "policy": rows[index].get("policy", step - 1),
             "text": rollout.submission.text,
             "stop": rollout.submission.stop,
             "tokens": rollout.tokens,
@@ -116,7 +148,7 @@ def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]
         yield chunk
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
     """Complete lines, as bytes: JSON leaves characters such as U+2028, at which `str.splitlines` would split."""
     if path.exists():
         with open(path, "rb") as file:

@@ -5,7 +5,7 @@ latter change no weight beyond rounding, except by the noise that each process d
 rollouts). The table's `entropy`, `kl`, `clip_ratio/...` and `ratio/...` are means over forward passes:
 
     PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device (passes.py); chosen by the memory
-    PROOFMILL_GRADIENT_CHECKPOINTING    1: activations are computed again instead of kept (less memory, a fifth slower)
+    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: activations are computed again, or kept (passes.py); chosen by the memory
     PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
     PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
     PROOFMILL_SAVE_STEPS                steps between checkpoints, instead of minutes
@@ -31,6 +31,7 @@ from proofmill.runtime import processes, trackers
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
 from proofmill.runtime.watchdog import Steps, watching
+from proofmill.sources import models
 from proofmill.training import adapters
 from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
 
@@ -42,17 +43,22 @@ CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|t
 def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
     """Model and tokenizer of an artifact, from its checked weights; with an adapter, only the adapter is trained.
 
-    Weights are float32 whatever the files hold: `precision: bfloat16` is the precision of the arithmetic, through
-    autocast. Raises TableError for a tokenizer without a chat template, and what `adapters.load` raises.
+    Weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the precision
+    of the arithmetic, through autocast. Raises TableError for a tokenizer without a chat template, for weights in another
+    quantization, and what `adapters.load` raises.
     """
-    logits_of_learned_tokens()
-    folder = job.parent(model).weights()
-    tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder), model)
+    folder, tokenizer = job.parent(model).weights(), tokenizer_of(job, model)
     attention = os.environ.get("PROOFMILL_ATTENTION")
     options = {"attn_implementation": attention} if attention else {}
     if adapter:
         return adapters.load(job, model, adapter, seed, **options), tokenizer
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **options), tokenizer
+    return AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options), tokenizer
+
+
+def tokenizer_of(job: Job, model: str) -> Any:
+    """The tokenizer of an artifact's checked weights. TableError without a chat template."""
+    logits_of_learned_tokens()
+    return chat_templates.required(AutoTokenizer.from_pretrained(job.parent(model).weights()), model)
 
 
 def logits_of_learned_tokens() -> None:
@@ -83,7 +89,6 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "data_seed": entry.seed,
         "bf16": entry.precision == "bfloat16",
         "use_cpu": not torch.cuda.is_available(),
-        "gradient_checkpointing": os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING", "0") == "1",
         "ddp_find_unused_parameters": False,  # every weight contributes to every loss
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
@@ -91,7 +96,18 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "save_total_limit": 2,
         **trackers.asked(job.name, job.table.results),
         "disable_tqdm": True,
+        **_accumulation(),
     }
+
+
+def _accumulation() -> dict[str, Any]:
+    """Under FSDP2 the gradients of each pass are added up in shares: kept whole between passes they fill every device.
+
+    It is what the plan of memory counts (memory.py), and sums them in float32; whole they are as wide as the passes.
+    """
+    if processes.sharding() != "fsdp2":
+        return {}
+    return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
 
 
 def _schedule(entry: Any) -> dict[str, Any]:
@@ -115,7 +131,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
         if checkpoint:
             say(job.name, f"goes on from {checkpoint.name}")
     with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
-        checkpoints = Checkpoints(trainer, job.name, checkpoint, stop, last)
+        checkpoints = Checkpoints(trainer, job, checkpoint, stop, last)
         for callback in (checkpoints, *watches):
             trainer.add_callback(callback)
         if checkpoint and is_finished(checkpoint, last):

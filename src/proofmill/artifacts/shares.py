@@ -1,0 +1,35 @@
+"""A shard's share of a table: the same table, of which only its rows are read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+
+from proofmill.artifacts.tables import Table
+from proofmill.calls.shards import Shard
+
+
+@dataclass(frozen=True)
+class Share(Table):
+    """A table as one shard reads it, row by row. All that is no row (stamp, weights) is that of the whole."""
+
+    shard: Shard = field(kw_only=True)
+
+    def scan(self) -> pl.LazyFrame:
+        mine = [self.shard.has(place, self.height) for place in range(self.height)]
+        return super().scan().filter(pl.lit(pl.Series(mine, dtype=pl.Boolean)))
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        before = 0
+        for batch in super().batches(*columns):
+            places = range(before, before + batch.num_rows)
+            yield batch.filter(pa.array([self.shard.has(place, self.height) for place in places]))
+            before += batch.num_rows
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        before = 0
+        for frame in super().frames():
+            mine = [self.shard.has(place, self.height) for place in range(before, before + frame.height)]
+            yield frame.filter(pl.Series(mine, dtype=pl.Boolean))
+            before += frame.height

@@ -1,0 +1,189 @@
+"""Near duplicates: an index of statements that finds, for a new one, those with nearly the same shingles.
+
+From: exact set-similarity joins with prefix filtering (Chaudhuri et al. 2006; Bayardo et al. 2007).
+
+How we differ:
+1. Similarity is exact: without random projections, no pair is missed.
+2. Statements come one after another, and any of them may be looked up before the next is added. Shingles are ordered by
+   how rare they have been so far; whenever there are four times as many, the index is made anew with what is known.
+3. A statement takes about 8 bytes in memory for each of its rarest shingles, 200 to 450 in all. The sets themselves, from
+   which similarity is computed, are in a temporary file.
+"""
+
+import math
+import os
+import tempfile
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from proofmill.contamination.similarity import MOVED, Shingles
+from proofmill.text.seen import hash64
+
+_SETS = ("words", "formulas")
+_MIX = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)
+_FEWEST, _GROWTH = 1 << 10, 4  # statements when the index is first made anew, and times as many when it is again
+_PART = (1 << 32) - 1
+_COUNTED = 1 << 20  # classes of shingles, whose rarity is counted
+
+
+class Match(NamedTuple):
+    id: str
+    similarity: float
+    by: str  # `words` or `formulas`
+
+
+class Alike:
+    """An index of statements that finds, for a new one, the most similar of those at or above a threshold.
+
+    Two sets with a Jaccard similarity of at least t share at least t times the larger set, so that they share one of
+    the first n - ceil(t * n) + 1 members of each in any fixed order. Only those are indexed, the rarest first.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self._records = _Records()
+        self._places = _Places(_FEWEST)
+        self._numbers_C = bytearray(_COUNTED)  # by class of statements' numbers, whether there are any
+        self._seen_C = np.zeros(_COUNTED, np.uint32)  # by class of shingles, in how many statements
+        self._known_C = self._seen_C.copy()  # what was known when the index was last made anew
+        self._next_making = _FEWEST  # how many statements there are when it is
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, id: str, new: Shingles) -> None:
+        self._records.append(id, new)
+        self._numbers_C[_digest(new.numbers) % _COUNTED] = True
+        for by in _SETS:
+            self._seen_C[_classes(_members(new, by))] += 1
+        if len(self) == self._next_making:
+            self._next_making *= _GROWTH
+            self._known_C = self._seen_C.copy()
+            self._places = _Places(2 * len(self._places))
+            for row in range(len(self)):
+                self._index(self._records[row][1])
+        else:
+            self._index(new)
+
+    def find(self, new: Shingles) -> Match | None:
+        """The most similar statement; of equally similar ones that by words, and of these the first."""
+        best: Match | None = None
+        for match in self.matches(new):
+            if best is None or match.similarity > best.similarity:
+                best = match
+        return best
+
+    def matches(self, new: Shingles) -> Iterator[Match]:
+        """All statements at or above the threshold, by words and then by formulas, each in the order they were added."""
+        share, numbers = self.threshold - 1e-9, _digest(new.numbers)
+        if not self._numbers_C[numbers % _COUNTED]:
+            return
+        for by in _SETS:
+            mine = getattr(new, by)
+            low, high = share * len(mine), len(mine) / max(share, 1e-9)
+            for row in sorted({row for key in self._keys(new, by) for row in self._places.of(key)}):
+                if not self._records.may_match(row, by, numbers, low, high):
+                    continue
+                id, other = self._records[row]
+                if other.numbers != new.numbers:
+                    continue
+                similarity = _jaccard(mine, getattr(other, by))
+                if similarity >= self.threshold and (similarity >= MOVED or other.order == new.order):
+                    yield Match(id, similarity, by)
+
+    def _index(self, statement: Shingles) -> None:
+        self._places.add([key for by in _SETS for key in self._keys(statement, by)])
+
+    def _keys(self, statement: Shingles, by: str) -> list[int]:
+        """What stands for a set in the index: its rarest members, each with the statement's numbers."""
+        members = _members(statement, by)
+        first = len(members) - math.ceil(self.threshold * len(members) - 1e-9) + 1
+        rarest = np.lexsort((members, self._known_C[_classes(members)]))[:first]
+        salt = np.uint64(hash64(by) ^ _digest(statement.numbers))
+        return ((members[rarest] ^ salt) * np.uint64(_MIX)).tolist()
+
+
+def _digest(numbers: tuple[str, ...]) -> int:
+    return hash64(" ".join(numbers))
+
+
+def _members(statement: Shingles, by: str) -> np.ndarray:
+    members = getattr(statement, by)
+    return np.fromiter(members, np.uint64, len(members))
+
+
+def _classes(members: np.ndarray) -> np.ndarray:
+    return (members % np.uint64(_COUNTED)).astype(np.int64)
+
+
+def _jaccard(one: frozenset[int], other: frozenset[int]) -> float:
+    common = len(one & other)
+    return common / (len(one) + len(other) - common)
+
+
+class _Records:
+    """Statements in a temporary file, by number: sets, numbers in their order, and id."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as this does
+        self._starts = array("Q", [0])
+        self._numbers = array("I")  # part of a digest
+        self._sizes = {by: array("I") for by in _SETS}
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def append(self, id: str, statement: Shingles) -> None:
+        sets = [array("Q", getattr(statement, by)) for by in _SETS]
+        texts = f"{' '.join(statement.order)}\0{id}".encode(errors="surrogatepass")
+        self._file.write(b"".join((*sets, texts)))
+        for own, sizes in zip(sets, self._sizes.values(), strict=True):
+            sizes.append(len(own))
+        self._numbers.append(_digest(statement.numbers) & _PART)
+        self._starts.append(self._starts[-1] + 8 * sum(map(len, sets)) + len(texts))
+
+    def may_match(self, row: int, by: str, numbers: int, low: float, high: float) -> bool:
+        """Whether a statement may have these numbers, by their digest, and a set of such a size: nothing is read."""
+        return self._numbers[row] == numbers & _PART and low <= self._sizes[by][row] <= high
+
+    def __getitem__(self, row: int) -> tuple[str, Shingles]:
+        start, end = self._starts[row], self._starts[row + 1]
+        record = os.pread(self._file.fileno(), end - start, start)
+        words, formulas = (self._sizes[by][row] for by in _SETS)
+        members = array("Q", record[: 8 * (words + formulas)])
+        numbers, _, id = record[8 * (words + formulas) :].decode(errors="surrogatepass").partition("\0")
+        order = tuple(numbers.split())
+        return id, Shingles(tuple(sorted(order)), frozenset(members[:words]), frozenset(members[words:]), order)
+
+
+class _Places:
+    """From keys to rows: chains of entries that begin where a part of the key says. Rows of other keys may be among them."""
+
+    def __init__(self, expected: int):
+        """`expected` entries have chains of about one; more have longer ones."""
+        self._bits = max(expected - 1, _FEWEST).bit_length()
+        self._heads = array("I", bytes(4 << self._bits))  # 1 + the last entry of a chain, 0 where there is none
+        self._before = array("I")  # by entry: 1 + the entry before it in its chain
+        self._first = array("I")  # by row: its first entry
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    def add(self, keys: list[int]) -> None:
+        """Add the next row."""
+        heads, before, shift = self._heads, self._before, 64 - self._bits
+        self._first.append(len(before))
+        for key in keys:
+            before.append(heads[key >> shift])
+            heads[key >> shift] = len(before)
+
+    def of(self, key: int) -> Iterator[int]:
+        """The rows that have this key, and perhaps some that have not."""
+        entry = self._heads[key >> (64 - self._bits)]
+        while entry:
+            yield bisect_right(self._first, entry - 1) - 1
+            entry = self._before[entry - 1]

@@ -1,0 +1,1 @@
+"""Sampling ahead of a training, in another process or on other GPUs."""

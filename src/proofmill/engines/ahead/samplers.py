@@ -1,0 +1,260 @@
+"""What samples ahead of a training: a process with a copy of the weights, or a vLLM server on GPUs of its own.
+
+Either is given prompts and tells of each attempt when it has ended, with the log-probability that each of its tokens was
+drawn with. New weights come after each step: the process takes them between two batches; the server takes them over
+NCCL between two tokens (TRL's WeightTransferClient), so that one attempt may be by weights of several steps.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from proofmill.artifacts.jobs import Job
+from proofmill.calls.pacing import backoff
+from proofmill.engines.ahead.sampling import Settings, serve
+from proofmill.engines.remote import AWAY
+from proofmill.engines.rollouts import server
+from proofmill.runtime import environment, processes
+from proofmill.schema.errors import ServiceError, SettingError
+from proofmill.schema.model_entries import Grpo
+from proofmill.training.asynchronous.sampler import Attempt, Request, Tell
+
+SHORT = 10.0  # seconds for an answer that takes no time, and between two looks at whether the server is there
+# Drawn from all tokens: what a request does not say, a server takes from the `generation_config.json` of its model.
+WHOLE = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+
+
+def sampler(entry: Grpo, job: Job, tokenizer: Any) -> "ProcessSampler | ServerSampler":
+    """What samples ahead of a training, by the engine of its job. SettingError where it cannot be beside the training."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    if job.engine == "transformers" and not cuda:
+        settings = Settings.of(entry, job.parent(entry.model).weights(), job.threads, tokenizer)
+        return ProcessSampler(job.name, settings)
+    if job.engine != "vllm-server" or not cuda:
+        raise SettingError(
+            f"{job.name}: `lag` is {entry.lag} and the engine is {job.engine} on {'a GPU' if cuda else 'a CPU'}; expected what can "
+            "sample beside the training: vllm-server on GPUs of its own, or transformers on a CPU. Choose that in the profile, "
+            "or `lag: 0`."
+        )
+    served = ServerSampler(job.name, server(job), entry)
+    if processes.rank() == 0:
+        served.require_taking_weights()
+    return served
+
+
+class ProcessSampler:
+    """A process with a copy of the model, which samples batch after batch with transformers.
+
+    It is also TRL's way to hand over weights (`WeightTransferProtocol`), through memory that both processes share.
+    """
+
+    def __init__(self, name: str, settings: Settings):
+        import torch
+
+        self.name, self.settings, self._context = name, settings, torch.multiprocessing.get_context("spawn")
+        self._shared: dict[str, Any] = {}
+        # The step of the weights, and how often they have begun or ended to change: an odd number while they do.
+        self._step, self._changes = self._context.RawArray("q", 1), self._context.RawArray("q", 1)
+        self._ours, self._theirs = self._context.Pipe()
+        self._process: Any = None
+        self._coming = 0
+
+    def start(self, tell: Tell) -> None:
+        place = (self._shared, self._step, self._changes, self._theirs)
+        self._process = self._context.Process(target=serve, args=(self.settings, *place), daemon=True)
+        self._process.start()
+        self._theirs.close()
+        threading.Thread(target=self._listen, args=(tell,), name="sampled", daemon=True).start()
+
+    def _listen(self, tell: Tell) -> None:
+        with suppress(EOFError, OSError):  # the process has ended
+            while True:
+                tell(self._ours.recv())
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        with suppress(OSError):  # `check` says that it has ended
+            self._ours.send(requests)
+
+    def check(self) -> None:
+        if self._process is not None and not self._process.is_alive():
+            raise ServiceError(
+                f"{self.name}: the process that samples has ended (exit {self._process.exitcode}); expected it to sample as long "
+                "as the training learns. Its last words are above. Run the same command to go on."
+            )
+
+    def coming(self, step: int) -> None:
+        self._coming = step
+
+    def arrived(self, step: int) -> None:
+        """It was told with the weights."""
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.join()
+
+    # ------------------------------------------------------------------------------------------- TRL's weight transfer
+
+    def init_weight_transfer(self) -> None:
+        """The memory is there once the first weights are known."""
+
+    def pause(self) -> None:
+        self._changes[0] += 1
+
+    def send_weights(self, iterator: Iterator[tuple[str, Any]]) -> None:
+        for name, weight in iterator:
+            if name in self._shared:
+                self._shared[name].copy_(weight)
+            else:
+                self._shared[name] = weight.float().cpu().clone().share_memory_()
+        self._step[0] = self._coming
+
+    def resume(self) -> None:
+        self._changes[0] += 1
+
+    def destroy(self) -> None:
+        """The memory goes with the processes."""
+
+
+class ServerSampler:
+    """A vLLM server, which samples what it has room for; `--logprobs-mode processed_logprobs` where T is not 1.
+
+    An attempt may take as long as it takes: that the server is there is asked beside it.
+    """
+
+    def __init__(self, name: str, url: str, entry: Grpo):
+        self.name, self.url, self.entry, self._policy = name, url.rstrip("/"), entry, 0
+        self._loop, self._fault = asyncio.new_event_loop(), ""
+        self._thread: threading.Thread | None = None
+        self._patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
+
+    def require_taking_weights(self) -> None:
+        """Wait until the server is up. ServiceError if it is not in time, or was started so that it takes no weights."""
+
+        async def asked() -> Any:
+            async with _session() as self._session:
+                return await self._answer("GET", "/server_info?config_format=json", SHORT)
+
+        try:
+            takes = asyncio.run(asked())["vllm_config"].get("weight_transfer_config")
+        except ServiceError as error:
+            if not str(error).startswith("404 "):
+                self.check()
+            takes = None
+        if not takes:
+            raise ServiceError(
+                f"{self.name}: the server of the rollouts at {self.url} takes no weights; expected one that does. Start it with "
+                'VLLM_SERVER_DEV_MODE=1 in its environment and --weight-transfer-config \'{"backend":"nccl"}\' (docs/training.md).'
+            )
+
+    def start(self, tell: Tell) -> None:
+        self._tell = tell
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sampled", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+
+    async def _open(self) -> None:
+        self._session = _session()
+        reply = await self._answer("GET", "/v1/models", SHORT)
+        self._model = reply["data"][0]["id"]
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Ask whether the server is there: a machine that is lost leaves requests without an answer or an end."""
+        while True:
+            await asyncio.sleep(SHORT)
+            with suppress(ServiceError):  # `check` says it
+                await self._answer("GET", "/health", SHORT)
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            for place in request.places:
+                asked = asyncio.run_coroutine_threadsafe(self._attempt(request, place), self._loop)
+                asked.add_done_callback(self._ended)
+
+    def _ended(self, asked: Future) -> None:
+        if not asked.cancelled() and (error := asked.exception()):
+            self._fault = self._fault or f"{type(error).__name__}: {error}"
+
+    async def _attempt(self, request: Request, place: int) -> None:
+        entry, policy = self.entry, self._policy
+        body = {
+            "model": self._model,
+            "prompt": [*request.prompt],
+            "max_tokens": entry.max_tokens,
+            "temperature": entry.temperature,
+            **WHOLE,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "seed": random.getrandbits(63),  # engines of one server draw alike without it
+        }
+        choice = (await self._answer("POST", "/v1/completions", body=body))["choices"][0]
+        ids, drawn = np.array(choice["token_ids"], "i4"), np.array(choice["logprobs"]["token_logprobs"], "f4")
+        self._tell(Attempt(request.group, place, policy, ids, drawn))
+
+    async def _answer(self, method: str, path: str, seconds: float | None = None, body: Any = None) -> Any:
+        """The server's reply, within seconds or whenever it comes; it may be away for PROOFMILL_PATIENCE.
+
+        What it says to a request that it refuses is kept.
+        """
+        import aiohttp
+
+        limit = aiohttp.ClientTimeout(total=seconds, sock_connect=SHORT)
+        failures, since = 0, 0.0
+        while True:
+            begun = time.monotonic()
+            try:
+                async with self._session.request(method, f"{self.url}{path}", json=body, timeout=limit) as reply:
+                    if reply.status == 200:
+                        return await reply.json(content_type=None)
+                    said, passing = f"{reply.status} {(await reply.text())[:300]}", reply.status in AWAY
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                said, passing = f"{type(error).__name__} {error}", True
+            now = time.monotonic()
+            if not failures or now - begun > 2 * SHORT:  # until now it was there
+                since = now
+            if not passing or now - since > self._patience:
+                self._fault = said  # `check` says more
+                raise ServiceError(said)
+            failures += 1
+            await asyncio.sleep(backoff(failures))
+
+    def check(self) -> None:
+        if self._fault:
+            raise ServiceError(
+                f"{self.name}: the server of the rollouts at {self.url} answers `{self._fault}`; expected completions of the "
+                "model that is trained. See to it, and run the same command to go on."
+            )
+
+    def coming(self, step: int) -> None:
+        """Until they have arrived, attempts begin with the weights before."""
+
+    def arrived(self, step: int) -> None:
+        self._policy = step
+
+    def stop(self) -> None:
+        async def close() -> None:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await self._session.close()
+
+        if self._thread is not None:  # else the training has ended before its first rollout
+            asyncio.run_coroutine_threadsafe(close(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+
+def _session() -> Any:
+    import aiohttp
+
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

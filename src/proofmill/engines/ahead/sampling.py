@@ -1,0 +1,127 @@
+"""The process that samples ahead of a training: transformers, with the latest weights at each batch."""
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers.utils import logging
+
+from proofmill.engines.decoding import decode
+from proofmill.schema.model_entries import Grpo
+from proofmill.sources import models
+from proofmill.training.asynchronous.sampler import Attempt, Request, Tell
+
+Waiting = tuple[int, Sequence[int], int]  # group, prompt, place
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a process samples; `rows` at most at once."""
+
+    folder: str
+    rows: int
+    threads: int
+    seed: int
+    pad: int
+    end: int
+    max_tokens: int
+    temperature: float
+
+    @classmethod
+    def of(cls, entry: Grpo, folder: Path, threads: int, tokenizer: Any) -> "Settings":
+        rows = entry.problems_per_step * entry.group
+        special = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+        return cls(str(folder), rows, threads, entry.seed, *special, entry.max_tokens, entry.temperature)
+
+
+def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, changes: Any, pipe: Any) -> None:
+    """Sample what is asked for through the pipe, and tell of each attempt there, for as long as the training lives."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the training, which needs rollouts to end its step
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_training, daemon=True).start()
+    logging.disable_progress_bar()  # whose lock between processes would outlive a kill
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    model = loaded(settings)
+    weights, policy = dict(model.named_parameters()), -1
+    waiting: deque[Waiting] = deque()
+    while True:
+        while not waiting or pipe.poll():
+            requests: Sequence[Request] = pipe.recv()
+            waiting.extend((request.group, request.prompt, place) for request in requests for place in request.places)
+        if step[0] != policy or changes[0] % 2:
+            policy = take(weights, shared, step, changes)
+        batch = [waiting.popleft() for _ in islice(range(len(waiting)), settings.rows)]
+        sample(model, settings, batch, policy, pipe.send)
+
+
+def loaded(settings: Settings) -> Any:
+    """The model, which draws from all tokens and ends with any of its own ends."""
+    model = AutoModelForCausalLM.from_pretrained(settings.folder, **models.in_float32(Path(settings.folder))).eval()
+    ends = model.generation_config.eos_token_id
+    ends = sorted({settings.end, *(ends if isinstance(ends, list) else [ends or settings.end])})
+    # Nothing else of its own: `generate` would draw by its top-p and penalties, and the log-probabilities know of none.
+    model.generation_config = GenerationConfig(eos_token_id=ends)
+    return model
+
+
+def take(weights: dict[str, torch.Tensor], shared: dict[str, torch.Tensor], step: Any, changes: Any) -> int:
+    """Copy the shared weights, again if they changed meanwhile; returns their step."""
+    while True:
+        before = changes[0]
+        if before % 2 == 0:
+            policy = step[0]
+            with torch.no_grad():
+                for name, weight in shared.items():
+                    weights[name].copy_(weight)
+            if changes[0] == before:
+                return policy
+        time.sleep(0.001)
+
+
+def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int, tell: Tell) -> None:
+    """Make an attempt at each prompt of a batch with the weights after step `policy`; tell of each as it ends."""
+    width = max(len(prompt) for _, prompt, _ in batch)
+    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + [*prompt] for _, prompt, _ in batch])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for _, prompt, _ in batch])
+    logprobs: list[torch.Tensor] = []
+    open_rows = set(range(len(batch)))
+
+    def ended(row: int, written: list[int]) -> None:
+        open_rows.discard(row)
+        group, _, place = batch[row]
+        drawn = torch.stack([of_rows[row] for of_rows in logprobs[: len(written)]])
+        tell(Attempt(group, place, policy, np.array(written, "i4"), drawn.numpy()))
+
+    config = GenerationConfig(
+        do_sample=True,
+        temperature=settings.temperature,
+        top_k=0,
+        max_new_tokens=settings.max_tokens,
+        eos_token_id=model.generation_config.eos_token_id,
+        pad_token_id=settings.pad,
+    )
+    ours = partial(decode, ended=ended, logprobs=logprobs, heat=settings.temperature)
+    with torch.inference_mode():
+        written = model.generate(ids, attention_mask=mask, generation_config=config, custom_generate=ours)
+    for row in sorted(open_rows):  # cut off
+        ended(row, written[row, width:].tolist())
+
+
+def _end_with_training() -> None:
+    parent = parent_process()
+    assert parent is not None, "it was started by the training"
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,256 @@
+"""Starts the processes that train one model, on the GPUs and nodes of a job: what `launch` of a site or a profile names.
+
+    python -m proofmill.runtime.cluster.launching fsdp2 proofmill.sft sft/cold ...
+
+The first word is a file of workflow/accelerate. On one machine that is `accelerate launch` with a process for each GPU;
+in a SLURM job of several nodes, one `accelerate launch` on each by a step of `srun`, which meet at the first node, on a
+port of the job's number. `--dry-run` prints every command and the environment it gets instead.
+
+`--rollout-gpus N` serves the rollouts of a grpo by `trl vllm-serve` (with a `lag`, by `vllm serve`) on the last N GPUs of
+the machine, and trains on the others; `--rollout-node` serves them on all GPUs of the job's last node. Both want
+`engine: vllm-server`, and the server lives as long as the training.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proofmill.runtime.cluster import slurm
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import ProofmillError, ServiceError, SettingError
+
+CONFIGURATIONS = Path("workflow/accelerate")
+PORTS, FIRST_PORT = 10_000, 20_000  # below those that systems give out by themselves (32,768 on Linux)
+EACH = 3  # ports of a job: where its processes meet, its server of rollouts, and where that one takes weights
+ADDRESS, WEIGHTS_PORT = "PROOFMILL_TRAINER_VLLM_URL", "PROOFMILL_TRAINER_VLLM_PORT"
+# What SLURM says before the walltime goes to every process of a step, and is for the training's alone to heed.
+DEAF = "trap '' USR1; exec "
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is started, on which node of the job, and what its environment has besides."""
+
+    words: tuple[str, ...]
+    node: str | None = None  # None: here
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def started(self) -> tuple[str, ...]:
+        """The words, or those of the step that runs them on the node."""
+        if self.node is None:
+            return self.words
+        return (*_step([self.node]), "bash", "-c", f'{DEAF}"$@"', "launching", *self.words)
+
+    def __str__(self) -> str:
+        setting = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
+        return f"{self.node or 'here'}: {setting}{' ' * bool(setting)}{shlex.join(self.words)}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The processes of a training: one `accelerate launch` on each node, and a server of rollouts or none."""
+
+    launches: tuple[Command, ...]
+    server: Command | None = None
+    health: str = ""
+
+    def training(self) -> tuple[str, ...]:
+        """The one command that starts all launches: the launch itself, or a step with a task on each node."""
+        first = self.launches[0]
+        if len(self.launches) == 1:
+            return first.started()
+        rank = first.words.index("--machine_rank") + 1
+        before, after = first.words[:rank], first.words[rank + 1 :]
+        line = f'{DEAF}{shlex.join(before)} "$SLURM_NODEID" "$@"'
+        return (*_step([command.node or "" for command in self.launches]), "bash", "-c", line, "launching", *after)
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What is to be started. Raises SettingError for a launch file or numbers of GPUs that do not go together."""
+    file = CONFIGURATIONS / f"{options.configuration}.yaml"
+    if not file.is_file():
+        known = ", ".join(sorted(path.stem for path in CONFIGURATIONS.glob("*.yaml")))
+        raise SettingError(
+            f"launching: there is no {file}; expected one of {known or 'its files, from the project folder'}."
+        )
+    nodes, gpus = slurm.nodes(), _gpus()
+    port = FIRST_PORT + int(slurm.job() or os.getpid()) % (PORTS // EACH) * EACH
+    serving = _last_node(nodes) if options.rollout_node else None
+    training = nodes[:-1] if serving else nodes
+    held_back = gpus[len(gpus) - options.rollout_gpus :] if options.rollout_gpus else []
+    if options.rollout_gpus and (len(training) > 1 or len(held_back) >= len(gpus)):
+        raise SettingError(
+            f"launching: --rollout-gpus {options.rollout_gpus} of {len(gpus)} GPUs on {max(len(training), 1)} nodes; expected "
+            "fewer than one node has, on one node. Take --rollout-node where a job has several."
+        )
+    each = options.processes or len(gpus) - len(held_back)
+    if each < 1:
+        raise SettingError(
+            "launching: this job has no GPU (CUDA_VISIBLE_DEVICES); expected some, or --processes N on a CPU."
+        )
+    environment = {}
+    server, health = None, ""
+    if serving or held_back:
+        host = slurm.address(serving) if serving else "127.0.0.1"
+        environment = {ADDRESS: f"http://{host}:{port + 1}", WEIGHTS_PORT: str(port + 2)}
+        health = f"http://{host}:{port + 1}/health/"
+        server = _server(options, serving, held_back or gpus, port + 1)
+    if held_back:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu for gpu in gpus if gpu not in held_back)
+    # In a job of several nodes also the training on one of them is a step: SLURM's signals go to steps.
+    launches = _launches(file, training if len(nodes) > 1 else [None], each, port, options, environment)
+    return Plan(tuple(launches), server, health)
+
+
+def _launches(
+    file: Path,
+    nodes: Sequence[str | None],
+    each: int,
+    port: int,
+    options: argparse.Namespace,
+    environment: dict[str, str],
+) -> Iterator[Command]:
+    """`accelerate launch` on each node, or here (None), with so many processes on each."""
+    for rank, node in enumerate(nodes):
+        words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file)]
+        words += ["--num_processes", str(each * len(nodes))]
+        if len(nodes) > 1:
+            words += ["--num_machines", str(len(nodes)), "--machine_rank", str(rank)]
+            words += ["--main_process_ip", slurm.address(nodes[0] or ""), "--main_process_port", str(port)]
+            words += ["--same_network"]
+            if "DEEPSPEED" in file.read_text(encoding="utf-8"):  # its own way needs ssh between the nodes
+                words += ["--deepspeed_multinode_launcher", "standard"]
+        yield Command((*words, "-m", options.module, *options.arguments), node, environment)
+
+
+def _server(options: argparse.Namespace, node: str | None, gpus: Sequence[str], port: int) -> Command:
+    entry, weights = _training(options.arguments)
+    programs, environment = Path(sys.executable).parent, {} if node else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    if entry.get("lag"):  # TRL's asynchronous trainer hands its weights to vLLM's own server
+        words = [str(programs / "vllm"), "serve", str(weights), "--weight-transfer-config", '{"backend":"nccl"}']
+        words += ["--logprobs-mode", "processed_logprobs"]  # those at the temperature
+        environment["VLLM_SERVER_DEV_MODE"] = "1"  # without it, no weights are taken
+        devices = "--data-parallel-size"
+    else:
+        words, devices = [str(programs / "trl"), "vllm-serve", "--model", str(weights)], "--data_parallel_size"
+    words += ["--host", "0.0.0.0", "--port", str(port)]
+    if "parallel" not in options.server_args:
+        words += [devices, str(len(gpus))]
+    return Command((*words, *shlex.split(options.server_args)), node, environment)
+
+
+def _training(arguments: Sequence[str]) -> tuple[dict[str, Any], Path]:
+    """The entry of a training, and the folder of its first weights, from what its rule calls it with."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--entry", nargs="+", required=True)
+    parser.add_argument("--results", default="results")
+    known, _ = parser.parse_known_args(arguments)
+    entry = json.loads("".join(known.entry))["entry"]
+    return entry, Path(known.results) / entry["model"]
+
+
+def _last_node(nodes: Sequence[str]) -> str:
+    if len(nodes) < 2:
+        raise SettingError(f"launching: --rollout-node in a job of {max(len(nodes), 1)} node; expected two or more.")
+    return nodes[-1]
+
+
+def _gpus() -> list[str]:
+    """The GPUs of this job on this machine, as CUDA_VISIBLE_DEVICES names them; without it, all that torch sees."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [gpu for gpu in visible.split(",") if gpu]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def _step(nodes: Sequence[str]) -> tuple[str, ...]:
+    """A step of the job with one task on each of some nodes, all their cores, and the GPUs that the job has there.
+
+    --overlap: the step of a server takes nothing from that of the training. A task that fails ends the others.
+    """
+    gpus = [f"--gres=gpu:{len(visible)}"] if (visible := _gpus_of_slurm()) else []
+    tasks = ["--nodes", str(len(nodes)), "--ntasks", str(len(nodes)), "--ntasks-per-node", "1"]
+    placed = [*tasks, "--nodelist", ",".join(nodes), "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1"]
+    return ("srun", *placed, *gpus)
+
+
+def _gpus_of_slurm() -> list[str]:
+    return [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+
+
+@contextmanager
+def served(plan: Plan, name: str) -> Iterator[None]:
+    """The server of rollouts, from when it answers to the end of the training. ServiceError if it ends before that."""
+    if plan.server is None:
+        yield
+        return
+    say(name, "starts the server of rollouts")
+    server = subprocess.Popen(plan.server.started(), env={**os.environ, **plan.server.environment})
+    try:
+        while not _answers(plan.health):
+            if (code := server.poll()) is not None:
+                raise ServiceError(
+                    f"{name}: the server of rollouts ended with code {code}; expected it to serve. See above."
+                )
+            time.sleep(2)
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as reply:
+            return reply.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m proofmill.runtime.cluster.launching", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("configuration", help="a file of workflow/accelerate, such as ddp or fsdp2")
+    parser.add_argument("--processes", type=int, help="on each node; without it one for each GPU")
+    rollouts = parser.add_mutually_exclusive_group()
+    rollouts.add_argument("--rollout-gpus", type=int, default=0, help="GPUs of this machine that sample rollouts")
+    rollouts.add_argument("--rollout-node", action="store_true", help="the job's last node samples rollouts")
+    parser.add_argument("--server-args", default="", help="further flags of the server of rollouts")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of every process instead")
+    parser.add_argument("module", help="proofmill.sft, proofmill.grpo or proofmill.selfplay")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    options = parser.parse_args()
+    try:
+        planned = plan(options)
+        if options.dry_run:
+            print(*filter(None, (planned.server, *planned.launches)), sep="\n")
+            return
+        environment = {**os.environ, **planned.launches[0].environment}
+        if planned.server is None:
+            os.execvpe(planned.training()[0], planned.training(), environment)
+        with served(planned, options.arguments[0]):
+            code = subprocess.run(planned.training(), env=environment, check=False).returncode
+        sys.exit(code)
+    except ProofmillError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Limits that jobs keep together: buckets in files, by clocks that the test moves, and real processes before a server."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from proofmill.calls.pacing import Pace
+from proofmill.calls.rates import LEASE, SHARE, SharedBucket
+from served import GOOD, server
+
+MINUTE, ROOM = 600.0, 10.0  # ten a second, of which the bucket holds a second's worth
+
+
+class Clock:
+    def __init__(self, now=1e9):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+def buckets(folder, clocks, limit="requests"):
+    return [SharedBucket(folder / "judge", limit, MINUTE, ROOM, 1.0, clock) for clock in clocks]
+
+
+def used(jobs, clocks, seconds, step=0.05, amount=1.0):
+    """Let each job use as much as it may for so long; how much that was, by job."""
+    counts = Counter()
+    for _ in range(round(seconds / step)):
+        for clock in clocks:
+            clock.now += step
+        for number, job in enumerate(jobs):
+            job.refill(clocks[number].now)
+            while not job.delay(amount):
+                job.level -= amount
+                counts[number] += amount
+    return counts
+
+
+@pytest.mark.parametrize("jobs", [1, 3, 8])
+def test_jobs_together_use_the_limit_and_no_more(tmp_path, jobs):
+    """Five minutes of ten a second are 3,000, and at most what the bucket holds and what each job draws in advance besides."""
+    clocks = [Clock() for _ in range(jobs)]
+    counts = used(buckets(tmp_path, clocks), clocks, 300)
+    assert 3000 <= counts.total() + ROOM <= 3000 + 2 * ROOM + jobs * ROOM / SHARE
+
+
+@pytest.mark.parametrize("skew", [2.0, 7.0])
+def test_clocks_that_differ_count_each_second_once(tmp_path, skew):
+    """With one machine ahead and one behind, the limit is kept; what is lost is the skew, once."""
+    clocks = [Clock(), Clock(1e9 + skew), Clock(1e9 - skew)]
+    counts = used(buckets(tmp_path, clocks), clocks, 300)
+    assert 3000 - 3 * skew * MINUTE / 60 <= counts.total() <= 3000 + ROOM + 3 * ROOM / SHARE
+    assert used(buckets(tmp_path, clocks[2:]), clocks[2:], 60)[0] >= 600 - 2 * skew * MINUTE / 60
+
+
+def test_clock_that_is_quite_wrong_stops_nobody(tmp_path):
+    """A machine that is a year ahead wrote last; the others go on at the limit."""
+    wrong, right = Clock(1e9 + 3e7), Clock()
+    used(buckets(tmp_path, [wrong]), [wrong], 5)
+    assert used(buckets(tmp_path, [right]), [right], 60)[0] == pytest.approx(600, abs=2 * ROOM)
+
+
+def test_what_a_job_draws_and_does_not_use_is_put_back(tmp_path):
+    """After a while, and at its end; of a job that is killed no more than a quarter of the bucket is lost."""
+    one, other = Clock(), Clock()
+    (idle,), (busy,) = buckets(tmp_path, [one]), buckets(tmp_path, [other])
+    used([idle], [one], 2.0)
+    idle.refill(one.now)
+    one.now += 1.0
+    idle.refill(one.now)
+    assert not idle.delay(1.0) and 0 < idle.level <= ROOM / SHARE + 1e-3
+    one.now += LEASE + 0.1
+    idle.refill(one.now)
+    assert idle.level == 0
+    other.now = one.now
+    busy.refill(other.now)
+    assert not busy.delay(1.0) and busy.level > 0
+    busy.close()
+    assert used([idle], [one], 0.05)[0] >= ROOM - 1
+
+
+def test_amount_larger_than_the_bucket_waits_for_a_full_one_and_is_owed(tmp_path):
+    """Such a call begins when the bucket is full; the next ones wait until it is paid for, in whatever job they are."""
+    clocks = [Clock(), Clock()]
+    one, other = buckets(tmp_path, clocks)
+    assert used([one], clocks, 60, amount=25.0).total() == pytest.approx(600, abs=60)
+    one.refill(clocks[0].now)
+    one.level -= 100.0  # as the answer was longer than was thought
+    one.close()
+    clocks[1].now = clocks[0].now
+    other.refill(clocks[1].now)
+    assert other.delay(1.0) > 8.0
+
+
+def test_pace_of_a_job_keeps_the_limits_of_all(tmp_path):
+    """Requests and tokens are drawn from their own files; a job whose neighbour has drawn all waits."""
+    clock = Clock()
+    paces = [
+        Pace(requests=60, tokens=6000, clock=clock, bucket=lambda *of: SharedBucket(tmp_path / "judge", *of, clock))
+        for _ in range(2)
+    ]
+    assert paces[0].delay(tokens=500) == 0
+    paces[0].started(tokens=500)
+    assert 0 < paces[1].delay(tokens=500) <= 1
+    clock.now += 1
+    assert paces[1].delay(tokens=500) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"judge-requests", "judge-tokens"}
+
+
+CALLER = """
+import sys
+from pathlib import Path
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asker
+from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.journal import Journal
+from proofmill.engines.opening import open_api
+from proofmill.schema.declared import Api
+
+calls, name, count = Path(sys.argv[1], 'calls'), sys.argv[2], int(sys.argv[3])
+asked = Questions(count, lambda: ((str(n), Question("m", (("user", f"{name} {n}"),))) for n in range(count)))
+with open_api("api/judge", Api(id="m", price="unknown"), None, calls.parent) as engine, Journal(calls / "grades" / name) as journal:
+    Asker(name, engine, journal, Budget(None, calls, journal))(asked)
+"""
+
+
+def test_processes_before_one_server_keep_its_limit_together(tmp_path):
+    """Three jobs of 50 calls at 1,800 a minute take as long as one of 150: a server counts when they come."""
+    with server(lambda *_: (200, GOOD, {})) as (url, served):
+        environment = {**os.environ, "PROOFMILL_JUDGE_URL": url, "PROOFMILL_JUDGE_RPM": "1800"}
+        jobs = [
+            subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path), name, "50"], env=environment)
+            for name in ("a", "b", "c")
+        ]
+        assert [job.wait() for job in jobs] == [0, 0, 0]
+    assert len(served.times) == 150
+    room = 1800 / 60
+    allowed = 1 + room + 3 * room / SHARE  # at once: by the bucket, and drawn in advance
+    # Two seconds and more. Without a common limit each would keep its own, in 0.7 s.
+    assert served.times[-1] - served.times[0] >= (150 - allowed) * 60 / 1800 * 0.9

@@ -1,0 +1,166 @@
+"""What samples ahead of a training, beside a server that is slow, away, or not made for it, and a model with habits."""
+
+import asyncio
+import json
+import shutil
+import threading
+from contextlib import contextmanager
+
+import pytest
+from aiohttp import web
+
+from proofmill.engines.ahead import samplers, sampling
+from proofmill.engines.ahead.samplers import ServerSampler
+from proofmill.schema.errors import ServiceError
+from proofmill.schema.model_entries import Grpo
+from proofmill.training.asynchronous.sampler import Request
+
+ENTRY = Grpo(
+    model="sft/cold", problems="problems/train", grader="arithmetic", unscored="drop", rewards={"grade": 1}, steps=1,
+    group=4, problems_per_step=2, max_tokens=24, lag=2,
+)  # fmt: skip
+CHOICE = {"token_ids": [5, 6], "logprobs": {"token_logprobs": [-1.0, -0.5]}}
+
+
+@contextmanager
+def serving(complete, info=None, status=200):
+    """A server that answers completions by `complete(body)`, and `/server_info` with a configuration or a status."""
+    asked, ready, loop = [], threading.Event(), asyncio.new_event_loop()
+
+    async def completions(request):
+        asked.append(await request.json())
+        return web.json_response({"choices": [await complete(asked[-1])]})
+
+    async def about(request):
+        return web.json_response({"vllm_config": info}, status=status)
+
+    async def models(request):
+        return web.json_response({"data": [{"id": "tiny"}]})
+
+    async def health(request):
+        return web.Response()
+
+    async def serve():
+        app = web.Application()
+        app.add_routes([web.post("/v1/completions", completions), web.get("/server_info", about)])
+        app.add_routes([web.get("/v1/models", models), web.get("/health", health)])
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runners.append(runner)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port.append(site._server.sockets[0].getsockname()[1])
+        ready.set()
+
+    port, runners = [], []
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(serve(), loop)
+    assert ready.wait(30)
+    try:
+        yield f"http://127.0.0.1:{port[0]}", asked
+    finally:
+        asyncio.run_coroutine_threadsafe(runners[0].cleanup(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@contextmanager
+def sampling_by(url):
+    """A sampler at this address; gives it with the attempts that it tells of, and an event for the first of them."""
+    found, one = [], threading.Event()
+    sampler = ServerSampler("grpo/x", url, ENTRY)
+    sampler.start(lambda attempt: (found.append(attempt), one.set()))
+    try:
+        yield sampler, found, one
+    finally:
+        sampler.stop()
+
+
+def test_attempt_may_take_longer_than_a_server_may_be_away(monkeypatch):
+    """It is asked for once, and waited for: a server that works is there."""
+    monkeypatch.setattr(samplers, "SHORT", 0.2)
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.5")
+
+    async def slowly(body):
+        await asyncio.sleep(2)
+        return CHOICE
+
+    with serving(slowly) as (url, asked), sampling_by(url) as (sampler, found, one):
+        sampler.ask([Request(3, [1, 2], [0])])
+        assert one.wait(30)
+        sampler.check()
+        assert len(asked) == 1 and found[0].ids_T.tolist() == [5, 6]
+
+
+def test_every_token_may_be_drawn_whatever_the_model_is_published_with():
+    """A server fills what a request does not say from the model's `generation_config.json`; nothing is left to it."""
+
+    async def at_once(body):
+        return CHOICE
+
+    with serving(at_once) as (url, asked), sampling_by(url) as (sampler, _, one):
+        sampler.ask([Request(3, [1, 2], [0])])
+        assert one.wait(30)
+    assert (asked[0]["top_p"], asked[0]["top_k"], asked[0]["min_p"], asked[0]["repetition_penalty"]) == (1, 0, 0, 1)
+
+
+def test_server_that_is_lost_ends_the_training(monkeypatch):
+    """Where nothing answers any more, that is known though a request was accepted before and never ends."""
+    monkeypatch.setattr(samplers, "SHORT", 0.1)
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.3")
+
+    async def never(body):
+        await asyncio.sleep(3600)
+
+    sampler = ServerSampler("grpo/x", "", ENTRY)
+    with serving(never) as (sampler.url, asked):
+        sampler.start(lambda attempt: None)
+        sampler.ask([Request(3, [1, 2], [0])])
+        while not asked:
+            threading.Event().wait(0.05)
+    with pytest.raises(ServiceError, match="the server of the rollouts at http"):
+        for _ in range(200):
+            sampler.check()
+            threading.Event().wait(0.1)
+    sampler.stop()
+
+
+@pytest.mark.parametrize(("info", "status"), [({"weight_transfer_config": None}, 200), (None, 404)])
+def test_server_that_takes_no_weights_is_refused_before_anything_is_loaded(info, status):
+    """Started without the flag, or without the mode for developers; the message has both."""
+    with (
+        serving(None, info, status) as (url, _),
+        pytest.raises(ServiceError, match=r"takes no weights; .* Start it with VLLM_SERVER_DEV_MODE=1"),
+    ):
+        ServerSampler("grpo/x", url, ENTRY).require_taking_weights()
+
+
+def test_server_that_is_not_there_is_named(monkeypatch):
+    """After PROOFMILL_PATIENCE, with what the system says."""
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.2")
+    with pytest.raises(ServiceError, match=r"at http://127.0.0.1:9 answers `ClientConnectorError"):
+        ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).require_taking_weights()
+
+
+def test_sampler_that_never_began_ends_at_once():
+    """A training that fails before its first rollout says why, instead of waiting for a thread that never was."""
+    ended = threading.Thread(target=ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).stop, daemon=True)
+    ended.start()
+    ended.join(10)
+    assert not ended.is_alive()
+
+
+def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(small, tmp_path):
+    """Nucleus and penalty of the model's own file are not taken: the log-probabilities know of none."""
+    folder = tmp_path / "model"
+    shutil.copytree(small.table("sft/cold").weights(), folder)
+    path = folder / "generation_config.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps({**known, "do_sample": True, "top_p": 0.01, "repetition_penalty": 5.0}))
+    settings = sampling.Settings(str(folder), 64, 1, 0, 0, end=0, max_tokens=4, temperature=1.0)
+    found = []
+    sampling.sample(
+        sampling.loaded(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append
+    )
+    assert len({tuple(attempt.ids_T) for attempt in found}) > 1

@@ -1,0 +1,31 @@
+"""The containers: they copy what is there, and install the locks the one way."""
+
+import re
+
+import pytest
+
+from mill import ROOT
+
+DEFINITION = (ROOT / "apptainer.def").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def section(name: str) -> list[str]:
+    """The lines of a section of Apptainer's definition."""
+    return re.search(rf"^%{name}\n((?:    .*\n|\n)+)", DEFINITION, re.MULTILINE)[1].split("\n")
+
+
+def test_definition_copies_what_the_pipeline_needs():
+    """Every file and folder that it names exists, and a project that `proofmill init` copies is among them."""
+    named = {line.split()[0] for line in section("files") if line}
+    assert all((ROOT / name).exists() for name in named)
+    project = re.search(r"^PROJECT = \((.*)\)$", (ROOT / "setup.py").read_text(), re.MULTILINE)[1]
+    assert set(re.findall(r'"([^"]+)"', project)) <= named
+
+
+@pytest.mark.parametrize("text", [DEFINITION, DOCKERFILE], ids=["Apptainer", "Docker"])
+def test_both_containers_install_a_lock_by_make(text):
+    """From one image of Python, by the target that everybody uses, with the lock that a build names."""
+    assert re.search(r"python:3\.11-slim-bookworm", text)
+    assert re.search(r"make \.venv/ready PYTHON=python3\.11 LOCK=[\"{]", text) and "LOCK=envs/cpu.txt" in text
+    assert all((ROOT / lock).exists() for lock in re.findall(r"envs/\w+\.txt", text))

@@ -1,0 +1,346 @@
+"""Whether recipes fit machines: verdicts on trainings and on what asks their weights, and that the job chooses the same."""
+
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from mill import ROOT, SMALL, Mill
+from proofmill import __main__ as command
+from proofmill.engines import fitting
+from proofmill.planning.feasibility import Feasibility
+from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
+from proofmill.planning.plan import Plan, planned
+from proofmill.recipes import yaml_files
+from proofmill.recipes.book import expand
+from proofmill.runtime.cluster import launching, site, slurm
+from proofmill.training import memory, passes
+
+RECIPES = [recipe for recipe in expand(yaml_files.read("config.yaml")).recipes if not recipe.endswith("-seeds")]
+
+
+def hub(id, **more):
+    return {"source": "hub", "id": id, "commit": "a" * 40, **more}
+
+
+MODELS = {
+    "base/half": hub("Qwen/Qwen2.5-0.5B-Instruct"),
+    "base/maths": hub("Qwen/Qwen2.5-Math-1.5B"),
+    "base/seven": hub("Qwen/Qwen2.5-7B"),
+    "base/thirty-two": hub("Qwen/Qwen2.5-32B"),
+    "base/v3": hub("deepseek-ai/DeepSeek-V3-Base"),
+    "base/nobody": hub("somebody/model"),
+}
+SFT = {"examples": "examples/cold", "steps": 100, "batch": 32, "precision": "bfloat16", "max-length": 4096}
+GRPO = {
+    "problems": "problems/train", "grader": "final-answer", "rewards": {"grade": 1}, "unscored": "drop", "steps": 100,
+    "group": 8, "problems-per-step": 8, "max-tokens": 2048, "precision": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """The verdict on an entry on a machine, where nothing is made; with `of`, on another stage."""
+
+    def verdict(name, on, of=None, fill=1.0, **entries):
+        book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+        found = Feasibility(Plan(book, of or name, tmp_path), machine(on), fill)
+        return next(v for v in found.verdicts if v.stage == (of or name))
+
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [*((recipe, "8xH100") for recipe in RECIPES), ("deepseek-r1", "4x24GB"), ("smol", "cpu"), ("qed-nano", "cpu")],
+)
+def test_every_recipe_has_a_verdict(recipe, name):
+    """Every stage that holds weights fits, or says why not and what would; no shape is unknown."""
+    whole = Feasibility(planned(recipe), machine(name))
+    assert all(verdict.fits is not None for verdict in whole.verdicts)
+    assert all(bool(verdict.faults) != verdict.fits for verdict in whole.verdicts)
+    text = "\n".join(whole.lines())
+    assert text.startswith(f"{recipe} on ") and json.dumps(whole.data())
+    assert whole.fits == ("does not fit" not in text)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "layout", "again"),
+    [
+        ("half", "H100", ONE, False),
+        ("half", "8xH100", DDP, False),
+        ("seven", "8xH100", FSDP2, False),
+        ("seven", "8xRTX-4090", OFFLOADED, True),
+        ("thirty-two", "8xH100", OFFLOADED, True),
+        ("thirty-two", "4x8xH100", FSDP2, True),
+    ],
+)
+def test_training_takes_the_first_layout_that_fits(judged, model, on, layout, again):
+    """Whole copies before shares, shares before the host's memory, recomputing only where it has to be."""
+    verdict = judged("sft/x", on, **{"sft/x": {**SFT, "model": f"base/{model}"}})
+    assert verdict.fits and (verdict.layout, verdict.again) == (layout, again)
+    assert verdict.bytes <= memory.TIGHT * machine(on).bytes
+    assert verdict.devices == min(machine(on).devices, SFT["batch"])
+
+
+def test_what_does_not_fit_says_what_would(judged):
+    """7 B do not fit one GPU of 80 GB; the need, the largest part and the smallest larger machine are named."""
+    verdict = judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/seven"}})
+    assert verdict.fits is False and verdict.layout is None
+    assert verdict.faults[0].startswith("one process: 1") and verdict.faults[0].endswith(
+        "more than nine tenths of 80.0 GB (optimizer most)"
+    )
+    assert verdict.faults[1].startswith("fits 8xH100 by fsdp2, ")
+
+
+def test_host_memory_limits_what_is_kept_there(judged):
+    """671 B parameters cannot be read in float32 where 2 TB are; more computers of that kind change nothing."""
+    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/v3"}})
+    assert "fsdp2-offload: 2,684.1 GB of host memory for reading the weights, of 2,048.0 GB" in verdict.faults
+    assert verdict.faults[-1] == "fits no 32 computers of 8 such GPUs either: a smaller model"
+    assert verdict.notes[0].startswith("the files of base/v3 are fp8 and are multiplied out")
+
+
+def test_reference_that_is_renewed_keeps_whole_weights(judged):
+    """With `sync-reference` only whole copies are tried; what fits without it is named. A smaller model keeps it."""
+    entry = {**GRPO, "kl": 0.001, "sync-reference": 10}
+    small = judged("grpo/x", "8xH100", **{"grpo/x": {**entry, "model": "base/half"}})
+    assert small.fits and small.layout == DDP
+    large = judged("grpo/x", "8xH100", **{"grpo/x": {**entry, "model": "base/seven"}})
+    assert [fault.partition(":")[0] for fault in large.faults] == [
+        "ddp", "`sync-reference` keeps whole weights on each device; without it, fits 8xH100 by fsdp2, " + large.faults[1].rpartition("fsdp2, ")[2],
+    ]  # fmt: skip
+    assert judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "kl": 0.001, "model": "base/seven"}}).layout == FSDP2
+
+
+@pytest.mark.parametrize(("length", "fits"), [(4096, True), (4097, False)])
+def test_rows_beyond_the_context_do_not_fit(judged, length, fits):
+    """A model made for 4,096 tokens learns rows of 4,096; with another `context` it may learn longer ones."""
+    entry = {**SFT, "model": "base/maths", "max-length": length}
+    verdict = judged("sft/x", "8xH100", **{"sft/x": entry})
+    assert verdict.fits is fits
+    if not fits:
+        assert verdict.faults == [
+            "`max-length` is 4,097 tokens, and the context of base/maths has 4,096: a higher `context` with a higher "
+            "`rope-theta` of it, or a shorter limit"
+        ]
+    longer = {"base/maths": {**MODELS["base/maths"], "context": 8192, "rope-theta": 1e5}}
+    assert judged("sft/x", "8xH100", **{"sft/x": entry, **longer}).fits
+
+
+def test_answers_beyond_the_context_do_not_fit(judged):
+    """A limit as long as the whole context leaves no room for a prompt: every row would be too-long."""
+    asked = {"problems": "problems/bench", "model": "base/maths", "max-tokens": 4096}
+    verdict = judged("responses/x", "H100", **{"responses/x": asked})
+    assert verdict.fits is False and "every row would be too-long" in verdict.faults[0]
+    assert judged("responses/x", "H100", **{"responses/x": {**asked, "max-tokens": 2048}}).fits
+
+
+@pytest.mark.parametrize(
+    ("batch", "on", "devices"), [(32, "8xH100", 8), (12, "8xH100", 6), (7, "8xH100", 7), (1, "8xH100", 1)]
+)
+def test_batch_decides_among_how_many_gpus_it_divides(judged, batch, on, devices):
+    """The most GPUs that divide it are taken; that some are left over is said."""
+    verdict = judged("sft/x", on, **{"sft/x": {**SFT, "model": "base/half", "batch": batch}})
+    assert verdict.devices == devices
+    assert bool(verdict.notes) == (devices < 8)
+
+
+def test_rollouts_of_a_problem_that_think_together_stay_on_one_gpu(judged):
+    """Eight GPUs would divide 16 rollouts, and two problems with two states of four attempts each need two."""
+    entry = {**GRPO, "model": "base/half", "group": 4, "problems-per-step": 4, "summarizer": "api/referee", "states": 2}
+    assert judged("grpo/x", "8xH100", **{"grpo/x": entry}).devices == 2
+
+
+@pytest.mark.parametrize(("model", "parallel"), [("half", 1), ("seven", 1), ("thirty-two", 2), ("v3", None)])
+def test_asked_weights_are_shared_out_by_vllm_where_they_have_to_be(judged, model, parallel):
+    """The fewest GPUs that hold the weights and one row; 671 B fit no eight of 80 GB."""
+    verdict = judged(
+        "responses/x",
+        "8xH100",
+        **{"responses/x": {"problems": "problems/bench", "model": f"base/{model}", "max-tokens": 24576}},
+    )
+    assert verdict.fits == (parallel is not None)
+    assert not verdict.fits or verdict.parallel == parallel
+
+
+def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
+    """`api/<name>` with weights is asked like any artifact's model, with its own limit of tokens."""
+    judge = {"weights": "base/half", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
+    verdict = judged(
+        "labels/x", "H100", **{"api/own": judge, "labels/x": {"problems": "problems/train", "model": "api/own"}}
+    )
+    assert verdict.fits and (verdict.model, verdict.tokens) == ("base/half", 1024)
+
+
+def test_unknown_shape_is_neither_yes_nor_no(judged, capsys):
+    """A model that is nowhere is not judged, and does not fail the whole."""
+    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/nobody"}})
+    assert verdict.fits is None and verdict.notes == ["base/nobody: its shape is not known until it is fetched"]
+
+
+def test_shorter_texts_take_fewer_hours_and_no_other_layout(judged):
+    """`fill` is the mean length: half of it takes less than half of the time of attention, and no less memory."""
+    entry = {"grpo/x": {**GRPO, "model": "base/seven"}}
+    whole, half = (judged("grpo/x", "8xH100", fill=fill, **entry) for fill in (1.0, 0.5))
+    assert 0 < half.gpu_hours < whole.gpu_hours
+    assert (half.layout, half.rows, half.bytes) == (whole.layout, whole.rows, whole.bytes)
+
+
+def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
+    """One line for each sort makes all of it fit; a training that keeps whole weights is named, to be run by itself."""
+    entries = {
+        "sft/small": {**SFT, "model": "base/half"},
+        "grpo/large": {**GRPO, "model": "base/seven"},
+        "grpo/renewed": {**GRPO, "model": "base/half", "kl": 0.01, "sync-reference": 5},
+        "responses/x": {"problems": "problems/bench", "model": "grpo/large"},
+        "responses/y": {"problems": "problems/train", "model": "grpo/large"},
+        "scores/x": {"problems": ["problems/bench"], "measures": ["problem-length-mean"], "tokenizer": "base/half"},
+    }
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    text = "\n".join(Feasibility(Plan(book, "test", tmp_path), machine("8xH100")).lines())
+    launch = "launch: python -m proofmill.runtime.cluster.launching"
+    assert f"  sft: {{gpu: 4, {launch} ddp --processes 4}}\n" in text  # sft/cold has a batch of 4
+    assert f"  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n  serve: {{gpu: 1, engine: vllm}}\n" in text
+    own = f"{{gpu: 8, {launch} ddp, engine: vllm}}"
+    assert f"in a run of its own: grpo/renewed by {own}: it keeps whole weights on each GPU" in text
+    assert "responses/x and 1 more " in text
+
+
+@pytest.mark.parametrize(
+    ("on", "entry", "words", "processes"),
+    [
+        ("8xH100", {}, {"gpu": 8}, [8]),
+        ("2x8xH100", {}, {"nodes": 2, "gpu": 16}, [16, 16]),
+        ("2x8xH100", {"problems-per-step": 3}, {"nodes": 2, "gpu": 16}, [12, 12]),
+        ("8xH100", {"lag": 4}, {"gpu": 8}, [4]),
+        ("2xH100", {"lag": 4, "model": "base/half"}, {"gpu": 2}, [1]),
+        ("2x8xH100", {"lag": 4}, {"nodes": 2, "gpu": 16}, [8]),
+        ("3x8xH100", {"lag": 4, "model": "base/thirty-two"}, {"nodes": 3, "gpu": 24}, [16, 16]),
+    ],
+)
+def test_lines_for_a_site_start_what_was_planned(judged, monkeypatch, capsys, tmp_path, on, entry, words, processes):
+    """Where SLURM gives what a line asks for, its launch starts the processes, and the server, of the verdict."""
+    entries = {"grpo/x": {**GRPO, "model": "base/seven", "group": 4, "problems-per-step": 16, **entry}}
+    verdict = judged("grpo/x", on, **entries)
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    lines = Feasibility(Plan(book, "grpo/x", tmp_path), machine(on)).lines()
+    (line,) = [line for line in lines if re.search(r"^  grpo: |: grpo/x by ", line)]
+    (found,) = re.findall(r"{.*}", line)
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(f"grpo: {found}\n")
+    given = site.set_resources(ROOT / "profiles/slurm")["grpo"]
+    assert {word: given[word] for word in words} == words and given["nodes"] == words.get("nodes", 1)
+    monkeypatch.chdir(ROOT)
+    nodes = [f"node{number}" for number in range(given["nodes"])]
+    monkeypatch.setattr(slurm, "nodes", lambda: nodes)
+    monkeypatch.setattr(slurm, "address", str)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(given["gpu"] // given["nodes"]))))
+    launch = shlex.split(yaml.safe_load(found)["launch"])[3:]
+    job = ["proofmill.grpo", "grpo/x", "--entry", '{"entry": {"model": "base/seven", "lag": 1}}']
+    monkeypatch.setattr("sys.argv", ["launching", "--dry-run", *launch, *job])
+    launching.main()
+    said = capsys.readouterr().out
+    assert list(map(int, re.findall(r"--num_processes (\d+)", said))) == processes == [verdict.devices] * len(processes)
+    sizes = [int(size) for size in re.findall(r"--(?:data|tensor)-parallel-size (\d+)", said)]
+    assert math.prod(sizes) == (verdict.apart or 1) and verdict.parallel in (1, *sizes)
+
+
+def test_rollouts_ahead_have_gpus_of_their_own(judged):
+    """With a `lag` a server samples on what the batch leaves, at least what holds its weights; one GPU is too few."""
+    entry = {"grpo/x": {**GRPO, "model": "base/seven", "lag": 4}}
+    verdict = judged("grpo/x", "8xH100", **entry)
+    assert verdict.fits and (verdict.devices, verdict.apart, verdict.share) == (4, 4, None)
+    assert judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/seven"}}).apart == 0
+    alone = judged("grpo/x", "B200", **entry)
+    assert alone.fits is False and alone.faults[0].startswith("`lag` samples on GPUs of its own, 1 of them at least")
+
+
+def test_examples_are_counted_as_if_nothing_were_refused(judged):
+    """Epochs over attempts that are not graded yet take at most as long as over all of them."""
+    entries = {
+        "responses/x": {"problems": "problems/train", "model": "base/half", "attempts": 3},
+        "grades/x": {"responses": "responses/x", "grader": "final-answer"},
+        "examples/x": {"grades": "grades/x", "keep": ["full-marks"]},
+        "examples/both": {"join": {"examples/x": 1, "examples/cold": 0.5}},
+    }
+    steps = {key: value for key, value in SFT.items() if key != "steps"}
+    by_epochs = {**steps, "model": "base/half", "examples": "examples/both", "epochs": 2.0}
+    found = judged("sft/x", "8xH100", **{**entries, "sft/x": by_epochs}).gpu_hours
+    rows = 2 * (3 * 48 + 0.5 * 48)
+    same = {**SFT, "model": "base/half", "batch": 8, "steps": int(rows // 8)}
+    assert found == pytest.approx(judged("sft/x", "8xH100", **{"sft/x": same}).gpu_hours)
+
+
+def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
+    """The rows, the recomputing and vLLM's share of a verdict are those that the job itself takes on such GPUs."""
+    entries = {"grpo/x": {**GRPO, "model": "base/seven", "kl": 0.01}}
+    verdict = judged("grpo/x", "8xH100", **entries)
+    whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    from proofmill.engines import rollouts
+    from proofmill.grpo import footprint
+    from proofmill.planning.architectures import Shapes
+
+    network = Shapes(whole, tmp_path).of("base/seven").network
+    for name, value in {"WORLD_SIZE": "8", "LOCAL_RANK": "0", "RANK": "0", "ACCELERATE_USE_FSDP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(memory, "device_memory", lambda: (80 * 10**9, True))
+    monkeypatch.setattr(passes.processes, "broadcast", lambda value=None: value)
+    monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
+    job = SimpleNamespace(
+        name="grpo/x",
+        threads=1,
+        engine="vllm",
+        engine_args="",
+        parent=lambda name: SimpleNamespace(weights=lambda: network),
+    )
+    entry = whole.entries["grpo/x"]
+    beside = footprint(entry, job)
+    sampling = rollouts.sampling(job, entry, 8, **beside)
+    rows = passes.split(entry, job, 64, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, 8))
+    assert verdict.layout == FSDP2 and verdict.share == sampling["vllm_gpu_memory_utilization"]
+    assert (verdict.rows, verdict.again) == (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
+    assert sampling["vllm_max_model_length"] >= beside["tokens"] and verdict.share <= fitting.ALONE
+
+
+def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
+    """`proofmill plan RECIPE --machine NAME`: 1 where a stage does not fit, with what would; lines for `site.yaml` where it does."""
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["proofmill", "plan", *words])
+        command.main()
+        return capsys.readouterr().out
+
+    with pytest.raises(SystemExit) as left:
+        run("r1-zero", "--machine", "8xH100")
+    said = capsys.readouterr().out
+    assert left.value.code == 1 and "grpo/r1-zero-short" in said and "does not fit" in said
+    said = run("qed-nano", "--machine", "8xH100", "--fill", "0.33")
+    assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
+    assert "at 0.33 of the length allowed" in said
+    assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True
+    with pytest.raises(SystemExit, match="--fill 2; expected a share"):
+        run("nano", "--machine", "H100", "--fill", "2")
+    with pytest.raises(SystemExit, match="--machine 8xG200: no such machine"):
+        run("nano", "--machine", "8xG200")
+
+
+def test_table_in_the_docs_is_what_the_command_says():
+    """docs/recipes.md: GPU-hours of each training system on eight H100, at full length and at a third of it."""
+    page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8").partition("on 8xH100 | fits")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()[2:]]
+    assert len(rows) > 8
+    for name, said, *figures in rows:
+        plan = planned(name.strip("`"))
+        for fill, figure in zip((1.0, 0.33), figures, strict=True):
+            whole = Feasibility(plan, machine("8xH100"), fill)
+            assert whole.fits == said.startswith(("yes", "the same")), name
+            known = [verdict.gpu_hours for verdict in whole.verdicts if verdict.gpu_hours is not None]
+            assert figure == ("" if not known else f"{sum(known):,.0f}" if sum(known) >= 10 else f"{sum(known):.1f}"), (
+                name
+            )

@@ -1,0 +1,336 @@
+"""Training on rollouts of slightly older weights: what a step learns from, how old it is, and what a kill leaves."""
+
+import json
+import shutil
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import nullcontext
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from trl.experimental.async_grpo.packing import TREE_ATTENTION, TreeRow
+
+from mill import SMALL, Mill
+from proofmill.engines.remote import ApiEngine
+from proofmill.graders.graders import Marker
+from proofmill.graders.verdicts import Verdict
+from proofmill.schema.errors import ServiceError, SettingError
+from proofmill.schema.model_entries import Grpo
+from proofmill.training import run
+from proofmill.training.asynchronous import attention
+from proofmill.training.asynchronous import trainer as trainer_module
+from proofmill.training.asynchronous.attempts import ATTEMPTS, Attempts
+from proofmill.training.asynchronous.sampler import Attempt
+from proofmill.training.asynchronous.worker import Worker
+from trained import Gradients
+
+TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
+LAGGED = {
+    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group": 4, "lag": 2,
+    "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5}, "problems-per-step": 3, "steps": 6,
+    "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def taught(small) -> Mill:
+    """The small chain with a model that has learned to think in tags, answer and end."""
+    made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
+    made.make("sft/taught")
+    return made
+
+
+def mill(taught, name="grpo/lagged", **changed) -> Mill:
+    return Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, name: {**LAGGED, **changed}})
+
+
+def rollouts_of(table) -> pl.DataFrame:
+    return pl.read_parquet(table.folder / "rollouts.parquet")
+
+
+def test_rollouts_are_no_older_than_the_lag_and_each_is_learned_once(taught):
+    """Six steps of three groups: as many rollouts as without a lag, none older than two steps, some older than none."""
+    table = mill(taught).make("grpo/lagged")
+    rollouts = rollouts_of(table)
+    assert rollouts.height == 6 * 3 * 4 == rollouts["rollout"].n_unique()
+    ages = rollouts["step"] - 1 - rollouts["policy"]
+    assert ages.min() >= 0 and 1 <= ages.max() <= 2
+    groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("policy").n_unique())
+    assert groups.height == 18 and set(groups["problem"]) == {1}
+    assert rollouts["problem"].n_unique() == 18  # of 48: none comes again before all have come
+    measured = {(row["step"], row["measure"]): row["value"] for row in table.rows()}
+    assert measured[6, "lag/max"] == (rollouts.filter(step=6)["step"] - 1 - rollouts.filter(step=6)["policy"]).max()
+    assert measured[6, "reward"] == pytest.approx(_reward(rollouts.filter(step=6)))
+    assert measured[1, "ratio/max"] == pytest.approx(1, abs=1e-4)  # the first rollouts are of the weights that learn
+    assert measured[6, "ratio/effective-share"] < 1
+
+
+def _reward(rollouts: pl.DataFrame) -> float:
+    return (rollouts["reward_grade"] + 0.5 * rollouts["reward_format"] + 0.5 * rollouts["reward_think-format"]).mean()
+
+
+# --------------------------------------------------------------------------------------------------------- the gradient
+
+
+class SilentOnSome(Marker):
+    """The real grader, with no verdict on a third of the texts."""
+
+    def begin(self, submissions):
+        futures = []
+        for submission, marked in zip(submissions, super().begin(submissions), strict=True):
+            silent = Future()
+            silent.set_result(Verdict(None, 7, "no-verdict"))
+            futures.append(silent if crc32(submission.text.encode()) % 3 == 0 else marked)
+        return futures
+
+
+def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> torch.Tensor:
+    """Slowly: each rollout alone, its loss by the formula of `loss`, with ratios of 1 (the weights that wrote it)."""
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float64)
+    learned = [
+        not row["unscored"] and not (entry.mask_truncated and row["stop"] == "length")
+        for row in rollouts.iter_rows(named=True)
+    ]
+    count, tokens = rollouts.height, sum(rollouts.filter(pl.Series(learned))["tokens"])
+    attempts = [(group, group.attempts[place]) for group in groups for place in sorted(group.attempts)]
+    loss = torch.zeros((), dtype=torch.float64)
+    for row, is_learned, (group, attempt) in zip(rollouts.iter_rows(named=True), learned, attempts, strict=True):
+        assert len(attempt.ids_T) == row["tokens"]
+        if not is_learned:
+            continue
+        prompt = group.problem["tokens"]
+        ids = torch.tensor([[*prompt, *attempt.ids_T.tolist()]])
+        logits = model(ids).logits[0, len(prompt) - 1 : -1] / entry.temperature
+        logprobs = logits.log_softmax(-1)
+        chosen = logprobs.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+        assert np.allclose(chosen.detach(), attempt.logprobs_T, atol=1e-4)
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        objective = row["advantage"] * (torch.exp(chosen - chosen.detach()) if entry.policy == "clipped" else chosen)
+        if entry.loss == "sequence_sum":
+            loss = loss - (objective + entry.entropy * entropy).sum() / count
+            continue
+        part = {"grpo": count * row["tokens"], "dr_grpo": count * entry.max_tokens}.get(entry.loss, tokens)
+        loss = loss - objective.sum() / part - entry.entropy * entropy.sum() / tokens
+    loss.backward()
+    return torch.cat([weight.grad.flatten() for weight in model.parameters()])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loss": "dapo", "entropy": 0.05, "temperature": 0.8},
+        {"loss": "grpo", "mask-truncated": True, "max-tokens": 80},
+        {"loss": "dr_grpo", "scale": "none"},
+        {"loss": "sequence_sum", "policy": "reinforce", "entropy": 0.01, "scale": "batch"},
+    ],
+    ids=str,
+)
+def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypatch, changed):
+    """Packed as trees in four passes, with unscored rollouts among them: the gradient is the slow one's."""
+    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
+    monkeypatch.setenv("PROOFMILL_FRESH", "all")
+    step, groups = Worker.step, []
+    monkeypatch.setattr(Worker, "step", lambda self: groups.append(step(self)) or groups[-1])
+    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "6")
+    gradients = Gradients()
+    monkeypatch.setattr(run, "watching", lambda name: nullcontext([gradients]))
+    made = mill(taught, **{"steps": 1, "clip": 1e9, "max-unscored": 1.0, "problems-per-step": 6}, **changed)
+    rollouts = rollouts_of(made.make("grpo/lagged"))
+    assert 0 < rollouts["unscored"].sum() < 24
+    entry = made.book.entries["grpo/lagged"]
+    slow = expected_gradient(taught.table("sft/taught").weights(), entry, groups[0], rollouts)
+    (found,) = gradients.found
+    assert slow.norm() > 0
+    assert (found - slow).norm() / slow.norm() < 2e-4
+
+
+def test_tree_attention_is_that_of_each_sequence_alone(taught):
+    """Sequences that share a beginning, in one row: the same outputs as one after the other, and so with a window."""
+    attention._register()
+    folder = taught.table("sft/taught").weights()
+    packed = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=TREE_ATTENTION)
+    alone = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    texts = [[5, 6, 7, 8, 9], [5, 6, 7, 8, 10, 11], [5, 6, 12], [13, 14, 15, 16]]
+    row = TreeRow()
+    for group, ids in enumerate(texts):
+        mask = np.array([0] + [1] * (len(ids) - 1))
+        row.add(
+            {"input_ids": np.array(ids), "completion_mask": mask, "old_log_probs": mask * 0.0, "advantage": 1.0,
+             "group_id": group}
+        )  # fmt: skip
+    batch = row.pack()
+    tree = {name: batch[name] for name in trainer_module.TREE}
+    tree["tree_max_seqlen_q"], tree["tree_max_seqlen_k"] = batch["tree_max_seqlens"].tolist()
+    ids, places = batch["input_ids"][None], batch["position_ids"][None]
+    with torch.no_grad():
+        logits = packed(input_ids=ids, position_ids=places, **tree).logits[0][batch["token_index"]]
+        wanted = torch.cat([alone(input_ids=torch.tensor([ids])).logits[0, :-1] for ids in texts])
+    assert len(batch["input_ids"]) < sum(map(len, texts))
+    assert torch.allclose(logits, wanted, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- what goes on side by side
+
+
+def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(taught, monkeypatch):
+    """The first step is held up until the judge has been asked about a rollout that the step does not learn from."""
+    asked, later = [], threading.Event()
+    attempt, making = ApiEngine.attempt, trainer_module.Trainer._made
+
+    async def noted(self, question, attempts):
+        asked.append(question.messages[-1][1])
+        later.set()
+        return await attempt(self, question, attempts)
+
+    def waits(self, groups, count):
+        own = [row["text"] for group in groups for row in group.rows.values() if row["text"]]
+
+        def of_others():
+            return [text for text in asked if not any(one in text for one in own)]
+
+        deadline = time.monotonic() + 30
+        while self.state.global_step == 0 and not of_others() and time.monotonic() < deadline:
+            later.wait(1)
+            later.clear()
+        early.append(len(of_others()))
+        return making(self, groups, count)
+
+    early: list[int] = []
+    monkeypatch.setattr(ApiEngine, "attempt", noted)
+    monkeypatch.setattr(trainer_module.Trainer, "_made", waits)
+    judged = mill(taught, "grpo/judged", grader="api/referee", schemes="schemes/train", steps=4)
+    rollouts = rollouts_of(judged.make("grpo/judged"))
+    assert early[0] > 0
+    assert rollouts["grade"].null_count() == 0 and rollouts.height == 4 * 3 * 4
+
+
+def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, monkeypatch):
+    """Killed from outside, it is missed within a second; nobody waits for rollouts that do not come."""
+    from proofmill.engines.ahead.samplers import ProcessSampler
+
+    start = ProcessSampler.start
+
+    def dying(self, tell):
+        start(self, tell)
+        self._process.kill()
+
+    monkeypatch.setattr(ProcessSampler, "start", dying)
+    with pytest.raises(ServiceError, match=r"the process that samples has ended \(exit -9\)"):
+        mill(taught, "grpo/orphan").make("grpo/orphan")
+
+
+def test_engine_that_cannot_sample_beside_the_training_is_refused(taught):
+    """vLLM in the same process samples or learns; the message says what can do both."""
+    with pytest.raises(SettingError, match="expected what can sample beside the training"):
+        mill(taught, "grpo/beside").make("grpo/beside", engine="vllm")
+
+
+def test_adapter_learns_ahead_and_is_merged(taught):
+    """With a lag an adapter is trained too: the process that samples gets the merged weights, which are what is saved."""
+    table = mill(taught, "grpo/thin", adapter={"rank": 4, "alpha": 8}, steps=3).make("grpo/thin")
+    assert (table.folder / "adapter/adapter_config.json").exists()
+    measured = {(row["step"], row["measure"]): row["value"] for row in table.rows()}
+    assert measured[1, "ratio/max"] == pytest.approx(1, abs=1e-4) and measured[3, "lag/max"] >= 1
+    before, after = (AutoModelForCausalLM.from_pretrained(t.weights()) for t in (taught.table("sft/taught"), table))
+    assert any(not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------------- after a kill
+
+
+def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeypatch):
+    """A run that dies in its fourth step: the next one learns all steps, from attempts of the first run too, and samples no
+    problem that was sampled already."""
+    monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
+    shutil.copytree(taught.results, tmp_path / "results")
+    made = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT, "grpo/lagged": {**LAGGED, "steps": 8}})
+    making, kept = trainer_module.Trainer._made, {}
+
+    def dying(self, groups, count):
+        if self.state.global_step == 3:
+            folder = made.results.glob("unfinished/grpo/*/**/attempts.jsonl")
+            kept.update({(line["group"], line["place"]): line for line in _lines(next(folder)) if "ids" in line})
+            raise ConnectionError("as if it were killed")
+        return making(self, groups, count)
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(trainer_module.Trainer, "_made", dying)
+        made.make("grpo/lagged")
+    step, later = Worker.step, []
+    monkeypatch.setattr(Worker, "step", lambda self: later.append(step(self)) or later[-1])
+    rollouts = rollouts_of(made.make("grpo/lagged"))
+    assert rollouts["step"].unique().sort().to_list() == list(range(1, 9))
+    assert rollouts.height == rollouts["rollout"].n_unique() == 8 * 3 * 4 and rollouts["problem"].n_unique() == 24
+    ages = rollouts["step"] - 1 - rollouts["policy"]
+    assert ages.max() <= 2 and ages.min() >= -2
+    again = [attempt for groups in later for group in groups for attempt in group.attempts.values()]
+    taken_up = [a for a in again if (line := kept.get((a.group, a.place))) and line["policy"] == a.policy]
+    assert len(taken_up) >= 3 * 4  # at least the step that died
+
+
+def _lines(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+
+
+def attempt(group, place, policy=0, tokens=3):
+    return Attempt(group, place, policy, np.arange(tokens, dtype="i4"), -np.ones(tokens, "f4"))
+
+
+def test_attempts_of_unlearned_groups_outlive_a_kill(tmp_path):
+    """Attempts come back with their tokens and probabilities, but for those of a line that the kill cut off."""
+    first = Attempts(tmp_path, after=0, lag=2)
+    for group in range(4):
+        for place in range(2):
+            first.add(attempt(group, place, policy=group))
+    first.learn(1, [0, 2])
+    first.learn(2, [1])
+    with open(tmp_path / ATTEMPTS, "ab") as file:
+        file.write(b'{"group": 9, "place": 0, "pol')
+    after_one = Attempts(tmp_path, after=1, lag=2)
+    assert {group: sorted(found) for group, found in after_one.waiting.items()} == {1: [0, 1], 3: [0, 1]}
+    assert after_one.waiting[3][1].ids_T.tolist() == [0, 1, 2] and after_one.waiting[3][1].policy == 3
+    numbers = after_one.groups
+    assert [next(numbers) for _ in range(4)] == [1, 3, 4, 5]
+
+
+def test_attempts_are_forgotten_when_no_kill_can_undo_their_step(tmp_path):
+    """What a checkpoint has learned leaves the file, what came later stays, and a restart from that checkpoint knows both."""
+    attempts = Attempts(tmp_path, after=0, lag=2)
+    for group in range(4):
+        attempts.add(attempt(group, 0))
+    attempts.learn(1, [0])
+    attempts.learn(2, [1])
+    before = (tmp_path / ATTEMPTS).stat().st_size
+    attempts.forget(1)
+    assert (tmp_path / ATTEMPTS).stat().st_size < before
+    for after, waiting in ((1, {1, 2, 3}), (2, {2, 3})):
+        copy = tmp_path / f"after{after}"
+        copy.mkdir()
+        shutil.copy(tmp_path / ATTEMPTS, copy)
+        assert set(Attempts(copy, after=after, lag=2).waiting) == waiting
+    assert set(Attempts(tmp_path, after=0, lag=2).waiting) == {1, 2, 3}  # without a checkpoint they are not learned
+
+
+def test_attempts_of_lost_weights_are_taken_up_within_the_lag_and_else_forgotten(tmp_path):
+    """Those that are too far from the step that is gone on from do not come back when the training gets there."""
+    first = Attempts(tmp_path, after=0, lag=2)
+    for policy in range(6):
+        first.add(attempt(policy, 0, policy))
+    assert set(Attempts(tmp_path, after=0, lag=2).waiting) == {0, 1, 2}
+    assert set(Attempts(tmp_path, after=3, lag=2).waiting) == {1, 2}  # 3 and more were forgotten
+
+
+def test_attempt_that_no_run_has_sampled_brings_the_training_on(tmp_path):
+    """One that was sampled before and is sampled again does not: a job that does so alone has kept nothing."""
+    for places, brings_on in (((0, 1), True), ((0, 1), False), ((1, 2), True)):
+        advanced = threading.Event()
+        attempts = Attempts(tmp_path, 0, 2, advanced)
+        assert not advanced.is_set()
+        for place in places:
+            attempts.add(attempt(0, place))
+        assert advanced.is_set() is brings_on
