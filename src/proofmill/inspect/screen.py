@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -82,8 +83,31 @@ def _stage(rule: str, name: str, kind: str = "", shard: str = "", shards: str = 
     return f"{kind}/{name}.{shard}-of-{shards}" if kind else f"{rule}/{name}"
 
 
+class OneAtATime(Console):
+    """A console that one thread has at a time.
+
+    What is printed above a picture begins by going back over it, as high as it was: were another thread to draw a
+    lower one in between, a line above it would be lost.
+    """
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        self._writing = threading.RLock()
+
+    def __enter__(self) -> "OneAtATime":
+        self._writing.acquire()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._writing.release()
+
+
 class Screen(logging.Handler):
-    """Follows the jobs that make the artifacts `names`. What is drawn, printed and read is so by one thread of its own.
+    """Follows the jobs that make the artifacts `names`; what is drawn and read is so by one thread of its own.
 
     `lines` is the handler by which Snakemake writes to standard error; it writes above the screen while there is one.
     """
@@ -109,7 +133,8 @@ class Screen(logging.Handler):
         os.environ[NOW] = self.folder.name
         self.shell = Tail(Path(self.folder.name, "shell"))  # what the shells of jobs say: that one was killed
         self.stderr = sys.stderr
-        self.console = Console(file=sys.stderr, force_terminal=True, no_color=None if colour else True, highlight=False)
+        no_colour = None if colour else True
+        self.console = OneAtATime(file=sys.stderr, force_terminal=True, no_color=no_colour, highlight=False)
         self.live: Live | None = None
         self.over, self.summed_up = False, False
         self.tasks: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]] = queue.SimpleQueue()
@@ -213,7 +238,8 @@ class Screen(logging.Handler):
         if time.monotonic() - self.counted > MONEY_SECONDS:
             self._count()
         if self.live:
-            self.live.refresh()
+            with self.console:
+                self.live.refresh()
 
     def _count(self) -> None:
         self.counted = time.monotonic()
@@ -257,7 +283,8 @@ class Screen(logging.Handler):
 
     def _open(self) -> None:
         live = Live(console=self.console, get_renderable=self._drawn, auto_refresh=False, transient=True)
-        live.start()
+        with self.console:
+            live.start()
         self.console.show_cursor(True)  # a killed run leaves nothing to mend
         self.live = live
         for handler in self.lines:
@@ -267,7 +294,8 @@ class Screen(logging.Handler):
         live, self.live = self.live, None
         try:
             if live:
-                live.stop()
+                with self.console:
+                    live.stop()
         finally:
             for handler in self.lines:
                 handler.setStream(self.stderr)
