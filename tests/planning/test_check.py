@@ -11,6 +11,7 @@ from damage import copied, truncate, zero
 from mill import SMALL, Mill
 from proofmill import __main__ as command
 from proofmill.calls import records
+from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.planning.check import damaged
 from proofmill.runtime import locks
 from proofmill.schema.errors import SettingError
@@ -152,6 +153,14 @@ def test_artifact_that_is_being_made_is_left_out(own, check):
     with locks.alone(own.table("sft/cold").lock):
         code, lines, log = check()
     assert (code, lines) == (0, []) and "sft/cold  is being made: its table is not checked" in log
+
+
+def test_journal_that_shards_write_is_left_out(own, check):
+    """They do not hold the table's lock; a line that is half written is no damage."""
+    with ShardJournal(own.table("labels/train").calls, Shard(1, 2)):
+        code, _, log = check("labels/train")
+    assert code == 0 and "labels/train  is being made: its journal is not checked" in log
+    assert "is being made" not in check("labels/train")[2]
 
 
 def test_table_from_before_checksums_is_said_to_be_one(own, check):

@@ -112,6 +112,21 @@ def test_gpus_of_a_job_are_on_one_node_unless_it_asks_for_several(resources):
     assert evaluated("nodes", given["responses"]["nodes"], "results/problems/x.parquet") is None
 
 
+def test_only_jobs_that_serve_are_on_several_nodes_where_serving_is(resources):
+    """Of a kind that asks, those jobs alone start their own steps; the others have one task on one node."""
+    words = resources("serve: {gpu: 16, nodes: 2}\n")["responses"]
+    said = {word: evaluated(word, words[word], "results/sft/y.parquet") for word in ("nodes", "tasks", "mpi", "gpu")}
+    assert said == {"nodes": 2, "tasks": 2, "mpi": "srun", "gpu": 16}
+    assert not any(evaluated(word, words[word], "results/problems/x.parquet") for word in said)
+
+
+@pytest.mark.parametrize("nodes", ["two", "'2'", "0"])
+def test_number_of_nodes_is_a_number(resources, nodes):
+    """Tasks are counted by it."""
+    with pytest.raises(SettingError, match=r"site.yaml: grpo: nodes is `\w+`; expected one or more\.$"):
+        resources(f"grpo: {{nodes: {nodes}}}\n")
+
+
 def test_training_has_its_node_alone_and_is_told_of_its_walltime(resources):
     """Both stand in sbatch's own words."""
     assert "'--signal=USR1@600 --exclusive'" in resources()["grpo"]["slurm_extra"]

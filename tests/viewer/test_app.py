@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from mill import REFEREE, SMALL, Mill
 from proofmill.artifacts.tables import Table
+from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.inspect import curves
 from proofmill.recipes.book import expand
 from proofmill.runtime import locks
@@ -127,6 +128,13 @@ def test_running_artifact_is_seen_and_the_page_follows(made, client):
         html = page(client, "/recipe/r")
     assert 'data-live="3"' in html and "5 of 24 rows (21 %), 0:09 left" in html and 'class="box running"' in html
     assert 'data-live="15"' in page(client, "/recipe/r")  # between two stages, and before the first, more rarely
+
+
+def test_shards_at_work_are_a_running_stage(made, client):
+    """They write no table and hold no lock of it."""
+    with ShardJournal(made.table("grades/nobody").calls, Shard(1, 2)):
+        assert 'class="box running"' in page(client, "/recipe/r")
+    assert 'class="box running"' not in page(client, "/recipe/r")
 
 
 def test_failed_artifact_says_what_its_log_ends_with(made, client):

@@ -29,6 +29,8 @@ from proofmill.artifacts.contents import ROW_GROUP, content_of, rows_sha256
 from proofmill.artifacts.kept import REPLACED, Kept, replace_folder
 from proofmill.artifacts.stamps import KEY, read_stamp
 from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
+from proofmill.calls import merging
+from proofmill.runtime import locks
 from proofmill.runtime.progress import say
 from proofmill.schema.columns import COLUMNS, ENUMS
 from proofmill.schema.errors import TableError
@@ -81,6 +83,11 @@ class Table:
     def lock(self) -> Path:
         """Held by the process that makes it."""
         return self.scratch.with_name(f"{self.scratch.name}.lock")
+
+    @property
+    def is_being_made(self) -> bool:
+        """Whether a job writes it, or asks what it is made from: shards write no table, and do not hold its lock."""
+        return locks.held(self.lock) or merging.is_written(self.calls)
 
     def other(self, name: str) -> "Table":
         return Table(name, self.results)

@@ -19,10 +19,8 @@ from pathlib import Path
 
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
-from proofmill.calls import merging
 from proofmill.planning.data import size
 from proofmill.recipes.book import Book
-from proofmill.runtime import locks
 from proofmill.schema.kinds import KINDS
 
 SORTS = ("kept", "unfinished", "unreachable", "calls")
@@ -42,13 +40,8 @@ class Leftover:
 def leftovers(book: Book, results: Path, sorts: tuple[str, ...] = SORTS[:3]) -> list[Leftover]:
     """What can go, by sort and artifact; nothing of an artifact that somebody makes right now."""
     found = [*_kept(book, results), *_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
-    busy = {each.artifact for each in found if _is_made(Table(each.artifact, results))}
+    busy = {each.artifact for each in found if Table(each.artifact, results).is_being_made}
     return [each for each in found if each.sort in sorts and each.artifact not in busy]
-
-
-def _is_made(table: Table) -> bool:
-    """Whether somebody makes a table, or asks what it is made from: shards write no table, and do not hold its lock."""
-    return locks.held(table.lock) or merging.is_written(table.calls)
 
 
 def _kept(book: Book, results: Path) -> Iterator[Leftover]:

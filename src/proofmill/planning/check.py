@@ -18,7 +18,6 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls import records
 from proofmill.planning.connections import connections, due, faults_of
 from proofmill.recipes.book import Book
-from proofmill.runtime import locks
 from proofmill.runtime.progress import Progress, say
 from proofmill.schema.errors import JournalError, SettingError, TableError
 from proofmill.schema.kinds import KINDS
@@ -76,7 +75,7 @@ def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator
     chosen = [part for part in parts if not names or part.name in names]
     progress = Progress("check", sum(part.megabytes for part in chosen), "MB")
     for part in chosen:
-        if locks.held(Table(part.name, results).lock):
+        if Table(part.name, results).is_being_made:
             say(part.name, f"is being made: its {part.what} is not checked")
             continue
         try:

@@ -10,7 +10,6 @@ from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.inspect.logs import last_line
 from proofmill.recipes.book import Book
-from proofmill.runtime import locks
 from proofmill.runtime.progress import clock
 from proofmill.schema import references
 from proofmill.schema.errors import ProofmillError
@@ -65,7 +64,7 @@ def _stage(states: States, name: str, results: Path) -> Stage:
         shown, why = state.name, "; ".join(state.why)
     except ProofmillError as error:
         shown, why = "damaged", str(error)
-    if locks.held(table.lock):
+    if table.is_being_made:
         shown = "running"
     elif shown == "make" and "Error: " in said:
         shown = "failed"

@@ -125,8 +125,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
                 raise SettingError(
                     f"{path}: {layer}: `{word}`; expected one of {', '.join(WORDS)}.{_near(word, WORDS)}"
                 )
-            if type(value) not in (int, str):
-                raise SettingError(f"{path}: {layer}: {word} is `{value}`; expected a whole number or a text.")
+            if type(value) not in (int, str) or (word == "nodes" and (type(value) is str or value < 1)):
+                number = "one or more" if word == "nodes" else "a whole number or a text"
+                raise SettingError(f"{path}: {layer}: {word} is `{value}`; expected {number}.")
     return found
 
 
