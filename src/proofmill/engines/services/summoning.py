@@ -36,8 +36,7 @@ def summon(service: Service) -> bool:
         except BlockingIOError:  # another job does it right now
             return False
         file.seek(0)
-        submitted = float(file.read() or 0)
-        if service.has_job() or abs(time.time() - submitted) < AGAIN:
+        if service.has_job() or _recent(file.read()):
             return False
         file.truncate(0)
         file.write(f"{time.time():.0f}")
@@ -50,9 +49,14 @@ def summon(service: Service) -> bool:
 def pending(service: Service) -> float | None:
     """When the job was submitted that has not begun; None without one, or where it is taken for lost."""
     with suppress(FileNotFoundError):
-        submitted = float(service.summoned.read_text() or 0)
-        return submitted if abs(time.time() - submitted) < AGAIN else None
+        return _recent(service.summoned.read_text())
     return None
+
+
+def _recent(said: str) -> float | None:
+    """The time of a submission, if it is not so long ago that the job is taken for lost."""
+    submitted = float(said or 0)
+    return submitted if abs(time.time() - submitted) < AGAIN else None
 
 
 def _run(command: str, service: Service) -> str:
