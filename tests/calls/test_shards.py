@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proofmill.calls import budget, merging, records
+from proofmill.calls import budget, merging, records, shards
 from proofmill.calls.budget import Budget
 from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.journal import Journal
@@ -230,6 +230,27 @@ def test_shards_of_two_numbers_are_never_at_work_together(tmp_path, monkeypatch)
         with pytest.raises(JournalError, match=r": 1-of-2 are at work; expected shards of one number, here 3"):
             ShardJournal(whole, Shard(1, 3)).__enter__()
     with ShardJournal(whole, Shard(1, 3)) as journal:
+        assert known(journal, "ab") == "a"
+
+
+def test_of_two_numbers_that_begin_in_one_moment_one_goes_on(tmp_path, monkeypatch):
+    """Neither is seen by the other before it holds its journal's lock: who is second to hold it stops, and lets go."""
+    monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
+    whole = tmp_path / "calls/responses/x"
+    first, earlier = ShardJournal(whole, Shard(1, 3)), shards.Earlier
+
+    def meanwhile(folder):
+        monkeypatch.setattr(shards, "Earlier", earlier)
+        first.__enter__()
+        return earlier(folder)
+
+    monkeypatch.setattr(shards, "Earlier", meanwhile)
+    with pytest.raises(JournalError, match=r": 1-of-3 are at work; expected shards of one number, here 2"):
+        ShardJournal(whole, Shard(1, 2)).__enter__()
+    note(first, "a")
+    first.__exit__(None, None, None)
+    assert not merging.is_written(whole)
+    with ShardJournal(whole, Shard(1, 2)) as journal:
         assert known(journal, "ab") == "a"
 
 

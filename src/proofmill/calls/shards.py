@@ -118,6 +118,8 @@ class ShardJournal(Journal):
             self._share()
             self._earlier = Earlier(self._whole)
             super().__enter__()
+            opened.callback(super().__exit__, None, None, None)
+            self._require_one_number(self._others())  # another may have begun in the same moment
             opened.pop_all()
         return self
 
@@ -172,14 +174,18 @@ class ShardJournal(Journal):
                 "work. Wait for that job or cancel it, then run again."
             )
         others = self._others()
-        if working := _at_work(others):  # nobody takes them in, who would have to be alone
+        self._require_one_number(others)
+        if others:
+            locks.let_go(self._shared)
+        return not others
+
+    def _require_one_number(self, others: Iterable[Path]) -> None:
+        """Raise JournalError where shards of another number are at work; while this one is, nobody takes them in."""
+        if working := _at_work(others):
             raise JournalError(
                 f"{self._whole}: {', '.join(path.name for path in working)} are at work; expected shards of one number, here "
                 f"{self._shard.of}. Wait for those jobs or cancel them, then run again."
             )
-        if others:
-            locks.let_go(self._shared)
-        return not others
 
     def _others(self) -> Sequence[Path]:
         """The journals of shards of another number: of those at work, and of those that were not taken in."""
