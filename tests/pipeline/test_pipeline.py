@@ -214,8 +214,10 @@ def test_report_of_nano_opens_from_disk(nano, tmp_path):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.stem)
-def test_commands_of_the_pages_end_well(nano, tmp_path, page):
+def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
     """Every command in a page's blocks of shell does its work after a run of `nano`, but for those that pages.py names."""
+    if any("--workflow-profile slurm" in command for command in to_run(page)):
+        request.getfixturevalue("slurm")
     copy = copy_of(nano, tmp_path / "copy")
     settings = {**nano.settings(), "results": "results"}
     copy.config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
