@@ -241,6 +241,16 @@ def test_kill_between_segment_and_tail_loses_and_counts_nothing_twice(tmp_path):
     assert frame(tmp_path).height == pl.read_parquet(tmp_path / "*.parquet").height == 3
 
 
+def test_answers_to_what_failed_last_are_not_taken_for_those_of_the_segment(tmp_path):
+    """The tail's keys may be the segment's last ones: a run that was killed had just asked those anew."""
+    write(tmp_path, "a")
+    write(tmp_path, "b", text="", stop="error", reason="timeout", cost=None)
+    unfinished(tmp_path, "b")
+    with Journal(tmp_path) as journal:
+        assert asked("b")[0] in journal and journal.parked(asked("b")[0]) is None and journal.spent == 1.0
+    assert texts(tmp_path, *"ab") == ["a", "b"]
+
+
 def test_journal_is_readable_while_it_is_written(tmp_path):
     """polars reads an open journal: by our function, and its files as they are."""
     write(tmp_path, "a")

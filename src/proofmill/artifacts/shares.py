@@ -17,19 +17,20 @@ class Share(Table):
     shard: Shard = field(kw_only=True)
 
     def scan(self) -> pl.LazyFrame:
-        mine = [self.shard.has(place, self.height) for place in range(self.height)]
+        rows = self.height  # of its file: not to be asked for each of them
+        mine = [self.shard.has(place, rows) for place in range(rows)]
         return super().scan().filter(pl.lit(pl.Series(mine, dtype=pl.Boolean)))
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
-        before = 0
+        before, rows = 0, self.height
         for batch in super().batches(*columns):
             places = range(before, before + batch.num_rows)
-            yield batch.filter(pa.array([self.shard.has(place, self.height) for place in places]))
+            yield batch.filter(pa.array([self.shard.has(place, rows) for place in places]))
             before += batch.num_rows
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        before = 0
+        before, rows = 0, self.height
         for frame in super().frames():
-            mine = [self.shard.has(place, self.height) for place in range(before, before + frame.height)]
+            mine = [self.shard.has(place, rows) for place in range(before, before + frame.height)]
             yield frame.filter(pl.Series(mine, dtype=pl.Boolean))
             before += frame.height

@@ -344,7 +344,7 @@ class Journal:
                 for key in self._parked.keys() & set(last["key"]):
                     del self._parked[key]
                 self._parked.update(last.filter(stop=Stop.ERROR).select("key", "reason").iter_rows())
-        if self._segments and self._moved(frame["key"]):
+        if self._segments and self._moved(path, frame["key"]):
             os.ftruncate(self._file, 0)
         end, damaged = 0, []
         with open(self.tail, "rb") as file:
@@ -361,10 +361,16 @@ class Journal:
         if damaged:
             self._put_aside(damaged)
 
-    def _moved(self, last: pl.Series) -> bool:
-        """Whether a kill came just after the segment was written: the tail's rows are then also its last rows."""
-        keys = [row.key for row in records.whole_rows(self.tail)]
-        return bool(keys) and last.tail(len(keys)).to_list() == keys
+    def _moved(self, last: Path, keys: pl.Series) -> bool:
+        """Whether a kill came just after the segment was written: the tail's rows are then also its last rows.
+
+        The keys alone do not tell: what failed last is asked again first.
+        """
+        tail = [row.key for row in records.whole_rows(self.tail)]
+        if not tail or keys.tail(len(tail)).to_list() != tail:
+            return False
+        rows = records.as_frame(records.whole_rows(self.tail), records.ANSWER_COLUMNS)
+        return records.read(last).tail(rows.height).equals(rows)
 
     def keep_damaged(self, other: "Journal") -> None:
         """Move the damaged lines that another journal keeps to those that this one keeps."""
