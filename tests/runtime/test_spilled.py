@@ -1,5 +1,8 @@
 """Rows in a temporary file: a sequence like a list of the same rows."""
 
+import subprocess
+import sys
+
 import pytest
 
 from proofmill.runtime.spilled import Chosen, Spilled
@@ -27,3 +30,26 @@ def test_chosen_rows_stand_at_their_places():
     chosen = Chosen(Spilled({"n": n} for n in range(2_000)), [1_999, 0, 600])
     assert [row["n"] for row in chosen] == [1_999, 0, 600]
     assert [row["n"] for row in chosen[1:]] == [0, 600] and chosen[-1] == {"n": 600}
+
+
+LIMITED = """
+import resource, tempfile
+from proofmill.runtime.spilled import Records
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+records = Records()
+try:
+    for number in range(1_000):
+        records.append(b"%d" % number * 40)
+        assert records[number] == b"%d" % number * 40
+except OSError as error:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert error.filename == tempfile.gettempdir() and error.strerror
+    print(number)
+"""
+
+
+def test_record_that_has_no_room_is_an_error_that_names_the_folder(tmp_path):
+    """Never a part of it, behind which all others would be read amiss; the folder is not that of the results."""
+    known = {"PATH": "", "PYTHONPATH": ":".join(sys.path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", LIMITED], env=known, capture_output=True, text=True, check=True)
+    assert 200 < int(done.stdout) < 400

@@ -11,8 +11,6 @@ How we differ:
 """
 
 import math
-import os
-import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from proofmill.contamination.similarity import MOVED, Shingles
+from proofmill.runtime.spilled import Records
 from proofmill.text.seen import hash64
 
 _SETS = ("words", "formulas")
@@ -45,7 +44,7 @@ class Alike:
 
     def __init__(self, threshold: float):
         self.threshold = threshold
-        self._records = _Records()
+        self._statements = _Statements()
         self._places = _Places(_FEWEST)
         self._numbers_C = bytearray(_COUNTED)  # by class of statements' numbers, whether there are any
         self._seen_C = np.zeros(_COUNTED, np.uint32)  # by class of shingles, in how many statements
@@ -53,10 +52,10 @@ class Alike:
         self._next_making = _FEWEST  # how many statements there are when it is
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._statements)
 
     def add(self, id: str, new: Shingles) -> None:
-        self._records.append(id, new)
+        self._statements.append(id, new)
         self._numbers_C[_digest(new.numbers) % _COUNTED] = True
         for by in _SETS:
             self._seen_C[_classes(_members(new, by))] += 1
@@ -65,7 +64,7 @@ class Alike:
             self._known_C = self._seen_C.copy()
             self._places = _Places(2 * len(self._places))
             for row in range(len(self)):
-                self._index(self._records[row][1])
+                self._index(self._statements[row][1])
         else:
             self._index(new)
 
@@ -86,9 +85,9 @@ class Alike:
             mine = getattr(new, by)
             low, high = share * len(mine), len(mine) / max(share, 1e-9)
             for row in sorted({row for key in self._keys(new, by) for row in self._places.of(key)}):
-                if not self._records.may_match(row, by, numbers, low, high):
+                if not self._statements.may_match(row, by, numbers, low, high):
                     continue
-                id, other = self._records[row]
+                id, other = self._statements[row]
                 if other.numbers != new.numbers:
                     continue
                 similarity = _jaccard(mine, getattr(other, by))
@@ -125,34 +124,31 @@ def _jaccard(one: frozenset[int], other: frozenset[int]) -> float:
     return common / (len(one) + len(other) - common)
 
 
-class _Records:
+class _Statements:
     """Statements in a temporary file, by number: sets, numbers in their order, and id."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as this does
-        self._starts = array("Q", [0])
+        self._records = Records()
         self._numbers = array("I")  # part of a digest
         self._sizes = {by: array("I") for by in _SETS}
 
     def __len__(self) -> int:
-        return len(self._starts) - 1
+        return len(self._records)
 
     def append(self, id: str, statement: Shingles) -> None:
         sets = [array("Q", getattr(statement, by)) for by in _SETS]
         texts = f"{' '.join(statement.order)}\0{id}".encode(errors="surrogatepass")
-        self._file.write(b"".join((*sets, texts)))
+        self._records.append(b"".join((*sets, texts)))
         for own, sizes in zip(sets, self._sizes.values(), strict=True):
             sizes.append(len(own))
         self._numbers.append(_digest(statement.numbers) & _PART)
-        self._starts.append(self._starts[-1] + 8 * sum(map(len, sets)) + len(texts))
 
     def may_match(self, row: int, by: str, numbers: int, low: float, high: float) -> bool:
         """Whether a statement may have these numbers, by their digest, and a set of such a size: nothing is read."""
         return self._numbers[row] == numbers & _PART and low <= self._sizes[by][row] <= high
 
     def __getitem__(self, row: int) -> tuple[str, Shingles]:
-        start, end = self._starts[row], self._starts[row + 1]
-        record = os.pread(self._file.fileno(), end - start, start)
+        record = self._records[row]
         words, formulas = (self._sizes[by][row] for by in _SETS)
         members = array("Q", record[: 8 * (words + formulas)])
         numbers, _, id = record[8 * (words + formulas) :].decode(errors="surrogatepass").partition("\0")

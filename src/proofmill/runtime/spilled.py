@@ -1,5 +1,6 @@
 """Rows in a temporary file, for a stage that must see all of them before it writes the first."""
 
+import os
 import pickle
 import tempfile
 from array import array
@@ -10,34 +11,64 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-class Spilled(Sequence[Row]):
-    """A sequence of rows: 8 bytes for each in memory, all else in the file. A row that is changed is not written back."""
+class Records:
+    """Bytes in a temporary file without a name, by number: 8 bytes for each in memory.
 
-    def __init__(self, rows: Iterable[Row]):
+    Raises OSError, with the folder of temporary files as its file, where that takes no more.
+    """
+
+    def __init__(self) -> None:
+        # Buffered: an unbuffered file writes a part where there is no room for all, and raises nothing.
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as this does
-        self._starts = array("Q")
-        for row in rows:
-            self._starts.append(self._file.tell())
-            pickle.dump(row, self._file, pickle.HIGHEST_PROTOCOL)
+        self._starts = array("Q", [0])
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._starts) - 1
+
+    def append(self, record: bytes) -> None:
+        try:
+            self._file.write(record)
+        except OSError as error:
+            raise _located(error) from None
+        self._starts.append(self._starts[-1] + len(record))
+
+    def __getitem__(self, place: int) -> bytes:
+        start, end = self._starts[place], self._starts[place + 1]
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _located(error) from None
+        return os.pread(self._file.fileno(), end - start, start)
+
+
+def _located(error: OSError) -> OSError:
+    return OSError(error.errno, error.strerror, tempfile.gettempdir())
+
+
+class Spilled(Sequence[Row]):
+    """A sequence of rows, all of them in the file. A row that is changed is not written back."""
+
+    def __init__(self, rows: Iterable[Row]):
+        self._records = Records()
+        for row in rows:
+            self._records.append(pickle.dumps(row, pickle.HIGHEST_PROTOCOL))
+
+    def __len__(self) -> int:
+        return len(self._records)
 
     def __iter__(self) -> Iterator[Row]:
-        return map(self._read, self._starts)
+        return map(self._read, range(len(self)))
 
     @overload
     def __getitem__(self, place: int) -> Row: ...
     @overload
     def __getitem__(self, place: slice) -> list[Row]: ...
     def __getitem__(self, place: int | slice) -> Row | list[Row]:
-        starts = self._starts[place]
-        return [self._read(start) for start in starts] if isinstance(starts, array) else self._read(starts)
+        places = range(len(self))[place]
+        return [self._read(each) for each in places] if isinstance(places, range) else self._read(places)
 
-    def _read(self, start: int) -> Row:
-        if self._file.tell() != start:  # else the file's buffer is kept
-            self._file.seek(start)
-        return pickle.load(self._file)
+    def _read(self, place: int) -> Row:
+        return pickle.loads(self._records[place])
 
 
 class Chosen(Sequence[T]):
