@@ -3,6 +3,7 @@
 import random
 from itertools import combinations
 from statistics import mean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from mill import REFEREE, SMALL, Mill
 from proofmill.measures import numbers
 from proofmill.measures.agreement import AGREEMENTS
 from proofmill.measures.comparisons import comparisons
-from proofmill.measures.measures import MEASURES, OfRuns
+from proofmill.measures.measures import MEASURES, OfRuns, _by_run
 from proofmill.measures.numbers import Cell, _of_runs, _splits
 from proofmill.measures.page import _comparison
 from proofmill.recipes.book import expand
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.scores_entry import Scores
-from proofmill.scores import _gate
+from proofmill.scores import _attempts, _gate
 
 MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
 
 
 NOTHING = {
     "loader": "table", "max_tokens": None, "reads": None, "answer_found": None,
-    "seed": 0, "level": None, "year": None, "writer": None, "human": None, "selecting": None, "answer": None, "opinions": [],
+    "seed": 0, "level": None, "year": None, "writer": None, "human": None, "selecting": None, "answer": None, "opinions": (),
     "response_tokens": None, "reasoning_tokens": None, "tokens": 0, "prompt_tokens": 0, "well_formed": True, "stop": "end",
 }  # fmt: skip
 
@@ -199,6 +200,12 @@ def test_runs_are_merged_as_the_definitions_say():
     assert _of_runs(MEASURES["run-std"].apply, "run-std", attempts([7], [1]), Scores())["value"] is None
 
 
+def test_runs_stand_in_the_order_of_their_first_attempts_scored_or_not():
+    """A sum's last digit hangs on its order, which is no matter of who was scored first."""
+    rows = attempts([None, 1, 2], [7, 3, 5])
+    assert [list(run) for run in _by_run(rows, lambda row: row["grade"])] == [[7], [1, 3], [2, 5]]
+
+
 RUNS = ("run-mean", "run-max", "run-min", "run-std")
 
 
@@ -369,6 +376,17 @@ def test_several_graders_are_merged_into_one(study, mill):
     )
     assert {row["grader"] for row in rows} == {"mean of arithmetic, api/referee"}
     assert {row["value"] for row in rows if row["split"] == "all"} == {0}
+
+
+def test_marks_of_a_panel_are_kept_and_not_what_it_wrote(study, mill):
+    """Of a million attempts the texts of their judges would not fit into memory; one value stands for equal marks."""
+    panel = {"grader/panel": {"judges": ["api/referee", "api/referee"]}}
+    made = mill(STUDY | panel | {"grades/panel": {**STUDY["grades/judge"], "grader": "grader/panel"}})
+    made.results = study.results
+    written = made.make("grades/panel").rows()
+    assert all(len(row["opinions"]) == 2 for row in written)
+    read = list(_attempts(SimpleNamespace(parent=made.table), "grades/panel", "responses/g"))
+    assert [row["opinions"] for row in read] == [(row["grade"],) * 2 for row in written]
 
 
 def test_judge_that_fails_is_unscored_in_the_comparison(study, mill, monkeypatch):

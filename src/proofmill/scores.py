@@ -163,7 +163,8 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
         yield {
             **(grade or {}),
             "problem": response["problem"],
-            "opinions": opinions if len(opinions) > 1 else (),  # a single one is the grade itself
+            # The marks of the first round alone: what the judges of a panel wrote would be most of the memory.
+            "opinions": tuple(o["grade"] for o in opinions if o["round"] == "1"),
             "level": problem["level"],
             "year": problem["year"],
             "writer": response["writer"],
@@ -218,7 +219,7 @@ def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[di
         except KeyError:
             raise _unlike(graders) from None
         marks = [one["grade"] for one in same if scored(one)]
-        opinions = [{"round": "1", "grade": one["grade"]} for one in same]
+        opinions = tuple(one["grade"] for one in same)
         yield {**row, "grade": float(MERGES[how](marks)) if marks else None, "opinions": opinions}
 
 

@@ -181,9 +181,12 @@ def _by_run(rows: Rows, value: Callable[[Row], float | None]) -> list[array]:
     """A value of the attempts of each run, where they have one."""
     runs: dict[tuple[int, int], array] = defaultdict(lambda: array("d"))
     for row in rows:
+        run = runs[
+            row["seed"], row["attempt"]
+        ]  # also of one without: the order of runs is that of their first attempts
         if (found := value(row)) is not None:
-            runs[row["seed"], row["attempt"]].append(found)
-    return list(runs.values())
+            run.append(found)
+    return [run for run in runs.values() if run]
 
 
 def _of_runs(how: str) -> Callable[[Rows], float | None]:
@@ -261,7 +264,7 @@ def _share_of_marks(row: Row, marks: float) -> float | None:
 def verdicts(rows: Rows) -> Iterator[tuple[str, tuple, float]]:
     """Problem, attempt and marks of each first-round verdict."""
     for row in rows:
-        opinions = [o["grade"] for o in row["opinions"] or () if o["round"] == "1" and o["grade"] is not None]
+        opinions = [grade for grade in row["opinions"] if grade is not None]
         for grade in opinions if len(opinions) > 1 else [row["grade"]]:
             if grade is not None:
                 yield row["problem"], (row["seed"], row["attempt"], row["writer"]), grade
