@@ -394,6 +394,15 @@ def test_silent_server_stops_the_stage_and_parks_nothing(ask, monkeypatch, tmp_p
     assert records.frame(tmp_path / "calls/test/x").height == 0
 
 
+def test_job_that_limits_hold_up_has_patience_with_the_server(ask, hasty, monkeypatch):
+    """The time until a call may start, here longer than patience lasts, is no silence of the server's."""
+    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
+    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+    monkeypatch.setenv("PROOFMILL_JUDGE_RPM", "30")
+    answers, served = ask([(500, BUSY, {}), FINE], count=2)
+    assert ([answer.text for answer in answers], len(served.requests)) == (["fine"] * 2, 3)
+
+
 def test_time_limit_runs_from_the_start_of_a_call(ask, monkeypatch, hasty):
     """A call that takes longer than the limit is ended, however it dawdles, and tried again."""
     monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")

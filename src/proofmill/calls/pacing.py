@@ -91,13 +91,19 @@ class Pace:
             self._pressed = True
             return math.inf
         self._pressed = self._pressed and 2 * self.in_flight >= self.window
-        now = self.clock()
-        waits = [self._paused - now]
+        now, wait = self.clock(), 0.0
+        if self.is_paused:
+            return self._paused - now
         for bucket, amount in ((self._requests, 1.0), (self._tokens, tokens)):
             if bucket:
                 bucket.refill(now)
-                waits.append(bucket.delay(amount))
-        return max(0.0, *waits)
+                wait = max(wait, bucket.delay(amount))
+        return wait
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server complained, and no call is to start for now."""
+        return self._paused > self.clock()
 
     def started(self, tokens: float = 0.0) -> float:
         """Count a call in. Returns its start time, which `ended` takes."""

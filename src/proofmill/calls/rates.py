@@ -1,9 +1,11 @@
 """Limits of requests and tokens a minute that all jobs of a results folder keep together, on whatever machines they run.
 
 A limit is a token bucket in a file, results/calls/rates/<name>-requests and -tokens. A job draws from it what its next
-calls need and a little more, so that it looks at the file a few times a second, however many calls it makes. What it has
-drawn and not used for LEASE seconds it puts back; of a job that was killed that little is lost, and the bucket fills
-again. Together jobs never exceed the rate by more than what the bucket holds and what each may have drawn in advance.
+calls need and a little more, so that it looks at the file a few times a second, however many calls it makes. Where there
+is too little it draws that, and looks again as often as any other job that waits, at moments of its own: so all of them
+go on, one with long calls too. What it has drawn and not used for LEASE seconds it puts back; of a job that was killed
+that little is lost, and the bucket fills again. Together jobs never exceed the rate by more than what the bucket holds
+and what each may have drawn in advance.
 
 The clocks of machines differ. The bucket's is the latest time that any of them has written, so that each second is
 counted once: a clock that is some seconds ahead of the others lets them wait that long, once. Machines whose clocks differ by
@@ -13,17 +15,18 @@ more than SKEW do not keep the limit together, but none of them stops.
 import contextlib
 import fcntl
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from proofmill.calls.pacing import Bucket
 
-SHARE = 4  # of the bucket, that a job draws at once: a quarter
+SHARE = 4  # of the bucket, that a job draws in advance: a quarter
 LEASE = 5.0  # seconds
 SKEW = 60.0  # seconds
 AGAIN = 0.01  # seconds until a job looks again that found the file locked
-LOOK = 0.1  # seconds between two looks into a bucket that has too little; it holds what comes in ten of them
+LOOK = 0.2  # seconds, by and large, between two looks of a job that waits; a bucket holds what comes in five of them
 LENGTH = 48  # bytes of what stands in the file: written in place, in one piece
 
 
@@ -45,7 +48,8 @@ class SharedBucket(Bucket):
         """The bucket of one limit (requests or tokens) of a model; `first`: what a new one holds; `wall`: the time of day."""
         super().__init__(per_minute, room, 0.0, 0.0)
         self._first, self._wall = first, wall
-        self._drawn = 0.0  # when it was last looked at, on this machine's clock
+        self._drawn = 0.0  # when something was last drawn, on this machine's clock
+        self._again = 0.0  # when it is looked at again, where there was too little
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(f"{path}-{limit}", os.O_RDWR | os.O_CREAT, 0o644)
 
@@ -56,24 +60,25 @@ class SharedBucket(Bucket):
         self.filled = now
 
     def delay(self, amount: float) -> float:
-        """Seconds until this process may use the amount; if that is now, it has drawn it."""
+        """Seconds until this process should ask again for the amount; 0 if it may use it now, and has drawn it."""
         needed = min(amount, self.room)
         if self.level >= needed:
             return 0.0
+        if self.filled < self._again:
+            return self._again - self.filled
         with self._locked() as free:
             if not free:
                 return AGAIN
             there, wall = self._read()
-            owed = min(max(0.0, -self.level), max(0.0, there))
-            there, self.level = there - owed, self.level + owed
-            if there < needed - self.level:
-                self._write(there, wall)
-                return max(LOOK, (needed - self.level - there) * 60 / self.per_minute)
-            more = min(there, max(needed - self.level, self.room / SHARE))
-            self._write(there - more, wall)
-        self.level += more
+            drawn = max(0.0, min(there, max(needed, self.room / SHARE) - self.level))
+            self._write(there - drawn, wall)
+        self.level += drawn
         self._drawn = self.filled
-        return 0.0
+        if self.level >= needed:
+            return 0.0
+        wait = random.uniform(0.5, 1.5) * LOOK
+        self._again = self.filled + wait
+        return wait
 
     def close(self) -> None:
         """Put back what is left, or owe what was used in excess."""

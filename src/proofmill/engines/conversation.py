@@ -125,6 +125,8 @@ class Conversation:
             wait = self.pace.delay(tokens)
             if wait:
                 self.held = row
+                if not self.tasks and not self.pace.is_paused:
+                    self.last_answer = self.engine.limits.clock()  # limits hold us up, not the server
                 return wait
             if not asking.reserve(row.question):
                 self.held = row
