@@ -50,7 +50,7 @@ def recipe(folder: Path, rows: int) -> dict[str, dict[str, Any]]:
             "apart-from": ["problems/bench"],
         },
         "overlaps/threads": {"problems": ["problems/threads"], "against": ["problems/bench"]},
-        "problems/judged": {"source": "arithmetic-threads", "rows": rows},
+        "problems/judged": {"source": "table", "path": str(folder / f"judged-{rows}.jsonl")},
         "labels/judged": {"problems": "problems/judged", "model": "api/referee", "prompt": "classify"},
         "problems/x": {"source": "table", "path": str(folder / f"x-{rows}.jsonl")},
         "responses/x": {"problems": "problems/x", "model": "api/referee", "attempts": ATTEMPTS, "max-tokens": 1000},
@@ -104,6 +104,7 @@ class Size:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file("threads", kind in ("problems", "overlaps"))
         self._file("x", kind in ("grades", "examples", "scores"))
+        self._file("judged", kind == "labels")
         for name in NEEDED[kind]:
             if Table(name, self.results).path.exists():
                 continue
@@ -117,7 +118,8 @@ class Size:
 
         path = self.folder / f"{what}-{self.rows}.jsonl"
         if needed and not path.exists():
-            lines = threads.lines(self.rows) if what == "threads" else _short(self.rows // ATTEMPTS)
+            count = self.rows // ATTEMPTS if what == "x" else self.rows
+            lines = threads.lines(count) if what == "threads" else _short(count)
             with open(path.with_suffix(".new"), "w", encoding="utf-8") as file:
                 file.writelines(lines)
             path.with_suffix(".new").replace(path)
@@ -150,13 +152,17 @@ def _responses(ids: Iterator[str]) -> Iterator[Mapping[str, Any]]:
 
 def measured(folder: Path, kind: str, rows: int) -> None:
     """Make one table, and print what it took as JSON."""
+    from proofmill.artifacts.tables import Table
+
     os.environ["PROOFMILL_FRESH"] = "all"
     size = Size(folder, rows)
     start, before = time.monotonic(), time.process_time()
     size.make(MEASURED[kind])
     used = {"seconds": time.monotonic() - start, "processor": time.process_time() - before}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**used, "memory": peak}))
+    if kind != "scores":  # a row of theirs is a number
+        rows = Table(MEASURED[kind], size.results).height
+    print(json.dumps({**used, "memory": peak, "rows": rows}))
 
 
 def run(*arguments: str) -> str:
@@ -171,10 +177,10 @@ def table(folder: Path, kind: str, sizes: list[int]) -> None:
     for rows in sizes:
         run("--prepare", kind, str(rows), "--folder", str(folder))
         found = json.loads(run("--measure", kind, str(rows), "--folder", str(folder)))
-        points.append((rows, found["processor"], found["memory"]))
-        speed = f"{rows / found['seconds']:,.0f}"
+        points.append((found["rows"], found["processor"], found["memory"]))
+        speed = f"{found['rows'] / found['seconds']:,.0f}"
         print(
-            f"| {rows:,} | {found['seconds']:.1f} | {found['processor']:.1f} | {speed} | {found['memory']:,.0f} |",
+            f"| {found['rows']:,} | {found['seconds']:.1f} | {found['processor']:.1f} | {speed} | {found['memory']:,.0f} |",
             flush=True,
         )
     if len(points) > 1:
