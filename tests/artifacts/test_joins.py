@@ -32,6 +32,19 @@ def test_rows_by_id_are_found_in_any_order(labels):
         assert all(rows[f"p{n}"] == {"problem": f"p{n}", "difficulty": n} for n in places)
 
 
+def test_table_in_quite_another_order_is_not_read_again_and_again(labels, monkeypatch):
+    """After some jumps back it is copied once; the rows are the same."""
+    monkeypatch.setattr(joins, "WINDOW", 100)
+    rows, reads = ById(labels, "problem", "difficulty"), []
+    monkeypatch.setattr(Table, "at", lambda *of, at=Table.at: reads.append(of) or at(*of))
+    for n in random.Random(0).sample(range(COUNT), 1_000):
+        assert rows[f"p{n}"] == {"problem": f"p{n}", "difficulty": n}
+    assert joins.BACK < len(reads) < 5 * joins.BACK
+    reads.clear()
+    in_order = ById(labels, "problem", "difficulty")
+    assert [in_order[f"p{n}"]["difficulty"] for n in range(COUNT)] == list(range(COUNT)) and len(reads) == COUNT / 100
+
+
 def test_rows_by_id_that_are_not_there_have_none(labels):
     """An unknown id is a missing key, as in a dictionary; the ids are those of the table."""
     rows = ById(labels, "problem", "difficulty")

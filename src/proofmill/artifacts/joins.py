@@ -2,7 +2,7 @@
 
 How we differ from a join of two frames: one table is read in its order, and of the other only the rows around those that
 were asked for last are in memory, besides some bytes for each id. Tables that were made from each other have one order,
-so that each row is read once; in any other order the result is the same, and takes longer.
+so that each row is read once. Where they have not, the other is copied to a temporary file, in which a row is found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +10,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from proofmill.artifacts.tables import Table
+from proofmill.runtime.spilled import Spilled
 from proofmill.schema.errors import TableError
 from proofmill.text.seen import Seen
 
 WINDOW = 2048  # rows read at once
+BACK = 16  # times that an earlier window is read again, until the order is believed to be another
 TableOf = Callable[[str], Table]  # a table by its name, such as `Job.parent`
 
 
@@ -35,6 +37,8 @@ class ById(Mapping[str, dict[str, Any]]):
         for row in table.stream(id):
             self._places.add(row[id])
         self._window = lru_cache(maxsize=4)(self._read)
+        self._last, self._back = 0, 0
+        self._copied: Spilled | None = None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -45,9 +49,13 @@ class ById(Mapping[str, dict[str, Any]]):
     def __getitem__(self, id: str) -> dict[str, Any]:
         if (place := self._places.find(id)) is None:
             raise KeyError(id)
-        return self._window(place // WINDOW)[place % WINDOW]
+        if self._copied is None and self._back > BACK:
+            self._copied = Spilled(self._table.stream(self._id, *self._columns))
+        return self._copied[place] if self._copied else self._window(place // WINDOW)[place % WINDOW]
 
     def _read(self, window: int) -> list[dict[str, Any]]:
+        self._back += window < self._last
+        self._last = window
         places = range(window * WINDOW, min((window + 1) * WINDOW, len(self)))
         return self._table.at(places, self._id, *self._columns).to_dicts()
 
