@@ -176,6 +176,7 @@ def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
         "labels/x", "H100", **{"api/own": judge, "labels/x": {"problems": "problems/train", "model": "api/own"}}
     )
     assert verdict.fits and (verdict.model, verdict.tokens) == ("base/half", 1024)
+    assert verdict.asks and not judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/half"}}).asks
 
 
 def test_unknown_shape_is_neither_yes_nor_no(judged, capsys):

@@ -37,6 +37,7 @@ class Verdict:
     model: str  # the base of its weights
     parameters: int | None = None
     tokens: int = 0  # of a row, or of a prompt with its answer, at most
+    asks: bool = False  # whether the stage asks these weights; else it learns them
     fits: bool | None = None
     layout: Layout | None = None  # of a training
     devices: int = 1
@@ -178,6 +179,7 @@ class Feasibility:
         """A stage that asks weights of ours: vLLM alone on its GPUs, or the processors of this computer."""
         prompt = min(grpo.PROMPT_TOKENS, limit)
         verdict, shape = self._begun(name, weights, prompt + limit)
+        verdict.asks = True
         if shape is None:
             return verdict
         if shape.context is not None and limit >= shape.context:
