@@ -106,6 +106,31 @@ def test_host_memory_limits_what_is_kept_there(judged):
     assert verdict.notes[0].startswith("the files of base/v3 are fp8 and are multiplied out")
 
 
+@pytest.mark.parametrize(
+    ("on", "model", "more", "copies", "processes"),
+    [
+        ("H100", "half", {}, 1, 1),
+        ("8xH100", "half", {}, 8, 8),
+        ("2x8xH100", "half", {"problems-per-step": 3, "group": 4}, 6, 6),
+        ("8xH100", "seven", {}, 1, 8),
+        ("8xH100", "seven", {"kl": 0.01}, 2, 8),
+        ("8xH100", "half", {"preferences": {"base/maths": {"weight": 1}}}, 8, 8),
+    ],
+)
+def test_host_memory_of_a_computer_is_what_its_processes_read(judged, on, model, more, copies, processes):
+    """Each process of DDP reads whole weights, of FSDP2 the first one, which holds the reference beside them."""
+    verdict = judged("grpo/x", on, **{"grpo/x": {**GRPO, "model": f"base/{model}", **more}})
+    reward = 4 * 1_543_714_304 * ("preferences" in more)
+    assert verdict.host_bytes == 4 * verdict.parameters * copies + reward + processes * fitting.LIBRARIES
+
+
+def test_host_memory_of_a_computer_is_what_is_kept_there(judged):
+    """What FSDP2 moves to the host is more than what is read: weights, gradients, two moments, inputs of layers."""
+    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/thirty-two"}})
+    assert verdict.layout == OFFLOADED and verdict.host_bytes > 16 * verdict.parameters
+    assert judged("sft/x", "cpu", **{"sft/x": {**SFT, "model": "base/half"}}).host_bytes is None
+
+
 def test_reference_that_is_renewed_keeps_whole_weights(judged):
     """With `sync-reference` only whole copies are tried; what fits without it is named. A smaller model keeps it."""
     entry = {**GRPO, "kl": 0.001, "sync-reference": 10}

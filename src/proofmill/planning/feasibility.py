@@ -45,6 +45,7 @@ class Verdict:
     again: bool = False  # activations are computed again
     parallel: int = 1  # GPUs that share vLLM's weights; 0 on processors
     bytes: int | None = None  # on each device
+    host_bytes: int | None = None  # of the memory of each computer beside its GPUs, of a training
     share: float | None = None  # of a GPU, that vLLM takes beside a training
     apart: int = 0  # further GPUs, of vLLM's server, where rollouts are made ahead (`lag`)
     gpu_hours: float | None = None  # at most
@@ -65,10 +66,34 @@ class Attempt:
     fault: str = ""
     parallel: int = 1
     share: float | None = None
+    together: int = 1  # processes on a computer
+    reference: bool = False  # of a divergence, which is read, too
 
     @property
     def bytes(self) -> int:
         return max(self.plan.step, self.plan.resident + round((self.share or 0) * (self.plan.there or 0)))
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of host memory of a computer while weights are read, as float32.
+
+        Each process of DDP reads the whole model, and moves it to its GPU before it reads a reference. Of FSDP2 the first
+        one does, and shares both out when they are there. Reward models stand beside them in the first.
+        """
+        whole = memory.WIDTH["float32"] * self.plan.parameters
+        shared_out = self.layout.sharded == "fsdp2"
+        models = 1 + self.reference if shared_out else self.together
+        return whole * models + self.plan.learning["reward models"]
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of host memory of a computer for what stands there in the place of the GPUs (fsdp2-offload.yaml)."""
+        return self.plan.host * self.together
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of host memory that the processes of a computer take, with their libraries."""
+        return max(self.read_bytes, self.kept_bytes) + round(fitting.LIBRARIES) * self.together
 
 
 class Feasibility:
@@ -156,6 +181,7 @@ class Feasibility:
 
     def _choose(self, verdict: Verdict, chosen: Attempt, training: "Training", shape: Shape) -> None:
         verdict.layout, verdict.devices, verdict.bytes = chosen.layout, chosen.devices, chosen.bytes
+        verdict.host_bytes = chosen.host_bytes if self.machine.gpu else None
         verdict.rows, verdict.again = chosen.rows, chosen.again or chosen.layout.offloaded
         verdict.parallel, verdict.share = chosen.parallel, chosen.share
         if served := training.served(shape, self.machine):
@@ -302,37 +328,35 @@ class Training:
         )  # fmt: skip
         most, again = max(share // self.at_least, 1), False if layout.offloaded else None
         rows, again = passes.choice(planned, share, there, most, again=again)
-        plan = planned(rows, again)
-        attempt = Attempt(layout, devices, rows, again, plan)
-        fault = self._fault(attempt, machine, shape)
+        attempt = Attempt(
+            layout, devices, rows, again, planned(rows, again), parallel=served or 1,
+            together=devices // (machine.computers(devices) or 1), reference=bool(self.beside.get("reference")),
+        )  # fmt: skip
+        resident, fault = attempt.plan.resident, self._fault(attempt, machine)
         if served and devices + served > machine.devices:
             fault = f"`lag` samples on GPUs of its own, {served} of them at least, and {machine.name} has no more"
         if fault or served or not (self.samples and machine.gpu and there):
-            return Attempt(layout, devices, rows, again, plan, fault, served or 1)
-        for parallel in shares(shape.network, devices // (machine.computers(devices) or 1)):
+            return replace(attempt, fault=fault)
+        for parallel in shares(shape.network, attempt.together):
             asked = {"tensor_parallel_size": parallel}
             try:
                 options = fitting.beside_training(
-                    self.name, shape.network, plan.resident, there, self.beside["tokens"], asked
+                    self.name, shape.network, resident, there, self.beside["tokens"], asked
                 )
             except SettingError:
                 continue
-            return Attempt(layout, devices, rows, again, plan, "", parallel, options["gpu_memory_utilization"])
-        return Attempt(
-            layout, devices, rows, again, plan,
-            f"{layout.name}: {memory.size(plan.resident)} stand all the time and leave vLLM no room for a rollout",
-        )  # fmt: skip
+            return replace(attempt, parallel=parallel, share=options["gpu_memory_utilization"])
+        no_room = f"{layout.name}: {memory.size(resident)} stand all the time and leave vLLM no room for a rollout"
+        return replace(attempt, fault=no_room)
 
-    def _fault(self, attempt: Attempt, machine: Machine, shape: Shape) -> str:
+    def _fault(self, attempt: Attempt, machine: Machine) -> str:
         """Why the device or its host is too small, if one is."""
         there, plan, layout = machine.bytes, attempt.plan, attempt.layout
         needed = plan.step if machine.gpu else plan.needed
         if there is not None and needed > memory.TIGHT * there:
             return f"{layout.name}: {memory.size(needed)}, more than nine tenths of {memory.size(there)} ({plan.largest} most)"
-        on_node = min(attempt.devices, machine.each)
-        # Each process of DDP reads the whole model in float32, of FSDP2 the first one.
-        read = 4 * shape.parameters * (1 if layout.sharded == "fsdp2" else on_node)
-        for what, bytes_there in (("reading the weights", read), ("what it keeps there", plan.host * on_node)):
+        parts = (("reading the weights", attempt.read_bytes), ("what it keeps there", attempt.kept_bytes))
+        for what, bytes_there in parts:
             if machine.host is not None and bytes_there > memory.TIGHT * machine.host:
                 return f"{layout.name}: {memory.size(bytes_there)} of host memory for {what}, of {memory.size(machine.host)}"
         return ""
