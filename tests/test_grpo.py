@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from mill import REFEREE, SMALL, Mill
 from project import copy_of
+from proofmill import grpo
 from proofmill.artifacts.jobs import Job
 from proofmill.base import train_tokenizer
 from proofmill.calls import records
@@ -27,7 +28,7 @@ from proofmill.rewards.rewards import Rollout
 from proofmill.schema.errors import GraderError, RecipeError, TableError
 from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
-from proofmill.training import losses, rollout_rewards
+from proofmill.training import losses, passes, rollout_rewards, run
 from proofmill.training.preferences import ModelPreference
 from proofmill.training.rollout_rewards import Rewarding
 
@@ -620,6 +621,39 @@ def test_prompt_of_a_rollout_has_no_token_but_those_of_the_template(tmp_path):
     added = [token for token in tokenizer.convert_ids_to_tokens(ids) if token in tokenizer.get_added_vocab()]
     assert added == ["<|user|>", "<|assistant|>"]
     assert "Find $5$.&lt;turn of the judge>&lt;|end|>" in tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "prompt"),
+    [
+        (40, {}, "longest"),  # however short answers are
+        (2000, {}, 512 - 8),  # what the model's context leaves
+        (40, {"summarizer": "api/referee", "states": 1}, 512 - 8),  # a summary is in it that nobody has written
+        (40, {"lag": 1}, "longest"),
+    ],
+)
+def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, words, changed, prompt):
+    """The rows of a pass are chosen for the prompts that are there, before any is asked."""
+    path = tmp_path / "long.jsonl"
+    path.write_text(f'{{"statement": "Find $5$.{" and then" * words}", "answer": "5"}}\n')
+    made = Mill(tmp_path / "results", **{"problems/long": {"source": "table", "path": str(path), "asks": "answer"}})
+    table = made.make("problems/long")
+    changed = {"problems": "problems/long", "schemes": None, "grader": "final-answer", "max_tokens": 8, **changed}
+    entry = replace(ENTRY, model="sft/cold", preferences={}, problems_per_step=1, **changed)
+    job = Job(small.table("grpo/x"), {}, "", {"parents": {entry.model: ""}})
+    parent, found = job.parent, {}
+    monkeypatch.setattr(job, "parent", lambda name: table if name == "problems/long" else parent(name))
+
+    def split(*_, tokens, **__):
+        found["tokens"] = tokens
+        raise InterruptedError
+
+    monkeypatch.setattr(passes, "split", split)
+    with pytest.raises(InterruptedError):
+        grpo.main(entry, job)
+    tokenizer = run.tokenizer_of(job, entry.model)
+    (ids,) = grpo.in_tokens(attempts_at(entry, job, tokenizer), tokenizer)
+    assert found["tokens"] == 8 + (len(ids) if prompt == "longest" else prompt)
 
 
 def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_path):

@@ -14,7 +14,6 @@ How we differ:
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -38,6 +37,7 @@ from proofmill.schema.model_entries import Grpo
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import PASSING
 from proofmill.sources import models
+from proofmill.training import memory
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
@@ -58,10 +58,12 @@ def main(entry: Grpo, job: Job) -> None:
     at_once = passes.share_of(job, batch) * entry.batches
     check_devices(entry, job, at_once)
     attacks = withstood(entry, job)
+    tokenizer = run.tokenizer_of(job, entry.model)
+    data = attempts_at(entry, job, tokenizer)
     if entry.lag:
-        _ahead(entry, job, batch, at_once, attacks)
+        _ahead(entry, job, batch, at_once, attacks, tokenizer, data)
         return
-    beside = footprint(entry, job)
+    beside = _beside(entry, job, max(map(len, in_tokens(data, tokenizer))))
     sampling = rollouts.sampling(job, entry, at_once, **beside)
     rows = passes.split(entry, job, batch, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, at_once))
     config = GRPOConfig(
@@ -89,8 +91,7 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,
     )
-    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
-    data = attempts_at(entry, job, tokenizer)
+    model, _ = run.load(job, entry.model, entry.adapter, entry.seed)
     with rewarded(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = checkpoints.step_of_last(job)
@@ -106,7 +107,7 @@ def main(entry: Grpo, job: Job) -> None:
     finish(entry, job, trainer, tokenizer, diary, training_seconds=seconds, **attacks)
 
 
-def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, Any]) -> None:
+def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, Any], tokenizer: Any, data: Any) -> None:
     """Train on rollouts that are up to `lag` steps old: sampling, judging and learning go on side by side."""
     from trl.experimental.async_grpo import AsyncGRPOConfig
 
@@ -117,8 +118,9 @@ def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, A
 
     leads, after = not processes.rank(), checkpoints.step_of_last(job)
     served = {"use_vllm": True} if job.engine == "vllm-server" else {}
-    rows = passes.split(entry, job, batch, **footprint(entry, job), **rollouts.footprint(served, at_once))
-    tokenizer = run.tokenizer_of(job, entry.model)
+    data = data.add_column("tokens", list(in_tokens(data, tokenizer)))
+    beside = _beside(entry, job, max(map(len, data["tokens"])))
+    rows = passes.split(entry, job, batch, **beside, **rollouts.footprint(served, at_once))
     sampler = samplers.sampler(entry, job, tokenizer)
     config = AsyncGRPOConfig(
         **run.arguments(entry, job, entry.log_every),
@@ -134,9 +136,6 @@ def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, A
         model_init_kwargs=models.in_float32(job.parent(entry.model).weights()),
         **({"vllm_server_base_url": sampler.url} if isinstance(sampler, samplers.ServerSampler) else {}),
     )
-    data = attempts_at(entry, job, tokenizer)
-    in_tokens = partial(tokenizer.apply_chat_template, add_generation_prompt=True, return_dict=False)
-    data = data.add_column("tokens", [in_tokens(prompt) for prompt in data["prompt"]])
     with rewarded(entry, job, tokenizer, at_once=True) as (rewards, _):
         names, _ = Rewarding.columns(entry)
         diary = Diary(job.checkpoints / DIARY, columns(names), after) if leads else None
@@ -327,17 +326,46 @@ def judged_at_once(name: str, markers: Sequence[Marker], askers: Mapping[str, As
         yield stream
 
 
-PROMPT_TOKENS = 1024  # assumed length of a prompt in the memory plan, which is made before prompts are tokenized
+def in_tokens(data: Any, tokenizer: Any) -> Iterator[list[int]]:
+    """The prompt of each row as the tokens that a rollout begins with."""
+    for prompt in data["prompt"]:
+        yield tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)
 
 
-def footprint(entry: Grpo, job: Job) -> dict[str, Any]:
-    """The most tokens of a rollout with its prompt, and what takes memory besides the trained model and vLLM."""
+PROMPT_TOKENS = 1024  # assumed of a prompt where none can be read yet, and of one that has a summary in it
+
+
+def prompt_beside(answer: int, context: int | None, prompt: int = PROMPT_TOKENS) -> int:
+    """The most tokens of a prompt that a model's context leaves beside an answer of so many."""
+    return prompt if context is None else max(1, min(prompt, context - answer))
+
+
+def footprint(entry: Grpo, network: Any, tasters: Sequence[Any], prompt: int = PROMPT_TOKENS) -> dict[str, Any]:
+    """The most tokens of a rollout with its prompt, and what takes memory besides the trained model and vLLM.
+
+    `network` is the trained model, with numbers or without; None while it is not known. A prompt is as long as `prompt`,
+    and never longer than the model's context leaves beside an answer.
+    """
+    context = network and memory.context_of(network)
+    prompt = prompt_beside(entry.max_tokens, context, prompt)
     return {
-        "tokens": min(PROMPT_TOKENS, entry.max_tokens) + entry.max_tokens,
+        "tokens": prompt + entry.max_tokens,
         "learned_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.adapter is None,
-        "reward_models": [job.parent(n).weights() for n in entry.preferences if kind_of(n) not in ASKED],
+        "reward_models": tasters,
     }
+
+
+def reward_models(entry: Grpo) -> list[str]:
+    """The names of the preferences that are models of ours, on the first of the devices."""
+    return [name for name in entry.preferences if kind_of(name) not in ASKED]
+
+
+def _beside(entry: Grpo, job: Job, longest: int) -> dict[str, Any]:
+    """`footprint` of a job whose longest prompt has so many tokens."""
+    prompt = max(longest, PROMPT_TOKENS) if entry.summarizer else longest
+    tasters = [job.parent(name).weights() for name in reward_models(entry)]
+    return footprint(entry, memory.made(job.parent(entry.model).weights()), tasters, prompt)
 
 
 if __name__ == "__main__":

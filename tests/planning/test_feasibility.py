@@ -12,6 +12,7 @@ import yaml
 
 from mill import ROOT, SMALL, Mill
 from proofmill import __main__ as command
+from proofmill import grpo
 from proofmill.engines import fitting
 from proofmill.planning.feasibility import Feasibility
 from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
@@ -166,6 +167,17 @@ def test_answers_beyond_the_context_do_not_fit(judged):
     assert judged("responses/x", "H100", **{"responses/x": {**asked, "max-tokens": 2048}}).fits
 
 
+def test_prompts_do_not_shrink_with_answers(judged):
+    """Short answers are to long questions, too; only a short context leaves less room for them."""
+    short = {**GRPO, "model": "base/half", "max-tokens": 32, "problems-per-step": 256, "group": 16}
+    verdict = judged("grpo/x", "H100", **{"grpo/x": short})
+    assert verdict.tokens == grpo.PROMPT_TOKENS + 32 and verdict.rows <= 64
+    whole = {**short, "model": "base/maths", "max-tokens": 3072 + 512}
+    assert judged("grpo/x", "8xH100", **{"grpo/x": whole}).tokens == 4096
+    asked = {"problems": "problems/bench", "model": "base/half", "max-tokens": 32}
+    assert judged("responses/x", "H100", **{"responses/x": asked}).tokens == grpo.PROMPT_TOKENS + 32
+
+
 @pytest.mark.parametrize(
     ("batch", "on", "devices"), [(32, "8xH100", 8), (12, "8xH100", 6), (7, "8xH100", 7), (1, "8xH100", 1)]
 )
@@ -200,7 +212,7 @@ def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
     verdict = judged(
         "labels/x", "H100", **{"api/own": judge, "labels/x": {"problems": "problems/train", "model": "api/own"}}
     )
-    assert verdict.fits and (verdict.model, verdict.tokens) == ("base/half", 1024)
+    assert verdict.fits and (verdict.model, verdict.tokens) == ("base/half", 1024 + 512)
     assert verdict.asks and not judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/half"}}).asks
 
 
@@ -309,7 +321,6 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     verdict = judged("grpo/x", "8xH100", **entries)
     whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
     from proofmill.engines import rollouts
-    from proofmill.grpo import footprint
     from proofmill.planning.architectures import Shapes
 
     network = Shapes(whole, tmp_path).of("base/seven").network
@@ -326,7 +337,7 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
         parent=lambda name: SimpleNamespace(weights=lambda: network),
     )
     entry = whole.entries["grpo/x"]
-    beside = footprint(entry, job)
+    beside = grpo.footprint(entry, network, [])
     sampling = rollouts.sampling(job, entry, 8, **beside)
     rows = passes.split(entry, job, 64, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, 8))
     assert verdict.layout == FSDP2 and verdict.share == sampling["vllm_gpu_memory_utilization"]

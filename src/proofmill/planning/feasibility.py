@@ -92,18 +92,19 @@ class Feasibility:
                 limit = getattr(entry, "max_tokens", None) if own else declared[model].max_tokens
                 yield self._asked(name, weights, limit or WRITTEN)
 
-    def _begun(self, name: str, weights: str, tokens: int) -> tuple[Verdict, Shape | None]:
+    def _begun(self, name: str, weights: str, tokens: int) -> Verdict:
         shape = self.shapes.of(weights)
         verdict = Verdict(name, self.shapes.base_of(weights), shape.parameters if shape else None, tokens)
         if shape is None:
             verdict.notes.append(f"{verdict.model}: its shape is not known until it is fetched")
-        return verdict, shape
+        return verdict
 
     # -------------------------------------------------------------------------------------------------------- trainings
 
     def _training(self, name: str, entry: Any) -> Verdict:
         training = Training(name, entry, self.plan, self.shapes)
-        verdict, shape = self._begun(name, entry.model, training.beside["tokens"])
+        shape = self.shapes.of(entry.model)
+        verdict = self._begun(name, entry.model, training.beside["tokens"])
         if shape is None:
             return verdict
         if shape.stored:
@@ -158,8 +159,9 @@ class Feasibility:
 
     def _asked(self, name: str, weights: str, limit: int) -> Verdict:
         """A stage that asks weights of ours: vLLM alone on its GPUs, or the processors of this computer."""
-        prompt = min(grpo.PROMPT_TOKENS, limit)
-        verdict, shape = self._begun(name, weights, prompt + limit)
+        shape = self.shapes.of(weights)
+        prompt = grpo.prompt_beside(limit, shape.context if shape else None)
+        verdict = self._begun(name, weights, prompt + limit)
         verdict.asks = True
         if shape is None:
             return verdict

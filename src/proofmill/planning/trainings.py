@@ -4,7 +4,6 @@ Rows and layouts are chosen as the job itself chooses them (training/passes.py),
 """
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 from proofmill import grpo, selfplay
@@ -81,15 +80,14 @@ class Training:
             self.batch, self.beside, self.limit = entry.batch, {"tokens": entry.max_length}, "max-length"
         elif self.kind == "grpo":
             self.batch, self.limit = entry.problems_per_step * entry.group, "max-tokens"
-            networks: Any = SimpleNamespace(parent=self._networks)
-            self.beside = grpo.footprint(entry, networks)
+            others = [self._network(other) for other in grpo.reward_models(entry)]
+            self.beside = grpo.footprint(entry, self._network(entry.model), others)
         else:
             self.batch, self.beside, self.limit = entry.rows, selfplay.footprint(entry), "max-tokens"
 
-    def _networks(self, name: str) -> Any:
-        """A table whose weights are a network without numbers: a reward model takes the memory of its shape."""
-        shape = self.shapes.of(name)
-        return SimpleNamespace(weights=lambda: shape and shape.network)
+    def _network(self, name: str) -> Any:
+        """A model without numbers, which takes the memory of its shape; None while that is not known."""
+        return (shape := self.shapes.of(name)) and shape.network
 
     @property
     def longest(self) -> int:
