@@ -12,7 +12,7 @@ How we differ:
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,23 +155,11 @@ def _check_readable(source: Path) -> None:
 def _set_positions(folder: Path, context: int | None, theta: float | None) -> None:
     """Write the longest sequence and the base of the rotary embeddings into config.json, and let the tokenizer follow.
 
-    Raises TableError for a model without either, and for one whose positions are stretched already: a factor beside
-    another base or length would mean something else.
+    Raises what `require_plain_positions` does.
     """
     path = folder / "config.json"
     config = json.loads(path.read_bytes())
-    if "max_position_embeddings" not in config:
-        raise TableError(
-            f"{path}: `max_position_embeddings` is not there; expected a model with rotary embeddings where `context` or "
-            "`rope-theta` is set. Remove them."
-        )
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}  # transformers from 5 on, and before
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise TableError(
-            f"{path}: its rotary embeddings are stretched already (`{kind}`); expected plain ones where `context` or "
-            "`rope-theta` is set. Remove them, or change the file in a copy of the model."
-        )
+    rope = require_plain_positions(path, config)
     if context:
         config["max_position_embeddings"] = context
     if theta and "rope_parameters" in config:
@@ -186,6 +174,27 @@ def _set_positions(folder: Path, context: int | None, theta: float | None) -> No
             tokenizer.write_text(
                 json.dumps({**settings, "model_max_length": context}, indent=2, ensure_ascii=False) + "\n"
             )
+
+
+def require_plain_positions(path: str | Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The rotary embeddings of a config.json whose `context` or `rope-theta` is to be another.
+
+    Raises TableError for a model without positions, and for one whose positions are stretched already: a factor beside
+    another base or length would mean something else.
+    """
+    if "max_position_embeddings" not in config:
+        raise TableError(
+            f"{path}: `max_position_embeddings` is not there; expected a model with rotary embeddings where `context` or "
+            "`rope-theta` is set. Remove them."
+        )
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}  # transformers from 5 on, and before
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise TableError(
+            f"{path}: its rotary embeddings are stretched already (`{kind}`); expected plain ones where `context` or "
+            "`rope-theta` is set. Remove them, or change the file in a copy of the model."
+        )
+    return rope
 
 
 def _set_template(folder: Path, template: str) -> None:

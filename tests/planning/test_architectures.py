@@ -74,3 +74,31 @@ def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_p
         found.context == 640
         and found.parameters == architectures.Shapes(small.book, small.results).of("base/tiny").parameters
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model_type": "qwen2_5_vl"}, "Unrecognized configuration class"),
+        ({"model_type": "qwen9"}, "has model type `qwen9` but Transformers does not recognize this architecture"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "its rotary embeddings are stretched already (`yarn`)"),
+        ({"max_position_embeddings": None}, "`max_position_embeddings` is not there"),
+    ],
+)
+def test_model_that_no_job_could_build_has_a_fault(shapes, tmp_path, small, changed, said):
+    """What transformers cannot build, and positions that `base` would refuse to change: said, and nothing is raised."""
+    config = json.loads((small.table("base/tiny").weights() / "config.json").read_text())
+    if "rope_scaling" in changed or "model_type" in changed:
+        config.pop("rope_parameters", None)
+    changed = {key: value for key, value in {**config, **changed}.items() if value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(changed))
+    found = shapes(**{"base/x": {"source": "folder", "path": str(tmp_path), "context": 8192}})
+    assert found.of("base/x") is None and found.faults["base/x"].startswith("base/x: ")
+    assert said in found.faults["base/x"]
+
+
+def test_published_positions_that_are_stretched_are_not_stretched_again(shapes):
+    """Llama 3.1 and DeepSeek-V3 come with a factor: `base` would refuse another context once it is fetched."""
+    for id in ("meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V3-Base"):
+        found = shapes(**{"base/x": hub(id, context=262_144)})
+        assert found.of("base/x") is None and "stretched already" in found.faults["base/x"]

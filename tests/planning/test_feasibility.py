@@ -50,7 +50,7 @@ def judged(tmp_path):
 
     def verdict(name, on, of=None, fill=1.0, **entries):
         book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-        found = Feasibility(Plan(book, of or name, tmp_path), machine(on), fill)
+        found = Feasibility(Plan(book, name, tmp_path), machine(on), fill)
         return next(v for v in found.verdicts if v.stage == (of or name))
 
     return verdict
@@ -220,6 +220,26 @@ def test_unknown_shape_is_neither_yes_nor_no(judged, capsys):
     """A model that is nowhere is not judged, and does not fail the whole."""
     verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/nobody"}})
     assert verdict.fits is None and verdict.notes == ["base/nobody: its shape is not known until it is fetched"]
+
+
+def test_reward_model_of_unknown_shape_is_not_judged_either(judged):
+    """A training whose reward model is nowhere may fit or not; the model is named."""
+    tasted = {**GRPO, "model": "base/half", "preferences": {"base/nobody": {"weight": 1}}}
+    verdict = judged("grpo/x", "8xH100", **{"grpo/x": tasted})
+    assert verdict.fits is None and verdict.notes == ["base/nobody: its shape is not known until it is fetched"]
+
+
+def test_model_that_cannot_be_built_does_not_fit(judged, tmp_path):
+    """Its stage says why, learning or asking; the plan of the others goes on."""
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    entries = {
+        "base/sees": {"source": "folder", "path": str(tmp_path)},
+        "sft/x": {**SFT, "model": "base/sees"},
+        "responses/x": {"problems": "problems/bench", "model": "sft/x"},
+    }
+    for of in ("sft/x", "responses/x"):
+        verdict = judged("responses/x", "8xH100", of=of, **entries)
+        assert verdict.fits is False and verdict.faults[0].startswith("base/sees: Unrecognized configuration class")
 
 
 def test_shorter_texts_take_fewer_hours_and_no_other_layout(judged):

@@ -5,16 +5,18 @@ their sizes with those of the files (data/sources.csv). A model that is neither 
 fetched: it is never guessed.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.tables import Table
-from proofmill.base import scratch_config
+from proofmill.base import require_plain_positions, scratch_config
 from proofmill.recipes.book import Book
 from proofmill.runtime.paths import local_path
 from proofmill.runtime.public_data import is_public
+from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.model_entries import Base
 from proofmill.schema.names import kind_of
@@ -32,7 +34,13 @@ def _like(kind: str, hidden: int, layers: int, heads: int, groups: int, inside: 
 
 SMALL_QWEN = {"vocab_size": 151936, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 152064, "tie_word_embeddings": False}
-LLAMA = {"vocab_size": 128256, "tie_word_embeddings": False, "max_position_embeddings": 131_072}
+LLAMA = {
+    "vocab_size": 128256, "tie_word_embeddings": False, "max_position_embeddings": 131_072,
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}  # fmt: skip
 QWEN_7B = _like("qwen2", 3584, 28, 28, 4, 18944, **QWEN)
 QWEN_14B = _like("qwen2", 5120, 48, 40, 8, 13824, **QWEN)
 QWEN_3B = _like("qwen2", 2048, 36, 16, 2, 11008, **SMALL_QWEN)
@@ -60,6 +68,10 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         max_position_embeddings=163_840, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1,
         num_experts_per_tok=8, first_k_dense_replace=3, q_lora_rank=1536, kv_lora_rank=512, qk_rope_head_dim=64,
         qk_nope_head_dim=128, v_head_dim=128, quantization_config={"quant_method": "fp8"},
+        rope_scaling={
+            "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+            "mscale": 1.0, "mscale_all_dim": 1.0,
+        },
     ),
 }  # fmt: skip
 
@@ -78,10 +90,14 @@ class Shape:
 
 
 class Shapes:
-    """The shapes of the models of a book; each is built once."""
+    """The shapes of the models of a book; each is built once.
+
+    `faults`: why a base has none and never will have, by its name.
+    """
 
     def __init__(self, book: Book, results: Path):
         self.book, self.results = book, results
+        self.faults: dict[str, str] = {}
         self._built: dict[str, Shape | None] = {}
 
     def base_of(self, name: str) -> str:
@@ -91,24 +107,32 @@ class Shapes:
         return name
 
     def of(self, name: str) -> Shape | None:
-        """The shape of a base, or of what was trained from it; None while nobody can know it."""
+        """The shape of a base, or of what was trained from it; None while nobody can know it, and where it has faults."""
         name = self.base_of(name)
         if name not in self._built:
-            figures = self._figures(name, self.book.entries[name])
-            self._built[name] = figures and _built(figures, self.book.entries[name])
+            try:
+                self._built[name] = self._shape(name, self.book.entries[name])
+            except (OSError, ValueError, TableError) as error:
+                why = str(error).splitlines()[0].removeprefix(f"{name}: ")
+                self.faults[name], self._built[name] = f"{name}: {why}", None
         return self._built[name]
 
-    def _figures(self, name: str, entry: Base) -> Any:
-        """A configuration of transformers, or the fields of one."""
-        if entry.source == "scratch":
-            return scratch_config(entry, entry.vocabulary)
-        for folder in self._folders(name, entry):
-            if (folder / "config.json").is_file():
-                from transformers import AutoConfig
+    def _shape(self, name: str, entry: Base) -> Shape | None:
+        """Raises ValueError and OSError for a model that transformers cannot read or that writes no text, and TableError for
+        positions that its entry must not change.
+        """
+        from transformers import AutoConfig
 
-                return AutoConfig.from_pretrained(folder)
+        if entry.source == "scratch":
+            return _built(scratch_config(entry, entry.vocabulary), entry)
+        folder = next((f for f in self._folders(name, entry) if (f / "config.json").is_file()), None)
         named = entry.id or (entry.path or "").rpartition(":")[2].partition("@")[2].partition("/")[2]
-        return PUBLISHED.get(named)
+        fields = json.loads((folder / "config.json").read_bytes()) if folder else PUBLISHED.get(named)
+        if fields is None:
+            return None
+        if entry.context or entry.rope_theta:
+            require_plain_positions(name, fields)
+        return _built(AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**fields), entry)
 
     def _folders(self, name: str, entry: Base) -> list[Path]:
         """Where its config.json may be: among the results, in a folder of this machine, in the hub's cache."""
@@ -121,10 +145,7 @@ class Shapes:
 
 
 def _built(figures: Any, entry: Base) -> Shape:
-    if isinstance(figures, Mapping):
-        from transformers import AutoConfig
-
-        figures = AutoConfig.for_model(**figures)
+    """The shape by a configuration of transformers."""
     config = figures.get_text_config()
     if entry.context and hasattr(config, "max_position_embeddings"):
         config.max_position_embeddings = entry.context

@@ -92,11 +92,17 @@ class Feasibility:
                 limit = getattr(entry, "max_tokens", None) if own else declared[model].max_tokens
                 yield self._asked(name, weights, limit or WRITTEN)
 
-    def _begun(self, name: str, weights: str, tokens: int) -> Verdict:
+    def _begun(self, name: str, weights: str, tokens: int, *others: str) -> Verdict:
+        """A verdict on a model and on `others` beside it: `fits` is None where a shape is not known, False where none can be."""
         shape = self.shapes.of(weights)
         verdict = Verdict(name, self.shapes.base_of(weights), shape.parameters if shape else None, tokens)
-        if shape is None:
-            verdict.notes.append(f"{verdict.model}: its shape is not known until it is fetched")
+        unbuilt = [base for base in map(self.shapes.base_of, (weights, *others)) if self.shapes.of(base) is None]
+        for base in dict.fromkeys(unbuilt):
+            if fault := self.shapes.faults.get(base):
+                verdict.fits = False
+                verdict.faults.append(fault)
+            else:
+                verdict.notes.append(f"{base}: its shape is not known until it is fetched")
         return verdict
 
     # -------------------------------------------------------------------------------------------------------- trainings
@@ -104,8 +110,8 @@ class Feasibility:
     def _training(self, name: str, entry: Any) -> Verdict:
         training = Training(name, entry, self.plan, self.shapes)
         shape = self.shapes.of(entry.model)
-        verdict = self._begun(name, entry.model, training.beside["tokens"])
-        if shape is None:
+        verdict = self._begun(name, entry.model, training.beside["tokens"], *training.tasters)
+        if shape is None or verdict.notes or verdict.faults:
             return verdict
         if shape.stored:
             if uneven := models.uneven_blocks(memory.linear_layers(shape.network).items()):

@@ -75,13 +75,15 @@ class Training:
     def __init__(self, name: str, entry: Any, plan: Plan, shapes: Shapes):
         self.name, self.entry, self.kind, self.plan, self.shapes = name, entry, kind_of(name), plan, shapes
         self.samples = self.kind != "sft"
+        self.tasters: list[str] = []  # reward models, whose weights stand beside its own
         self.at_least = passes.LENGTHS if self.kind == "grpo" else 1
         if self.kind == "sft":
             self.batch, self.beside, self.limit = entry.batch, {"tokens": entry.max_length}, "max-length"
         elif self.kind == "grpo":
             self.batch, self.limit = entry.problems_per_step * entry.group, "max-tokens"
-            others = [self._network(other) for other in grpo.reward_models(entry)]
-            self.beside = grpo.footprint(entry, self._network(entry.model), others)
+            self.tasters = grpo.reward_models(entry)
+            tasters = [self._network(other) for other in self.tasters]
+            self.beside = grpo.footprint(entry, self._network(entry.model), tasters)
         else:
             self.batch, self.beside, self.limit = entry.rows, selfplay.footprint(entry), "max-tokens"
 
