@@ -216,6 +216,64 @@ def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
     assert verdict.asks and not judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/half"}}).asks
 
 
+JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
+
+
+@pytest.mark.parametrize(
+    ("grading", "tokens", "fits"),
+    [
+        ({"grader": "api/own", "prompt": "grade-imo"}, 30_000 + 1024 + 512, False),
+        ({"grader": "api/own", "prompt": "answer-equivalence"}, 1024 + 512, True),  # it is shown the answer alone
+        ({"grader": "grader/jury"}, 30_000 + 1024 + 512, False),
+        ({"grader": "grader/first"}, 30_000 + 1024 + 512, False),
+    ],
+)
+def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits):
+    """A judge of 4,096 tokens cannot be shown proofs of 30,000, whichever grader's it is."""
+    entries = {
+        "api/own": JUDGE,
+        "grader/jury": {"judges": ["api/referee", "api/own"], "prompt": "grade-imo"},
+        "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
+        "responses/x": {"problems": "problems/bench", "model": "base/half", "max-tokens": 30_000},
+        "grades/x": {"responses": "responses/x", **grading},
+    }
+    verdict = judged("grades/x", "H100", **entries)
+    assert (verdict.model, verdict.tokens, verdict.fits) == ("base/maths", tokens, fits)
+    if not fits:
+        assert verdict.faults[0].startswith("base/maths reads attempts of up to 30,000 tokens and writes up to 512")
+        long = {"base/maths": {**MODELS["base/maths"], "context": 32_768, "rope-theta": 1e6}}
+        assert judged("grades/x", "H100", **{**entries, **long}).fits
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"grader": "grader/own"},
+        {"grader": "grader/first"},
+        {"hold-out": "api/own", "hold-out-prompt": "grade-imo"},
+        {"preferences": {"api/own": {"weight": 1, "prompt": "prefer-helpful"}}},
+        {"summarizer": "api/own", "states": 2},
+    ],
+)
+def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
+    """Whoever rewards, escalates, looks on, tastes or sums up: with weights of ours it would stand beside the training."""
+    entries = {
+        "api/own": JUDGE,
+        "grader/own": {"judges": ["api/own"], "prompt": "answer-equivalence"},
+        "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
+        "grpo/x": {**GRPO, "model": "base/half", **asked},
+    }
+    verdict = judged("grpo/x", "8xH100", **entries)
+    assert verdict.fits is False and len(verdict.faults) == 1
+    assert (
+        verdict.faults[0].startswith("api/own is base/maths, ")
+        and "`id` in the place of `weights`" in verdict.faults[0]
+    )
+    served = {**JUDGE, "id": "judge", "price": "unknown"}
+    del served["weights"]
+    assert judged("grpo/x", "8xH100", **{**entries, "api/own": served}).fits
+
+
 def test_unknown_shape_is_neither_yes_nor_no(judged, capsys):
     """A model that is nowhere is not judged, and does not fail the whole."""
     verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/nobody"}})

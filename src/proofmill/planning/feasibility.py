@@ -5,18 +5,22 @@ The memory of a training is that of `memory.plan`, its rows and its layout are c
 not fit says what would.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from proofmill import grpo
 from proofmill.engines import fitting
+from proofmill.graders.escalation import wants
 from proofmill.planning import _feasibility_text, hours
 from proofmill.planning.architectures import Shape, Shapes
 from proofmill.planning.machines import Layout, Machine
 from proofmill.planning.plan import Plan
 from proofmill.planning.trainings import Attempt, Training, shares
+from proofmill.schema import references
+from proofmill.schema.declared import Api
+from proofmill.schema.fields import required
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
 from proofmill.sources import models
@@ -82,15 +86,39 @@ class Feasibility:
 
     def _of(self, name: str) -> Iterator[Verdict]:
         entry = self.plan.book.entries[name]
+        judges = self._judges(entry)
         if kind_of(name) in TRAINED:
-            yield self._training(name, entry)
-        declared = self.plan.book.declared
-        asked = {getattr(declared.get(model), "weights", None) or model: model for model in self.plan.models(name)}
-        for weights, model in asked.items():
-            if kind_of(weights) in ("base", *TRAINED):
-                own = weights == model  # attempts have a limit of their own, judges the model's
-                limit = getattr(entry, "max_tokens", None) if own else declared[model].max_tokens
-                yield self._asked(name, weights, limit or WRITTEN)
+            yield self._training(name, entry, judges if self.machine.gpu else {})
+            if self.machine.gpu:
+                return
+        for weights, texts in self._texts(name, entry, judges).items():
+            yield self._asked(name, weights, *texts)
+
+    def _judges(self, entry: Any) -> dict[str, Api]:
+        """The models of ours that play a server and that a stage may ask: judges of any grader, normalizers, summarizers."""
+        relied = {} if getattr(entry, "taken", False) else references.relied_on(entry, self.plan.book.declared)
+        return {name: api for name, api in relied.items() if isinstance(api, Api) and api.weights}
+
+    def _texts(self, name: str, entry: Any, judges: Mapping[str, Api]) -> dict[str, tuple[int, int]]:
+        """By weights of ours that a stage asks: the most tokens of an attempt that they are shown, and of their answer."""
+        own = [model for model in self.plan.models(name) if kind_of(model) in ("base", *TRAINED)]
+        asked = [(model, 0, getattr(entry, "max_tokens", None) or WRITTEN) for model in own]
+        for judge, api in judges.items():
+            writes = kind_of(name) == "responses" and judge == entry.model
+            limit = (writes and entry.max_tokens) or api.max_tokens
+            asked.append((required(api.weights), 0 if writes else self._shown(name, entry), limit))
+        return {weights: (shown, limit) for weights, shown, limit in sorted(asked, key=lambda one: one[1] + one[2])}
+
+    def _shown(self, name: str, entry: Any) -> int:
+        """The most tokens of an attempt that the judges of a stage read; 0 for none, and for its final answer alone."""
+        declared, kind = self.plan.book.declared, kind_of(name)
+        if kind not in ("grades", "responses", *TRAINED):
+            return 0
+        if {wants(grader, prompt, declared) for grader, prompt in entry.graders()} == {"answers"}:
+            return 0
+        attempts = self.plan.book.entries[entry.responses] if kind == "grades" else entry
+        written = declared.get(attempts.model)
+        return attempts.max_tokens or (written.max_tokens if written else 0 if attempts.model == "given" else WRITTEN)
 
     def _begun(self, name: str, weights: str, tokens: int, *others: str) -> Verdict:
         """A verdict on a model and on `others` beside it: `fits` is None where a shape is not known, False where none can be."""
@@ -107,7 +135,8 @@ class Feasibility:
 
     # -------------------------------------------------------------------------------------------------------- trainings
 
-    def _training(self, name: str, entry: Any) -> Verdict:
+    def _training(self, name: str, entry: Any, judges: Mapping[str, Api]) -> Verdict:
+        """The verdict on a training that asks `judges`, models of ours, in its own process."""
         training = Training(name, entry, self.plan, self.shapes)
         shape = self.shapes.of(entry.model)
         verdict = self._begun(name, entry.model, training.beside["tokens"], *training.tasters)
@@ -122,6 +151,11 @@ class Feasibility:
             verdict.notes.append(
                 f"the files of {verdict.model} are {shape.stored} and are multiplied out: {memory.size(4 * shape.parameters)} "
                 "of host memory while they are read"
+            )
+        for judge, api in judges.items():
+            verdict.faults.append(
+                f"{judge} is {api.weights}, which each job opens by itself, here beside the training on the same GPUs: "
+                "name it by `id` in the place of `weights`, behind a server or a service (docs/models.md)"
             )
         longest = training.longest
         if shape.context is not None and longest > shape.context - training.samples:
@@ -163,17 +197,26 @@ class Feasibility:
         shapes = [self.shapes.of(verdict.model) for verdict in verdicts]
         return all(shape and parallel in shares(shape.network, self.machine.each) for shape in shapes)
 
-    def _asked(self, name: str, weights: str, limit: int) -> Verdict:
-        """A stage that asks weights of ours: vLLM alone on its GPUs, or the processors of this computer."""
+    def _asked(self, name: str, weights: str, shown: int, limit: int) -> Verdict:
+        """A stage that asks weights of ours: vLLM alone on its GPUs, or the processors of this computer.
+
+        Answers have up to `limit` tokens, to prompts with attempts of up to `shown`.
+        """
         shape = self.shapes.of(weights)
-        prompt = grpo.prompt_beside(limit, shape.context if shape else None)
+        context = shape.context if shape else None
+        prompt = grpo.PROMPT_TOKENS + shown if shown else grpo.prompt_beside(limit, context)
         verdict = self._begun(name, weights, prompt + limit)
         verdict.asks = True
         if shape is None:
             return verdict
-        if shape.context is not None and limit >= shape.context:
+        if context is not None and limit >= context:
             verdict.faults.append(
-                f"`max-tokens` is {limit:,}, and the context of {verdict.model} has {shape.context:,}: every row would be too-long"
+                f"`max-tokens` is {limit:,}, and the context of {verdict.model} has {context:,}: every row would be too-long"
+            )
+        elif context is not None and shown and prompt + limit > context:
+            verdict.faults.append(
+                f"{verdict.model} reads attempts of up to {shown:,} tokens and writes up to {limit:,}, and its context has "
+                f"{context:,}: long ones would be too-long; a judge with a longer context, or shorter attempts"
             )
         network, there = shape.network, self.machine.bytes
         if self.machine.gpu is None or there is None:
@@ -201,7 +244,7 @@ class Feasibility:
                 )
             rows = self.plan.stages[name].calls
             if found and rows is not None:
-                texts = hours.Rollouts(rows, prompt, self.fill * limit)
+                texts = hours.Rollouts(rows, round(prompt - (1 - self.fill) * shown), self.fill * limit)
                 verdict.gpu_hours = hours.sampling(network, texts, self.machine.gpu, room, found, rows, stored)
         verdict.fits = not verdict.faults
         return verdict
