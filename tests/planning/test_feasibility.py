@@ -373,6 +373,9 @@ def test_rollouts_ahead_have_gpus_of_their_own(judged):
     verdict = judged("grpo/x", "8xH100", **entry)
     assert verdict.fits and (verdict.devices, verdict.apart, verdict.share) == (4, 4, None)
     assert judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/seven"}}).apart == 0
+    # Rows that are learned ahead are not sorted by their lengths, and may all be in one pass (grpo._ahead).
+    few = {"grpo/x": {**GRPO, "model": "base/half", "problems-per-step": 1, "lag": 2}}
+    assert [judged("grpo/x", on, **few).rows for on in ("8xH100", "2xH100")] == [2, 8]
     alone = judged("grpo/x", "B200", **entry)
     assert alone.fits is False and alone.faults[0].startswith("`lag` samples on GPUs of its own, 1 of them at least")
 

@@ -76,7 +76,8 @@ class Training:
         self.name, self.entry, self.kind, self.plan, self.shapes = name, entry, kind_of(name), plan, shapes
         self.samples = self.kind != "sft"
         self.tasters: list[str] = []  # reward models, whose weights stand beside its own
-        self.at_least = passes.LENGTHS if self.kind == "grpo" else 1
+        self.lag = getattr(entry, "lag", 0)
+        self.at_least = passes.LENGTHS if self.kind == "grpo" and not self.lag else 1
         if self.kind == "sft":
             self.batch, self.beside, self.limit = entry.batch, {"tokens": entry.max_length}, "max-length"
         elif self.kind == "grpo":
@@ -117,7 +118,7 @@ class Training:
 
     def served(self, shape: Shape, machine: Machine) -> int:
         """The fewest GPUs of a server that samples ahead of the training (`lag`); 0 where nothing does, or no GPU is there."""
-        if machine.gpu is None or not getattr(self.entry, "lag", 0):
+        if machine.gpu is None or not self.lag:
             return 0
         room, tokens = fitting.ALONE * machine.gpu.bytes, self.beside["tokens"]
         numbers = shares(shape.network, machine.each)
