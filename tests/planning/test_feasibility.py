@@ -17,6 +17,7 @@ from proofmill.engines import fitting
 from proofmill.planning.feasibility import Feasibility
 from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
 from proofmill.planning.plan import Plan, planned
+from proofmill.planning.trainings import shares
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 from proofmill.runtime.cluster import launching, site, slurm
@@ -204,6 +205,17 @@ def test_asked_weights_are_shared_out_by_vllm_where_they_have_to_be(judged, mode
     )
     assert verdict.fits == (parallel is not None)
     assert not verdict.fits or verdict.parallel == parallel
+
+
+@pytest.mark.parametrize(
+    ("heads", "groups", "numbers"),
+    [(40, 10, [1, 2]), (40, 8, [1, 2, 4, 8]), (16, 2, [1, 2, 4, 8]), (14, 2, [1, 2]), (12, 12, [1, 2, 4])],
+)
+def test_vllm_shares_out_whole_heads_and_groups_of_keys(heads, groups, numbers):
+    """Ten groups neither divide among four GPUs nor stand on several each; two groups stand on two of four."""
+    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=groups)
+    network = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: config))
+    assert shares(network, 8) == numbers
 
 
 def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):

@@ -63,10 +63,18 @@ class Attempt:
 
 
 def shares(network: Any, devices: int) -> list[int]:
-    """The numbers of GPUs that vLLM can share a model out to: powers of two that divide its heads and groups of keys."""
+    """The numbers of GPUs that vLLM can share a model out to: powers of two that divide its heads.
+
+    Its groups of keys are divided too, or each stands on as many GPUs as others: vLLM refuses what is neither.
+    """
     config = network.config.get_text_config()
     heads = config.num_attention_heads
-    return [p for p in (1, 2, 4, 8) if p <= devices and devices % p == 0 and heads % p == 0]
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    return [
+        p
+        for p in (1, 2, 4, 8)
+        if p <= devices and devices % p == 0 and heads % p == 0 and (groups % p == 0 or p % groups == 0)
+    ]
 
 
 class Training:
