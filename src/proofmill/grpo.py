@@ -86,7 +86,7 @@ def main(entry: Grpo, job: Job) -> None:
         loss_type=LOSSES.get(entry.loss, entry.loss),
         scale_rewards=entry.scale,
         mask_truncated_completions=entry.mask_truncated,
-        **rollouts.correction(whole=entry.top_p == 1 and entry.top_k is None and entry.min_p is None),
+        **rollouts.correction(entry),
         sync_ref_model=entry.sync_reference is not None,
         ref_model_sync_steps=entry.sync_reference or 512,
         ref_model_mixup_alpha=1.0,

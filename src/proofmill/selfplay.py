@@ -104,7 +104,7 @@ def objective(entry: Selfplay) -> dict[str, Any]:
         "delta": entry.dual_clip,
         "loss_type": "dapo",
         "shuffle_dataset": False,
-        **rollouts.correction(whole=entry.top_p == 1 and entry.top_k is None),
+        **rollouts.correction(entry),
     }
 
 

@@ -14,6 +14,7 @@ from mill import ROOT, SMALL, Mill
 from proofmill import __main__ as command
 from proofmill import grpo
 from proofmill.engines import fitting
+from proofmill.planning import hours
 from proofmill.planning.feasibility import Feasibility
 from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
 from proofmill.planning.plan import Plan, planned
@@ -318,6 +319,44 @@ def test_shorter_texts_take_fewer_hours_and_no_other_layout(judged):
     whole, half = (judged("grpo/x", "8xH100", fill=fill, **entry) for fill in (1.0, 0.5))
     assert 0 < half.gpu_hours < whole.gpu_hours
     assert (half.layout, half.rows, half.bytes) == (whole.layout, whole.rows, whole.bytes)
+
+
+@pytest.mark.parametrize(
+    ("more", "passes_beside"),
+    [
+        ({}, 1),
+        ({"kl": 0.01}, 2),
+        ({"top-k": 20}, 0),
+        ({"top-k": 20, "batches": 2}, 1),
+        ({"lag": 1}, 0),
+    ],
+)
+def test_probabilities_for_vllms_correction_are_a_pass_more(judged, monkeypatch, more, passes_beside):
+    """Where vLLM draws from all tokens a step has a forward pass more, as with `batches`; not with a `lag`."""
+    found = []
+    monkeypatch.setattr(hours, "learning", lambda *args: found.append(args[-1]))
+    judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/half", **more}})
+    assert found == [passes_beside]
+
+
+@pytest.mark.parametrize(("more", "rows"), [({}, 6400), ({"summarizer": "api/referee", "states": 2}, 6400 + 400 * 3)])
+def test_thoughts_are_sampled_too(judged, monkeypatch, more, rows):
+    """A problem is thought about in three turns before each two groups of eight attempts."""
+    found = []
+    monkeypatch.setattr(hours, "sampling", lambda _, texts, *rest: found.append(texts.rows))
+    judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/half", **more}})
+    assert found == [rows]
+
+
+@pytest.mark.parametrize("length", [{"steps": 100, "last-step": 90}, {"epochs": 2.0}])
+def test_training_that_continues_counts_its_own_steps(judged, length):
+    """What the training before has learned is not learned again."""
+    plain = {key: value for key, value in SFT.items() if key != "steps"}
+    first = {**plain, "model": "base/half", "schedule": "constant", "keep-state": True, **length}
+    longer = {"steps": 100, "last-step": None} if "steps" in length else {"epochs": 3.0}
+    entries = {"sft/x": first, "sft/y": {"continue": "sft/x", **longer}}
+    before, after = (judged("sft/y", "8xH100", of=name, **entries).gpu_hours for name in ("sft/x", "sft/y"))
+    assert after == pytest.approx(before / (9 if "steps" in length else 2))
 
 
 def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):

@@ -130,8 +130,9 @@ def heard_at_once(job: Job, model: Any, trainer: Any) -> None:
         engine.step = told
 
 
-def correction(whole: bool) -> dict[str, Any]:
-    """GRPOConfig's options for what vLLM and the training differ by; `whole` says whether all tokens are drawn from."""
+def correction(entry: Any) -> dict[str, Any]:
+    """GRPOConfig's options for what vLLM and the training differ by."""
+    whole = entry.top_p == 1 and entry.top_k is None and getattr(entry, "min_p", None) is None
     return {
         # vLLM's probabilities are those among the tokens that are drawn from (`top-p`, `top-k`, `min-p`), the trained
         # model's are of all tokens: their ratio would weigh tokens by what was left out, which transformers' sampling

@@ -228,19 +228,14 @@ class Feasibility:
                 verdict.faults.append(f"takes {memory.size(verdict.bytes)}, and {memory.size(there)} are free")
         else:
             room, stored = fitting.ALONE * there, shape.stored if kind_of(weights) == "base" else ""
-            found = next(
-                (
-                    p
-                    for p in shares(network, self.machine.each)
-                    if fitting.held_on_gpu(network, room, p, stored) >= verdict.tokens
-                ),
-                None,
-            )
-            verdict.bytes, verdict.parallel = round(room), found or self.machine.each
+            numbers, tokens = shares(network, self.machine.each), verdict.tokens
+            found = next((p for p in numbers if fitting.held_on_gpu(network, room, p, stored) >= tokens), None)
+            verdict.bytes, verdict.parallel = round(room), found or numbers[-1]
             if found is None:
+                weights_each = memory.size(fitting.weights_on_gpu(network, numbers[-1], stored))
                 verdict.faults.append(
-                    f"vLLM's weights take {memory.size(fitting.weights_on_gpu(network, self.machine.each, stored))} on each of "
-                    f"{self.machine.each} GPUs, and a row of {verdict.tokens:,} tokens does not fit beside them: more or larger GPUs"
+                    f"vLLM's weights take {weights_each} on each of {numbers[-1]} GPUs, and a row of {tokens:,} tokens does not fit "
+                    f"beside them: {'more or ' * (numbers[-1] == self.machine.each)}larger GPUs"
                 )
             rows = self.plan.stages[name].calls
             if found and rows is not None:

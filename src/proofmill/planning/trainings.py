@@ -212,12 +212,14 @@ class Training:
             return None
         prompt = self.beside["tokens"] - self.longest
         length, entry = prompt + fill * self.longest, self.entry
-        beside = bool(self.beside.get("reference")) + (self.rounds > 1 or getattr(entry, "iterations", 1) > 1)
+        beside = bool(self.beside.get("reference")) + self.probabilities_before
         again = chosen.again or chosen.layout.offloaded
         taken = hours.learning(shape.network, rows * length, length, machine.gpu, entry.precision, again, beside)
         if not self.samples or taken is None:
             return taken
         sampled = rows / getattr(entry, "iterations", 1)
+        if getattr(entry, "summarizer", None):  # each problem is thought about in turns before
+            sampled += sampled * entry.turns / (entry.states * entry.group)
         if self.kind == "selfplay":  # each valid task is attempted, too
             sampled += entry.steps * entry.batch * len(entry.tasks) * entry.attempts
         texts = hours.Rollouts(sampled, prompt, fill * self.longest)
@@ -226,13 +228,30 @@ class Training:
         written = hours.sampling(shape.network, texts, machine.gpu, room, chosen.parallel, each)
         return None if written is None else taken + written
 
+    @property
+    def probabilities_before(self) -> bool:
+        """Whether a further pass computes the probabilities that rollouts had before the first of their steps.
+
+        Those of several steps need them, and vLLM's are corrected by them; what samples ahead sends its own (`lag`).
+        """
+        if not self.samples or self.lag:
+            return False
+        several = self.rounds > 1 or self.entry.iterations > 1
+        return several or rollouts.correction(self.entry)["vllm_importance_sampling_correction"]
+
     def _rows(self) -> float | None:
-        """The rows that all steps learn, at most; None while the number of examples is not known."""
-        steps = getattr(self.entry, "last_step", None) or self.entry.steps
-        if steps:
+        """The rows that its steps learn, at most; None while the number of examples is not known."""
+        rows, before = self._rows_to_the_end(self.entry), 0.0
+        if self.kind == "sft" and self.entry.continues:
+            before = self._rows_to_the_end(self.plan.book.entries[self.entry.continues]) or 0.0
+        return None if rows is None else rows - before
+
+    def _rows_to_the_end(self, entry: Any) -> float | None:
+        """The rows from the first step to the last, whichever training makes them."""
+        if steps := getattr(entry, "last_step", None) or entry.steps:
             return steps * self.batch
-        examples = most_rows(self.plan, self.entry.examples)
-        return None if examples is None else examples * self.entry.epochs
+        examples = most_rows(self.plan, entry.examples)
+        return None if examples is None else examples * entry.epochs
 
 
 def most_rows(plan: Plan, name: str) -> int | None:
