@@ -15,12 +15,14 @@ from proofmill import __main__ as command
 from proofmill import grpo
 from proofmill.engines import fitting
 from proofmill.planning import hours
+from proofmill.planning.architectures import Shapes
 from proofmill.planning.feasibility import Feasibility
 from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
 from proofmill.planning.plan import Plan, planned
 from proofmill.planning.trainings import shares
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
+from proofmill.runtime import free_memory
 from proofmill.runtime.cluster import launching, site, slurm
 from proofmill.training import memory, passes
 
@@ -453,7 +455,6 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     verdict = judged("grpo/x", "8xH100", **entries)
     whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
     from proofmill.engines import rollouts
-    from proofmill.planning.architectures import Shapes
 
     network = Shapes(whole, tmp_path).of("base/seven").network
     for name, value in {"WORLD_SIZE": "8", "LOCAL_RANK": "0", "RANK": "0", "ACCELERATE_USE_FSDP": "true"}.items():
@@ -475,6 +476,24 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     assert verdict.layout == FSDP2 and verdict.share == sampling["vllm_gpu_memory_utilization"]
     assert (verdict.rows, verdict.again) == (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
     assert sampling["vllm_max_model_length"] >= beside["tokens"] and verdict.share <= fitting.ALONE
+
+
+def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatch):
+    """On this computer, too: of its free memory a job plans with the part of its threads, whatever its GPUs hold."""
+    monkeypatch.setattr(free_memory, "least", lambda: 64 * 10**9)
+    monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
+    entries = {"sft/x": {**SFT, "model": "base/half", "batch": 16, "max-length": 1024}}
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    network = Shapes(book, tmp_path).of("base/half").network
+    job = SimpleNamespace(name="sft/x", threads=1, parent=lambda _: SimpleNamespace(weights=lambda: network))
+    with monkeypatch.context() as on_processors:
+        on_processors.setattr(memory, "device_memory", lambda: (free_memory.least(), False))
+        rows = passes.split(book.entries["sft/x"], job, 16, tokens=1024)
+    monkeypatch.setattr(memory, "device_memory", lambda: (24 * 10**9, True))
+    verdict = judged("sft/x", "cpu", **entries)
+    chosen = (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
+    assert (verdict.rows, verdict.again) == chosen == (1, True) and verdict.fits
 
 
 def test_command_says_no_by_its_exit_code(monkeypatch, capsys):

@@ -9,6 +9,7 @@ where there is none an assumption. `8x48GB` is a GPU of one's own; without rates
 import re
 from dataclasses import dataclass
 
+from proofmill.runtime import free_memory
 from proofmill.schema.errors import SettingError
 from proofmill.text.suggestions import among
 from proofmill.training import memory
@@ -50,6 +51,7 @@ GPUS = {
 OWN_HOST = 128 * GB  # of host memory beside a GPU that is not in the list (assumed)
 ALSO = {"A100": "A100-80", "A100-80GB": "A100-80", "A100-40GB": "A100-40", "4090": "RTX-4090", "RTX4090": "RTX-4090"}
 CPU = "cpu"
+THREADS = 1  # of a job, as its rule has it (workflow/rules)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,14 @@ class Machine:
 
     @property
     def bytes(self) -> int | None:
-        """Of one GPU, or what is free of this computer."""
-        return self.gpu.bytes if self.gpu else memory.device_memory()[0]
+        """Of one GPU, or what is free of this computer, whether it has GPUs or not."""
+        return self.gpu.bytes if self.gpu else free_memory.least()
+
+    @property
+    def limit(self) -> float | None:
+        """The bytes for which a job chooses the rows of a pass: all of a GPU, of this computer the part of its threads."""
+        there = self.bytes
+        return there if self.gpu or there is None else there * memory.part_of_machine(THREADS)
 
     @property
     def host(self) -> int | None:

@@ -155,7 +155,7 @@ class Training:
             there=there, cuda=machine.gpu is not None, **self.beside, **at_once,
         )  # fmt: skip
         most, again = max(share // self.at_least, 1), False if layout.offloaded else None
-        rows, again = passes.choice(planned, share, there, most, again=again)
+        rows, again = passes.choice(planned, share, machine.limit, most, again=again)
         attempt = Attempt(
             layout, devices, rows, again, planned(rows, again), parallel=served or 1,
             together=devices // (machine.computers(devices) or 1), reference=bool(self.beside.get("reference")),
