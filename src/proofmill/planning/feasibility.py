@@ -1,7 +1,6 @@
 """Whether the stages of a plan fit a machine that is named and not there: memory, context, settings, and GPU-hours.
 
-The memory of a training is that of `memory.plan`, its rows and its layout are chosen as the job itself chooses them
-(training/passes.py), and vLLM's share as engines/fitting.py does: what is said here is what a job does there. What does
+Trainings are planned in trainings.py; models that are asked are here. What is said is what a job does there; what does
 not fit says what would.
 """
 
