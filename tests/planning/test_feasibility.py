@@ -381,6 +381,19 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
     assert "responses/x and 1 more " in text
 
 
+def test_training_that_is_judged_by_our_weights_has_two_lines(tmp_path):
+    """One for what it learns, one for the judge, which its own job asks: `serve` has nothing to do with it."""
+    judge = {"weights": "base/half", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
+    grader = {"judges": ["api/own"], "prompt": "answer-equivalence"}
+    trained = {**GRPO, "model": "base/half", "grader": "grader/own"}
+    entries = {"api/own": judge, "grader/own": grader, "grpo/x": trained}
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    text = "\n".join(Feasibility(Plan(book, "grpo/x", tmp_path), machine("H100")).lines())
+    rows = [line for line in text.splitlines() if line.startswith("grpo/x  ")]
+    assert ["one process" in row for row in rows] == [True, False] and "vLLM on 1 GPU" in rows[1]
+    assert "  grpo: {gpu: 1, " in text and "serve:" not in text
+
+
 @pytest.mark.parametrize(
     ("on", "entry", "words", "processes"),
     [

@@ -42,9 +42,8 @@ def _alike(verdicts: list[Any]) -> list[list[Any]]:
     """The verdicts in groups: stages that ask weights of one shape in one way, on however many problems, are a line."""
     groups: dict[Any, list[Any]] = {}
     for verdict in verdicts:
-        asks = kind_of(verdict.stage) not in learned()
         same = verdict.model, verdict.tokens, verdict.parallel, verdict.fits, kind_of(verdict.stage)
-        groups.setdefault(same if asks else verdict.stage, []).append(verdict)
+        groups.setdefault(same if verdict.asks else verdict.stage, []).append(verdict)
     return list(groups.values())
 
 
@@ -64,7 +63,7 @@ def _how(verdict: Any) -> str:
     """The layout of a training, the rows of a pass, whether activations are recomputed, vLLM's share; or vLLM's GPUs."""
     if not verdict.fits:
         return ""
-    if kind_of(verdict.stage) not in learned():
+    if verdict.asks:
         return f"vLLM on {verdict.parallel} GPU{'s' * (verdict.parallel > 1)}" if verdict.parallel else "processors"
     again = ", recomputed" if verdict.again else ""
     together = f" by {verdict.parallel}" if verdict.parallel > 1 else ""
@@ -131,7 +130,7 @@ def _site(whole: Any) -> Iterator[str]:
         return
     wanted, apart = {}, []
     for kind in learned():
-        trained = [v for v in whole.verdicts if v.fits and kind_of(v.stage) == kind]
+        trained = [v for v in whole.verdicts if v.fits and not v.asks and kind_of(v.stage) == kind]
         together = [v for v in trained if not v.apart]
         spread = [v for v in together if v.layout != ONE]
         layout = max((v.layout for v in spread), key=LAYOUTS.index, default=ONE)
@@ -145,7 +144,8 @@ def _site(whole: Any) -> Iterator[str]:
                 apart.append(f"{v.stage} by {own}: vLLM's server samples ahead (`lag`)")
             elif v.whole and layout not in (DDP, ONE):
                 apart.append(f"{v.stage} by {own}: it keeps whole weights on each GPU")
-    asking = [v for v in whole.verdicts if v.fits and kind_of(v.stage) not in learned()]
+    # A judge that rewards is asked by the training's own job, and is none of `serve`.
+    asking = [v for v in whole.verdicts if v.fits and v.asks and kind_of(v.stage) not in learned()]
     for parallel in sorted({v.parallel for v in asking}, reverse=True):
         if whole.share([v for v in asking if v.parallel <= parallel], parallel):
             wanted["serve"] = _serving(parallel)
