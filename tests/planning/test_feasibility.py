@@ -362,7 +362,7 @@ def test_training_that_continues_counts_its_own_steps(judged, length):
 
 
 def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
-    """One line for each sort makes all of it fit; a training that keeps whole weights is named, to be run by itself."""
+    """One line for each sort starts all that fits so; what keeps whole weights, or has a small batch, is named apart."""
     entries = {
         "sft/small": {**SFT, "model": "base/half"},
         "grpo/large": {**GRPO, "model": "base/seven"},
@@ -374,24 +374,37 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
     text = "\n".join(Feasibility(Plan(book, "test", tmp_path), machine("8xH100")).lines())
     launch = "launch: python -m proofmill.runtime.cluster.launching"
-    assert f"  sft: {{gpu: 4, {launch} ddp --processes 4}}\n" in text  # sft/cold has a batch of 4
-    assert f"  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n  serve: {{gpu: 1, engine: vllm}}\n" in text
-    own = f"{{gpu: 8, {launch} ddp, engine: vllm}}"
-    assert f"in a run of its own: grpo/renewed by {own}: it keeps whole weights on each GPU" in text
+    assert f"  sft: {{gpu: 8, {launch} ddp}}\n  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n" in text
+    assert "  serve: {gpu: 1, engine: vllm}\n" in text
+    own = "in a run of its own: "
+    assert f"{own}sft/cold by {{gpu: 4, {launch} ddp --processes 4}}: spread unlike the others\n" in text
+    assert f"{own}grpo/renewed by {{gpu: 8, {launch} ddp, engine: vllm}}: whole weights are kept on each GPU" in text
     assert "responses/x and 1 more " in text
 
 
-def test_training_that_is_judged_by_our_weights_has_two_lines(tmp_path):
-    """One for what it learns, one for the judge, which its own job asks: `serve` has nothing to do with it."""
-    judge = {"weights": "base/half", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
-    grader = {"judges": ["api/own"], "prompt": "answer-equivalence"}
-    trained = {**GRPO, "model": "base/half", "grader": "grader/own"}
-    entries = {"api/own": judge, "grader/own": grader, "grpo/x": trained}
-    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    text = "\n".join(Feasibility(Plan(book, "grpo/x", tmp_path), machine("H100")).lines())
-    rows = [line for line in text.splitlines() if line.startswith("grpo/x  ")]
-    assert ["one process" in row for row in rows] == [True, False] and "vLLM on 1 GPU" in rows[1]
-    assert "  grpo: {gpu: 1, " in text and "serve:" not in text
+@pytest.mark.parametrize(
+    ("on", "trained", "line", "own"),
+    [
+        ("8xH100", {"a": ("seven", 6), "b": ("seven", 8), "c": ("half", 11)}, "gpu: 8, fsdp2", {"a": "gpu: 6, fsdp2", "c": "gpu: 1"}),
+        ("8xH100", {"a": ("seven", 6), "b": ("seven", 8), "c": ("half", 6)}, "gpu: 6, fsdp2", {"b": "gpu: 8, fsdp2"}),
+        ("8xH100", {"a": ("seven", 8), "b": ("half", 8), "c": ("half", 8)}, "gpu: 8, fsdp2", {}),
+        ("4x8xH100", {"a": ("thirty-two", 32), "b": ("half", 4)}, "nodes: 4, gpu: 32, fsdp2", {"b": "gpu: 4, ddp"}),
+    ],
+)  # fmt: skip
+def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(tmp_path, on, trained, line, own):
+    """The number of GPUs of a line divides every batch that it is for, and its layout holds every model of them."""
+    entries = {
+        f"sft/{name}": {**SFT, "model": f"base/{model}", "batch": batch} for name, (model, batch) in trained.items()
+    }
+    sources = {"join": {f"examples/{name}": 1 for name in trained}}
+    for name in trained:
+        entries |= {f"responses/{name}": {"problems": "problems/train", "model": f"sft/{name}", "max-tokens": 1024}}
+        entries |= {f"examples/{name}": {"responses": f"responses/{name}"}}
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries, "examples/all": sources}).book
+    text = "\n".join(Feasibility(Plan(book, "examples/all", tmp_path), machine(on)).lines())
+    said = re.sub(r"launch: \S+ -m \S+ | --processes \d+", "", text)
+    assert re.findall(r"^  sft: {(.*)}", said, re.MULTILINE) == [line]
+    assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}: spread unlike", said, re.MULTILINE)) == own
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """The verdicts on a machine as text for people: a table, what does not fit and what would, and lines for `site.yaml`."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from proofmill.planning import hours
 from proofmill.planning.machines import DDP, LAYOUTS, ONE
+from proofmill.planning.trainings import Training
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
 from proofmill.training.memory import size
@@ -125,25 +126,24 @@ def _sums(whole: Any) -> Iterator[str]:
 
 
 def _site(whole: Any) -> Iterator[str]:
-    """Lines of `site.yaml` that make all that fits fit: for each sort of job the neediest layout; what stands apart."""
+    """Lines of `site.yaml`: for each sort of job what most of its stages take; then those that take something else."""
     if whole.machine.gpu is None:
         return
     wanted, apart = {}, []
     for kind in learned():
         trained = [v for v in whole.verdicts if v.fits and not v.asks and kind_of(v.stage) == kind]
-        together = [v for v in trained if not v.apart]
-        spread = [v for v in together if v.layout != ONE]
-        layout = max((v.layout for v in spread), key=LAYOUTS.index, default=ONE)
-        devices = min((v.devices for v in spread), default=1)
-        if together:
-            parallel = max(v.parallel for v in together)
-            wanted[kind] = _training(kind, layout, devices, parallel, whole.machine)
-        for v in trained:
-            own = _training(kind, v.layout, v.devices, v.parallel, whole.machine, v.apart)
-            if v.apart:
-                apart.append(f"{v.stage} by {own}: vLLM's server samples ahead (`lag`)")
-            elif v.whole and layout not in (DDP, ONE):
-                apart.append(f"{v.stage} by {own}: it keeps whole weights on each GPU")
+        for group in _groups(trained, whole):
+            first, words = group[0], _training(kind, group[0], whole.machine)
+            if first.apart:
+                why = "vLLM's server samples ahead (`lag`)"
+            elif kind not in wanted:
+                wanted[kind] = words
+                continue
+            else:
+                why = (
+                    "whole weights are kept on each GPU" if all(v.whole for v in group) else "spread unlike the others"
+                )
+            apart.append(f"{', '.join(v.stage for v in group)} by {words}: {why}")
     # A judge that rewards is asked by the training's own job, and is none of `serve`.
     asking = [v for v in whole.verdicts if v.fits and v.asks and kind_of(v.stage) not in learned()]
     for parallel in sorted({v.parallel for v in asking}, reverse=True):
@@ -154,16 +154,45 @@ def _site(whole: Any) -> Iterator[str]:
             break
     if wanted:
         yield ""
-        yield "for `site.yaml` (docs/cluster.md), so that all that fits does:"
+        yield f"for `site.yaml` (docs/cluster.md), so that all that fits does{', but for what is below' * bool(apart)}:"
         yield from (f"  {sort}: {words}" for sort, words in wanted.items())
     yield from (f"in a run of its own: {text}" for text in apart)
 
 
-def _training(kind: str, layout: Any, devices: int, parallel: int, machine: Any, apart: int = 0) -> str:
-    """The words for a training on `devices` GPUs, with vLLM's server on `apart` others.
+def _groups(verdicts: list[Any], whole: Any) -> Iterator[list[Any]]:
+    """The verdicts on trainings in groups that one line starts: the largest first, of equal ones the neediest."""
+    while verdicts:
+        ways = {(v.layout, v.devices, v.parallel, v.apart): v for v in verdicts}
+        groups = [[alike for v in verdicts if (alike := _started(v, way, whole))] for way in ways.values()]
+        largest = max(groups, key=lambda group: (not group[0].apart, len(group), *_need(group[0])))
+        yield largest
+        verdicts = [v for v in verdicts if v.stage not in {alike.stage for alike in largest}]
+
+
+def _need(verdict: Any) -> tuple[int, int]:
+    return (ONE, *LAYOUTS).index(verdict.layout), verdict.devices
+
+
+def _started(verdict: Any, way: Any, whole: Any) -> Any:
+    """The verdict on a training that is started as another one, on as many GPUs; None where it does not fit so."""
+    if (verdict.devices, verdict.parallel, verdict.apart) != (way.devices, way.parallel, way.apart):
+        return None
+    if verdict.layout == way.layout:
+        return verdict
+    entry = whole.plan.book.entries[verdict.stage]
+    training, shape = Training(verdict.stage, entry, whole.plan, whole.shapes), whole.shapes.of(entry.model)
+    attempt = training.attempt(shape, whole.machine, way.layout)
+    if attempt.fault or attempt.parallel != way.parallel or way.layout not in training.layouts(shape, whole.machine):
+        return None
+    return replace(verdict, layout=way.layout, host_bytes=attempt.host_bytes)
+
+
+def _training(kind: str, verdict: Any, machine: Any) -> str:
+    """The words for a training on the GPUs of a verdict, with vLLM's server on the others that it has apart.
 
     Several nodes are asked for whole, since SLURM need not give as many GPUs on each of them.
     """
+    layout, devices, parallel, apart = verdict.layout, verdict.devices, verdict.parallel, verdict.apart
     nodes, words, options = machine.computers(devices) or 1, [], ""
     if devices // nodes != machine.each - (apart if machine.nodes == 1 else 0):
         options = f" --processes {devices // nodes}"
