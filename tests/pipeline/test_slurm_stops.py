@@ -31,8 +31,9 @@ LABELS, GRPO = "labels/threads", "grpo/cold"
 TRIAL = 1  # each Snakemake tries a server before it submits anything
 # SLURM looks for walltimes each half minute, and speaks up to half a minute early: of two minutes, after 55 to 85 seconds.
 # A job beside many others may take half a minute to begin.
-LIMIT = "{runtime: 2, slurm_extra: --signal=USR1@35}"
-SHORT = f"ask: {LIMIT}\ntrain: {LIMIT}\n"
+LIMIT = "{runtime: 2, notice: 35, exclusive: false}"
+# What a user says to sbatch leaves the notice as it is.
+SHORT = f"every: {{slurm_extra: --mail-type=NONE}}\nask: {LIMIT}\ntrain: {LIMIT}\n"
 SEEN = """
 import os, sys
 
@@ -200,7 +201,7 @@ def dead_driver(project: Project) -> Outcome:
 
 def failing(project: Project) -> Outcome:
     project.forget("sft/cold")
-    (project.folder / "site.yaml").write_text("train: {slurm_extra: --signal=USR1@120}\n")  # beside other jobs
+    (project.folder / "site.yaml").write_text("train: {exclusive: false}\n")  # beside other jobs
     return Outcome(project, [driver(project, "sft/cold", PROOFMILL_ROWS_PER_DEVICE="0").wait()])
 
 
@@ -208,7 +209,7 @@ def gpus(project: Project) -> Outcome:
     """Jobs of four sorts where each serving job gets a GPU and each training two."""
     (project.folder / "seen.py").write_text(SEEN)
     project.config.write_text(f"plugins: [seen.py]\n{project.config.read_text()}")
-    (project.folder / "site.yaml").write_text("serve: {gpu: 1}\ntrain: {gpu: 2, slurm_extra: --signal=USR1@120}\n")
+    (project.folder / "site.yaml").write_text("serve: {gpu: 1}\ntrain: {gpu: 2, exclusive: false}\n")
     for name in ("examples/cold", "sft/cold", "responses/cold", "grades/cold"):
         project.forget(name)
     return Outcome(project, [driver(project, "grades/cold").wait()])
@@ -218,7 +219,7 @@ def on_two_nodes(project: Project) -> Outcome:
     """A training on two nodes, one process on each."""
     launch = "python -m proofmill.runtime.cluster.launching ddp --processes 1"
     (project.folder / "site.yaml").write_text(
-        f"train: {{nodes: 2, mem_mb: 3000, slurm_extra: --signal=USR1@120, launch: {launch}}}\n"
+        f"train: {{nodes: 2, mem_mb: 3000, exclusive: false, launch: {launch}}}\n"
     )
     project.forget("sft/cold")
     project.forget(GRPO)

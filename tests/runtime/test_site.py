@@ -1,6 +1,7 @@
 """What a site gives each kind of job, and the profiles that ask for it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ from snakemake.cli import get_argument_parser
 from snakemake.resources import Resource
 
 from mill import ROOT
-from proofmill.runtime.cluster import site
+from proofmill.runtime.cluster import site, slurm
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 
@@ -127,9 +128,34 @@ def test_number_of_nodes_is_a_number(resources, nodes):
         resources(f"grpo: {{nodes: {nodes}}}\n")
 
 
-def test_training_has_its_node_alone_and_is_told_of_its_walltime(resources):
-    """Both stand in sbatch's own words."""
-    assert "'--signal=USR1@600 --exclusive'" in resources()["grpo"]["slurm_extra"]
+def options(given: dict, kind: str, *tables: str, monkeypatch) -> str:
+    """The further options that sbatch gets for a job which nobody else makes, that reads some tables."""
+    monkeypatch.setattr(slurm, "after", lambda *_: "")
+    names = SimpleNamespace(name="x", get=lambda _: None)
+    return Resource.cli_evaluator(
+        "slurm_extra", given[kind]["slurm_extra"], wildcards=names, input=list(tables), attempt=1, threads=1,
+        async_run=lambda awaited: awaited,
+    )  # fmt: skip
+
+
+def test_training_has_its_node_alone_and_is_told_of_its_walltime(resources, monkeypatch):
+    """Both stand in sbatch's own words, and in none that Snakemake would take for a resource."""
+    given = resources()
+    assert options(given, "grpo", monkeypatch=monkeypatch) == "--signal=USR1@600 --exclusive"
+    assert options(given, "problems", monkeypatch=monkeypatch) == "--signal=USR1@120"
+    assert not {"notice", "exclusive"} & {word for words in given.values() for word in words}
+
+
+def test_further_options_of_sbatch_leave_the_notice_and_whole_nodes(resources, monkeypatch):
+    """What a user says for all jobs reaches all; a longer notice, or a shared node, is a word of its own."""
+    given = resources(
+        "every: {slurm_extra: --mail-type=END}\nsft: {notice: 1800, exclusive: false}\nbase: {notice: 0}\n"
+    )
+    said = {kind: options(given, kind, "results/base/x.parquet", monkeypatch=monkeypatch) for kind in KINDS}
+    assert all(text.split()[-1] == "--mail-type=END" for text in said.values())
+    assert said["grpo"] == "--signal=USR1@600 --exclusive --mail-type=END"
+    assert said["sft"] == "--signal=USR1@1800 --mail-type=END" and said["base"] == "--mail-type=END"
+    assert said["grades"] == said["problems"] == "--signal=USR1@120 --mail-type=END"
 
 
 @pytest.mark.parametrize("profile", WITH_SITES, ids=lambda path: path.name)
@@ -157,6 +183,10 @@ def test_kind_is_over_its_sort_and_the_user_over_the_profile(resources):
         ("train: {gpus: 8}", "train: `gpus`; expected one of .*Did you mean `gpu`"),
         ("train: 8", "train: is `8`; expected a mapping"),
         ("train: {gpu: [8]}", r"train: gpu is `\[8\]`; expected a whole number or a text"),
+        ("train: {notice: 1h}", "train: notice is `1h`; expected seconds, 0 to 65535"),
+        ("train: {notice: 90000}", "train: notice is `90000`; expected seconds"),
+        ("train: {exclusive: 1}", "train: exclusive is `1`; expected true or false"),
+        ("train: {gpu: true}", "train: gpu is `True`; expected a whole number or a text"),
         ("- train", "is no mapping"),
         ("train: {", "cannot be read"),
     ],

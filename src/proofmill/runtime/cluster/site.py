@@ -27,6 +27,8 @@ SORTS = {
 KINDS = {kind: sort for sort, kinds in SORTS.items() for kind in kinds}
 LAYERS = ("every", *SORTS, "serve", *KINDS)
 OURS = {"engine": "transformers", "engine_args": "", "launch": None}  # ours, with what stands for one that is not given
+SBATCH = ("notice", "exclusive")  # ours, and options of sbatch to SLURM: seconds before the walltime, whole nodes
+LONGEST_NOTICE = 65535  # of sbatch's --signal
 SIZED = ("mem_mb", "disk_mb")  # of which Snakemake takes no expression that gives None
 SNAKEMAKE = (*SIZED, "runtime", "gpu")
 SLURM = (
@@ -34,7 +36,7 @@ SLURM = (
     *("cpus_per_task", "cpus_per_gpu", "mem_mb_per_cpu", "nodes", "tasks", "tasks_per_gpu"),
 )
 KUBERNETES = ("gpu_manufacturer", "machine_type", "scale")
-WORDS = (*OURS, *SNAKEMAKE, *SLURM, *KUBERNETES)
+WORDS = (*OURS, *SBATCH, *SNAKEMAKE, *SLURM, *KUBERNETES)
 WEIGHTS = ("base", "sft", "grpo", "selfplay")
 # In the words of Snakemake's expressions, which see the tables that a job reads and import nothing.
 SERVES = "__import__('proofmill.runtime.cluster.site', fromlist=['']).serves(input)"
@@ -103,7 +105,16 @@ def _whole(words: dict[str, Any]) -> dict[str, Any]:
     """
     one = {"nodes": 1} if words.get("gpu") else {}
     several = {"mpi": "srun", "tasks": words["nodes"]} if words.get("nodes", 1) > 1 else {}
-    return {"tasks_per_gpu": 0, **one, **several, **words}
+    return {"tasks_per_gpu": 0, **one, **several, **_to_sbatch(words)}
+
+
+def _to_sbatch(words: dict[str, Any]) -> dict[str, Any]:
+    """The words, those for sbatch itself among its further options; of two that differ sbatch takes the last."""
+    options = [f"--signal=USR1@{words['notice']}"] if words.get("notice") else []
+    options += ["--exclusive"] * bool(words.get("exclusive"))
+    options += [str(words["slurm_extra"])] if words.get("slurm_extra") else []
+    others = {word: value for word, value in words.items() if word not in SBATCH}
+    return {**others, "slurm_extra": " ".join(options)} if options else others
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
@@ -125,10 +136,20 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
                 raise SettingError(
                     f"{path}: {layer}: `{word}`; expected one of {', '.join(WORDS)}.{_near(word, WORDS)}"
                 )
-            if type(value) not in (int, str) or (word == "nodes" and (type(value) is str or value < 1)):
-                number = "one or more" if word == "nodes" else "a whole number or a text"
-                raise SettingError(f"{path}: {layer}: {word} is `{value}`; expected {number}.")
+            if expected := _expected(word, value):
+                raise SettingError(f"{path}: {layer}: {word} is `{value}`; expected {expected}.")
     return found
+
+
+def _expected(word: str, value: Any) -> str:
+    """What was expected of a word in the place of its value; empty for one that is right."""
+    if word == "nodes":
+        return "" if type(value) is int and value >= 1 else "one or more"
+    if word == "notice":
+        return "" if type(value) is int and 0 <= value <= LONGEST_NOTICE else f"seconds, 0 to {LONGEST_NOTICE}"
+    if word == "exclusive":
+        return "" if type(value) is bool else "true or false"
+    return "" if type(value) in (int, str) else "a whole number or a text"
 
 
 def _near(word: str, words: tuple[str, ...]) -> str:
