@@ -90,6 +90,28 @@ def test_gpus_go_to_those_that_serve_and_train(resources):
         assert evaluated("gpu", gpu, *served) == 1 and evaluated("engine", engine, *served) == "vllm"
 
 
+@pytest.mark.parametrize("layer", ["every", "cpu", "ask", "problems", "scores"])
+@pytest.mark.parametrize(
+    "word", ["gpu: 1", "gpu_model: h100", "gres: 'gpu:1'", "engine: vllm", "launch: python -m x", "nodes: 2"]
+)
+def test_gpus_of_jobs_that_never_have_one_are_refused(resources, layer, word):
+    """Where a word would give one to jobs that compute or wait, the message says where it belongs."""
+    with pytest.raises(
+        SettingError, match=f"^site.yaml: {layer}: {word.split(':')[0]} is .* in serve, train or one of"
+    ):
+        resources(f"{layer}: {{{word}}}\n")
+    assert resources("every: {gres: 'lscratch:10', nodes: 1}\n")["problems"]["gres"] == "'lscratch:10'"
+
+
+def test_gpus_of_a_kind_that_asks_are_for_its_jobs_that_serve(resources):
+    """Those of its jobs that ask a remote model hold none, and no node more than one."""
+    words = resources("responses: {gpu: 16, nodes: 2, engine: vllm, qos: long}\n")["responses"]
+    said = {word: evaluated(word, words[word], "results/sft/y.parquet") for word in ("gpu", "nodes", "engine", "qos")}
+    assert said == {"gpu": 16, "nodes": 2, "engine": "vllm", "qos": "long"}
+    remote = {word: evaluated(word, words[word], "results/problems/x.parquet") for word in said}
+    assert remote == {"gpu": None, "nodes": None, "engine": "transformers", "qos": "long"}
+
+
 def test_jobs_that_only_ask_have_one_core_and_a_day(resources):
     """They wait for others; so do the shipped words for them."""
     words = resources()["labels"]

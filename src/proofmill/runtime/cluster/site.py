@@ -8,7 +8,7 @@ those of Snakemake and of its executor plugins; what is laid over what, the late
     ask       jobs that wait for the answers of remote models: overlaps, labels, schemes, responses, grades
     serve     the same kinds where a model's weights are served by the job itself
     train     sft, grpo, selfplay
-    <kind>    jobs of one kind
+    <kind>    jobs of one kind; GPUs of a kind that asks are for those of its jobs that serve
 """
 
 import difflib
@@ -29,6 +29,7 @@ LAYERS = ("every", *SORTS, "serve", *KINDS)
 OURS = {"engine": "transformers", "engine_args": "", "launch": None}  # ours, with what stands for one that is not given
 SBATCH = ("notice", "exclusive")  # ours, and options of sbatch to SLURM: seconds before the walltime, whole nodes
 LONGEST_NOTICE = 65535  # of sbatch's --signal
+GPUS = ("gpu", "gpu_model", "engine", "launch")  # for jobs that serve or train, as are a GPU by `gres` and many nodes
 SIZED = ("mem_mb", "disk_mb")  # of which Snakemake takes no expression that gives None
 SNAKEMAKE = (*SIZED, "runtime", "gpu")
 SLURM = (
@@ -64,10 +65,11 @@ def serves(tables: Iterable[Any]) -> bool:
 
 def _of(kind: str, layers: Mapping[str, Mapping]) -> dict[str, Any]:
     """What Snakemake is told of a kind: values, or expressions that look at a job's tables."""
-    plain, served = (
-        _whole(_over(layers.get(layer, {}) for layer in ("every", sort, kind))) for sort in (KINDS[kind], "serve")
-    )
-    if KINDS[kind] != "ask":
+    given, served = (_over(layers.get(layer, {}) for layer in ("every", sort, kind)) for sort in (KINDS[kind], "serve"))
+    asks = KINDS[kind] == "ask"
+    plain = _whole({word: value for word, value in given.items() if not (asks and _wants_gpus(word, value))})
+    served = _whole(served)
+    if not asks:
         said = {word: repr(value) if isinstance(value, str) else value for word, value in plain.items()}
     else:
         _require_both(kind, plain, served)
@@ -89,6 +91,11 @@ def _require_both(kind: str, plain: Mapping[str, Any], served: Mapping[str, Any]
                 f"{FILE}: {has}: has {word}, and {lacks} has none; expected both or neither, because {kind} has jobs of both "
                 f"sorts. Say {word} in {lacks}, too."
             )
+
+
+def _wants_gpus(word: str, value: Any) -> bool:
+    """Whether a word is for jobs on GPUs: those that serve weights, and those that train."""
+    return word in GPUS or (word == "gres" and "gpu" in str(value)) or (word == "nodes" and value > 1)
 
 
 def _over(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,6 +145,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
                 )
             if expected := _expected(word, value):
                 raise SettingError(f"{path}: {layer}: {word} is `{value}`; expected {expected}.")
+            if (layer in ("every", "cpu", "ask") or KINDS.get(layer) == "cpu") and _wants_gpus(word, value):
+                raise SettingError(
+                    f"{path}: {layer}: {word} is `{value}`, and this holds for jobs that never have a GPU; expected it in serve, "
+                    "train or one of their kinds. Move it there."
+                )
     return found
 
 
