@@ -12,6 +12,7 @@ import torch
 
 import fixed_rollouts
 from mill import ROOT, SMALL, Mill
+from proofmill.recipes import starter
 from proofmill.runtime.cluster import launching, slurm
 
 LAUNCHING = (sys.executable, "-m", "proofmill.runtime.cluster.launching")
@@ -43,6 +44,24 @@ def test_machine_with_gpus_gets_a_process_for_each(configuration):
     (line,) = dry_run(configuration, CUDA_VISIBLE_DEVICES="0,1,2,5")
     assert after(line, "--num_processes") == "4" and after(line, "--config_file").endswith(f"{configuration}.yaml")
     assert tuple(shlex.split(line)[-len(JOB) :]) == JOB and "--num_machines" not in line
+
+
+def test_folder_of_ones_own_has_the_files_of_the_project(tmp_path, monkeypatch, capsys):
+    """What `proofmill init` writes has no workflow/accelerate; a file that is there is taken instead of the project's."""
+    starter.write(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path / "mine")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr("sys.argv", ["launching", "--dry-run", "fsdp2", *JOB])
+    launching.main()
+    assert after(capsys.readouterr().out, "--config_file") == str(ROOT / "workflow/accelerate/fsdp2.yaml")
+    own = Path("workflow/accelerate/fsdp2.yaml")
+    own.parent.mkdir(parents=True)
+    own.write_text("distributed_type: FSDP\n")
+    launching.main()
+    assert after(capsys.readouterr().out, "--config_file") == str(own)
+    monkeypatch.setattr("sys.argv", ["launching", "--dry-run", "fsdp3", *JOB])
+    with pytest.raises(SystemExit, match=r"there is no workflow/accelerate/fsdp3\.yaml; expected one of ddp, fsdp2"):
+        launching.main()
 
 
 def test_rollouts_have_gpus_of_their_own():

@@ -2,9 +2,10 @@
 
     python -m proofmill.runtime.cluster.launching fsdp2 proofmill.sft sft/cold ...
 
-The first word is a file of workflow/accelerate. On one machine that is `accelerate launch` with a process for each GPU;
-in a SLURM job of several nodes, one `accelerate launch` on each by a step of `srun`, which meet at the first node, on a
-port of the job's number. `--dry-run` prints every command and the environment it gets instead.
+The first word is a file of workflow/accelerate, here or where the project's Snakefile stands. On one machine that is
+`accelerate launch` with a process for each GPU; in a SLURM job of several nodes, one `accelerate launch` on each by a
+step of `srun`, which meet at the first node, on a port of the job's number. `--dry-run` prints every command and the
+environment it gets instead.
 
 `--rollout-gpus N` serves the rollouts of a grpo by `trl vllm-serve` (with a `lag`, by `vllm serve`) on the last N GPUs of
 the machine, and trains on the others; `--rollout-node` serves them on all GPUs of the job's last node. Both want
@@ -28,6 +29,7 @@ from typing import Any
 
 from proofmill.runtime.cluster import slurm
 from proofmill.runtime.progress import say
+from proofmill.runtime.project import project_folder
 from proofmill.schema.errors import ProofmillError, ServiceError, SettingError
 
 CONFIGURATIONS = Path("workflow/accelerate")
@@ -78,12 +80,7 @@ class Plan:
 
 def plan(options: argparse.Namespace) -> Plan:
     """What is to be started. Raises SettingError for a launch file or numbers of GPUs that do not go together."""
-    file = CONFIGURATIONS / f"{options.configuration}.yaml"
-    if not file.is_file():
-        known = ", ".join(sorted(path.stem for path in CONFIGURATIONS.glob("*.yaml")))
-        raise SettingError(
-            f"launching: there is no {file}; expected one of {known or 'its files, from the project folder'}."
-        )
+    file = _configuration(options.configuration)
     nodes, gpus = slurm.nodes(), _gpus()
     port = FIRST_PORT + int(slurm.job() or os.getpid()) % (PORTS // EACH) * EACH
     serving = _last_node(nodes) if options.rollout_node else None
@@ -111,6 +108,17 @@ def plan(options: argparse.Namespace) -> Plan:
     # In a job of several nodes also the training on one of them is a step: SLURM's signals go to steps.
     launches = _launches(file, training if len(nodes) > 1 else [None], each, port, options, environment)
     return Plan(tuple(launches), server, health)
+
+
+def _configuration(name: str) -> Path:
+    """A file of workflow/accelerate: that of this folder, or else the one where the project's Snakefile stands."""
+    if (own := CONFIGURATIONS / f"{name}.yaml").is_file():
+        return own
+    folder = project_folder() / CONFIGURATIONS
+    if (file := folder / own.name).is_file():
+        return file
+    known = {path.stem for where in (CONFIGURATIONS, folder) for path in where.glob("*.yaml")}
+    raise SettingError(f"launching: there is no {own}; expected one of {', '.join(sorted(known))}.")
 
 
 def _launches(
