@@ -407,6 +407,17 @@ def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(tmp_path
     assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}: spread unlike", said, re.MULTILINE)) == own
 
 
+def test_training_that_is_judged_by_our_weights_has_a_line_of_each(tmp_path):
+    """On processors a training and the judge that its own job asks are two lines: how it learns, and how that is asked."""
+    judge = {"weights": "sft/cold", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 64}
+    grader = {"judges": ["api/own"], "prompt": "answer-equivalence"}
+    trained = {**GRPO, "model": "sft/cold", "max-tokens": 64, "grader": "grader/own"}
+    book = Mill(tmp_path, **{**SMALL, "api/own": judge, "grader/own": grader, "grpo/x": trained}).book
+    lines = Feasibility(Plan(book, "grpo/x", tmp_path), machine("cpu")).lines()
+    said = [line for line in lines if line.startswith("grpo/x  ")]
+    assert ["one process" in line for line in said] == ["processors" not in line for line in said] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("on", "entry", "words", "processes"),
     [

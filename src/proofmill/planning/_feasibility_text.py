@@ -144,8 +144,7 @@ def _site(whole: Any) -> Iterator[str]:
                     "whole weights are kept on each GPU" if all(v.whole for v in group) else "spread unlike the others"
                 )
             apart.append(f"{', '.join(v.stage for v in group)} by {words}: {why}")
-    # A judge that rewards is asked by the training's own job, and is none of `serve`.
-    asking = [v for v in whole.verdicts if v.fits and v.asks and kind_of(v.stage) not in learned()]
+    asking = [v for v in whole.verdicts if v.fits and v.asks]
     for parallel in sorted({v.parallel for v in asking}, reverse=True):
         if whole.share([v for v in asking if v.parallel <= parallel], parallel):
             wanted["serve"] = _serving(parallel)
