@@ -48,6 +48,11 @@ GRPO = {
 }  # fmt: skip
 
 
+def without_host(text: str) -> str:
+    """Lines for a site without the cores and the memory of a computer."""
+    return re.sub(r", cpus_per_task: \d+, mem_mb: \d+", "", text)
+
+
 @pytest.fixture
 def judged(tmp_path):
     """The verdict on an entry on a machine, where nothing is made; with `of`, on another stage."""
@@ -372,7 +377,7 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
         "scores/x": {"problems": ["problems/bench"], "measures": ["problem-length-mean"], "tokenizer": "base/half"},
     }
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    text = "\n".join(Feasibility(Plan(book, "test", tmp_path), machine("8xH100")).lines())
+    text = without_host("\n".join(Feasibility(Plan(book, "test", tmp_path), machine("8xH100")).lines()))
     launch = "launch: python -m proofmill.runtime.cluster.launching"
     assert f"  sft: {{gpu: 8, {launch} ddp}}\n  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n" in text
     assert "  serve: {gpu: 1, engine: vllm}\n" in text
@@ -402,7 +407,7 @@ def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(tmp_path
         entries |= {f"examples/{name}": {"responses": f"responses/{name}"}}
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries, "examples/all": sources}).book
     text = "\n".join(Feasibility(Plan(book, "examples/all", tmp_path), machine(on)).lines())
-    said = re.sub(r"launch: \S+ -m \S+ | --processes \d+", "", text)
+    said = re.sub(r"launch: \S+ -m \S+ | --processes \d+", "", without_host(text))
     assert re.findall(r"^  sft: {(.*)}", said, re.MULTILINE) == [line]
     assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}: spread unlike", said, re.MULTILINE)) == own
 
@@ -442,6 +447,8 @@ def test_lines_for_a_site_start_what_was_planned(judged, monkeypatch, capsys, tm
     Path("site.yaml").write_text(f"grpo: {found}\n")
     given = site.set_resources(ROOT / "profiles/slurm")["grpo"]
     assert {word: given[word] for word in words} == words and given["nodes"] == words.get("nodes", 1)
+    assert verdict.host_bytes < given["mem_mb"] * 2**20 < machine(on).host
+    assert given["cpus_per_task"] * given["nodes"] == 8 * given["gpu"]
     monkeypatch.chdir(ROOT)
     nodes = [f"node{number}" for number in range(given["nodes"])]
     monkeypatch.setattr(slurm, "nodes", lambda: nodes)
@@ -455,6 +462,26 @@ def test_lines_for_a_site_start_what_was_planned(judged, monkeypatch, capsys, tm
     assert list(map(int, re.findall(r"--num_processes (\d+)", said))) == processes == [verdict.devices] * len(processes)
     sizes = [int(size) for size in re.findall(r"--(?:data|tensor)-parallel-size (\d+)", said)]
     assert math.prod(sizes) == (verdict.apart or 1) and verdict.parallel in (1, *sizes)
+
+
+@pytest.mark.parametrize(("model", "on"), [("half", "H100"), ("seven", "H100"), ("thirty-two", "8xH100")])
+def test_line_for_jobs_that_serve_has_memory_for_their_weights(tmp_path, monkeypatch, model, on):
+    """The neediest of several decides; those of its kind that ask a remote model keep the little that is shipped."""
+    asked = {"problems": "problems/bench", "max-tokens": 1024}
+    entries = {f"responses/{name}": {**asked, "model": f"base/{name}"} for name in ("half", model)}
+    entries |= {
+        f"grades/{name}": {"responses": f"responses/{name}", "grader": "final-answer"} for name in ("half", model)
+    }
+    scores = {"scores/x": {"grades": list(dict.fromkeys(["grades/half", f"grades/{model}"])), "measures": ["avg-at-k"]}}
+    whole = Feasibility(
+        Plan(Mill(tmp_path, **{**SMALL, **MODELS, **entries, **scores}).book, "scores/x", tmp_path), machine(on)
+    )
+    (line,) = [line for line in whole.lines() if line.startswith("  serve: ")]
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(line)
+    given = site.set_resources(ROOT / "profiles/slurm")["responses"]["mem_mb"]
+    (there,) = map(int, re.findall(r"^\((\d+) if .* else 4000\)$", given))
+    assert 2 * max(verdict.parameters for verdict in whole.verdicts) < there * 2**20 < machine(on).host
 
 
 def test_rollouts_ahead_have_gpus_of_their_own(judged):
@@ -545,7 +572,7 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
         run("r1-zero", "--machine", "8xH100")
     said = capsys.readouterr().out
     assert left.value.code == 1 and "grpo/r1-zero-short" in said and "does not fit" in said
-    said = run("qed-nano", "--machine", "8xH100", "--fill", "0.33")
+    said = without_host(run("qed-nano", "--machine", "8xH100", "--fill", "0.33"))
     assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
     assert "at 0.33 of the length allowed" in said
     assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True

@@ -1,17 +1,22 @@
 """The verdicts on a machine as text for people: a table, what does not fit and what would, and lines for `site.yaml`."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from proofmill.engines import fitting
 from proofmill.planning import hours
 from proofmill.planning.machines import DDP, LAYOUTS, ONE
 from proofmill.planning.trainings import Training
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
+from proofmill.training import memory
 from proofmill.training.memory import size
 
 LAUNCHING = "python -m proofmill.runtime.cluster.launching"
+CORES = 8  # for each GPU; hardly a computer has fewer
+SPARE = 8e9  # bytes of host memory for each GPU, for what no plan counts: graders, tables, what CUDA pins
 NAME = 40  # characters of a name that a line has room for
 HEAD = ("", "model", "tokens", "how", "a GPU", "GPU-hours", "")
 
@@ -133,7 +138,7 @@ def _site(whole: Any) -> Iterator[str]:
     for kind in learned():
         trained = [v for v in whole.verdicts if v.fits and not v.asks and kind_of(v.stage) == kind]
         for group in _groups(trained, whole):
-            first, words = group[0], _training(kind, group[0], whole.machine)
+            first, words = group[0], _training(kind, group, whole.machine)
             if first.apart:
                 why = "vLLM's server samples ahead (`lag`)"
             elif kind not in wanted:
@@ -147,9 +152,10 @@ def _site(whole: Any) -> Iterator[str]:
     asking = [v for v in whole.verdicts if v.fits and v.asks]
     for parallel in sorted({v.parallel for v in asking}, reverse=True):
         if whole.share([v for v in asking if v.parallel <= parallel], parallel):
-            wanted["serve"] = _serving(parallel)
-            needier = [v for v in asking if v.parallel > parallel]
-            apart += [f"{v.stage} by {_serving(v.parallel)}: others are not shared out to so many" for v in needier]
+            wanted["serve"] = _serving([v for v in asking if v.parallel <= parallel], parallel, whole.machine)
+            for v in (v for v in asking if v.parallel > parallel):
+                own = _serving([v], v.parallel, whole.machine)
+                apart.append(f"{v.stage} by {own}: others are not shared out to so many")
             break
     if wanted:
         yield ""
@@ -186,12 +192,12 @@ def _started(verdict: Any, way: Any, whole: Any) -> Any:
     return replace(verdict, layout=way.layout, host_bytes=attempt.host_bytes)
 
 
-def _training(kind: str, verdict: Any, machine: Any) -> str:
-    """The words for a training on the GPUs of a verdict, with vLLM's server on the others that it has apart.
+def _training(kind: str, group: list[Any], machine: Any) -> str:
+    """The words for trainings on the GPUs of their verdicts, with vLLM's server on the others that they have apart.
 
     Several nodes are asked for whole, since SLURM need not give as many GPUs on each of them.
     """
-    layout, devices, parallel, apart = verdict.layout, verdict.devices, verdict.parallel, verdict.apart
+    layout, devices, parallel, apart = group[0].layout, group[0].devices, group[0].parallel, group[0].apart
     nodes, words, options = machine.computers(devices) or 1, [], ""
     if devices // nodes != machine.each - (apart if machine.nodes == 1 else 0):
         options = f" --processes {devices // nodes}"
@@ -201,7 +207,9 @@ def _training(kind: str, verdict: Any, machine: Any) -> str:
             options += f' --server-args="--tensor-parallel-size {parallel} --data-parallel-size {apart // parallel}"'
         nodes += machine.nodes > 1
     gpus = machine.each * nodes if nodes > 1 else devices + apart
-    words += [f"nodes: {nodes}"] * (nodes > 1) + [f"gpu: {gpus}"]
+    beside = [_served_bytes(v, apart) if apart and nodes == 1 else 0 for v in group]
+    there = max(v.host_bytes + more for v, more in zip(group, beside, strict=True))
+    words += [f"nodes: {nodes}"] * (nodes > 1) + [f"gpu: {gpus}", _beside(gpus // nodes, there, machine)]
     if layout != ONE or apart:
         words.append(f"launch: {LAUNCHING} {DDP.name if layout == ONE else layout.name}{options}")
     words += [f"engine: vllm{'-server' * bool(apart)}"] * (kind != "sft")
@@ -209,10 +217,22 @@ def _training(kind: str, verdict: Any, machine: Any) -> str:
     return f"{{{', '.join(words)}}}"
 
 
-def _serving(parallel: int) -> str:
+def _serving(verdicts: list[Any], parallel: int, machine: Any) -> str:
     """The words for jobs that ask weights of ours, on so many GPUs."""
+    there = max(_served_bytes(v, parallel) for v in verdicts)
     shared = f", engine_args: --tensor-parallel-size {parallel}" * (parallel > 1)
-    return f"{{gpu: {parallel}, engine: vllm{shared}}}"
+    return f"{{gpu: {parallel}, {_beside(parallel, there, machine)}, engine: vllm{shared}}}"
+
+
+def _served_bytes(verdict: Any, gpus: int) -> float:
+    """Bytes of host memory of vLLM on so many GPUs: a process for each and one before them, and the files it reads."""
+    return (gpus + 1) * fitting.LIBRARIES + memory.WIDTH["bfloat16"] * (verdict.parameters or 0)
+
+
+def _beside(gpus: int, there: float, machine: Any) -> str:
+    """The words for the cores and the memory of a computer that a job takes with so many of its GPUs."""
+    megabytes = 1000 * math.ceil(min(there + SPARE * gpus, machine.host) / 2**20 / 1000)  # to SLURM, of 2^20 bytes
+    return f"cpus_per_task: {CORES * gpus}, mem_mb: {megabytes}"
 
 
 def data(whole: Any) -> dict[str, Any]:
