@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,16 @@ def test_killed_replica_leaves_its_calls_to_the_others(tmp_path, by_service, mon
         asking.join(120)
         assert answers == ["ok"] * 200
         assert len(service.replicas()) == 1
+
+
+def test_key_is_one_for_all_that_come_together(tmp_path):
+    """Threads of one process, too: who comes first makes it, and nothing is left of the others' tries."""
+    begin = threading.Barrier(32, timeout=30)
+    for number in range(10):
+        service = Service(f"api/judge-{number}", tmp_path)
+        with ThreadPoolExecutor(32) as threads:
+            keys = set(threads.map(lambda service: (begin.wait(), service.key())[1], [service] * 32))
+        assert len(keys) == 1 and [path.name for path in service.folder.iterdir()] == ["key"]
 
 
 def test_service_is_started_by_the_first_job_that_needs_it_and_again_when_it_was_killed(

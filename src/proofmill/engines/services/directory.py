@@ -41,7 +41,7 @@ class Service:
         """The key that servers want; made by whoever comes first. ServiceError where it belongs to somebody else."""
         path = self.folder / "key"
         self.folder.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"key.{os.uname().nodename}.{os.getpid()}")
+        new = path.with_name(f"key.{secrets.token_hex(8)}")
         try:
             if not path.exists():
                 new.touch(mode=0o600)
