@@ -129,6 +129,21 @@ def test_pace_of_a_job_keeps_the_limits_of_all(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"judge-requests", "judge-tokens"}
 
 
+def test_job_whose_server_pauses_puts_back_what_it_has_drawn(tmp_path):
+    """It draws nothing meanwhile, and others use the limit."""
+    clock = Clock()
+    pace = Pace(requests=600, clock=clock, bucket=lambda *of: SharedBucket(tmp_path / "judge", *of, clock))
+    assert pace.delay() == 0
+    pace.ended(pace.started())
+    clock.now += 1.0
+    assert pace.delay() == 0
+    pace.ended(pace.started(), overload=True, asked=60.0)
+    level = pace._requests.level
+    assert level > 0 and pace.is_paused and pace.delay() > 50 and pace._requests.level == level
+    clock.now += LEASE + 0.1
+    assert pace.delay() > 50 and pace._requests.level == 0
+
+
 CALLER = """
 import sys
 from pathlib import Path

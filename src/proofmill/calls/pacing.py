@@ -91,13 +91,12 @@ class Pace:
             self._pressed = True
             return math.inf
         self._pressed = self._pressed and 2 * self.in_flight >= self.window
-        now, wait = self.clock(), 0.0
-        if self.is_paused:
-            return self._paused - now
+        now = self.clock()
+        paused = wait = max(0.0, self._paused - now)
         for bucket, amount in ((self._requests, 1.0), (self._tokens, tokens)):
             if bucket:
-                bucket.refill(now)
-                wait = max(wait, bucket.delay(amount))
+                bucket.refill(now)  # while the server pauses, too: others may use what was drawn
+                wait = paused or max(wait, bucket.delay(amount))
         return wait
 
     @property
