@@ -1,13 +1,19 @@
 """Base models: from a folder, the hub, or random numbers, with a row for each file."""
 
 import json
+import pickle
+import random
 import shutil
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 from damage import truncate
-from mill import Mill
-from proofmill.schema.errors import HubError, TableError
+from dirty import BYTES
+from mill import SMALL, Mill
+from proofmill import base
+from proofmill.base import JSON
+from proofmill.schema.errors import HubError, RecipeError, TableError
 
 
 def test_base_has_a_row_for_every_file(small):
@@ -54,6 +60,29 @@ def test_folder_is_a_base_model_like_any_other(small, tmp_path):
     assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())
 
 
+def test_base_from_another_entry_has_its_weights(small):
+    """The files of a training become those of a base, which is made from it and says so."""
+    made = Mill(small.results, **SMALL, **{"base/taught": {"source": "sft/cold"}})
+    table = made.make("base/taught")
+    weights = [folder / "model.safetensors" for folder in (table.folder, small.table("sft/cold").folder)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert table.stamp["parents"].keys() == {"sft/cold"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"source": "sft/none"}, "which no recipe declares"),
+        ({"source": "sft/cold", "path": "x"}, "expected neither"),
+        ({"source": "scrach"}, "expected"),
+    ],
+)
+def test_base_from_an_entry_that_is_not_there_or_with_a_path_is_refused(small, entry, said):
+    """A name that no recipe declares, a path beside an entry, and an unknown word are mistakes of the recipe."""
+    with pytest.raises(RecipeError, match=said):
+        Mill(small.results, **SMALL, **{"base/taught": entry})
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -74,6 +103,9 @@ def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
     ("name", "harm"),
     [
         ("config.json", lambda path: path.write_text("{")),
+        ("config.json", lambda path: path.write_text("[]")),
+        ("tokenizer_config.json", lambda path: path.write_text("[" * 100_000)),
+        ("config.json", lambda path: path.write_bytes(b"\xff\xfe")),
         ("tokenizer.json", lambda path: path.write_bytes(bytes(100))),
         ("model.safetensors", lambda path: truncate(path, 20_000)),
         ("model.safetensors", lambda path: path.write_bytes(b"")),
@@ -87,6 +119,55 @@ def test_damaged_model_folder_is_refused(small, tmp_path, name, harm):
     made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(folder)}})
     with pytest.raises(TableError, match=rf"model/{name}: cannot be read .*Copy it again"):
         made.make("base/x")
+
+
+class Runs:
+    """A pickle that writes a file when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "consolidated.00.pth", "weights.pkl", "last.ckpt"])
+def test_weights_that_are_a_pickle_are_refused_and_never_read(small, tmp_path, name):
+    """A folder with a pickle alone is refused by its file; beside safetensors it is not read. Its program never runs."""
+    folder, ran = tmp_path / "model", tmp_path / "ran"
+    shutil.copytree(small.table("base/tiny").folder, folder)
+    (folder / name).write_bytes(pickle.dumps(Runs(ran)))
+    made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(folder)}})
+    weights = made.make("base/x").weights()
+    AutoModelForCausalLM.from_pretrained(weights)
+    (folder / "model.safetensors").unlink()
+    made = Mill(tmp_path / "others", **{"base/x": {"source": "folder", "path": str(folder)}})
+    with pytest.raises(TableError, match=rf"{name}: a pickle, .*; expected weights as \*\.safetensors"):
+        made.make("base/x")
+    assert not ran.exists()
+
+
+def test_damaged_weights_are_a_model_or_one_message_that_names_the_file(small, tmp_path):
+    """Two hundred folders with a file changed at random are copied, or refused before anything is taken from them."""
+    refused = 0
+    for number in range(200):
+        rng = random.Random(f"25-{number}")
+        folder, taken = tmp_path / f"model-{number}", tmp_path / f"taken-{number}"
+        shutil.copytree(small.table("base/tiny").folder, folder)
+        path = folder / rng.choice((*JSON, "model.safetensors"))
+        content = path.read_bytes()
+        for spoil in rng.sample(BYTES, rng.choice((1, 2))):
+            content = spoil(content, "", rng)
+        path.write_bytes(content if rng.random() < 0.9 else rng.randbytes(rng.choice((0, 1, 8, 1000))))
+        try:
+            base._copy(folder, taken)
+        except TableError as error:
+            assert path.name in str(error) and "; expected " in str(error)
+            assert not taken.exists()
+            refused += 1
+        shutil.rmtree(folder)
+        shutil.rmtree(taken, ignore_errors=True)
+    assert 50 < refused < 200
 
 
 def with_config(table, folder, changes, without=()):

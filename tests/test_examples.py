@@ -30,6 +30,8 @@ def rows(*given):
             "well_formed": True,
             "tokens": len(t),
             "dropped": None,
+            "messages": [],
+            "tools": None,
         }
         for p, t, g in given
     ]
@@ -64,6 +66,30 @@ def test_shortest_of_attempts_whose_tokens_nobody_counted_is_the_only_one():
     """Solutions that came with their problems have no tokens, and one for each problem needs none."""
     some = [{**row, "tokens": None} for row in rows(("p", "a", 7), ("q", "b", 7))]
     assert refusals(some, ["shortest-per-problem"]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([(9, 10), (8, 90), (7, 50)], 2),
+        ([(9, 10), (8, 90), (None, 50)], 0),
+        ([(None, 10), (8, 90), (7, 9)], 2),
+        ([(None, 10), (None, 9), (3, 90)], 1),
+        ([(3, 90), (None, 10), (None, 9)], 2),
+        ([(None, 5), (None, 5)], 0),
+        ([(5, 9), (5, 8)], 0),
+        ([(0, 9), (0, 8), (1, 7)], 0),
+        ([(4, 0), (None, 0)], 0),
+    ],
+)
+def test_shortest_attempt_is_found_in_one_unit(lengths, expected):
+    """Tokens count if each attempt at the problem has them, else characters; another problem's attempts change nothing."""
+    own = [{**row, "tokens": tokens} for (tokens, n) in lengths for row in rows(("p", "x" * n, 7))]
+    others = [{**row, "tokens": tokens} for tokens in (2, 1) for row in rows(("q", "x", 7))]
+    for some in ([*own, *others], [*others, *own]):
+        kept = [row for row, name in zip(some, refusals(some, ["shortest-per-problem"]), strict=True) if name is None]
+        assert kept.count(others[1]) == 1 and len(kept) == 2
+        assert any(row is own[expected] for row in kept)
 
 
 def test_every_selector_answers_for_every_row():

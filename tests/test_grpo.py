@@ -24,13 +24,14 @@ from proofmill.graders.verdicts import Verdict
 from proofmill.grpo import attempts_at
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.recipes.book import expand
-from proofmill.rewards.rewards import Rollout
+from proofmill.rewards.rewards import REWARDS, Reward, Rollout, each
 from proofmill.schema.errors import GraderError, RecipeError, TableError
 from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import losses, passes, rollout_rewards, run
 from proofmill.training.preferences import ModelPreference
 from proofmill.training.rollout_rewards import Rewarding
+from proofmill.training.rollouts import constant
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
@@ -751,6 +752,36 @@ def test_two_processes_learn_from_rollouts_ahead_of_them(chain, tmp_path):
     assert (rollouts["step"] - 1 - rollouts["policy"]).is_between(0, 2).all()
     oldest = project.frame("grpo/cold").filter(measure="lag/max")["value"]
     assert 1 <= oldest.max() <= 2
+
+
+# ------------------------------------------------------------------------------------------- rewards that never vary
+
+
+def test_broken_reward_is_named_in_log_and_stamp(train, monkeypatch, capsys):
+    """A reward that is the same for every rollout is named; one that varies is not, and alone it has no notice."""
+    monkeypatch.setitem(REWARDS, "letters", Reward(each(lambda rollout: len(rollout.submission.text)), "letters"))
+    assert train("varied", rewards={"letters": 1})[0].stamp["notices"] == []
+    monkeypatch.setitem(REWARDS, "stuck", Reward(each(lambda rollout: 1.0), "always 1"))
+    (notice,) = train("stuck", rewards={"stuck": 1, "letters": 1})[0].stamp["notices"]
+    assert "`stuck`" in notice and "`letters`" not in notice
+    assert notice in capsys.readouterr().err
+
+
+def test_training_whose_only_reward_never_varies_says_that_it_learned_nothing(train, capsys):
+    """Weights that solve nothing earn 0 from the judge in every rollout: the notice says so in the log and the stamp."""
+    table, rollouts = train("unsolved", rewards={"grade": 1})
+    assert set(rollouts["grade"]) == {0.0}
+    (notice,) = table.stamp["notices"]
+    assert notice.startswith("no reward varied") and notice in capsys.readouterr().err
+
+
+def test_rewards_that_differ_between_groups_alone_are_constant():
+    """Groups with means of their own teach nothing; missing rewards are ignored; one differing group is enough."""
+    frame = pl.LazyFrame(
+        {"step": [1, 1, 1, 1], "group": [0, 0, 1, 1], "a": [0, 0, 1, 1], "b": [0, None, 1, 1], "c": [0, 0, 1, 0]},
+        schema_overrides={name: pl.Float64 for name in "abc"},
+    )
+    assert constant(frame, ["a", "b", "c"], "group") == ["a", "b"]
 
 
 # -------------------------------------------------------------------------------------------------------------- attacks

@@ -101,6 +101,22 @@ def test_problems_refused_for_another_reason_take_no_duplicate_with_them(mill, t
     assert [row["dropped"] for row in rows] == ["has-solution", None]
 
 
+def test_problems_with_answers_that_cannot_be_read_are_dropped_and_end_nothing(mill, tmp_path):
+    """Each right answer is read under the limits of `final-answer`; the evidence says why one cannot be read."""
+    answers = ["18", r"a\pmod{}", "(" * 400 + "1" + ")" * 400, "x" * 1001, r"\sum_{k=1}^{10^9}\sin(k^2+1)", "x+1"]
+    path = write(tmp_path / "f.jsonl", *(f"Find the number ${n}x$." for n in range(6)), answer=answers)
+    entry = {"source": "table", "path": path, "keep": ["has-readable-answer"]}
+    rows = mill({"problems/p": entry}).make("problems/p").rows(kept=False)
+    evidence = [row["evidence"] for row in rows]
+    assert evidence[0] is evidence[5] is None
+    assert evidence[1:5] == [
+        r"gold answer cannot be read: a\pmod{}",
+        "gold answer: RecursionError",
+        "gold answer has over 1,000 characters",
+        "gold answer: took longer than 2 s",
+    ]
+
+
 def test_problems_from_problems_carry_dropped_rows_as_they_were(mill, tmp_path):
     """All rows go on; what was dropped keeps its filter, what was kept passes the new filters."""
     path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Find $x$.", "Prove $c=d$.", solution=["s", "s", None])

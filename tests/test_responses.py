@@ -4,11 +4,12 @@ import polars as pl
 import pytest
 
 from mill import REFEREE, SMALL
+from proofmill.artifacts.states import States
 from proofmill.calls.exchange import Answer
 from proofmill.responses import is_attempt, why_none
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import ROLLOUTS
-from served import good, server
+from served import GOOD, good, server
 
 
 def test_each_problem_is_attempted_so_many_times(small):
@@ -119,3 +120,24 @@ def test_rollouts_of_a_training_are_its_attempts(small, mill, tmp_path):
     rows = made.make("grpo/x", "responses/x").rows()
     kept = pl.read_parquet(small.results / "grpo/x" / ROLLOUTS)
     assert {(row["response"], row["text"]) for row in rows} == set(kept.select("rollout", "text").iter_rows())
+
+
+def test_field_that_a_server_refuses_is_noted_and_no_part_of_the_identity(mill, monkeypatch):
+    """The stamp has the notice; leaving the field out by `omit` afterwards leaves the table as it is."""
+
+    def refuses(request, number):
+        refused = (400, {"error": {"message": "Unsupported parameter: 'seed'"}}, {})
+        return refused if "seed" in request else (200, GOOD, {})
+
+    api = {"id": "m", "price": {"input": 0, "output": 0}}
+    entries = {
+        "problems/few": {"source": "arithmetic", "rows": 3},
+        "responses/x": {"problems": "problems/few", "model": "api/judge"},
+    }
+    with server(refuses) as (url, _):
+        monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
+        table = mill({**entries, "api/judge": api}).make("problems/few", "responses/x")
+    assert {row["reason"] for row in table.rows()} == {"ok"}
+    assert table.stamp["notices"] == ["api/judge does not take `seed`, which its requests leave out"]
+    later = mill({**entries, "api/judge": {**api, "omit": ["seed"]}})
+    assert States(later.book, later.results)["responses/x"].name == "done"

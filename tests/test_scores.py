@@ -21,6 +21,7 @@ from proofmill.recipes.book import expand
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.scores_entry import Scores
 from proofmill.scores import _attempts, _gate
+from served import good, server
 
 MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
 
@@ -137,6 +138,34 @@ def test_scores_of_a_chain_are_long_form(small, mill):
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     assert {"powers", "digits", "products", "recurrence"} == {row["split"] for row in rows} - {"all"}
     assert "| sft/cold | problems/bench |" in table.page.read_text()
+
+
+def test_calls_that_failed_or_came_from_another_model_stand_beside_the_score(mill, monkeypatch):
+    """A word that is no proper end is counted in stamp and page with the word, and so is the name of another model."""
+    entries = {
+        "api/solver": {"id": "asked", "price": "unknown", "max-parked": 0.5},
+        "problems/few": {"source": "arithmetic", "rows": 4},
+        "responses/few": {"problems": "problems/few", "model": "api/solver", "max-tokens": 64},
+        "grades/few": {"responses": "responses/few", "grader": "arithmetic"},
+        "scores/few": {"grades": ["grades/few"], "measures": ["avg-at-k"], "max-unscored": 1},
+    }
+    first = []
+
+    def reply(request, _):
+        first.append(request["messages"]) if not first else None
+        broken = request["messages"] == first[0]
+        return 200, {**good("no", finish_reason="tool_calls" if broken else "stop"), "model": "other"}, {}
+
+    made = mill(entries)
+    with server(reply) as (url, _):
+        monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
+        table = made.make("problems/few", "responses/few", "grades/few", "scores/few")
+    said = ["3 calls were answered by `other`, not by `asked`", "1 call finished with `tool_calls`"]
+    assert made.table("responses/few").stamp["calls_noticed"] == said
+    assert [row["stop"] for row in made.table("responses/few").rows()].count("error") == 1
+    for sentence in said:
+        assert f"- responses/few: {sentence}" in table.page.read_text()
+        assert f"responses/few: {sentence}" in table.stamp["notices"]
 
 
 def test_shared_problems_are_counted(small, mill):

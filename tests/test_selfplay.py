@@ -138,6 +138,14 @@ def test_proposer_that_is_not_trained_has_no_rollouts(train, proposer):
     assert bool(measured(table, "deduce", "propose", "valid")) == (proposer == "frozen")
 
 
+def test_replies_that_all_earn_the_same_say_that_nothing_was_learned(train, capsys):
+    """Replies of one token are all malformed and earn the same: the notice says that nothing was learned."""
+    table = train("selfplay/constant", **{"max-tokens": 1}, steps=2, batch=2)
+    assert rollouts(table)["reward"].n_unique() == 1
+    (notice,) = table.stamp["notices"]
+    assert notice.startswith("no reward varied") and notice in capsys.readouterr().err
+
+
 def test_model_writes_its_own_first_tasks(train):
     """Without a table it begins with the function that returns its argument, and asks about it until there are enough."""
     table = train("selfplay/alone", **{"seed-tasks": None}, seeds=6, steps=1, tasks=["deduce", "induce"])

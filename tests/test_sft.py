@@ -321,6 +321,97 @@ def test_what_follows_the_last_answer_is_left_out(tokenizer):
     assert made == Encoder(tokenizer, "answer", "base/x")(TALK)
 
 
+PLAIN = "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+CALLS = "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}"
+OFFERED = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+NAMES = "{{ m.content | trim }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "talk", "tools", "lost"),
+    [
+        ("qwen2", TALK, None, None),
+        ("qwen2", CALLING, None, "a call of `add` in message 3 (assistant)"),
+        ("qwen2", CALLING, TOOLS, "the function `add` or a call of it"),
+        ("qwen2", [*TALK[:2], {"role": "tool", "content": "four"}, *TALK[2:]], None, "the text of message 3 (tool)"),
+        (PLAIN, TALK, None, None),
+        (PLAIN, CALLING, None, "a call of `add` in message 3 (assistant)"),
+        (PLAIN.replace(NAMES, NAMES + CALLS), CALLING, None, None),
+        (PLAIN.replace(NAMES, NAMES + CALLS), CALLING, TOOLS, "the function `add` or a call of it"),
+        (OFFERED + PLAIN, CALLING, TOOLS, "the function `add` or a call of it"),
+        (OFFERED + PLAIN.replace(NAMES, NAMES + CALLS), CALLING, TOOLS, None),
+        (PLAIN.replace(NAMES, NAMES + CALLS.replace("arguments", "id")), CALLING, None, "all of it (Object of type Undefined"),
+        (PLAIN.replace(NAMES, NAMES + CALLS.replace("c.function.arguments", "{'b': 1}")), CALLING, None, "an argument of `add`"),
+        (PLAIN, [{**TALK[0], "name": "Alice"}, TALK[1]], None, "the name in message 1 (user)"),
+        (PLAIN, [TALK[0], {**TALK[1], "reasoning_content": "Two twos."}], None, "the reasoning of message 2 (assistant)"),
+        (PLAIN, [TALK[0], {**TALK[1], "content": " \n"}], None, "all that is to be learned"),
+        (PLAIN, [TALK[0], {**TALK[1], "content": "<think>\nTwo twos.\n</think>\n\nIt is 4."}], None, None),
+        (PLAIN.replace("m.content", "m.content.split('</think>')[-1]"), [TALK[0], {**TALK[1], "content": "<think>Two twos.</think>4"}], None, "the text of message 2 (assistant)"),
+        (PLAIN.replace("m.content", "m.content[:20]"), [TALK[0], {**TALK[1], "content": "word " * 40}], None, "the text of message 2"),
+        (PLAIN + "{{ raise_exception('no such roles') }}", TALK, None, "all of it (no such roles)"),
+        ("qwen2_5", CALLING, TOOLS, None),
+        ("llama3_1", CALLING, TOOLS, None),
+        ("qwen3", CALLING, TOOLS, None),
+        ("phi3", CALLING, TOOLS, "the function `add` or a call of it"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
+def test_part_of_a_conversation_that_a_template_leaves_out_is_named(data, learn, template, talk, tools, lost):
+    """Messages, names, reasoning, calls with their arguments and functions have to be in what the template renders."""
+    if "{" in template:
+        made = train_tokenizer(["What is 2 + 2? It is 4."], 300)
+        made.chat_template = template
+    else:
+        made = (
+            AutoTokenizer.from_pretrained(data / "qwen2_tokenizer") if template == "qwen2" else with_template(template)
+        )
+    encoder = Encoder(made, learn, "base/x")
+    encoder(talk, tools)
+    (found,) = encoder.lost
+    if learn == "all" and lost == "all that is to be learned":
+        lost = None
+    assert found == lost or (lost and found and found.startswith(lost))
+
+
+def test_values_that_a_template_escapes_or_prints_are_found(tokenizer):
+    """Texts with quotes, LaTeX, line ends and other scripts, numbers and flags are the same in JSON and as printed."""
+    arguments = {
+        "code": 'print("a\\neq b")\n\t# é 五 𝔸',
+        "n": 3,
+        "x": 0.5,
+        "deep": {"on": True, "list": [1, None, "ü"]},
+    }
+    call = {"type": "function", "function": {"name": "run", "arguments": arguments}}
+    talk = [TALK[0], {"role": "assistant", "content": r"As $a \neq b$: \u0041\nu", "tool_calls": [call]}]
+    for how in ("| tojson", "| tojson | tojson", "| string", "| tojson(indent=4)", ""):
+        tokenizer = train_tokenizer(["x"], 300)
+        tokenizer.chat_template = PLAIN.replace(NAMES, NAMES + CALLS.replace("| tojson", how))
+        encoder = Encoder(tokenizer, "answer", "base/x")
+        encoder(talk)
+        assert encoder.lost == [None], how
+
+
+def test_examples_that_a_template_renders_in_part_stop_the_stage(small, tmp_path):
+    """Of 60 conversations the 20 with calls are counted before the training, with one of them; `no-tools` drops them."""
+    path = tmp_path / "chat.jsonl"
+    talks = [{"messages": CALLING, "tools": TOOLS} if n % 3 == 0 else {"messages": TALK} for n in range(60)]
+    path.write_text("".join(f"{json.dumps(talk)}\n" for talk in talks))
+    results = tmp_path / "results"
+    shutil.copytree(small.results, results)
+    chat = {"source": "table", "path": str(path)}
+    entries = {"examples/chat": chat, "examples/plain": {**chat, "keep": ["no-tools"]}}
+    fields = {"learn": "answer", "steps": 2, "evaluate-share": 0.0}
+    sft = {f"sft/{n}": {**COLD, **fields, "examples": f"examples/{n}"} for n in ("chat", "plain")}
+    made = Mill(results, **SMALL, **entries, **sft)
+    with pytest.raises(
+        TableError,
+        match=r"examples/chat: of 20 of 60 examples .* the function `add` or a call of it in `\w+`; expected",
+    ):
+        made.make("examples/chat", "sft/chat")
+    assert made.make("examples/plain").stamp["counts"] == {"kept": 40, "no-tools": 20}
+    assert made.make("sft/plain").stamp["counts"]["steps"] == 2
+
+
 @pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
 def test_chat_file_of_others_is_learned(small, tmp_path, learn):
     """A file of TRL's users, with system prompts and turns, is an entry of one line; its loss goes down."""
@@ -675,7 +766,7 @@ def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, caps
     kept = alone.make("sft/x").kept(alone.table("sft/x").stamp["fingerprint"])
     assert not kept.state.exists()
     content = made.make("sft/longer").content
-    assert "sft/x kept no state (`keep-state`): begins at the first step" in capsys.readouterr().err
+    assert "sft/x has no state (`keep-state` is not set there): begins at the first step" in capsys.readouterr().err
     whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 7}})
     assert whole.make("sft/whole").content == content
 

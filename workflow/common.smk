@@ -1,5 +1,6 @@
 """What the rules share: the checked configuration, an artifact's entry and parents, and the recipes as targets."""
 
+import _thread
 import contextlib
 import functools
 import os
@@ -13,8 +14,10 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
 from snakemake.logging import logger
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.enums import Quietness, RerunTrigger
 
+from proofmill.artifacts import configurations
 from proofmill.artifacts.states import States
 from proofmill.planning import data
 from proofmill.planning.connections import connections, require_addresses, require_answers
@@ -49,6 +52,12 @@ wildcard_constraints:
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
+# Snakemake's answer to SIGTERM takes locks that the thread it interrupts may hold: it then waits for itself, for ever.
+# Another thread can wait for them.
+exit_gracefully = JobScheduler.exit_gracefully
+JobScheduler.exit_gracefully = lambda *args: _thread.start_new_thread(exit_gracefully, args)
+
+
 # What Snakemake says before and between jobs belongs to its words on progress, though it cannot tell; and the command
 # of a job that failed would stand around what the job itself said (`onerror` says it again).
 NOISE = ("Building DAG", "Using shell", "Select jobs to execute", "Execute ", "RuleException:\nCalledProcessError")
@@ -72,17 +81,22 @@ RESULTS = BOOK.results
 
 
 # Before the first job: what the environment lacks is said for all models that stages due ask, then all are tried.
-# --forcerun means made again, not brought back from the kept tables; jobs learn it from the environment. The settings
-# are not known yet while this file is read.
 onstart:
-    dag = workflow.dag_settings
-    asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
-    forced = [str(f).removeprefix(f"{RESULTS}/").removesuffix(".parquet") for f in asked]
-    os.environ.update(PROOFMILL_FRESH=" ".join(["all"] * bool(dag.forceall) + forced))
     for mistake in dict.fromkeys(line for lines in BOOK.faults.values() for line in lines.splitlines()):
         print(f"left out until it is mended: {mistake}", file=sys.stderr)
     connect()
+    note()
     screen()
+
+
+def note():
+    """Record what the configuration declares, which `proofmill gc` keeps; needed only where something is made."""
+    files = ["config.yaml", *workflow.overwrite_configfiles]
+    try:
+        configurations.note(BOOK, Path(RESULTS), files, workflow.config_settings.config)
+    except OSError as error:
+        if any(job.rule.name in KINDS for job in workflow.dag.needrun_jobs()):
+            raise WorkflowError(f"{error.filename}: {error.strerror}; expected a results folder that can be written.")
 
 
 SCREEN = contextlib.ExitStack()  # closes the screen, before something else is printed at the end
@@ -160,10 +174,31 @@ def states():
     workflow.dag_settings.rerun_triggers = frozenset({RerunTrigger.MTIME})
     if workflow.executor_plugin is not None and workflow.executor_plugin.name == "slurm" and not shutil.which("sbatch"):
         sys.exit("sbatch: no such command; expected SLURM's, on a machine that may submit jobs. Run it there.")
+    tell_forced()
     forced = {name for name in BOOK.entries if table(name) in dag.forcefiles}
     rules_forced = {rule.name for rule in dag.forcerules}
     forced |= {name for name in BOOK.entries if rules_forced & {name, kind_of(name)}}
     return States(BOOK, Path(RESULTS), forced)
+
+
+# --forcerun means made again, not brought back from the kept tables. Jobs learn it from this variable, which every
+# executor passes to its jobs; that of Kubernetes puts it into a secret before `onstart`.
+os.environ.setdefault("PROOFMILL_FRESH", "")
+
+
+envvars:
+    "PROOFMILL_FRESH",
+
+
+def tell_forced():
+    """Set PROOFMILL_FRESH while the graph is built: before, settings are unknown; after, an executor has read it."""
+    if not workflow.is_main_process:
+        return
+    dag = workflow.dag_settings
+    asked = [*dag.forcerun, *(dag.targets if dag.forcetargets else ())]
+    forced = [str(f).removeprefix(f"{RESULTS}/").removesuffix(".parquet") for f in asked]
+    run = [f"run-{time.time_ns()}"]  # a job that goes back into the queue is forced once
+    os.environ.update(PROOFMILL_FRESH=" ".join(["all"] * bool(dag.forceall) + forced + run))
 
 
 def table(name):
@@ -185,7 +220,7 @@ def connect():
     jobs = [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
     asked = connections(BOOK, [name for name in jobs if states()[name].name == "make"])
     try:
-        require_answers(asked)
+        require_answers(asked, Path(RESULTS), BOOK.budget)
     except ProofmillError as error:
         raise WorkflowError(f"{type(error).__name__}: {error}")
 

@@ -27,7 +27,7 @@ EXAMPLES = {
     "diff": "proofmill diff scores/nano --with rehearsal",
     "replay": "proofmill replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
     "curves": "proofmill curves sft/cold grpo/nano --measures loss --out curves.svg",
-    "adopt": "proofmill adopt nano --from /path/of/other/results",
+    "rename": "proofmill rename grades/old-name grades/new-name",
     "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
     "gc": "proofmill gc",
     "serve": "proofmill serve api/judge --engine-args='--tensor-parallel-size 8'",

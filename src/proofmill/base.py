@@ -1,4 +1,4 @@
-"""One row of `base` is a file of a model (from the hub, a folder, GGUF, or random weights), or of a tokenizer alone.
+"""One row of `base` is a file of a model (from the hub, a folder, GGUF, another entry, or random), or of a tokenizer alone.
 
 How we differ:
 1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own. A model of this size does
@@ -39,6 +39,7 @@ PLAIN_TEMPLATE = (
 )
 CONTEXT, ROPE_THETA = 512, 10_000.0  # of a scratch model
 NEEDED = ("config.json",)
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")  # ends of files of weights that are no data, but programs
 JSON = (*NEEDED, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -50,6 +51,8 @@ def main(entry: Base, job: Job) -> None:
         _from_scratch(entry, job, folder)
     elif entry.source == "tokenizer":
         _save_tokenizer(_tokenizer_of(entry), folder)
+    elif "/" in entry.source:
+        _copy(job.parent(entry.source).weights(), folder)
     elif entry.source == "folder":
         _copy(local_path(required(entry.path)), folder)
     elif entry.source == "gguf":
@@ -124,9 +127,14 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    """Copy a model's folder. Raises TableError when it has no config.json or no weights, or when those are damaged."""
+    """Copy a model's folder. Raises TableError when it has no config.json or no safetensors, or when those are damaged."""
     missing = [name for name in NEEDED if not (source / name).is_file()]
-    weights = [*source.glob("*.safetensors"), *source.glob("*.bin")] if source.is_dir() else []
+    weights = [*source.glob("*.safetensors")]
+    if not weights and (pickles := sorted(path for path in source.glob("*") if path.suffix in PICKLES)):
+        raise TableError(
+            f"{pickles[0]}: a pickle, which may run any program when it is read; expected weights as *.safetensors. Convert "
+            "them where you trust the file (`save_pretrained` of transformers writes safetensors), or take another copy."
+        )
     if missing or not weights:
         raise TableError(
             f"{source}: {'no such folder' if not source.is_dir() else 'no ' + ' and no '.join(missing or ['weights'])}; "
@@ -143,10 +151,11 @@ def _check_readable(source: Path) -> None:
     for path in sorted([*(source / name for name in JSON if (source / name).is_file()), *source.glob("*.safetensors")]):
         try:
             if path.name in JSON:
-                json.loads(path.read_bytes())
+                if not isinstance(json.loads(path.read_bytes()), dict):
+                    raise ValueError("no JSON object")
             else:
                 safe_open(path, "numpy").keys()  # opens if the file is as long as its header says
-        except (ValueError, SafetensorError) as error:
+        except (ValueError, RecursionError, SafetensorError) as error:
             raise TableError(
                 f"{path}: cannot be read ({error}); expected a file of a model as it was saved. Copy it again."
             ) from error

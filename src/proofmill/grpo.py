@@ -26,6 +26,7 @@ from proofmill.calls.stream import Stream
 from proofmill.engines import opening, rollouts
 from proofmill.graders import robustness
 from proofmill.graders.graders import Marker
+from proofmill.measures import notices
 from proofmill.prompts import templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
@@ -41,7 +42,7 @@ from proofmill.training import memory
 from proofmill.training.preferences import JudgedPreference, ModelPreference
 from proofmill.training.reasoning_cache import ReasoningCache
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import DIARY, Diary, columns
+from proofmill.training.rollouts import DIARY, Diary, columns, constant
 
 # TRL's names for losses whose sums are our own (grpo_trainer.py): `luspo` is replaced, `dapo` is given other counts.
 LOSSES = {"sequence_sum": "luspo", "bnpo": "dapo"}
@@ -54,6 +55,7 @@ def main(entry: Grpo, job: Job) -> None:
     from proofmill.training import checkpoints, passes, run
     from proofmill.training import grpo_trainer as trainers
 
+    checkpoints.settle(job)
     batch = entry.problems_per_step * entry.group
     at_once = passes.share_of(job, batch) * entry.batches
     check_devices(entry, job, at_once)
@@ -158,14 +160,19 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, diary: Diary | N
     if diary is None:  # not the main process
         return
     diary.write(weights / ROLLOUTS)
-    verdicts = pl.scan_parquet(weights / ROLLOUTS).select("unscored", "reason").collect()
+    written, names = pl.scan_parquet(weights / ROLLOUTS), Rewarding.columns(entry)[0]
+    verdicts = written.select("unscored", "reason").collect()
+    idle = constant(written, [f"reward_{name}" for name in names], "group")
+    noticed = notices.of_rewards([column.removeprefix("reward_") for column in idle], names)
     counts = {"rollouts": verdicts.height, "unscored": verdicts.filter("unscored").height}
     if (step := trainer.state.global_step) < entry.steps:
         counts["steps before the second grader stopped it"] = step
     spent = Spent(failures=verdicts.filter(pl.col("reason").is_in(PASSING)).height)
     for row in records.all_rows(job.table.calls):
         spent.add(row.answer.paid, row.answer.tokens)
-    job.finish(list(run.steps(trainer)), counts, weights, spent=spent, **facts)
+    job.finish(list(run.steps(trainer)), counts, weights, spent=spent, notices=noticed, **facts)
+    for sentence in noticed:
+        say(job.name, sentence)
 
 
 def withstood(entry: Grpo, job: Job) -> dict[str, Any]:

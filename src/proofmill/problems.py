@@ -14,6 +14,7 @@ How we differ:
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.joins import ById
 from proofmill.filters import problems
 from proofmill.filters.problems import ApartFrom
+from proofmill.graders.verifier import Verifier
 from proofmill.runtime.paths import local_path
 from proofmill.runtime.progress import Progress
 from proofmill.schema.columns import COLUMNS
@@ -43,8 +45,9 @@ LISTS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.List)]
 def main(entry: Problems, job: Job) -> None:
     counts: dict[str, int] = {}
     loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
-    rows = _counted(_filtered(entry, job, _rows(entry, job)), entry, job, counts)
-    job.finish(_frames(rows), counts, loader=loader)
+    with _verifier(entry) as verifier:
+        rows = _counted(_filtered(entry, job, _rows(entry, job), verifier), entry, job, counts)
+        job.finish(_frames(rows), counts, loader=loader)
 
 
 def _frames(rows: Iterator[dict]) -> Iterator[pl.DataFrame]:
@@ -154,7 +157,12 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
 # ------------------------------------------------------------------------------------------------------------ filtering
 
 
-def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]:
+def _verifier(entry: Problems) -> AbstractContextManager[Verifier | None]:
+    """Start the process that reads right answers, if a filter needs one."""
+    return Verifier(1) if "has-readable-answer" in entry.keep else nullcontext()
+
+
+def _filtered(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier | None) -> Iterator[dict]:
     filters = list(problems.ready(entry.keep))
     remembering = [apply for _, apply in filters if hasattr(apply, "remember")]
     if entry.apart_from:
@@ -164,6 +172,7 @@ def _filtered(entry: Problems, job: Job, rows: Iterator[dict]) -> Iterator[dict]
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
             known["scheme"] = schemes.get(row["problem"])
+            known["fault"] = verifier and verifier.fault
             if refusal := problems.refusal(known, filters):
                 name, evidence, matched = refusal
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"

@@ -70,7 +70,8 @@ def _player(entry: Responses, job: Job, who: str) -> Player:
     remote = kind_of(who) == "api"
     if remote and who != entry.model:
         return Player(who, partial(judges.question, job.declared[who]))
-    model = job.declared[who].id if remote else job.parent(who).model
+    given = [word for word in ("top_k", "min_p") if getattr(entry, word) is not None] + ["top_p"] * (entry.top_p != 1)
+    model = job.declared[who].id if remote else job.parent(who).model_given(*given)
     sampling: dict[str, Any] = {
         "temperature": entry.temperature,
         "top_p": entry.top_p,

@@ -74,14 +74,23 @@ def main(entry: Scores, job: Job) -> None:
         row["p"] = p
     rows = measured + compared
     said = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
+    calls = list(_of_calls(entry, job))
     settled = claims.settled(groups, compared, entry)
-    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled])
+    sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls)
     stamped = {claim.name: claim.stamped() for claim in settled}
-    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=said, claims=stamped)
+    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*said, *calls], claims=stamped)
     for claim in settled:
         say(job.name, claim.sentence)
     if low := sum(map(bool, notices.values())):
         say(job.name, f"attempts that were cut off, empty or unreadable stand beside {low} of {len(groups)} marks")
+
+
+def _of_calls(entry: Scores, job: Job) -> Iterator[str]:
+    """Yield what is to be noticed about the calls behind the numbers: of the responses, and of those who graded them."""
+    for name in dict.fromkeys(
+        [*(job.parent(each).stamp["entry"]["responses"] for each in entry.grades), *entry.grades]
+    ):
+        yield from (f"{name}: {sentence}" for sentence in job.parent(name).stamp.get("calls_noticed") or ())
 
 
 def _where(group: Cell) -> str:

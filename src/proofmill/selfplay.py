@@ -19,13 +19,15 @@ import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.engines import rollouts
+from proofmill.measures import notices
 from proofmill.runtime import processes
+from proofmill.runtime.progress import say
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.columns import PLAYED_COLUMNS
 from proofmill.schema.kinds import BUFFER, ROLLOUTS
 from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.tasks.tasks import ROLES, TASKS
-from proofmill.training.rollouts import DIARY, Diary
+from proofmill.training.rollouts import DIARY, Diary, constant
 
 
 def main(entry: Selfplay, job: Job) -> None:
@@ -43,6 +45,7 @@ def trained(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, 
     from proofmill.training import checkpoints, passes, run
     from proofmill.training.selfplay_trainer import Trainer
 
+    checkpoints.settle(job)
     at_once = passes.share_of(job, entry.rows)
     beside = footprint(entry)
     sampling = rollouts.sampling(job, entry, at_once, **beside)
@@ -78,10 +81,16 @@ def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
         return
     trainer.diary.write(weights / ROLLOUTS)
     trainer.play.save(weights / BUFFER)
-    played = pl.scan_parquet(weights / ROLLOUTS).select(pl.len(), pl.col("reward").is_null().sum().alias("unscored"))
-    (count, unscored), tasks = played.collect().row(0), len(trainer.play.buffers)
-    counts = {"rollouts": count, "unscored": unscored, "tasks": tasks}
-    job.finish(list(in_long_form(run.steps(trainer))), counts, weights, training_seconds=seconds)
+    played = pl.scan_parquet(weights / ROLLOUTS)
+    count, unscored = played.select(pl.len(), pl.col("reward").is_null().sum().alias("unscored")).collect().row(0)
+    counts = {"rollouts": count, "unscored": unscored, "tasks": len(trainer.play.buffers)}
+    sides = [f"{task}/{role}" for task in trainer.entry.tasks for role in trainer.entry.roles]
+    side = pl.format("{}/{}", "task", "role")
+    noticed = notices.of_rewards([s for s in sides if constant(played.filter(side == s), ["reward"])], sides)
+    rows = list(in_long_form(run.steps(trainer)))
+    job.finish(rows, counts, weights, training_seconds=seconds, notices=noticed)
+    for sentence in noticed:
+        say(job.name, sentence)
 
 
 def footprint(entry: Selfplay) -> dict[str, Any]:

@@ -6,8 +6,10 @@ How we differ:
 1. An example longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
 2. Labels mark the learned tokens for any chat template; TRL finds the assistant's turns only in templates it knows.
 3. The examples that `evaluate-share` sets aside share no problem with the learned ones.
-4. Only the template writes control tokens: what the tokenizer would read as one in a message is escaped.
-5. Checkpoints lie outside declared outputs and are found again by the table's fingerprint: a killed job resumes.
+4. A chat template has to render what it is given: an example of which a message, a call of a tool or a function is
+   missing from what is rendered, or of which nothing is learned, stops the stage. TRL would learn the rest.
+5. Only the template writes control tokens: what the tokenizer would read as one in a message is escaped.
+6. Checkpoints lie outside declared outputs and are found again by the table's fingerprint: a killed job resumes.
 """
 
 import random
@@ -15,13 +17,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import TableError
 from proofmill.schema.model_entries import Sft
-from proofmill.text.messages import from_row, tools_from
+from proofmill.text.messages import from_row, tools_from, unrendered
 
 IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
 
@@ -32,6 +36,7 @@ def main(entry: Sft, job: Job) -> None:
     from proofmill.training import checkpoints, passes, run
     from proofmill.training.sft_trainer import Trainer
 
+    checkpoints.settle(job)
     rows = passes.split(entry, job, entry.batch, entry.max_length)
     config = SFTConfig(
         **run.arguments(entry, job, entry.log_every),
@@ -65,13 +70,13 @@ def main(entry: Sft, job: Job) -> None:
 
 def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
     """The learned and the evaluated examples (None without any) as token ids and labels, and counts for the stamp."""
-    rows = job.parent(entry.examples).rows("problem", "messages", "tools")
+    rows = job.parent(entry.examples).rows("example", "problem", "messages", "tools")
     apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
     encoder = Encoder(tokenizer, entry.learn, entry.model)
     learned, long = fitting(entry, job, entry.examples, encoder, [r for r in rows if r["problem"] not in apart])
     evaluated, counts = None, {}
     if entry.evaluate or apart:
-        others = job.parent(entry.evaluate).rows("messages", "tools") if entry.evaluate else []
+        others = job.parent(entry.evaluate).rows("example", "messages", "tools") if entry.evaluate else []
         others += [row for row in rows if row["problem"] in apart]
         evaluated, longer = fitting(entry, job, entry.evaluate or entry.examples, encoder, others)
         counts, long = {"evaluated": len(evaluated)}, long + longer
@@ -108,7 +113,8 @@ def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[s
 def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
     """The examples of `where` that are no longer than `max-length`, and the number of longer ones.
 
-    Raises TableError when one is longer and `too-long` is `stop`, or when all are.
+    Raises TableError when one is longer and `too-long` is `stop`, or when all are; and when the chat template leaves
+    out a part of one.
     """
     import pyarrow.compute as pc
     from datasets import Dataset, Features, List, Value
@@ -116,11 +122,19 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
     ids = List(Value("int32"))
     columns = Features({"input_ids": ids, "labels": ids})
     data = Dataset.from_list([{"messages": row["messages"], "tools": row["tools"]} for row in rows])
+    encoder.lost = []
     data = data.map(
         lambda row: encoder([from_row(message) for message in row["messages"]], tools_from(row["tools"])),
         remove_columns=["messages", "tools"],
         features=columns,
     )
+    if lost := [(row["example"], what) for row, what in zip(rows, encoder.lost, strict=True) if what]:
+        example, what = lost[0]
+        raise TableError(
+            f"{where}: of {len(lost):,} of {len(rows):,} examples the chat template of {entry.model} leaves out a part, such as "
+            f"{what} in `{example}`; expected all of it in what is learned. Set `template` of {entry.model} to a file that "
+            "renders it, or remove them from the examples (`keep: [no-tools]` drops those with tools)."
+        )
     if encoder.escaped and processes.rank() == 0:
         say(
             job.name,
@@ -161,19 +175,33 @@ class Encoder:
         self.tokens = ControlTokens(tokenizer)
         self.marked = tokenizer.chat_template if _has_marks(tokenizer) and learn == "assistant" else None
         self.escaped = 0  # conversations that write control tokens
+        self.lost: list[str | None] = []  # what was not rendered of each conversation
+        self.template: str | None = None  # what has rendered the last one; None for the tokenizer's own
         self.tools: list[dict] | None = None
 
     def __call__(self, messages: list[dict], tools: list[dict] | None = None) -> dict[str, list[int]]:
         escaped, self.tools = self.tokens.escaped(messages), self.tokens.escaped_inside(tools)
         self.escaped += (escaped, self.tools) != (messages, tools)
         messages = _to_last_answer(escaped) if self.learn == "answer" else escaped
-        ids, mask = self._by_marks(messages, self.marked) if self.marked else self._by_turns(messages)
-        return {"input_ids": ids, "labels": [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]}
+        self.template = self.marked
+        try:
+            ids, mask = self._by_marks(messages, self.marked) if self.marked else self._by_turns(messages)
+            labels = [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]
+            self.lost.append(self._lost(messages, labels))
+        except TemplateError as error:
+            self.lost.append(f"all of it ({error})")
+            return {"input_ids": [], "labels": []}
+        return {"input_ids": ids, "labels": labels}
+
+    def _lost(self, messages: list[dict], labels: list[int]) -> str | None:
+        """Return what the template leaves out of a conversation, or that nothing of it is learned; None for neither."""
+        rendered = self._apply(messages, self.template, tokenize=False)
+        learned = self.tokenizer.decode([id for id in labels if id != IGNORED], skip_special_tokens=True)
+        nothing = None if learned.strip() else "all that is to be learned"
+        return unrendered(messages, self.tools, rendered, self.learn == "answer") or nothing
 
     def _by_marks(self, messages: list[dict], template: str) -> tuple[list[int], list[int]]:
-        encoded = self.tokenizer.apply_chat_template(
-            messages, tools=self.tools, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
-        )
+        encoded = self._apply(messages, template, return_dict=True, return_assistant_tokens_mask=True)
         return encoded["input_ids"], encoded["assistant_masks"]
 
     def _by_turns(self, messages: list[dict]) -> tuple[list[int], list[int]]:
@@ -185,6 +213,7 @@ class Encoder:
         except TableError:
             if self.learn != "assistant" or (training := _training_template(self.tokenizer)) is None:
                 raise
+            self.template = training
             return self._by_marks(messages, training)
         return ids, mask
 
@@ -220,9 +249,14 @@ class Encoder:
     def _render(self, messages: list[dict], ask: bool = False) -> list[int]:
         if not messages:  # the assistant begins the conversation
             return []
-        return self.tokenizer.apply_chat_template(
-            messages, tools=self.tools, add_generation_prompt=ask, return_dict=True
-        )["input_ids"]
+        return self._apply(messages, add_generation_prompt=ask, return_dict=True)["input_ids"]
+
+    def _apply(self, messages: list[dict], template: str | None = None, **options: Any) -> Any:
+        """Apply a chat template; the tokenizer's own by default. Raises TemplateError where it fails."""
+        try:
+            return self.tokenizer.apply_chat_template(messages, tools=self.tools, chat_template=template, **options)
+        except (TypeError, ValueError, LookupError) as error:  # of what it does with a value
+            raise TemplateError(str(error)) from error
 
 
 def _to_last_answer(messages: list[dict]) -> list[dict]:

@@ -1,5 +1,6 @@
 """A kept copy is restored when it is whole; a damaged one is put aside, and the table is made again."""
 
+import os
 import shutil
 from collections import Counter
 
@@ -7,6 +8,7 @@ import pytest
 
 from damage import truncate, zero
 from mill import MAINS, SMALL, Mill
+from proofmill.artifacts import kept as kept_module
 from proofmill.artifacts.weights import MARK
 
 NAMES = ("problems/train", "base/tiny")
@@ -114,3 +116,59 @@ def test_unreadable_copy_is_no_stamp_for_a_plan(made):
     assert copy.stamp["name"] == "base/tiny"
     truncate(copy.folder / "table.parquet", 100)
     assert copy.stamp is None
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["first", "over an older copy"])
+def test_copy_that_a_kill_left_without_its_table_is_none(made, monkeypatch, again):
+    """Weights without their table are not brought back, also where an older copy was replaced; kept again, they are."""
+    own, _ = made
+    table, copy = own.table("base/tiny"), kept(own, "base/tiny")
+    if not again:
+        shutil.rmtree(copy.folder)
+    link = kept_module.link
+
+    def killed(source, target):
+        if str(source) == str(table.path):
+            raise InterruptedError
+        link(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept_module, "link", killed)
+        with pytest.raises(InterruptedError):
+            copy.keep(table.path, table.folder, table.page)
+    assert (copy.weights / MARK).exists() and not copy.exists()
+    assert not table.restore(table.stamp["fingerprint"])
+    copy.keep(table.path, table.folder, table.page)
+    assert table.restore(table.stamp["fingerprint"])
+
+
+def test_copy_has_all_its_files_on_the_disk_before_its_table(made, monkeypatch):
+    """Every file of the weights and their folder are synced before the table's name is there, and that name after."""
+    own, _ = made
+    table, copy, events = own.table("base/tiny"), kept(own, "base/tiny"), []
+    fsync, link = os.fsync, kept_module.link
+    monkeypatch.setattr(os, "fsync", lambda file: (events.append(os.readlink(f"/proc/self/fd/{file}")), fsync(file)))
+    monkeypatch.setattr(kept_module, "link", lambda old, new: (events.append(("name", str(new))), link(old, new)))
+    copy.keep(table.path, table.folder, table.page)
+    place = events.index(("name", str(copy.table)))
+    wanted = [path for path in (*copy.weights.rglob("*"), copy.weights, copy.folder)]
+    assert {*map(str, wanted)} <= {*events[:place]} and str(copy.folder) in events[place:]
+
+
+def test_table_goes_before_its_weights_are_replaced(made, monkeypatch):
+    """A crash while the weights of a table are replaced leaves no table, which the next run makes or brings back."""
+    own, _ = made
+    table = own.table("base/tiny")
+    fingerprint = table.stamp["fingerprint"]
+
+    def killed(new, old):
+        assert not table.path.exists()
+        shutil.rmtree(old)
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept_module, "replace_folder", killed)
+        with pytest.raises(InterruptedError):
+            table.restore(fingerprint)
+    assert table.restore(fingerprint)
+    table.check(deep=True)

@@ -3,14 +3,17 @@
 import json
 import os
 import shutil
+import zlib
 
 import datasets
 import polars as pl
 import pytest
+from pyarrow import parquet
 
 from mill import MAINS, SMALL
 from proofmill.artifacts import jobs
 from proofmill.artifacts.contents import rows_sha256
+from proofmill.artifacts.kept import link
 from proofmill.artifacts.tables import Table
 from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of
@@ -231,3 +234,141 @@ def test_table_with_failures_is_not_kept(tmp_path):
     assert not table.restore("f1")
     table.write([label()], {**STAMP, "counts": {"ok": 1}})
     assert table.restore("f1")
+
+
+# ------------------------------------------------------------------------------------------------- bytes that changed
+
+
+def flipped(path, place):
+    """Change one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.unlink()  # other links to it stay as they were
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def paged(tmp_path):
+    """A small table with a page and a kept copy."""
+    table = Table("labels/x", tmp_path)
+    table.write(
+        [label()], {**STAMP, "versions": {"polars": "1.0"}, "parents": {"problems/x": "c"}}, page="# x\n\n0.5\n"
+    )
+    return table
+
+
+def test_any_changed_byte_of_a_table_is_noticed(paged):
+    """The pages, the stamp, the statistics and the schema: `check --deep` refuses each."""
+    whole = paged.path.read_bytes()
+    start = paged.stamp["pages"]["bytes"]
+    for place in [*range(0, start, 7), *range(start, len(whole), 3)]:
+        flipped(paged.path, place)
+        with pytest.raises(TableError, match=r"x\.parquet"):
+            Table("labels/x", paged.results).check(deep=True)
+        paged.path.write_bytes(whole)
+    Table("labels/x", paged.results).check(deep=True)
+
+
+def varint(number):
+    """A 32-bit number as a page header of Parquet has it."""
+    number = (number ^ 0x80000000) - 0x80000000
+    number, digits = (number << 1) ^ (number >> 31), []
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def test_changed_byte_with_its_own_checksum_is_noticed(paged):
+    """Damage that the checksum of a page agrees with is seen by the digest of all pages, which the stamp has."""
+    content, column = bytearray(paged.path.read_bytes()), parquet.read_metadata(paged.path).row_group(0).column(0)
+    start, end = column.dictionary_page_offset, column.data_page_offset  # the text of the one row, behind a header
+    for header in range(start + 8, end - 1):
+        data = bytes(content[header:end])
+        other = data[:-1] + bytes([data[-1] ^ 1])
+        place = content.find(varint(zlib.crc32(data)), start, header)
+        if place > 0:
+            break
+    assert place > 0 and len(varint(zlib.crc32(data))) == len(varint(zlib.crc32(other)))
+    content[place : place + len(varint(zlib.crc32(data)))] = varint(zlib.crc32(other))
+    content[end - 1] = other[-1]
+    paged.path.unlink()
+    paged.path.write_bytes(content)
+    with pytest.raises(TableError, match="its pages are not those that were written"):
+        Table("labels/x", paged.results).check(deep=True)
+
+
+def test_changed_stamp_is_refused_by_every_reader(paged):
+    """Not by the deep check alone: plans and stages decide by stamps."""
+    flipped(paged.path, paged.path.read_bytes().index(b'"versions"') + 15)
+    with pytest.raises(TableError, match="its footer with the stamp is not the one that was written"):
+        _ = Table("labels/x", paged.results).stamp
+
+
+def test_changed_page_is_not_read(paged):
+    """A page with one other byte, or none where one was written, is refused by its reader and by the check."""
+    for harm in (lambda: flipped(paged.page, 5), paged.page.unlink):
+        harm()
+        for read in (paged.read_page, lambda: paged.check(deep=True)):
+            with pytest.raises(TableError, match=r"x.md: .*; expected the page of .*x.parquet"):
+                read()
+
+
+def test_changed_page_of_a_kept_copy_is_not_restored(paged):
+    """The copy is put aside, as one with other damage is."""
+    kept = paged.kept("f1")
+    flipped(kept.page, 5)
+    paged.path.unlink()
+    assert not paged.restore("f1")
+    assert kept.folder.with_suffix(".damaged").is_dir()
+
+
+def test_page_without_a_digest_is_read(tmp_path):
+    """A table from before pages had digests is readable with its page, and is not rebuilt."""
+    table = Table("labels/x", tmp_path)
+    table.path.parent.mkdir()
+    pl.DataFrame([label()], schema={n: d for n, (d, _) in COLUMNS["labels"].items()}).write_parquet(
+        table.path, metadata={"proofmill": json.dumps({**STAMP, "content": "c"})}
+    )
+    table.page.write_text("# x\n")
+    table.check(deep=True)
+    assert table.read_page() == "# x\n"
+
+
+def test_second_page_leaves_the_kept_one_as_it_was(tmp_path):
+    """The page in place is a link to the kept one: it is replaced, not written into."""
+    table = Table("labels/x", tmp_path)
+    table.write([label()], STAMP, page="first\n")
+    table.write([label("q")], {**STAMP, "fingerprint": "f2"}, page="second\n")
+    assert (table.kept("f1").page.read_text(), table.page.read_text()) == ("first\n", "second\n")
+
+
+def test_table_without_a_page_leaves_none_of_an_older_one(tmp_path):
+    """A page that is shown is the page of the table."""
+    table = Table("labels/x", tmp_path)
+    table.write([label()], STAMP, page="first\n")
+    table.write([label()], STAMP)
+    assert table.read_page() is None and not table.page.exists()
+
+
+def test_table_with_failed_calls_alone_is_not_kept(tmp_path):
+    """`failures` of the calls count, though every row came out well in the end."""
+    table = Table("labels/x", tmp_path)
+    table.write([label()], {**STAMP, "counts": {"ok": 1}, "failures": 1})
+    assert not table.kept("f1").exists() and not table.restore("f1")
+
+
+def test_kill_while_a_table_is_kept_leaves_no_copy(tmp_path, monkeypatch):
+    """Page and weights come first and the table last: a copy without its table is none."""
+
+    def killed(source, target):
+        if str(target).endswith("table.parquet"):
+            raise KeyboardInterrupt
+        link(source, target)
+
+    table = Table("labels/x", tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("proofmill.artifacts.kept.link", killed)
+        table.write([label()], STAMP, page="# x\n")
+    assert table.kept("f1").page.exists()
+    assert not table.kept("f1").exists() and not table.restore("f1")

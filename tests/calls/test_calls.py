@@ -1,6 +1,8 @@
 """The way a model is asked: once ever, with failures parked, and stopped without losing anything."""
 
+import errno
 import os
+import shutil
 import signal
 import threading
 import time
@@ -14,7 +16,7 @@ from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
 from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
-from proofmill.schema.errors import ServiceError
+from proofmill.schema.errors import JournalError, ServiceError
 
 
 class Echo:
@@ -291,3 +293,32 @@ def test_killed_job_sets_nothing_aside(jobs):
     assert later(other).reserve(0.5)
     assert other.others() == (0.25, 0.0)
     assert not other.reserve(0.5)
+
+
+def test_claim_of_a_killed_job_with_the_time_of_its_tail_is_not_believed(jobs):
+    """Where both have one time stamp the journal may have more: it is summed itself."""
+    one, other, let_go = jobs
+    with Journal(other.journal.folder.with_name("z")) as journal:
+        journal.add(Question("m", (("user", "q"),)), Answer("a", "end", cost=0.6))
+        copied = journal.tail.read_bytes()
+    tail = other.journal.folder / "answers.jsonl"
+    tail.write_bytes(copied)
+    (other.journal.folder / "claim").write_text("0.0 0.0\n")
+    for path in (tail, other.journal.folder / "claim"):
+        os.utime(path, ns=(10**18, 10**18))
+    shutil.rmtree(other.journal.folder.with_name("z"))
+    let_go(1)
+    assert later(one).others(fresh=True)[0] == pytest.approx(0.6)
+
+
+def test_claim_that_cannot_be_written_is_one_sentence(jobs, monkeypatch):
+    """An error of the disk names the file; nothing more is reserved."""
+    one, _, _ = jobs
+
+    def fails(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(JournalError, match="claim: Input/output error; expected a file that can be written"):
+        one.reserve(0.5)
+    assert one.reserved == 0.0

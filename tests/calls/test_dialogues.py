@@ -208,3 +208,15 @@ def test_first_questions_need_no_engine():
     assert {model: len(questions) for model, questions in first.items()} == {"a": 3, "b": 2}
     assert [row for row, _ in first["a"].named()] == ["row 0", "row 2", "row 4"]
     assert Dialogues.first_questions(lambda: ()) == {}
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, None, 0.6])
+def test_question_that_is_asked_again_differs(temperature):
+    """A greedy model is asked again at another temperature; where it samples, with another sample; the first stays."""
+    first = Question("m", (("user", "q"),), temperature=temperature)
+    dialogue = one_answer("m", first, lambda answer: not answer.text, requeries=2)
+    asked = [next(dialogue)[0].what]
+    asked += [dialogue.send([Answer("", "end")])[0].what for _ in range(2)]
+    assert asked[0].key == first.key
+    assert [question.temperature for question in asked[1:]] == [temperature or (0.7 if temperature == 0 else None)] * 2
+    assert len({(question.row_seed, question.temperature) for question in asked}) == 3

@@ -335,6 +335,7 @@ def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
     with Journal(tmp_path) as journal:
+        synced.clear()  # of the names of its files
         for question in asked(*map(str, range(50))):
             last = time.monotonic()
             journal.add(question, Answer("a", "end"))
@@ -342,6 +343,38 @@ def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch
             assert time.monotonic() - last < 30
             time.sleep(0.05)
         assert len(synced) <= 10
+
+
+def test_tail_goes_once_the_disk_has_the_segment_and_its_name(tmp_path, monkeypatch):
+    """The tail is synced, then the segment, and after its rename the folder; only then is the tail cut."""
+    events = []
+
+    def noted(name, what):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given: (events.append(what(*given)), real(*given)))
+
+    journal = Journal(tmp_path / "calls")
+    with journal:
+        journal.add(*asked("a"), Answer("a", "end"))
+        noted("fsync", lambda file: f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{file}'))}")
+        noted("replace", lambda _, new: f"name {os.path.basename(new)}")
+        noted("ftruncate", lambda *_: "cut")
+        journal.compact()
+        done = [*events]
+    assert (
+        done[:4] == ["sync answers.jsonl", "sync 00001.new", "name 00001.parquet", "sync calls"] and done[-1] == "cut"
+    )
+
+
+def test_damaged_lines_are_kept_on_the_disk_before_the_tail_goes(tmp_path, monkeypatch):
+    """They are synced when they are put aside: a power cut after the next compaction loses none of them."""
+    unfinished(tmp_path, "a", "b")
+    tail = tmp_path / "answers.jsonl"
+    tail.write_bytes(tail.read_bytes().replace(b'"text": "a"', b'"text": "x"'))
+    synced, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), real(file)))
+    with Journal(tmp_path):
+        assert str(tmp_path / "damaged.jsonl") in synced
 
 
 def test_folder_that_cannot_be_made_says_so(tmp_path):

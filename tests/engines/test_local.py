@@ -1,12 +1,19 @@
 """Weights in this process: sampling that depends on the question alone."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
+from proofmill.calls.budget import Budget
+from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Question
+from proofmill.calls.journal import Journal
 from proofmill.engines.local import SeededNoise, TransformersEngine, render
+from proofmill.runtime import progress
+from proofmill.runtime.progress import Progress
+from proofmill.runtime.signals import StopRequest
 
 
 @pytest.fixture(scope="module")
@@ -16,13 +23,22 @@ def engine(small):
 
 def some(engine, count=12, **sampling):
     return [
-        Question(engine.model, (("user", f"Find ${n}$."),), max_tokens=16, sample=n, **{"temperature": 1.0, **sampling})
+        Question(
+            engine.model, (("user", f"Find ${n}$."),), sample=n, **{"temperature": 1.0, "max_tokens": 16, **sampling}
+        )
         for n in range(count)
     ]
 
 
+def answered(engine, questions):
+    """Questions with their answers, as they end."""
+    found = []
+    engine.ask(questions, lambda *pair: found.append(pair))
+    return found
+
+
 def texts(engine, questions):
-    found = {q.key: a.text for q, a in engine.answers(questions)}
+    found = {q.key: a.text for q, a in answered(engine, questions)}
     return [found[q.key] for q in questions]
 
 
@@ -84,28 +100,28 @@ def test_nucleus_is_that_of_the_tokens_that_are_left():
 
 def test_answer_ends_at_a_stop_text(engine):
     """The text before it is what the same answer had without it, whatever others in the batch wrote; stop is `end`."""
-    plain = {q.sample: a.text for q, a in engine.answers(some(engine))}
+    plain = {q.sample: a.text for q, a in answered(engine, some(engine))}
     stop = (max(plain.values(), key=len)[5:7],)
-    stopped = {q.sample: a for q, a in engine.answers(some(engine, stop=stop))}
+    stopped = {q.sample: a for q, a in answered(engine, some(engine, stop=stop))}
     assert any(stop[0] in text for text in plain.values())
     for sample, text in plain.items():
         before, found, _ = text.partition(stop[0])
         assert stopped[sample].text == before
         assert not found or (stopped[sample].stop == "end" and 0 < stopped[sample].tokens <= 16)
-    alone = {q.sample: a for q, a in engine.answers(some(engine, stop=stop)[:1])}
+    alone = {q.sample: a for q, a in answered(engine, some(engine, stop=stop)[:1])}
     assert alone[0].tokens == stopped[0].tokens
 
 
 def test_stop_text_in_the_prompt_ends_nothing(engine):
     """What is looked for is what is written."""
     question = some(engine, 1, stop=("Find",))[0]
-    ((_, answer),) = engine.answers([question])
+    ((_, answer),) = answered(engine, [question])
     assert answer.tokens > 1
 
 
 def test_answer_that_was_cut_off_says_so(engine):
     """An answer of `max-tokens` tokens without an end has stop `length`."""
-    answers = [a for _, a in engine.answers(some(engine, count=4))]
+    answers = [a for _, a in answered(engine, some(engine, count=4))]
     assert all((a.stop == "length") == (a.tokens == 16) for a in answers)
     assert any(a.stop == "length" for a in answers)
 
@@ -113,7 +129,7 @@ def test_answer_that_was_cut_off_says_so(engine):
 def test_question_longer_than_the_context_is_an_outcome(engine):
     """A prompt that does not fit is a row with a reason, not a crash."""
     long = Question(engine.model, (("user", "7" * 2000),), temperature=1.0, max_tokens=16)
-    (_, answer), *_ = list(engine.answers([long, *some(engine, 2)]))
+    (_, answer), *_ = list(answered(engine, [long, *some(engine, 2)]))
     assert (answer.reason, answer.text) == ("too-long", "")
 
 
@@ -129,13 +145,13 @@ def test_message_holds_no_token_of_the_template(engine):
 
 def test_log_probabilities_are_those_of_the_chosen_tokens(engine):
     """Where they are asked for, each token of the answer has its log-probability under the model; the text is the same."""
-    plain, asked = (list(engine.answers(some(engine, 4, logprobs=flag))) for flag in (False, True))
+    plain, asked = (list(answered(engine, some(engine, 4, logprobs=flag))) for flag in (False, True))
     assert [a.text for _, a in plain] == [a.text for _, a in asked]
     for _, answer in asked:
         assert len(answer.logprobs) == answer.tokens
         assert all(-math.inf < token["logprob"] <= 0 for token in answer.logprobs)
     question = some(engine, 1, temperature=0.0, logprobs=True)[0]
-    (_, answer), *_ = engine.answers([question])
+    (_, answer), *_ = answered(engine, [question])
     ids = engine.tokenizer.apply_chat_template(
         [{"role": "user", "content": question.messages[0][1]}],
         add_generation_prompt=True,
@@ -150,5 +166,36 @@ def test_log_probabilities_are_those_of_the_chosen_tokens(engine):
 def test_engine_that_is_asked_nothing_loads_no_weights(small):
     """A stage whose answers are all in the journal needs no GPU."""
     engine = TransformersEngine(small.table("sft/cold"))
-    assert not list(engine.batches([])) and not list(engine.answers([]))
+    assert not list(engine.batches([])) and not list(answered(engine, []))
     assert "network" not in vars(engine)
+
+
+def test_long_answers_are_asked_for_in_smaller_batches(engine):
+    """A batch writes a bounded number of tokens, and has one question at least; all questions are in one of them."""
+    sizes = {}
+    for limit in (16, 1024, 2**20):
+        questions = [Question(engine.model, (("user", str(n)),), temperature=1.0, max_tokens=limit) for n in range(300)]
+        batches = list(engine.batches(questions))
+        assert sorted(q.key for batch in batches for q in batch) == sorted(q.key for q in questions)
+        sizes[limit] = len(batches[0])
+    assert sizes == {16: 256, 1024: 64, 2**20: 1} and list(engine.batches([])) == []
+
+
+def test_stop_loses_only_answers_that_have_not_ended(engine, tmp_path, monkeypatch, capsys):
+    """After a signal no further token is drawn; what had ended is in the journal, and a line said how far it was."""
+    monkeypatch.setattr(progress, "SOON", 0.0)
+    questions = [q for n in (1, 2, 4, 40) for q in some(engine, 3, max_tokens=n)]
+    with Journal(tmp_path / "calls/test/x") as journal:
+        shown = Progress("test/x", len(questions), "calls")
+        asking = Asking(journal, Budget(None, tmp_path / "calls", journal), engine, shown, StopRequest())
+        monkeypatch.setattr(asking, "take", partial(_take_and_stop, asking, asking.take))
+        engine.answer(iter(questions), asking)
+        kept = [q for q in questions if q in journal]
+    assert kept and {q.max_tokens for q in kept} == {1, 2}
+    assert "0 of 12 calls" in capsys.readouterr().err
+
+
+def _take_and_stop(asking, take, question, answer):
+    take(question, answer)
+    if question.max_tokens == 2:
+        asking.stop.ask("stopped by the test")

@@ -1,9 +1,11 @@
 """Remote servers that fail in every way, asked through the real client over real HTTP."""
 
+import errno
 import json
 import math
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +23,7 @@ from proofmill.base import train_tokenizer
 from proofmill.calls import calls, pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
 from proofmill.calls.pacing import Pace
 from proofmill.engines import conversation, remote
@@ -60,7 +62,9 @@ def ask(monkeypatch, tmp_path):
 
     def asked(reply, count=1, budget=None, model="m", **api):
         reply = reply if callable(reply) else (lambda replies: lambda _, n: replies[min(n, len(replies) - 1)])(reply)
-        sampling = {name: api.pop(name) for name in ("top_k", "min_p", "stop") if name in api}
+        sampling = {
+            name: api.pop(name) for name in ("top_k", "min_p", "stop", "temperature", "logprobs") if name in api
+        }
         declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_parked": 1.0, **api})
         talks = [(("user", f"question {n}"),) for n in range(count)]
         made = [(f"row-{n}", Question(model, talk, max_tokens=100, **sampling)) for n, talk in enumerate(talks)]
@@ -83,7 +87,7 @@ def test_answer_has_text_tokens_and_cost(ask):
     """An answer carries what it cost by the declared price: (10 x 1 + 2 x 10) / 1e6 dollars."""
     answer, served = ask([FINE])
     assert (
-        answer.text, answer.stop, answer.reason, answer.prompt_tokens, answer.tokens, answer.model, answer.finish) == ("fine", "end", "ok", 10, 2, "served", "stop")  # fmt: skip
+        answer.text, answer.stop, answer.reason, answer.prompt_tokens, answer.tokens, answer.model, answer.finish) == ("fine", "end", "ok", 10, 2, served.requests[0]["model"], "stop")  # fmt: skip
     assert answer.cost == pytest.approx(30e-6)
     assert served.requests[0]["key"] == f"Bearer {KEY}"
 
@@ -135,13 +139,107 @@ def test_weights_of_our_own_are_sent_no_token_of_theirs(protocol, field):
 
 
 def test_request_has_what_the_entry_says(ask):
-    """Options are sent as they are, fields that a server refuses are left out, and the limit has the server's name for it."""
+    """Options are sent as they are, fields of `omit` are left out, and the limit has the server's name for it."""
     _, served = ask(
         [FINE], options={"reasoning_effort": "low"}, omit=["seed"], max_tokens_field="max_completion_tokens"
     )
     sent = served.requests[0]
     assert (sent["reasoning_effort"], sent["max_completion_tokens"]) == ("low", 100)
-    assert not {"seed", "top_p", "temperature", "max_tokens"} & set(sent)
+    assert not {"seed", "temperature", "max_tokens"} & set(sent)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reply", "said"),
+    [
+        ("chat", FINE, {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}),
+        ("responses", (200, RESPONSE, {}), {"top_p": 1}),
+    ],
+)
+def test_request_names_every_setting_of_its_protocol(ask, protocol, reply, said):
+    """A server draws by no setting of its own: neutral ones are sent too; the temperature of a judge may be the server's."""
+    _, served = ask([reply], protocol=protocol)
+    sent = served.requests[0]
+    assert said.items() <= sent.items() and "temperature" not in sent and "repetition_penalty" not in sent
+
+
+def test_request_to_weights_of_ours_names_every_setting_of_vllm():
+    """All that vLLM would take from the model's own files, with the tokens that end an answer."""
+    api = Api(id="m", price={"input": 0.0, "output": 0.0})
+    tokenizer = train_tokenizer(["a user"], 300)
+    engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=tokenizer, ends=[1, 7])
+    sent = engine._request(Question("m", (("user", "a"),), temperature=0.6, top_k=20))
+    engine.close()
+    neutral = {"top_p": 1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+    asked = {"temperature": 0.6, "top_k": 20, "stop_token_ids": [1, 7], "skip_special_tokens": False}
+    assert (neutral | asked).items() <= sent.items()
+
+
+def refusing(*fields, status=400):
+    """A server that refuses requests with one of these fields, and names the first of them that it finds."""
+
+    def reply(request, number):
+        found = [field for field in fields if field in request]
+        message = f"Unsupported parameter: '{found[0]}' is not supported with this model." if found else ""
+        return (status, {"error": {"message": message, "param": found[0]}}, {}) if found else FINE
+
+    return reply
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_field_that_a_server_refuses_is_left_out_and_reported_once(ask, capsys, status):
+    """One call finds each of them out and is repeated at once; no row fails, and later calls leave them out."""
+    monkey = {"PROOFMILL_CONCURRENCY": "1"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(*monkey.popitem())
+        answers, served = ask(refusing("seed", "top_p", "presence_penalty", status=status), 4)
+    assert [(a.text, a.attempts) for a in answers] == [("fine", 1)] * 4
+    assert len(served.requests) == 4 + 3 and not {"seed", "top_p"} & served.requests[-1].keys()
+    assert served.requests[-1]["frequency_penalty"] == 0
+    said = capsys.readouterr().err
+    assert said.count("does not take `presence_penalty`, `seed`, `top_p`") == 1
+
+
+def test_calls_in_flight_all_learn_of_a_field(ask):
+    """Many calls that are refused at once are all repeated, none fails."""
+    answers, _ = ask(refusing("seed", "top_p"), 40)
+    assert {(a.text, a.attempts) for a in answers} == {("fine", 1)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [({"top_k": 20}, "top-k: 20"), ({"temperature": 0.6}, "temperature: 0.6"), ({"logprobs": True}, "logprobs: True")],
+)
+def test_setting_that_an_entry_asks_for_is_never_left_out(ask, asked, setting):
+    """The row fails, and says what to remove where; every request had it."""
+    (field,) = asked
+    answer, served = ask(refusing(field), **asked)
+    assert answer.failed and answer.detail.startswith(f"remove `{setting}` from the entry that asks for it: ")
+    assert all(field in request for request in served.requests)
+
+
+def test_neutral_field_goes_first_where_two_cannot_be_sent_together(ask):
+    """A server that takes `temperature` or `top_p` gets the one that the entry asks for."""
+
+    def reply(request, number):
+        both = "temperature and top_p cannot both be specified for this model"
+        return (400, {"error": {"message": both}}, {}) if {"temperature", "top_p"} <= set(request) else FINE
+
+    answer, served = ask(reply, temperature=0.6)
+    assert answer.text == "fine" and served.requests[-1]["temperature"] == 0.6 and "top_p" not in served.requests[-1]
+
+
+def test_field_that_is_named_for_another_reason_stays(ask):
+    """A refusal that repeats the question, which speaks of a seed: other rows keep theirs."""
+
+    def reply(request, number):
+        echo = request["messages"][0]["content"]
+        return (400, {"error": {"message": f"invalid: {echo}, about a seed"}}, {}) if echo.endswith(" 0") else FINE
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PROOFMILL_CONCURRENCY", "1")
+        answers, served = ask(reply, 3)
+    assert [a.failed for a in answers] == [True, False, False]
+    assert all("seed" in request for request in served.requests[-2:])
 
 
 @pytest.mark.parametrize(("protocol", "reply"), [("chat", FINE), ("responses", (200, RESPONSE, {}))])
@@ -280,7 +378,7 @@ with open_api("api/judge", api) as engine, Journal(folder) as journal:
 
 def test_cost_of_a_row_that_waits_outlives_a_kill(tmp_path):
     """What a failed attempt may have cost is on disk before the next is made: a kill -9 between them forgets nothing."""
-    with server(lambda _, number: (200, b"{", {}) if number == 0 else (503, BUSY, {"Retry-After": "60"})) as (url, _):
+    with server(lambda _, number: (200, b"{", {}) if number == 0 else (429, BUSY, {"Retry-After": "60"})) as (url, _):
         environment = {**os.environ, "PROOFMILL_JUDGE_URL": url}
         folder = tmp_path / "calls/test/x"
         done = subprocess.run([sys.executable, "-c", KILLED, str(folder)], env=environment, check=False)
@@ -456,6 +554,15 @@ def test_time_in_which_a_process_stands_still_is_not_counted(tmp_path):
     assert said.splitlines()[-1] == "8 {1}"
 
 
+@pytest.mark.parametrize("value", ["1795000000000", "1e30", "inf", "nan", "-5", "Sat, 01 Jan 9999 00:00:00 GMT"])
+@pytest.mark.parametrize("header", ["Retry-After", "retry-after-ms"])
+def test_absurd_retry_after_holds_nothing_up(ask, hasty, header, value):
+    """A time stamp in milliseconds, an eternity and no number are not waited for."""
+    start = time.monotonic()
+    answer, _ = ask([(429, BUSY, {header: value if header != "retry-after-ms" else value + "000"}), FINE])
+    assert answer.text == "fine" and time.monotonic() - start < 10
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -601,15 +708,52 @@ def test_text_is_cut_off_in_every_servers_word(ask, word):
     assert ask([(200, good(finish_reason=word), {})])[0].stop == "length"
 
 
-def test_text_as_long_as_its_limit_without_a_word_is_cut_off(ask):
-    """A server that says nothing of the end, and wrote all the tokens it might, was cut off."""
-    full = {"prompt_tokens": 10, "completion_tokens": 100}
-    answer, _ = ask([(200, {**good(finish_reason=None), "usage": full}, {})])
-    assert answer.stop == "length"
-    answer, _ = ask(
-        [(200, {**good(finish_reason=None), "usage": {**full, "completion_tokens": 99}}, {})], model="other"
-    )
-    assert answer.stop == "end"
+@pytest.mark.parametrize("word", ["STOP", "end_turn", "eos token", "eosFound", " stop", "stop-sequence", "COMPLETE"])
+def test_text_has_ended_in_every_servers_word(ask, word):
+    """Case, blanks, `-` and `_` do not count."""
+    assert ask([(200, good(finish_reason=word), {})])[0].stop == "end"
+
+
+IMPROPER = [
+    *(None, "", "tool_calls", "function_call", "timeout", "time_limit", "insufficient_system_resource", "network_error"),
+    *("server_error", "engine_overloaded", "abort", "error", "cancelled", "pause_turn", "tool_use", "unknown", "other"),
+    *("userStopped", "modelUnloaded", "malformed_function_call", "language", "stopped", "because"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", IMPROPER)
+def test_text_that_ends_in_any_other_word_is_a_failure(ask, hasty, word):
+    """Half a proof is never an answer: an unknown word, null or none is a failure of the provider that has the word."""
+    answer, served = ask([(200, good("half a pr", finish_reason=word), {})])
+    assert (answer.stop, answer.reason, answer.text, len(served.requests)) == ("error", "provider", "", SAME_FAILURES)
+    assert answer.detail == (f"finished with `{word}`" if word else "finished without a word for why")
+
+
+def test_improper_end_in_a_journal_is_asked_again(ask, tmp_path):
+    """What an earlier version stored as an answer counts as a failure, in the tail and in a segment; its cost stays."""
+    for folded in (False, True):
+        folder = tmp_path / "calls/test/x"
+        made = Question("m", (("user", "question 0"),), max_tokens=100, sample=0)
+        shutil.rmtree(folder, ignore_errors=True)
+        with Journal(folder) as journal:
+            journal.add(made, Answer("half a pr", "end", finish="tool_calls", model="m", cost=0.5))
+            if not folded:
+                journal.compact = lambda: None
+        assert (folder / "00001.parquet").exists() == folded
+        assert records.frame(folder)["stop"].to_list() == ["error"]
+        answer, served = ask([FINE])
+        assert (answer.text, answer.cost, len(served.requests)) == ("fine", pytest.approx(0.5 + 30e-6), 1)
+        again, served = ask([FINE])
+        assert (again, len(served.requests)) == (answer, 0)
+
+
+def test_answer_of_another_model_is_noticed_once(ask, capsys):
+    """The log has a line, not one for each call; a dated version is the model that was asked for."""
+    other, dated = {**GOOD, "model": "cheap-1"}, {**GOOD, "model": "org/M-2026-01-01"}
+    ask([(200, dated, {})], count=3)
+    assert "answers as" not in capsys.readouterr().err
+    ask([(200, other, {})], count=3, model="m-again")
+    assert capsys.readouterr().err.count("is asked for the model m and answers as cheap-1") == 1
 
 
 def test_content_in_parts_is_one_text(ask):
@@ -764,3 +908,64 @@ def test_signal_says_what_the_last_try_failed_with(tmp_path):
     assert re.search(
         r"stopped by SIGTERM; 0 of 8 calls .* The last try failed: no connection: .*Connect call failed", said
     )
+
+
+def test_broken_claim_cancels_no_call_in_flight(ask, monkeypatch, tmp_path):
+    """Where the disk fails at the claim, no call starts, those in flight are journaled, and the stage ends in a sentence."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "4")
+    replace, broken = os.replace, threading.Event()
+
+    def fails(source, target):
+        if broken.is_set() and str(target).endswith("claim"):
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    def slow(_, number):
+        if number == 4:
+            broken.set()
+        time.sleep(0.2)
+        return FINE
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(
+        (SystemExit, TableError), match="claim: Input/output error; expected a file that can be written"
+    ):
+        ask(slow, count=300, budget=0.4)
+    frame = records.frame(tmp_path / "calls/test/x")
+    assert frame.height >= 5 and set(frame["text"]) == {"fine"}
+
+
+def test_password_of_a_proxy_is_in_no_file_and_no_message(ask, hasty, monkeypatch, tmp_path, capsys):
+    """A proxy that fails, and repeats what it was sent, does not bring its password into journal or log."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    echo = {"error": {"message": "for http://me:pass%20word-123@proxy and pass word-123"}}
+    monkeypatch.setenv("http_proxy", "http://me:pass%20word-123@127.0.0.1:9")
+    with pytest.raises((SystemExit, ServiceError)) as stop:
+        ask([(500, echo, {})], max_parked=0.0)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    ask([(500, echo, {})])
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode(errors="replace")
+    said = (
+        written
+        + str(stop.value)
+        + "".join(capsys.readouterr())
+        + str(records.frame(tmp_path / "calls/test/x").to_dicts())
+    )
+    assert "word-123" not in said and "***" in said
+
+
+def test_first_call_goes_alone_under_a_budget(ask, monkeypatch, tmp_path):
+    """Others of the model wait for its end, and what it cost is reserved for each of them; without a budget none waits."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "8")
+    dear = {**good("fine " * 1000), "usage": {"prompt_tokens": 10, "completion_tokens": 1000}}  # 10 times `max_tokens`
+
+    def slow(_, number):
+        time.sleep(0.2)
+        return 200, dear, {}
+
+    with pytest.raises(SystemExit, match="the budget of"):
+        ask(slow, count=40, budget=0.025)  # room for two such calls, and for 24 that keep the limit
+    assert records.cost(tmp_path / "calls/test/x") == pytest.approx(2 * 0.01001)
+    _, served = ask(slow, count=8, model="other")
+    assert served.most == 8

@@ -2,12 +2,16 @@
 
 import json
 import math
+import random
+import zlib
 
 import pytest
 
+from misbehaving import mutated_body
 from proofmill.calls.exchange import Question
-from proofmill.engines.replies import UnreadableReply, read
-from served import good
+from proofmill.calls.prices import is_same_model
+from proofmill.engines.replies import TOKEN_BYTES, ErrorReply, Reply, UnreadableReply, Usage, read, usage_of
+from served import GOOD, good
 
 ASKED = Question("m", (("user", "q"),), logprobs=True)
 NOT_ASKED = Question("m", (("user", "q"),))
@@ -39,3 +43,98 @@ def test_odd_log_probabilities_are_unreadable_only_where_they_were_asked_for(odd
         with pytest.raises(UnreadableReply):
             read(raw, protocol, ASKED)
         assert read(raw, protocol, NOT_ASKED).text == "fine"
+
+
+def answered(content=None, **fields):
+    return read(json.dumps({**good(content or "fine"), **fields}).encode(), "chat", NOT_ASKED)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "reasoning"),
+    [
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}], "so", "hm"),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}], "", "hm"),
+        ([{"type": "reasoning", "text": "hm"}, {"type": "output_text", "text": "so"}], "so", "hm"),
+        ([{"type": "reasoning", "reasoning": "hm"}, {"text": "s"}, {"type": "text", "text": "o"}], "so", "hm"),
+        ([{"type": "redacted_thinking"}, {"type": "text", "text": "so"}], "so", None),
+    ],
+)
+def test_thoughts_among_parts_are_reasoning(parts, text, reasoning):
+    """What Anthropic's and Mistral's gateways send as thoughts is not in the answer."""
+    reply = answered(parts)
+    assert (reply.text, reply.reasoning) == (text, reasoning)
+
+
+def test_error_beside_choices_is_an_error():
+    """The server's message counts, and its usage is priced."""
+    body = json.dumps({**GOOD, "error": {"message": "out of memory", "code": 507}}).encode()
+    with pytest.raises(ErrorReply, match="out of memory") as error:
+        read(body, "chat", NOT_ASKED)
+    assert error.value.status == 507
+    assert usage_of(body, NOT_ASKED) == Usage(10, 0, 2, 0)
+
+
+def test_choice_is_taken_by_its_index():
+    """The first place is not the first choice; without a choice of index 0 there is no reply."""
+    first, second = (good(text)["choices"][0] | {"index": index} for index, text in enumerate(("a", "b")))
+    assert answered(choices=[second, first]).text == "a"
+    with pytest.raises(UnreadableReply, match="index 0"):
+        answered(choices=[second])
+
+
+@pytest.mark.parametrize(("prompt", "written"), [(1, 1), (120, 1), (1, 100), (10**6, 100), (120, 10**6)])
+def test_usage_that_cannot_be_true_is_not_believed(prompt, written):
+    """A prompt and a text of 400 bytes each take more than one token, and no million of them."""
+    rng = random.Random(0)
+    prose = " ".join(rng.choice(["lemma", "proof", "integer", "divides", "hence", "n", "p"]) for _ in range(80))
+    question = Question("m", (("user", prose),), max_tokens=200)
+    usage = {"prompt_tokens": prompt, "completion_tokens": written}
+    assert read(json.dumps({**good(prose), "usage": usage}).encode(), "chat", question).usage is None
+    honest = {"prompt_tokens": 120, "completion_tokens": 100}
+    assert read(json.dumps({**good(prose), "usage": honest}).encode(), "chat", question).usage == (120, 0, 100, 0)
+
+
+@pytest.mark.parametrize("text", ["=" * 8192, " " * 8192, "the same again. " * 500, "", "a", "ответ " * 300])
+def test_text_that_repeats_itself_needs_few_tokens(text):
+    """A server may count a run of equal characters as few tokens: a loop is no reason to doubt its usage."""
+    usage = {"prompt_tokens": 10, "completion_tokens": max(1, len(text) // 128)}
+    assert answered(text, usage=usage).usage
+    assert len(zlib.compress(text.encode(), 1)) < TOKEN_BYTES * (len(text) // 128 + 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "same"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06", True),
+        ("openai/gpt-4o", "GPT-4o", True),
+        ("mistral-large-latest", "mistral-large-2411", True),
+        ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
+        ("gemini-2.5-flash", "models/gemini-2.5-flash-preview-05-20", True),
+        ("gpt-4-0613", "gpt-4", True),
+        ("Qwen/Qwen3-8B", "qwen3-8b", True),
+        ("gpt-4o", "gpt-4o-mini", False),
+        ("gpt-4", "gpt-4o", False),
+        ("claude-3", "claude-3-5", False),
+        ("glm-45", "glm-46", False),
+        ("deepseek-reasoner", "deepseek-chat", False),
+    ],
+)
+def test_name_of_a_model_is_known_with_its_versions(asked, said, same):
+    """A date, a number of a version and a provider's name are no other model."""
+    assert is_same_model(asked, said) is same
+
+
+def test_two_thousand_random_or_mutated_replies_are_read_or_refused():
+    """Any bytes give a reply, an error or an unreadable reply, in both protocols, and never another exception."""
+    rng = random.Random(0)
+    for number in range(2000):
+        raw = rng.randbytes(rng.randrange(300)) if number % 4 == 0 else mutated_body(rng)
+        for protocol in ("chat", "responses"):
+            try:
+                reply = read(raw, protocol, ASKED if number % 2 else NOT_ASKED)
+            except (UnreadableReply, ErrorReply) as error:
+                str(error).encode()
+            else:
+                assert isinstance(reply, Reply) and (reply.stop != "end" or reply.finish)
+                f"{reply.text}{reply.reasoning}{reply.finish}{reply.model}".encode()
+        assert usage_of(raw, ASKED) is None or usage_of(raw, ASKED).prompt > 0

@@ -158,7 +158,7 @@ def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(smal
     path = folder / "generation_config.json"
     known = json.loads(path.read_text())
     path.write_text(json.dumps({**known, "do_sample": True, "top_k": 1, "top_p": 1e-6, "repetition_penalty": 5.0}))
-    settings = sampling.Settings(str(folder), 64, 1, 0, 0, end=0, max_tokens=4, temperature=1.0)
+    settings = sampling.Settings(str(folder), 64, 1, 0, 0, ends=[0], max_tokens=4, temperature=1.0)
     found = []
     sampling.sample(
         sampling.loaded(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append

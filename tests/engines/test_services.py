@@ -22,6 +22,7 @@ from proofmill.calls.calls import Asker
 from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
 from proofmill.engines.opening import open_api
+from proofmill.engines.servers import Server
 from proofmill.engines.services import balancing, serving
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Replica, Service
@@ -351,3 +352,22 @@ def test_nodes_of_one_server_are_told_who_they_are():
         assert read.headless == bool(node) and read.enable_expert_parallel and read.tensor_parallel_size == 8
     read = parser.parse_args(program.command("10.0.0.1", 8000)[3:])
     assert (read.model, read.served_model_name, read.port) == ("some/model", ["some/model"], 8000)
+
+
+OPEN = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"{}")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_server_that_answers_without_the_key_is_not_taken_for_ours():
+    """Another program on the port, which answers everybody, is none that a job asks; ours refuses calls without its key."""
+    stranger = Server("x", lambda port: [sys.executable, "-c", OPEN, str(port)], 3.0, key="ours")
+    with stranger, pytest.raises(ServiceError, match="x: its server did not come up"):
+        stranger.start()
+    with serving.server_of("api/referee", serving.referee()) as server:
+        server.start()
+        assert server.healthy() and server.wants_key() and len(server.key) > 30

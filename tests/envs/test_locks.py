@@ -36,9 +36,8 @@ DIRECT = {
     },
     "tools": PROJECT["dependency-groups"]["tools"],
 }
-# What is run and not imported: Snakemake with its plugin for clusters, the interpreter behind pydantic-monty-client, and
-# what Starlette reads forms with.
-RUN = {"pydantic-monty", "python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
+# What is run and not imported: Snakemake with its plugin for clusters, and what Starlette reads forms with.
+RUN = {"python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
 
 
 @pytest.mark.parametrize("lock", licences.LOCKS)

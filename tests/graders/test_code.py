@@ -206,3 +206,16 @@ def test_every_published_solution_of_humaneval_passes_and_an_empty_body_fails(da
     names = lambda row: json.loads(row["answer"])[0]["function"]  # noqa: E731
     empty = graded("humaneval", path, lambda row: block(f"def {names(row)}(*arguments):\n    return None"))
     assert {verdict.grade for verdict in empty} == {0.0}
+
+
+@pytest.mark.parametrize("result", ["array([1, 2])", "deque([1])", "Counter({1: 2})", "[1, 2", "x" * 5])
+def test_tests_whose_result_is_no_literal_are_no_gold(code, result):
+    """No program is scored by what cannot be compared."""
+    verdict = marked(code, json.dumps([{"call": "f()", "result": result}]), block("\ndef f(): return [1, 2]"))
+    assert (verdict.grade, verdict.reason) == (None, Reason.NO_GOLD) and "the result of test 1" in verdict.text
+
+
+def test_output_of_millions_of_characters_is_scored(code):
+    """A long output is wrong, and no mistake of the grader."""
+    answer = json.dumps([{"input": "", "output": "y" * 300_000}])
+    assert marked(code, answer, block("\nprint('x' * 1100000)")).grade == 0

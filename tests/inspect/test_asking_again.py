@@ -75,7 +75,7 @@ def test_mended_judge_is_asked_about_unreadable_rows_alone(mill, made):
     rows, asked = made("grades/g", lambda *_: MARK)
     assert [row["grade"] for row in rows] == [6] * 5 and len(asked) == 1
     assert garbled["statement"] in asked[0]["messages"][0]["content"]
-    assert budget.spent(mill.results / "calls") == pytest.approx(paid * 9 / 8)
+    assert budget.spent(mill.results / "calls") == pytest.approx(paid * 9 / 8, rel=0.01)  # prompts differ in length
     assert [row.answer.text for row in records.all_rows(table.calls)].count("I like it.") == 4
     assert [path.suffix for path in (mill.results / "kept/grades/g").iterdir()].count(".asked-again") == 1
     assert state(mill, "grades/g") == "done" and ask_again(mill.book, table).answers == 0
@@ -138,7 +138,7 @@ def test_kill_before_the_answers_are_set_aside_loses_nothing(mill, made, monkeyp
 
 
 def test_answers_that_are_set_aside_stay_so_under_another_name(mill, made):
-    """A journal that another artifact adopts brings no answer back."""
+    """A journal that moves to another artifact brings no answer back."""
     made("grades/g", lambda *_: MARK)
     ask_again(mill.book, mill.table("grades/g"), everything=True)
     assert merging.move(mill.table("grades/g").calls, mill.results / "calls/grades/new") == 0

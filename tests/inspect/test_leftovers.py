@@ -9,10 +9,12 @@ import yaml
 from mill import REFEREE
 from project import snapshot
 from proofmill import __main__ as command
+from proofmill.artifacts import configurations
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.inspect import leftovers
 from proofmill.recipes.book import expand
 from proofmill.runtime import locks
+from proofmill.schema.errors import SettingError
 
 ENTRIES = {
     "problems/p": {"source": "arithmetic", "rows": 6},
@@ -143,3 +145,103 @@ def test_journal_that_shards_write_is_left_alone(made):
     with ShardJournal(made.table("schemes/s").calls, Shard(1, 2)):
         assert not any(name == "schemes/s" for _, name in found(made))
     assert ("calls", "schemes/s") in found(made)
+
+
+# -------------------------------------------------------------------------------------------- what others have declared
+
+
+def noted(made, entries, title="mine.yaml"):
+    """A configuration that a run began with, as its record."""
+    book = expand({"r": {"api/referee": REFEREE, **entries}})
+    configurations.note(book, made.results, [title])
+    return list(configurations.others(made.results, ["config.yaml"]))
+
+
+def going(made, others, sorts=leftovers.SORTS):
+    return {(each.sort, each.artifact): each for each in leftovers.leftovers(made.book, made.results, sorts, others)}
+
+
+def test_what_another_configuration_declares_stays(made):
+    """Its table, journal and kept copy stay and are named with it; what neither declares can go."""
+    others = noted(made, ENTRIES)
+    assert going(made, others) == {}
+    assert leftovers.held(made.book, made.results, leftovers.SORTS, others) == {
+        "mine.yaml": ["problems/q", "schemes/s"]
+    }
+    others = noted(made, {"problems/p": ENTRIES["problems/p"], "schemes/s": ENTRIES["schemes/s"]})
+    assert set(going(made, others)) == {("kept", "problems/q")}
+
+
+def test_copy_of_an_entry_that_no_configuration_has_can_go(made):
+    """Of another configuration those copies stay that its entry would bring back, and no others."""
+    older = {**ENTRIES, "problems/q": {"source": "problems/p", "keep": [{"first": 1}]}}
+    assert ("kept", "problems/q") in going(made, noted(made, older))
+    assert ("kept", "problems/q") not in going(made, noted(made, ENTRIES))
+
+
+def test_unfinished_files_stay_where_another_configuration_has_the_artifact(made):
+    """Whose checkpoints they are, their names do not say."""
+    folder = made.table("problems/q").scratch / "checkpoints-0"
+    folder.mkdir(parents=True)
+    assert ("unfinished", "problems/q") in going(made, noted(made, {"problems/p": ENTRIES["problems/p"]}))
+    assert ("unfinished", "problems/q") not in going(made, noted(made, ENTRIES))
+
+
+def test_configuration_whose_record_is_replaced_gives_up_what_it_no_longer_declares(made):
+    """The last run with the same files counts; with a mistake in it, what it declared before stays too."""
+    assert noted(made, ENTRIES)[0].artifacts.keys() == ENTRIES.keys()
+    fewer = {"problems/p": ENTRIES["problems/p"]}
+    faulty = expand({"r": {**fewer, "api/referee": REFEREE, "schemes/s": {"problemz": "problems/p"}}}, drafts=True)
+    assert faulty.faults
+    configurations.note(faulty, made.results, ["mine.yaml"])
+    (kept,) = configurations.others(made.results, ["config.yaml"])
+    assert kept.artifacts.keys() == ENTRIES.keys()
+    (now,) = noted(made, fewer)
+    assert now.artifacts.keys() == fewer.keys()
+
+
+def test_own_record_holds_nothing_of_an_edited_configuration(made):
+    """What the same files declared before an edit can go, and values of a command line that decide no row are no others."""
+    configurations.note(
+        expand({"r": {"api/referee": REFEREE, **ENTRIES}}), made.results, ["config.yaml"], {"budget": 5}
+    )
+    assert list(configurations.others(made.results, ["config.yaml"])) == []
+
+
+def test_command_keeps_what_a_second_configuration_made_until_it_is_forgotten(made, monkeypatch, capsys, tmp_path):
+    """`gc --delete` leaves the tables of the other and names it; after `--forget`, they can go."""
+    noted(made, ENTRIES)
+    config = {"r": {**ENTRIES, "problems/q": {**ENTRIES["problems/q"], "keep": [{"first": 2}]}}}
+    del config["r"]["schemes/s"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"results": "results", **config}))
+    monkeypatch.chdir(tmp_path)
+    before = snapshot(made.results)
+
+    def gc(*arguments):
+        monkeypatch.setattr(sys, "argv", ["proofmill", "gc", *arguments])
+        command.main()
+        return capsys.readouterr().out
+
+    assert "stays for `mine.yaml`: problems/q, schemes/s" in gc("--delete", "--calls")
+    assert snapshot(made.results) == before
+    with pytest.raises(SystemExit, match=r"--forget other\.yaml: no such configuration"):
+        gc("--forget", "other.yaml")
+    gc("--forget", "mine.yaml")
+    assert "stays" not in gc("--delete", "--calls") and not made.table("schemes/s").calls.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"title": 1}', b"\xff", b"[" * 100_000], ids=range(5))
+def test_damaged_record_stops_the_search(made, damage):
+    """Where it cannot be known what a configuration declares, nothing can go."""
+    noted(made, ENTRIES)
+    (path,) = (made.results / configurations.FOLDER).iterdir()
+    path.write_bytes(damage)
+    with pytest.raises(SettingError, match=r"is damaged .*; expected what a configuration declares"):
+        list(configurations.others(made.results, ["config.yaml"]))
+
+
+@pytest.mark.pipeline
+def test_run_records_what_its_configuration_declares(chain):
+    """After a run of Snakemake the results folder knows its files, and every artifact of theirs."""
+    (known,) = configurations.others(chain.results, [])
+    assert known.title == "config.yaml" and known.artifacts == configurations.of(chain.book)

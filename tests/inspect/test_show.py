@@ -5,23 +5,22 @@ import sys
 import pytest
 
 from proofmill import __main__ as command
+from proofmill.artifacts.tables import Table
 from proofmill.inspect.show import shown
 
 
 def test_pages_come_first_and_then_where_everything_lies(small, tmp_path):
     """A page as it stands, how many tables of each kind, models by their folders, and what is not made yet."""
-    page = tmp_path / "scores/x.md"
-    page.parent.mkdir()
-    page.write_text("# scores/x\n\n| a |\n")
+    Table("scores/x", tmp_path).write([], {"fingerprint": "f", "entry": {}}, page="# scores/x\n\n| a |\n")
     for name in ("sft/cold", "problems/train"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / f"{name}.parquet").symlink_to(small.table(name).path)
-    lines = list(shown(["problems/train", "sft/cold", "scores/x"], tmp_path))
+    lines = list(shown(["problems/train", "sft/cold", "scores/x", "scores/y"], tmp_path))
     assert lines[:3] == ["# scores/x", "", "| a |"]
-    where = f"2 of 3 tables stand in {tmp_path}/, each with its log beside it: 1 in problems/, 1 in sft/"
+    where = f"3 of 4 tables stand in {tmp_path}/, each with its log beside it: 1 in problems/, 1 in sft/, 1 in scores/"
     assert where in lines
     assert any(line.startswith("Models, ") and line.endswith(f"{tmp_path}/sft/cold/") for line in lines)
-    assert lines[-1] == "Not made yet: scores/x; see `proofmill plan scores/x`"
+    assert lines[-1] == "Not made yet: scores/y; see `proofmill plan scores/y`"
 
 
 def test_recipe_is_read_from_the_configuration(monkeypatch, tmp_path, capsys):

@@ -70,7 +70,7 @@ def distributions(wheel, extra: str) -> list[str]:
 
 def test_page_has_a_section_for_each_extra_of_a_library():
     """Each extra that is used without stages has examples."""
-    assert {extra for extra, _ in SECTIONS} == {"", "verifier", "sandbox", "rewards"}
+    assert {extra for extra, _ in SECTIONS} == {"", "verifier", "rewards"}
 
 
 @pytest.mark.parametrize(("extra", "section"), SECTIONS, ids=[extra or "none" for extra, _ in SECTIONS])

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -29,11 +30,13 @@ edits:
 """
 PARTS = '''"""A user's own parts."""
 
+from pack.sub import MORE
 from proofmill.schema.named import Named
+from stars import *
 
 
 def shorter(row, most):
-    return None if len(row["statement"]) < most else "long"
+    return None if len(row["statement"]) < most + MORE + EXTRA else "long"
 
 
 FILTERS = {"shorter": Named(shorter, "characters of the statement", "count")}
@@ -48,6 +51,9 @@ def finished(tmp_path_factory) -> Project:
     """The recipe `edits`, made to the end, and everything then an hour old."""
     project = Project(tmp_path_factory.mktemp("edits") / "project", CONFIG)
     (project.folder / "parts.py").write_text(PARTS, encoding="utf-8")
+    (project.folder / "pack").mkdir()
+    (project.folder / "pack/sub.py").write_text("MORE = 0\n", encoding="utf-8")
+    (project.folder / "stars.py").write_text("EXTRA = 0\n", encoding="utf-8")
     prompts = project.folder / "prompts"
     prompts.mkdir()
     shutil.copy(ROOT / "src/proofmill/prompts/grade-strict.md", prompts / "mine.md")
@@ -111,8 +117,14 @@ def added(project: Project) -> None:
     )
 
 
-def renamed(project: Project) -> None:
-    (project.folder / "corpus/a.jsonl").rename(project.folder / "corpus/0.jsonl")
+def renamed(name: str, *names: str) -> Callable[[Project], None]:
+    """Rename a source to each of some names in turn."""
+
+    def edit(project: Project) -> None:
+        for old, new in pairwise((name, *names)):
+            (project.folder / "corpus" / old).rename(project.folder / "corpus" / new)
+
+    return edit
 
 
 def without_times(project: Project) -> None:
@@ -142,6 +154,14 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
     "an older source": (older, FILE),
     "a source that is touched": (touched("corpus/a.jsonl"), set()),
     "a source more": (added, FILE),
+    "a source renamed": (renamed("a.jsonl", "0.jsonl"), FILE),
+    "a source disabled": (renamed("a.jsonl", "a.jsonl.off"), FILE),
+    "two sources swapped": (
+        both(renamed("a.jsonl", "c"), renamed("b.jsonl", "a.jsonl"), renamed("c", "b.jsonl")), FILE,
+    ),
+    "a source renamed and back": (renamed("a.jsonl", "0.jsonl", "a.jsonl"), set()),
+    "a star import": (text("stars.py", "0", "1"), TRAIN),
+    "a module of a package": (text("pack/sub.py", "0", "1"), TRAIN),
     "a source less": (without("corpus/b.jsonl"), FILE),
     "a table that is touched": (touched("results/problems/train.parquet"), set()),
     "a table that is gone": (without("results/schemes/train.parquet"), {"schemes/train"}),
@@ -174,13 +194,6 @@ def test_snakemake_and_plan_agree_about_an_edit(finished, tmp_path, edit, expect
     edit(project)
     assert by_plan(project) == expected
     assert project.planned("edits") == expected
-
-
-def test_renamed_source_is_no_edit_for_either(finished, tmp_path):
-    """Neither rows nor fingerprint know what a source file is called."""
-    project = copy_of(finished, tmp_path / "project")
-    renamed(project)
-    assert by_plan(project) == project.planned("edits") == set()
 
 
 def test_edit_and_its_reverse_restore_what_was(finished, tmp_path):

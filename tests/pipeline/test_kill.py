@@ -292,6 +292,31 @@ def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
     assert set() == project.planned(target)
 
 
+INTERRUPTED = """
+
+
+from snakemake.scheduling.job_scheduler import JobScheduler as Scheduler
+
+
+def interrupted(self, finish=Scheduler._finish_jobs):
+    os.kill(os.getpid(), signal.SIGTERM)  # the main thread holds the lock that Snakemake's handler takes
+    return finish(self)
+
+
+Scheduler._finish_jobs = interrupted
+"""
+
+
+def test_sigterm_while_snakemake_schedules_ends_it(tmp_path):
+    """The run ends though the signal comes in the moment in which Snakemake's own handler would wait for itself."""
+    project = Project(tmp_path / "project", "r:\n  problems/p: {source: arithmetic, rows: 6}\n")
+    snakefile = project.folder / "Snakefile"
+    snakefile.write_text(snakefile.read_text(encoding="utf-8") + INTERRUPTED, encoding="utf-8")
+    process = started(project, project.snakemake_command("r", "--cores", "1"))
+    said, _ = process.communicate(timeout=90)
+    assert process.returncode == 1 and "Shutting down" in said, said
+
+
 def test_many_kills_of_whole_runs_lose_nothing(chain, tmp_path):
     """However often a run, or the jobs alone, are killed at any moment, each run in the end has what an undisturbed one has.
 

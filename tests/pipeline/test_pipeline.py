@@ -52,6 +52,12 @@ def files(project: Project) -> dict[str, tuple[int, int]]:
     return {str(path.relative_to(project.results)): (stat.st_ino, stat.st_mtime_ns) for path, stat in found}
 
 
+def artifacts(project: Project) -> set[str]:
+    """The artifacts of the recipe `nano`, and those of the model that its rehearsal starts from."""
+    book = project.book
+    return {name for target in book.recipes["nano"] for name in (target, *references.ancestors(book.entries, target))}
+
+
 def journals(project: Project) -> dict[str, int]:
     """Answers in every journal."""
     folders = (path.parent for path in (project.results / "calls").rglob("answers.jsonl"))
@@ -62,8 +68,8 @@ def journals(project: Project) -> dict[str, int]:
 
 
 def test_nano_makes_every_table_of_its_recipe_once(nano):
-    """A first run runs one job for each artifact of the recipe."""
-    assert sorted(nano.book.recipes["nano"]) == sorted(nano.first)
+    """A first run runs one job for each artifact of the recipe, and of the model that the rehearsal starts from."""
+    assert sorted(artifacts(nano)) == sorted(nano.first)
 
 
 def test_nano_reaches_nothing_beyond_this_machine(nano):
@@ -73,7 +79,7 @@ def test_nano_reaches_nothing_beyond_this_machine(nano):
 
 def test_nano_tables_open_in_polars_and_datasets(nano, tmp_path):
     """Every table is Parquet like any other, with exactly the columns and types of its kind."""
-    for name in nano.book.recipes["nano"]:
+    for name in artifacts(nano):
         table = nano.table(name)
         wanted = {column: dtype for column, (dtype, _) in COLUMNS[table.kind].items()}
         assert wanted == dict(pl.scan_parquet(table.path).collect_schema()), name
@@ -84,7 +90,7 @@ def test_nano_tables_open_in_polars_and_datasets(nano, tmp_path):
 def test_nano_stamps_say_where_every_table_comes_from(nano):
     """A stamp has its entry, the content of its parents, versions, counts and seconds, and of calls the tokens and cost."""
     for name, entry in nano.book.entries.items():
-        if name in nano.book.recipes["nano"]:
+        if name in artifacts(nano):
             stamp = nano.table(name).stamp
             reads = references.reads(kind_of(name), entry, nano.book.entries.get)
             wanted = STAMP | ({"tokens", "cost"} if kind_of(name) in ASKED else set())
@@ -94,7 +100,7 @@ def test_nano_stamps_say_where_every_table_comes_from(nano):
 
 def test_nano_counts_add_up_to_its_rows(nano):
     """Every row of a table of problems, calls, grades or examples is in exactly one count of its stamp."""
-    for name in nano.book.recipes["nano"]:
+    for name in artifacts(nano):
         if kind_of(name) in ASKED | {"problems", "examples"}:
             assert nano.frame(name).height == sum(nano.table(name).stamp["counts"].values()), name
 
@@ -123,7 +129,7 @@ def test_nano_prints_few_lines_for_each_stage(nano):
 
     Notices that attempts are cut off or empty do not count: a model of 60 steps has one for each of its marks.
     """
-    logs = [(nano.results / f"{name}.log").read_text(encoding="utf-8") for name in nano.book.recipes["nano"]]
+    logs = [(nano.results / f"{name}.log").read_text(encoding="utf-8") for name in artifacts(nano)]
     said = [line for log in logs for line in log.splitlines() if re.match(r"\d\d:\d\d:\d\d  ", line)]
     screen = nano.snakemake("nano", profile=()).stdout.splitlines()
     stages, lines = len(nano.first), [line for line in said + screen if not re.search(r"\d attempts \(", line)]
@@ -176,8 +182,7 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
 @pytest.mark.browser
 def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
     """A real browser on the whole run: the graph, a problem with two models beside each other, curves, a step of rollouts."""
-    book = nano.book
-    stages = len({n for t in book.recipes["nano"] for n in (t, *references.ancestors(book.entries, t))})
+    stages = len(artifacts(nano))
     problem = nano.table("problems/bench").rows("problem")[0]["problem"]
     with viewing(nano.folder, *nano.overlay) as address, chromium() as browser, page_of(browser) as page:
         page.goto(address)
@@ -250,7 +255,7 @@ def test_edited_entry_plans_itself_and_its_descendants(nano, old, new, edited):
     if "scores/nano" in edited:  # a default that is written out is no edit
         nano.edit("measures: [avg-at-k", "confidence: 0.95\n    measures: [avg-at-k")
         assert set() == nano.planned("nano")
-    wanted = nano.with_descendants(*edited) & set(nano.book.recipes["nano"])
+    wanted = nano.with_descendants(*edited) & artifacts(nano)
     nano.edit(old, new)
     planned = nano.planned("nano")
     nano.edit(new, old)
@@ -274,9 +279,9 @@ def add_to_prompt(source: str, prompt: str, text: str) -> None:
 def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, prompt):
     """An edit of a prompt reruns the artifacts that ask it and what is made from them, and nothing else."""
     book = nano.book
-    asking = {n for n in book.recipes["nano"] if prompt in prompts_of(book.entries[n], book.declared)}
+    asking = {n for n in artifacts(nano) if prompt in prompts_of(book.entries[n], book.declared)}
     assert asking and not {"scores/disjoint", "problems/threads", "base/nano"} & asking
-    wanted = nano.with_descendants(*asking) & set(book.recipes["nano"])
+    wanted = nano.with_descendants(*asking) & artifacts(nano)
     assert set() == nano.planned("nano", PYTHONPATH=source)
     add_to_prompt(source, prompt, "\nTake your time.\n")
     assert wanted == nano.planned("nano", PYTHONPATH=source)
@@ -296,8 +301,8 @@ def test_raised_revision_plans_its_kind_and_their_descendants(nano, source):
     path.write_text(
         before + name + re.sub(r"(revision: ClassVar\[int\] =) \d+", r"\1 77", after, count=1), encoding="utf-8"
     )
-    examples = [n for n in nano.book.recipes["nano"] if kind_of(n) == "examples"]
-    wanted = nano.with_descendants(*examples) & set(nano.book.recipes["nano"])
+    examples = [n for n in artifacts(nano) if kind_of(n) == "examples"]
+    wanted = nano.with_descendants(*examples) & artifacts(nano)
     assert wanted == nano.planned("nano", PYTHONPATH=source)
 
 
@@ -319,7 +324,7 @@ def own(nano, tmp_path_factory) -> Project:
 
 def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
     """Filter, reward, grader, measure and scaffold of a user's file do their work; nothing of `nano` is made again."""
-    assert set(own.first) >= OWN and not set(own.first) & set(own.book.recipes["nano"])
+    assert set(own.first) >= OWN and not set(own.first) & artifacts(own)
     short = own.frame("problems/short")
     lines = short["solution"].fill_null("").str.split("\n").list.len()
     assert short.filter(dropped="solution-lines")["evidence"].str.contains(r"^\d+ lines$").all()

@@ -24,6 +24,7 @@ TARGET = "scores/nano"
 OVERLAY = """
 plugins: [my_parts.py]
 nano:
+  base/nano: {source: scratch, problems: problems/train}
   grader/both: {judges: [line-overlap], escalate-to: api/referee, escalate-on: [unscored, band], escalate-band: [0, 3]}
   problems/train: {keep: [labelled, not-wrong, complete, not-duplicate, {solution-lines: [null, 20]}]}
   grpo/nano: {model: sft/cold, rewards: {grade: 1, format: 0.1, brief: {weight: 0.1, tokens: 20}}}

@@ -10,6 +10,7 @@ import pytest
 from mill import REFEREE, Mill
 from proofmill import __main__ as command
 from proofmill.artifacts.states import States
+from proofmill.calls import budget, records
 from proofmill.engines import remote
 from proofmill.planning.connections import connections, due, faults_of, require_set
 from proofmill.planning.plan import Plan
@@ -44,13 +45,15 @@ def book(tmp_path):
 def tried(book, tmp_path, monkeypatch):
     """`tried(reply, models, **api)` gives the faults of one model's server, and what it was asked."""
 
-    def run(reply, models=None, **api):
+    def run(reply, models=None, dollars=None, **api):
         changed = {**ENTRIES, "api/judge": {**ENTRIES["api/judge"], **api}}
         with server(lambda *_: reply, models) as (url, served):
             monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", "sk-very-secret-0123456789")
             book = Mill(tmp_path / "results", **changed).book
-            return list(faults_of(asked(book, tmp_path / "results", "schemes/p"))), served
+            return list(
+                faults_of(asked(book, tmp_path / "results", "schemes/p"), tmp_path / "results", dollars)
+            ), served
 
     return run
 
@@ -94,6 +97,20 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
         "api/second": True,
         "api/solver": True,
     }
+
+
+def test_trials_are_in_the_budget_and_in_a_journal(tried, tmp_path, book, capsys):
+    """What trying costs is in a journal of the model; a failure costs its reserve; without room nothing is asked."""
+    calls = tmp_path / "results/calls"
+    tried(FINE)
+    assert records.frame(calls / "api/judge")["cost"].to_list() == [pytest.approx(30e-6)]
+    assert budget.spent(calls) == pytest.approx(30e-6)
+    most = (len("Say yes.") * 1 + 10) / 1e6
+    tried((500, {"error": {"message": "oops"}}, {}), dollars=1.0)
+    assert budget.spent(calls) == pytest.approx(30e-6 + most)
+    faults, served = tried(FINE, dollars=30e-6 + most)
+    assert (faults, served.requests) == ([], [])
+    assert "is not tried: the budget has no room" in capsys.readouterr().err
 
 
 def test_server_that_answers_has_no_fault_and_its_cost_is_said(tried, capsys):
@@ -150,7 +167,7 @@ def test_all_servers_are_tried_at_once(book, tmp_path, monkeypatch):
         monkeypatch.setenv("PROOFMILL_SECOND_URL", "http://no-such-host.invalid/v1")
         monkeypatch.setenv("PROOFMILL_SOLVER_URL", f"http://127.0.0.1:{full.getsockname()[1]}/v1")
         start = time.monotonic()
-        faults = sorted(faults_of(asked(book, tmp_path / "results", "grades/g")))
+        faults = sorted(faults_of(asked(book, tmp_path / "results", "grades/g"), tmp_path / "results", None))
         assert time.monotonic() - start < 5
         for one in waiting:
             one.close()

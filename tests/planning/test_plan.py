@@ -250,20 +250,20 @@ def test_command_prints_text_and_json_without_keys(small, copied, tmp_path, monk
     assert "sk-very-secret" not in text + data
 
 
-def test_renamed_artifact_adopts_its_answers(copied, tmp_path, monkeypatch, capsys):
-    """After `proofmill adopt` the new name has the answers of the old one, which are paid once and asked no more."""
+def test_renamed_artifact_keeps_its_answers(copied, tmp_path, monkeypatch, capsys):
+    """After `proofmill rename` the new name has the answers of the old one, which are paid once and asked no more."""
     made = book(**LABELS, **{"labels/again": LABELS["labels/paid"]})
     answer_some(copied.results, made, answered=10, parked=2)
-    run(monkeypatch, tmp_path, "adopt", "labels/paid", "labels/again")
+    run(monkeypatch, tmp_path, "rename", "labels/paid", "labels/again")
     assert "labels/again  has 10 answers now" in capsys.readouterr().err
     stages = [Plan(made, name, copied.results).stages[name] for name in ("labels/paid", "labels/again")]
     assert [(stage.cached, stage.parked) for stage in stages] == [(0, 0), (10, 2)]
     for arguments, said in (
-        (("labels/nothing", "labels/again"), "expected one to adopt"),
+        (("labels/nothing", "labels/again"), "expected the answers of a renamed"),
         (("labels/paid", "grades/y"), "one kind"),
     ):
         with pytest.raises(SystemExit, match=said):
-            run(monkeypatch, tmp_path, "adopt", *arguments)
+            run(monkeypatch, tmp_path, "rename", *arguments)
 
 
 MEASURED = {

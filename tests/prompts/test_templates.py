@@ -95,11 +95,11 @@ scale: [0, 7]
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (None, "mine.md: no such file; expected a prompt beside the configuration"),
+        (None, "mine.md: No such file or directory; expected a prompt in Markdown"),
         ("Solve {{ statement }}", "has no header; expected one between two lines of `---`, with `needs: [statement]`"),
         ("---\nabout: x\n---\nSolve.", "its header has no `needs`"),
         ("---\nneeds: statement\n---\n{{ statement }}", "`needs` is 'statement'; expected a list of fields"),
-        ("---\nneeds: [a, b\n---\nx", "its header is no YAML"),
+        ("---\nneeds: [a, b\n---\nx", "its header: cannot be read as YAML"),
         ("---\n- a\n---\nx", "its header is no mapping"),
         ("---\nneeds: [a]\nreads: stars\nscale: [1]\n---\nx", "`reads` is 'stars'; expected points, score, judgement"),
         ("---\nneeds: [a]\nreads: [points]\nscale: [1]\n---\nx", "`reads` is ['points']; expected points, score"),

@@ -5,7 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from mill import REFEREE, ROOT
+from mill import MAINS, REFEREE, ROOT
+from proofmill.artifacts import jobs
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
 from proofmill.recipes import yaml_files
@@ -353,6 +354,33 @@ def test_overlay_replaces_values_and_merges_mappings():
     assert merged == {"n": {"a": {"x": 1, "y": [2]}}}
 
 
+SIZES = {
+    "sft": {"batch", "epochs", "steps", "last_step", "max_length", "precision"},
+    "grpo": {
+        *("batches", "group", "problems_per_step", "steps", "sync_reference", "max_tokens", "precision", "log_every"),
+        *("hold_out_every", "hold_out_rows"),
+    },
+    "selfplay": {
+        *("attempts", "batch", "inputs", "references", "seeds", "steps", "prompt_tokens", "max_tokens", "precision"),
+        *("wording", "seed_tasks"),  # workflow/rehearsal.yaml says why
+    },
+    "responses": {"attempts", "max_tokens", "scaffold"},
+    "grades": set(),
+}
+
+
+def test_rehearsal_changes_sizes_and_sources_alone():
+    """Rewards, losses, prompts, graders and learning rates of a rehearsal are the recipe's; of the hub's weights none is left."""
+    entries, rehearsed = (
+        expand(yaml_files.read("config.yaml", *more)).entries for more in ([], ["workflow/rehearsal.yaml"])
+    )
+    for name in entries.keys() & rehearsed.keys():
+        kind, before, after = name.partition("/")[0], entries[name], rehearsed[name]
+        changed = {f.name for f in fields(after) if getattr(before, f.name) != getattr(after, f.name)}
+        assert changed <= SIZES.get(kind, changed), name
+        assert kind != "base" or after.source not in ("hub", "gguf", "tokenizer"), name
+
+
 def test_path_without_its_variable_says_what_to_set(monkeypatch):
     """A path from the environment that is not set is a message, not an empty string."""
     monkeypatch.delenv("PROOFMILL_NOWHERE", raising=False)
@@ -412,6 +440,31 @@ def test_comment_on_a_price_changes_nothing():
     one, two = (identity_of(entry, {"api/a": api}) for api in apis)
     assert one == two
     assert one != identity_of(entry, {"api/a": Api(id="a", price={**price, "input": 2.0})})
+
+
+def test_way_to_a_server_changes_nothing_and_reaches_the_job(tmp_path):
+    """What a server cannot take, and what it calls the limit of tokens, make no finished answer stale; jobs are told."""
+    way = {"omit": ["seed", "top_p"], "max-tokens-field": "max_completion_tokens"}
+    api = {"id": "a", "price": {"input": 0, "output": 0}}
+    entries = {"problems/x": BENCH, "labels/x": {"problems": "problems/x", "model": "api/a"}}
+    books = [expand({"r": {**entries, "api/a": {**api, **more}}}) for more in ({}, way)]
+    one, two = (identity_of(book.entries["labels/x"], book.declared) for book in books)
+    assert one == two and json.loads(one)["declared"]["api/a"]["omit"] == []
+    told = []
+    for book in books:
+        jobs.make(MAINS["problems"], "problems/x", identity_of(book.entries["problems/x"], {}), tmp_path, book.terms)
+        jobs.make(lambda _, job: told.append(job.declared["api/a"]), "labels/x", one, tmp_path, book.terms)
+    assert [(api.omit, api.max_tokens_field) for api in told] == [
+        ([], "max_tokens"),
+        (["seed", "top_p"], "max_completion_tokens"),
+    ]
+
+
+def test_omit_of_a_temperature_that_is_asked_for_is_refused():
+    """A setting that an entry asks for is left out by nothing."""
+    api = {"id": "a", "price": {"input": 0, "output": 0}, "omit": ["temperature"]}
+    assert "`omit` has `temperature`, and `temperature` is 0.6" in mistake(**{"api/a": {**api, "temperature": 0.6}})
+    expand({"r": {"api/a": {**api, "temperature": 1}}})
 
 
 def test_limit_of_unscored_rollouts_changes_nothing_and_reaches_the_job():
@@ -789,10 +842,43 @@ def test_attempts_are_asked_as_their_model_and_grader_need():
         ({}, {"stop": [""]}, "`stop"),
         ({}, {"min-p": 0.0}, "`min-p` is 0.0"),
         ({}, {"top-k": 0}, "`top-k` is 0"),
-        ({}, {"system": "no/such.md"}, "`system` is no/such.md: no such file"),
+        ({}, {"system": "no/such.md"}, "`system` is no/such.md: No such file"),
     ],
 )
 def test_sampling_that_a_model_cannot_have_is_refused(api, sampling, fault):
     """What the model's options set already, what its protocol lacks, and values that mean nothing."""
     entry = {"problems": "problems/bench", "model": "api/long", **sampling}
     assert fault in mistake(**{"api/long": {"id": "x", "price": "unknown", **api}, "responses/x": entry, **scored()})
+
+
+# ------------------------------------------------------------------------------------------------ the results folder
+
+
+def in_results(path):
+    return expand({"results": str(path), "r": {"problems/x": {"source": "arithmetic", "rows": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/etc", "results: `/etc` has files of others; expected a new or empty folder, or one of earlier runs"),
+        ("/usr", "results: `/usr` has files of others"),
+        ("/etc/passwd", "results: `/etc/passwd` cannot be read as a folder"),
+        ("/dev/null/x", "results: `/dev/null/x` cannot be read as a folder"),
+    ],
+)
+def test_place_that_is_not_for_results_is_refused(path, fault):
+    """A folder of the system, a file, and a path below a file."""
+    with pytest.raises(RecipeError, match=fault):
+        in_results(path)
+
+
+def test_new_empty_and_earlier_results_are_taken(tmp_path):
+    """A folder that is not there, one with hidden files alone, and one with anything of a run beside files of others."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/.gitkeep").touch()
+    for kind in ("problems", "calls", "human"):
+        (tmp_path / f"earlier-{kind}" / kind).mkdir(parents=True)
+        (tmp_path / f"earlier-{kind}/notes.txt").touch()
+        assert in_results(tmp_path / f"earlier-{kind}").entries
+    assert in_results(tmp_path / "new").entries and in_results(tmp_path / "empty").entries

@@ -326,3 +326,133 @@ def test_edited_scaffold_is_another_entry(tmp_path, config):
     assert before == identity(f"# a comment\n{SCAFFOLD}")
     assert before != identity(SCAFFOLD.replace("steps[0]", "steps[1]"))
     assert "plugins" not in json.loads(identity(SCAFFOLD, "rsa"))
+
+
+# ----------------------------------------------------------------------------------------------- modules beside a plugin
+
+NUMBER = "from proofmill.schema.named import Named\n{}\nFILTERS = {{'long': Named(lambda row: {}, 'x')}}\n"
+# How a plugin comes to LIMIT of a module in its folder: its import and expression, the files, and the one with LIMIT.
+IMPORTS = {
+    "a module": ("from near import LIMIT", "LIMIT", {"near.py": "LIMIT = 1\n"}),
+    "by its name": ("import near", "near.LIMIT", {"near.py": "LIMIT = 1\n"}),
+    "a star": ("from near import *", "LIMIT", {"near.py": "LIMIT = 1\n"}),
+    "a package": ("from pack import LIMIT", "LIMIT", {"pack/__init__.py": "LIMIT = 1\n"}),
+    "a module of a package": (
+        "from pack.sub import LIMIT", "LIMIT", {"pack/sub.py": "LIMIT = 1\n", "pack/__init__.py": ""},
+    ),
+    "a dotted name": (
+        "import pack.sub.deep", "pack.sub.deep.LIMIT",
+        {"pack/sub/deep.py": "LIMIT = 1\n", "pack/__init__.py": "", "pack/sub/__init__.py": ""},
+    ),
+    "a folder without __init__": ("import pack.sub", "pack.sub.LIMIT", {"pack/sub.py": "LIMIT = 1\n"}),
+    "through __init__": (
+        "import pack", "pack.LIMIT", {"pack/sub.py": "LIMIT = 1\n", "pack/__init__.py": "from .sub import LIMIT\n"},
+    ),
+    "a submodule by a star": (
+        "from pack import *", "sub.LIMIT", {"pack/sub.py": "LIMIT = 1\n", "pack/__init__.py": "__all__ = ['sub']\n"},
+    ),
+    "relative to the package above": (
+        "from pack.inner.a import LIMIT", "LIMIT",
+        {
+            "pack/sub.py": "LIMIT = 1\n", "pack/__init__.py": "", "pack/inner/__init__.py": "",
+            "pack/inner/a.py": "from ..sub import LIMIT\n",
+        },
+    ),
+    "a cycle": (
+        "from one import LIMIT", "LIMIT", {"two.py": "LIMIT = 1\nimport one\n", "one.py": "import two\nLIMIT = two.LIMIT\n"},
+    ),
+    "a cycle with the plugin": (
+        "SIZE = 1\nfrom near import LIMIT", "LIMIT()", {"near.py": "import my_parts\ndef LIMIT(): return 1\n"},
+    ),
+    "late": ("def late():\n    from near import LIMIT\n    return LIMIT", "late()", {"near.py": "LIMIT = 1\n"}),
+    "a name in quotes": (
+        "import importlib\nnear = importlib.import_module('near')", "near.LIMIT", {"near.py": "LIMIT = 1\n"},
+    ),
+    "through a name that is bound inside": ("x = (y := __import__('near'))", "y.LIMIT", {"near.py": "LIMIT = 1\n"}),
+    "through text": ("import near as n", "eval('n').LIMIT", {"near.py": "LIMIT = 1\n"}),
+}  # fmt: skip
+
+
+def of_long(parts):
+    """The digest of the filter `long`, and what it returns."""
+    plugins.use([str(parts)])
+    return plugins.digest_of("filters", "long"), LISTS["filters"]["long"].apply({})
+
+
+@pytest.mark.parametrize(("imports", "value", "files"), IMPORTS.values(), ids=IMPORTS)
+def test_module_of_the_folder_counts_and_runs_as_it_is_now(parts, imports, value, files):
+    """However a part comes to a module of its folder, an edit of it is another identity, and the edited one runs.
+
+    The edit has the same size within the same second, which a cached bytecode would hide.
+    """
+    for name, text in files.items():
+        (parts.parent / name).parent.mkdir(exist_ok=True, parents=True)
+        (parts.parent / name).write_text(text)
+    parts.write_text(NUMBER.format(imports, value))
+    before, first = of_long(parts)
+    assert first == 1 and of_long(parts)[0] == before
+    name = next(iter(files))
+    (parts.parent / name).write_text(files[name].replace("1", "2"))
+    after, second = of_long(parts)
+    assert second == 2 and after != before
+    (parts.parent / name).write_text(f"# a comment\n{files[name]}")
+    assert of_long(parts) == (before, 1)
+
+
+def test_module_that_a_part_does_not_reach_does_not_count(parts):
+    """Another part's module, and a file that nothing imports, change nothing; what every part rests on does."""
+    for name in ("near.py", "far.py", "spare.py"):
+        (parts.parent / name).write_text("LIMIT = 1\n")
+    parts.write_text(NUMBER.format("import near, sys\nimport far\nOTHER = far.LIMIT", "near.LIMIT"))
+    before, _ = of_long(parts)
+    for name in ("far.py", "spare.py"):
+        (parts.parent / name).write_text("LIMIT = 2\n")
+        assert of_long(parts)[0] == before
+    parts.write_text(parts.read_text() + "if far.LIMIT:\n    print\n")
+    before, _ = of_long(parts)
+    (parts.parent / "far.py").write_text("LIMIT = 3\n")
+    assert of_long(parts)[0] != before
+
+
+def test_entry_that_is_laid_over_counts_as_a_whole_file(parts):
+    """A dictionary whose keys are not written out may hold another record than the one that stands there."""
+    text = NUMBER.format("A = 1\nOTHERS = {}", "1").replace("'x')}", "'x'), **OTHERS}")
+    parts.write_text(text)
+    before, _ = of_long(parts)
+    parts.write_text(text.replace("A = 1", "A = 2"))
+    assert of_long(parts)[0] != before
+
+
+@pytest.mark.parametrize("name", ["random", "polars", "yaml"])
+def test_module_that_hides_another_is_refused(parts, name):
+    """A module of the folder that is called like one of Python's or of a package would be taken for it everywhere."""
+    (parts.parent / f"{name}.py").write_text("LIMIT = 1\n")
+    parts.write_text(NUMBER.format(f"import {name}", f"{name}.LIMIT"))
+    with pytest.raises(RecipeError, match=rf"{name}.py: another module is called `{name}`; expected a name of its own"):
+        of_long(parts)
+
+
+def test_modules_of_two_folders_are_told_apart(parts, tmp_path):
+    """Two plugins whose modules have one name are refused; one after the other, each has its own."""
+    (tmp_path / "other").mkdir()
+    for folder, limit in ((parts.parent, 1), (tmp_path / "other", 2)):
+        (folder / "near.py").write_text(f"LIMIT = {limit}\n")
+        (folder / "my_parts.py").write_text(NUMBER.format("import near", "near.LIMIT"))
+    assert (of_long(parts)[1], of_long(tmp_path / "other/my_parts.py")[1], of_long(parts)[1]) == (1, 2, 1)
+    (tmp_path / "other/more.py").write_text(NUMBER.format("import near", "near.LIMIT").replace("'long'", "'longer'"))
+    with pytest.raises(RecipeError, match="another module is called `near`"):
+        plugins.use([str(parts), str(tmp_path / "other/more.py")])
+
+
+def test_dataclass_of_a_plugin_is_made(parts):
+    """A plugin is a module like any other while it is imported: dataclasses look their module up."""
+    parts.write_text(
+        NUMBER.format(
+            "from __future__ import annotations\nfrom dataclasses import dataclass, KW_ONLY\n\n@dataclass\nclass A:\n    _: KW_ONLY\n    x: int = 1",
+            "A(x=1).x",
+        ).replace(
+            "from proofmill.schema.named import Named\nfrom __future__ import annotations\n",
+            "from __future__ import annotations\nfrom proofmill.schema.named import Named\n",
+        )
+    )
+    assert of_long(parts)[1] == 1

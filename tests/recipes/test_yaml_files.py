@@ -92,12 +92,36 @@ def test_later_file_lies_over_what_earlier_ones_listed(files):
         ("a: 2025-99-99\n", r"config.yaml: cannot be read as YAML \(.+\); expected a mapping of recipes"),
         ('recipes: ["b\\0.yaml"]\n', r"`recipes` is \['b\\x00.yaml'\]; expected a list of files"),
         (f"recipes: [{'a/' * 2_500}b.yaml]\n", r"File name too long; expected a configuration file"),
+        ("recipes: [/dev/full]\n", r"/dev/full: is a pipe, a socket or a device; expected a configuration file"),
+        ("recipes: [/dev/zero]\n", r"/dev/zero: is a pipe, a socket or a device; expected a configuration file"),
+        ("recipes: [/]\n", r"/: is a folder; expected a configuration file"),
+        ("a: {rows: 0777}\n", r"config.yaml:1: `0777` is 511 in YAML; expected a decimal number"),
+        ("a:\n  rows: -0_17\n", r"config.yaml:2: `-0_17` is -15 in YAML; expected a decimal number"),
+        ("a: {rows: 1:30}\n", r"config.yaml:1: `1:30` is 90 in YAML; expected a decimal number"),
+        ("a: {rows: 1:30.5}\n", r"config.yaml:1: `1:30.5` is 90.5 in YAML; expected a decimal number"),
+        ("0777: {}\n", r"config.yaml:1: `0777` is 511 in YAML"),
+        ("a: !!int ''\n", r"config.yaml: cannot be read as YAML"),
+        ("a: !!timestamp x\n", r"config.yaml: cannot be read as YAML"),
     ],
 )
 def test_faulty_file_is_named(files, text, fault):
     """What cannot be read is said with the file it stands in."""
     with pytest.raises(RecipeError, match=fault):
         read(files(config=text) / "config.yaml")
+
+
+def test_numbers_and_words_are_read_as_they_are_written(files):
+    """Decimal numbers, hexadecimal ones, and texts in quotes that look like other numbers."""
+    folder = files(config='a: [7, 0, -3, 1_000, 0x1F, 0.5, 1.5e+3, "0777", "1:30", 08, on, off]\n')
+    expected = [7, 0, -3, 1000, 31, 0.5, 1500.0, "0777", "1:30", "08", True, False]
+    assert read(folder / "config.yaml")["a"] == expected
+
+
+def test_large_file_is_not_read(files):
+    """What nobody wrote by hand is no configuration."""
+    folder = files(config="# x\n" * 1_100_000)
+    with pytest.raises(RecipeError, match="has more than 4,194,304 characters; expected a configuration file"):
+        read(folder / "config.yaml")
 
 
 def test_recipe_file_that_is_a_link_to_itself_is_named(files):

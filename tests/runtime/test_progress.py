@@ -61,14 +61,14 @@ def at(monkeypatch):
 
 
 def test_lines_of_a_long_step_come_ever_more_rarely(at):
-    """Every 15 seconds at first and every five minutes at last: five lines in two minutes, under twenty in an hour."""
+    """Every 10 seconds at first and every five minutes at last: six lines in two minutes, twenty in an hour."""
     pace, said = Pace(), []
     for second in range(3600):
         at(second)
         said += [second] * pace.due()
     gaps = [after - before for before, after in zip([0, *said], said, strict=False)]
     assert gaps == sorted(gaps) and {gaps[0], gaps[-1]} == {SOON, AT_LAST}
-    assert len([second for second in said if second <= 120]) == 5 and len(said) < 20
+    assert len([second for second in said if second <= 120]) == 6 and len(said) == 20
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,15 @@ def test_cases_of_an_answer_are_its_tests():
         ('[{"call": 5, "result": 5}]', "the call of test 1 is no text"),
         ('[{"call": "f(", "result": "5"}]', "the call of test 1 is no expression"),
         ('[{"call": "x = 5", "result": "5"}]', "the call of test 1 is no expression"),
+        ('[{"call": "f()", "result": "array([1, 2])"}]', "the result of test 1, `array([1, 2])`, is no plain data"),
+        ('[{"call": "f()", "result": "deque([1])"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "Counter({1: 2})"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "datetime.date(2020, 1, 1)"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "[1, 2"}]', "the result of test 1"),
+        ('[{"call": "f()", "result": "5", "setup": "none"}]', 'the setup of test 1 is `"none"`'),
+        ('[{"call": "f()", "result": "5", "setup": ["leetcode"]}]', "the setup of test 1"),
+        ('[{"call": "f()", "result": "5", "megabytes": 1}]', "the megabytes of test 1 are `1`"),
+        ('[{"call": "f()", "result": "5", "megabytes": true}]', "the megabytes of test 1 are `true`"),
     ],
 )
 def test_cases_of_what_is_no_tests_says_so(answer, found):
@@ -50,6 +59,17 @@ def test_cases_nested_nearly_too_deeply_say_so():
     for depth in range(900, 1000):
         with pytest.raises(ValueError, match=r"^tests: "):
             cases_of(f'[{{"call": "f()", "other": {"[" * depth}{"]" * depth}}}]')
+
+
+def test_case_is_asked_as_its_call_says_whatever_its_result():
+    """A comparison asks for its sides, and anything else for its value."""
+    for result in ("True", "False", "3", "[True]"):
+        answer = '[{"call": "%s", "result": "%s"}]'
+        asked = [
+            cases_of(answer % (call, result))[0].question
+            for call in ("f(1) == 2", "f(1)", "[f(1), f(2)]", "list(f(3))")
+        ]
+        assert [one and one.parts for one in asked] == [("f(1)",), None, None, None]
 
 
 LINES = st.lists(st.sampled_from(["", " ", "a", "a ", " a", "b"]), max_size=4).map("\n".join)

@@ -1,12 +1,13 @@
-"""Real programs: CRUXEval and the seeds of Absolute Zero give what is recorded, and the tiers agree."""
+"""Real programs: CRUXEval and the seeds of Absolute Zero give what is recorded, in shared processes and alone."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from proofmill.sandbox import values
+from proofmill.sandbox import executor, values
 from proofmill.sandbox.executor import Execution, Executor, Result
+from proofmill.sandbox.plain import is_tame
 
 FILES = ("cruxeval/first400.jsonl", "azr/seed_io_64.jsonl", "azr/seed_code_f_64.jsonl")
 # Why an output is not the recorded one: its program gives no plain data, or the record was cut in its middle.
@@ -32,19 +33,16 @@ def records(data: Path) -> list[tuple[Execution, str]]:
 
 
 @pytest.fixture(scope="module")
-def results(records) -> dict[tuple, list[Result]]:
-    """What each tier, and both, make of the programs."""
-    found = {}
-    for tiers in (("monty",), ("python",), ("monty", "python")):
-        with Executor(seconds=60, longest=100_000, workers=2, tiers=tiers) as executor:
-            found[tiers] = list(executor.run(execution for execution, _ in records))
-    return found
+def results(records) -> list[Result]:
+    """What becomes of the programs."""
+    with Executor(seconds=60, longest=100_000, workers=2) as opened:
+        return list(opened.run(execution for execution, _ in records))
 
 
 def test_outputs_of_real_programs_are_as_recorded(records, results):
     """All but those whose record is cut, and those that give a generator or an ellipsis, which are refused."""
     others = []
-    for (execution, output), result in zip(records, results["monty", "python"], strict=True):
+    for (execution, output), result in zip(records, results, strict=True):
         if result.status == "ok":
             first, cut, last = output.partition("...")
             is_cut = cut and result.value.startswith(first) and result.value.endswith(last)
@@ -55,16 +53,21 @@ def test_outputs_of_real_programs_are_as_recorded(records, results):
     assert others == []
 
 
-def test_tiers_agree_on_all_that_both_run(records, results):
-    """Where Monty gives a value CPython gives the same, and Monty runs at least three quarters."""
-    both = list(zip(records, results["monty",], results["python",], strict=True))
-    assert [(one, mine, its) for one, mine, its in both if mine.status == "ok" and mine.value != its.value] == []
-    assert sum(mine.status == "ok" for _, mine, _ in both) >= 0.75 * len(both)
+def test_processes_that_are_shared_give_the_same_values(records, results, monkeypatch):
+    """At least four of five are tame, and alone each has the result that it had where others ran."""
+    tame = [
+        one for one, (execution, _) in zip(results, records, strict=True) if is_tame(execution.program, execution.call)
+    ]
+    assert len(tame) >= 0.8 * len(records)
+    monkeypatch.setattr(executor, "is_tame", lambda program, call: False)
+    with Executor(seconds=60, longest=100_000, workers=2) as alone:
+        found = list(alone.run(execution for execution, _ in records[:300]))
+    assert [(a.status, a.value, a.error) for a in found] == [(a.status, a.value, a.error) for a in results[:300]]
 
 
 def test_fresh_processes_give_the_same_values(records):
     """Of the first 200, all are determined by their input."""
-    with Executor(seconds=60, longest=100_000, workers=2) as executor:
+    with Executor(seconds=60, longest=100_000, workers=2) as opened:
         some = [execution for execution, _ in records[:200]]
-        one, other = (list(executor.run(some, fresh=fresh)) for fresh in (False, True))
+        one, other = (list(opened.run(some, fresh=fresh)) for fresh in (False, True))
     assert [result.value for result in one] == [result.value for result in other]

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -287,27 +285,11 @@ def test_canary_that_fails_stops_the_sandbox(monkeypatch, place):
     monkeypatch.setattr(sandbox, "CANARIES", (*CANARIES[:place], wrong, *CANARIES[place + 1 :]))
     made = Sandbox(workers=1)
     with pytest.raises(
-        SandboxError, match=rf"found {status} with the share {share} .*expected no-code with 0.0. Install"
+        SandboxError, match=rf"found {status} with the share {share} .*expected no-code with 0.0. Check"
     ):
         made.__enter__()
     with pytest.raises(SandboxError, match="not open"):
         made.check([])
-
-
-def test_sandbox_whose_interpreter_is_missing_says_so(monkeypatch, tmp_path):
-    """Without the interpreter's program the message names what to install."""
-    monkeypatch.setenv("MONTY_BIN", str(tmp_path / "monty"))
-    with (
-        pytest.raises(SandboxError, match=r"does not start .* Install pydantic-monty, .* as envs/cpu.txt has them"),
-        Sandbox(),
-    ):
-        pass
-
-
-def test_sandbox_is_imported_without_the_interpreter():
-    """A job that runs no program does not load it."""
-    code = "import sys, proofmill.sandbox.sandbox; print('pydantic_monty' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 # ---------------------------------------------------------------------------------------------------------- real programs
@@ -321,7 +303,7 @@ def records(data) -> list[tuple[str, str, str]]:
 def test_real_programs_with_outputs_of_others_pass_nothing(records, box):
     """With another program's output a program passes nothing."""
     asked = [(row, other) for row, (_, _, other) in zip(records, [*records[7:], *records[:7]], strict=True)]
-    asked = [(row, other) for row, other in asked if not same_value(row[2], other) and "dict(" not in row[2] + other]
+    asked = [(row, other) for row, other in asked if not same_value(row[2], other) and "Ellipsis" not in row[2] + other]
     found = list(box.check([(block("\n" + code), calls((f"f({given})", other))) for (code, given, _), other in asked]))
     assert {one.share for one in found} == {0.0}
 

@@ -50,7 +50,7 @@ def test_row_has_its_calls_as_steps_and_costs_what_they_cost(attempted):
     for row in rows:
         assert [step["role"] for step in row["steps"]] == ["solver"] * 3 + ["merger"] * 3 + ["selector"] * 2
         assert row["tokens"] == 2 * CALLS
-        assert row["cost"] == pytest.approx(CALLS * (10 * 1 + 2 * 2) / 1e6)
+        assert row["cost"] == pytest.approx((row["prompt_tokens"] * 1 + row["tokens"] * 2) / 1e6)
         assert row["text"] == row["steps"][row["answered_by"]]["text"]
         assert row["steps"][-1]["depth"] == 4
         assert len(row["steps"][-1]["shown"]) == 2

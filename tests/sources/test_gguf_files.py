@@ -1,5 +1,7 @@
 """GGUF files: what is read from one is the model that was written, and a damaged one is a message."""
 
+import random
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -8,6 +10,7 @@ import gguf_model
 from damage import truncate
 from mill import Mill
 from proofmill.schema.errors import RecipeError, TableError
+from proofmill.sources.models import unpack_gguf
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,28 @@ def test_gguf_that_was_cut_off_is_refused(tmp_path, tokenizer, kept):
         TableError, match=r"tiny\.gguf: cannot be read \(.+\); expected a whole GGUF file .* Copy it again"
     ):
         made(tmp_path, path)
+
+
+def test_gguf_that_was_changed_is_a_model_or_one_message_that_names_it(tmp_path, tokenizer):
+    """Twenty-four files with signs changed in what stands before the weights, the tokenizer's merges among them."""
+    whole = tmp_path / "whole.gguf"
+    gguf_model.write(whole, tokenizer)
+    content, refused = whole.read_bytes(), 0
+    merges = content.find(b"tokenizer.ggml.merges")
+    for number in range(24):
+        rng = random.Random(f"25-{number}")
+        spoilt, path = bytearray(content), tmp_path / f"changed-{number}.gguf"
+        for _ in range(rng.choice((1, 3))):
+            at = rng.randrange(merges + 2_000) if number % 2 else merges + rng.randrange(40, 400)
+            spoilt[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(spoilt)
+        (tmp_path / f"{number}").mkdir()
+        try:
+            unpack_gguf(path, tmp_path / f"{number}")
+        except TableError as error:
+            assert path.name in str(error) and "; expected " in str(error)
+            refused += 1
+    assert refused > 5
 
 
 def test_gguf_of_an_unknown_architecture_is_refused(tmp_path, tokenizer):

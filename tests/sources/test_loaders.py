@@ -527,6 +527,9 @@ def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
     assert json.loads(calls["answer"]) == [{"call": "Solution().twice([1, None], 'x')", "result": "True"}]
     assert "class Solution" in calls["statement"] and "standard input" in prints["statement"]
     assert (prints["problem"], prints["level"], prints["asks"]) == ("livecodebench-1873_A", "easy", "code")
+    for problem in load(source="livecodebench", path=path, setup="leetcode", megabytes=1024.0):
+        tests = json.loads(problem["answer"])
+        assert tests and all((test["setup"], test["megabytes"]) == ("leetcode", 1024) for test in tests)
 
 
 @pytest.mark.parametrize("packed", ["x", hidden(3), hidden("no json"), hidden(Path("/")), ""])

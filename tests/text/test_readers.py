@@ -179,7 +179,7 @@ READERS: dict[str, dict[str, Reader]] = {
         "what a judge sees": Reader(answers.shown, is_text),
         "gold answer": Reader(answers.of_gold, is_text),
         "normal form": Reader(answers.normal, is_text),
-        "pair": Reader(lambda text: read_pair("2", text)[0], is_text_or_none),
+        "pair": Reader(lambda text: read_pair("2", text)[0][0], is_text_or_none),
     },
     "reasoning": {
         "final part": Reader(reasoning.final_part, is_text),

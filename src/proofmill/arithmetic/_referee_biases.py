@@ -24,7 +24,18 @@ DECLINED = "I cannot read this as an argument, so I do not say what it is worth.
 # Fields that requests have anyhow: of Chat Completions, and those that vLLM's server adds for sampling.
 OF_REQUESTS = {
     *("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop"),
-    *("seed", "n", "logprobs", "top_logprobs", "stream", "user", "reasoning_effort", "response_format"),
+    *(
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "stream",
+        "user",
+        "reasoning_effort",
+        "response_format",
+    ),
 }
 _POINTS = re.compile(r"<points>(\d)</points>")
 

@@ -1,10 +1,13 @@
 """Parquet files with a checksum on every page: written with them, and compared with them whenever rows are read.
 
+The footer, which Parquet gives no checksum, has its own SHA-256 in SEAL (`seal`). It covers the stamp of a table.
+
 How we differ from reading with polars: it reads past the checksums of pages (2.1), so pyarrow reads and polars gets its
 batches. Both leave unread what nobody asks for. A file that was written without checksums opens all the same.
 """
 
 import hashlib
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -24,11 +27,35 @@ from proofmill.schema.errors import TableError
 BATCH = 2048
 NARROW = 65_536  # rows of a batch that has few columns
 CHUNK = 2**20  # bytes
+SEAL = "proofmill-sha256"  # of a file's metadata: SHA-256 of its footer, with zeros in the place of these digits
+UNSEALED = {SEAL: "0" * 64}
+END = 8  # bytes after a footer: its length, and PAR1
 
 
 def writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     """Writes a file of this schema, with checksums."""
     return parquet.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)
+
+
+def seal(path: Path) -> None:
+    """Write the SHA-256 of a file's footer into the footer. The file was written with UNSEALED in its metadata."""
+    with open(path, "r+b") as file:
+        start, footer = _read_raw_footer(file)
+        file.seek(start + footer.index(_value(UNSEALED[SEAL])))
+        file.write(_value(hashlib.sha256(footer).hexdigest()))
+
+
+def _read_raw_footer(file: BinaryIO) -> tuple[int, bytes]:
+    """Return the place of a footer in its file, and its bytes to the end of the file."""
+    size = file.seek(-END, os.SEEK_END) + END
+    start = max(0, size - END - int.from_bytes(file.read(4), "little"))
+    file.seek(start)
+    return start, file.read()
+
+
+def _value(digits: str) -> bytes:
+    """Return SEAL and its value as Thrift has them in a footer."""
+    return SEAL.encode() + b"\x18\x40" + digits.encode()
 
 
 def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
@@ -61,6 +88,16 @@ class CheckedParquet:
         """A value of the file's own metadata; None where it has no such key."""
         with self._readable():
             return (self._footer().metadata or {}).get(key.encode())
+
+    def is_sealed(self) -> bool | None:
+        """Return whether the footer is the one that was written; None if the file was written without SEAL."""
+        sealed = self.metadata(SEAL)
+        if sealed is None:
+            return None
+        with self._readable(), open(self.path, "rb") as file:
+            _, footer = _read_raw_footer(file)
+        written = footer.replace(SEAL.encode() + b"\x18\x40" + sealed, _value(UNSEALED[SEAL]))
+        return hashlib.sha256(written).hexdigest().encode() == sealed
 
     def height(self) -> int:
         """How many rows there are."""

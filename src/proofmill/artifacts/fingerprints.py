@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.calls import sampling
 from proofmill.recipes.entry_values import entry_from
 from proofmill.recipes.identity import identity_of, parts_of
-from proofmill.recipes.paths import source_files, source_path
+from proofmill.recipes.paths import source_names, source_path
 from proofmill.runtime.public_data import check_unchanged, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import RecipeError, SettingError, TableError, shown
 from proofmill.schema.ids import digest, file_sha256
+from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
 
@@ -41,7 +43,7 @@ def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
 
 
 def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Content by name of the tables that an artifact reads, and digest by path of its source files.
+    """Return the content by name of the tables that an artifact reads, and the digest by name of its source files.
 
     Raises TableError when a table or file is missing.
     """
@@ -50,25 +52,38 @@ def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[di
         return table.other(parent).stamp["entry"]
 
     read = references.reads(table.kind, entry, entry_of, declared)
-    return {parent: table.other(parent).content for parent in read}, sources_of(table.kind, entry, entry_of)
+    tables = map(table.other, read)
+    contents = {parent.name: as_read(table.kind, parent.content, parent.folder) for parent in tables}
+    return contents, sources_of(table.kind, entry, entry_of)
+
+
+def as_read(kind: str, content: str, folder: Path) -> str:
+    """Return the content of a parent, with the folder of its weights, as it counts for what a kind makes of it.
+
+    Weights whose own configuration could change what is sampled count as others: once it did.
+    """
+    if kind == "sft":
+        return content
+    return sampling.asked_as(content, folder, sampling.BY_TRL if KINDS[kind].learns else ())
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
-    """Digest by path of the files that an entry reads besides artifacts.
+    """Return the digest by name of the files that an entry reads besides artifacts.
 
     Raises TableError when one is missing, or was fetched and is not what it was then.
     """
-    digests = {str(path): _source_digest(path) for path in source_files(kind, entry, entry_of)}
+    names = source_names(kind, entry, entry_of)
+    digests = {path: _source_digest(path) for path in names}
     if (source := source_path(kind, entry, entry_of)) and is_public(source):
-        check_unchanged(source, digests)
-    return digests
+        check_unchanged(source, {str(path): digest for path, digest in digests.items()})
+    return {names[path]: digest for path, digest in digests.items()}
 
 
 def fingerprint_of(
     entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
-    """A digest of the entry's identity, the content of its parents, and the digests of its sources."""
-    return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.values()))
+    """Return a digest of the entry's identity, and of its parents and sources: name and content of each."""
+    return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.items()))
 
 
 def _source_digest(path: Path) -> str:

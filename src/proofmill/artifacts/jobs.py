@@ -18,18 +18,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from proofmill.artifacts import configurations
 from proofmill.artifacts.faults import explained
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
 from proofmill.artifacts.shares import Share
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging
+from proofmill.calls.calls import noticed
 from proofmill.calls.journal import Journal
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.recipes import plugins, yaml_files
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import identity_of
-from proofmill.runtime import environment, locks, processes, signals
+from proofmill.runtime import durable, environment, locks, processes, signals
 from proofmill.runtime.cluster import slurm
 from proofmill.runtime.progress import clock, say
 from proofmill.schema.errors import ProofmillError, SettingError, TableError
@@ -53,11 +55,13 @@ class Job:
     threads: int = 1
     engine_args: str = ""
     budget: float | None = None
+    odd_calls: dict[str, str] = field(default_factory=dict)  # by key: what is to be noticed about them (calls.noticed)
     keeps_state: bool = False  # of a training: whether another may go on from its last step
     started: float = field(default_factory=time.monotonic)
     remark: str = ""  # what the last line says besides what came of it
     shard: Shard | None = None  # it asks the questions of a share of the rows alone, and writes no table
     advanced: threading.Event = field(default_factory=threading.Event)  # set where a training keeps what brings it on
+    notices: list[str] = field(default_factory=list)  # of the engines that were open, for the stamp
 
     @property
     def name(self) -> str:
@@ -113,14 +117,18 @@ class Job:
             return
 
         def stamp() -> dict[str, Any]:
+            if self.notices:
+                facts["notices"] = [*facts.get("notices", ()), *dict.fromkeys(self.notices)]
             if spent is not None:
                 facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens, failures=spent.failures)
+            if self.odd_calls:
+                facts.update(calls_noticed=noticed(self.odd_calls))
             seconds = round(time.monotonic() - self.started, 2)
             return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
 
         self.table.write(rows, stamp, weights, page)
         outcome = _outcome(counts)
-        remark = f"; {self.remark}" if self.remark else ""
+        remark = "".join(f"; {text}" for text in [self.remark, *noticed(self.odd_calls)] if text)
         say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}{remark}")
 
 
@@ -193,8 +201,11 @@ def run(main: Callable[[Any, Job], None]) -> None:
 
 def _from_config(options: argparse.Namespace) -> tuple[str, str, str]:
     """The identity of the entry, the terms of its calls, and the folder of tables, from the configuration."""
-    book = expand(yaml_files.read("config.yaml", *options.configfile), drafts=True)
+    files = ["config.yaml", *options.configfile]
+    book = expand(yaml_files.read(*files), drafts=True)
     (name,) = book.targeted(options.name)
+    with suppress(OSError):  # a folder that cannot be written is reported when the table is
+        configurations.note(book, options.results or Path(book.results), files)
     return identity_of(book.entries[name], book.declared), book.terms, book.results
 
 
@@ -260,9 +271,9 @@ def make(
 
     def job() -> Job:
         stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
-        for model, most in allowed["max_parked"].items():
-            if model in declared:
-                declared[model] = replace(declared[model], max_parked=most)
+        parked = {model: {"max_parked": most} for model, most in allowed["max_parked"].items()}
+        for model in declared.keys() & {*parked, *(ways := allowed.get("transport", {}))}:
+            declared[model] = replace(declared[model], **parked.get(model, {}), **ways.get(model, {}))
         keeps, known = name in allowed.get("states", ()), with_weights(declared, table, parents)
         return Job(table, known, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
 
@@ -282,6 +293,8 @@ def make(
             return
         with _alone(table):
             current = job()
+            if fresh and KINDS[table.kind].learns:
+                _begin_anew(current.checkpoints)
             restored = not fresh and table.restore(fingerprint)
             processes.broadcast(not restored)
             if restored:
@@ -292,6 +305,20 @@ def make(
             shutil.rmtree(current.checkpoints, ignore_errors=True)
             with suppress(OSError):  # not empty: an interrupted training of another entry can resume there
                 table.scratch.rmdir()
+
+
+def _begin_anew(checkpoints: Path) -> None:
+    """Remove the checkpoints of a training that is forced, unless this run of Snakemake has forced it before.
+
+    Its own job may have been put back into the queue meanwhile, and resumes then.
+    """
+    words = os.environ["PROOFMILL_FRESH"].split()
+    run = next((word.encode() for word in words if word.startswith("run-")), b"")  # workflow/common.smk
+    forced = checkpoints / "forced"
+    if not run or not forced.exists() or forced.read_bytes() != run:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        checkpoints.mkdir(parents=True)
+        durable.write(forced, run)
 
 
 def with_weights(declared: Mapping[str, Any], table: Table, parents: Container[str]) -> dict[str, Any]:

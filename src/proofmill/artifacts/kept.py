@@ -14,13 +14,13 @@ from proofmill.artifacts import contents
 from proofmill.artifacts.checked_parquet import CheckedParquet
 from proofmill.artifacts.stamps import read_stamp
 from proofmill.artifacts.weights import MARK, Weights
+from proofmill.runtime import durable
 from proofmill.schema.errors import TableError
 from proofmill.schema.names import kind_of
 
 # After the fingerprint in the name of a copy that is not restored.
 DAMAGED = "damaged"
 ASKED_AGAIN = "asked-again"
-REPLACED = "replaced"  # a table with failed calls, which was never kept, by one from elsewhere (adopting.py)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Kept:
         """Read the stamp and, if `deep`, compare every byte with its digests. Raises TableError when it is damaged."""
         stamp, weights = self._stamp(), Weights(self.weights, self.table, self._file.remedy)
         if deep:
-            contents.check(self._file, weights, stamp, kind_of(self.name), deep)
+            contents.check(self._file, weights, self.page, stamp, kind_of(self.name), deep)
 
     @property
     def is_asked_again(self) -> bool:
@@ -94,13 +94,18 @@ class Kept:
 
     def keep(self, table: Path, weights: Path, page: Path) -> None:
         """Copy a finished table, with its weights and page if it has them."""
+        self.table.unlink(missing_ok=True)  # first: what is left of an older copy is no copy
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         if page.exists():
             link(page, self.page)
         if (weights / MARK).exists():
             shutil.copytree(weights, self.weights, copy_function=link)
+        durable.sync_tree(self.folder)
+        durable.sync_name(self.folder)
         link(table, self.table)  # last: a copy with its table is complete
+        durable.sync(self.table)
+        durable.sync_name(self.table)
 
     def bring_back(self, table: Path, weights: Path, page: Path, scratch: Path) -> None:
         """Put the copy's weights and page in place, then write its table to the file `table`."""
@@ -112,6 +117,7 @@ class Kept:
             page.unlink(missing_ok=True)
             link(self.page, page)
             os.utime(page)
+            durable.sync_name(page)
         shutil.copy2(self.table, table)
 
 
@@ -127,4 +133,4 @@ def replace_folder(new: Path, old: Path) -> None:
     """Put `new` in the place of `old`; a kill in between leaves no folder, never a mixture."""
     shutil.rmtree(old, ignore_errors=True)
     old.parent.mkdir(parents=True, exist_ok=True)
-    os.rename(new, old)
+    durable.replace(new, old)

@@ -20,7 +20,11 @@ ALWAYS = ("entry", "fingerprint", "content")
 
 
 def read_stamp(file: CheckedParquet, kind: str) -> dict[str, Any]:
-    """The stamp of a finished table. Raises TableError when the file cannot be read, or has none of this kind."""
+    """Return the stamp of a finished table.
+
+    Raises TableError when the file cannot be read, has no stamp of this kind, or has another footer than was written. A
+    table from before footers had digests is read; its stamp has no `page`.
+    """
     text = file.metadata(KEY)
     if text is None:
         raise TableError(
@@ -36,6 +40,10 @@ def read_stamp(file: CheckedParquet, kind: str) -> dict[str, Any]:
     missing = [key for key in needed if key not in stamp] if isinstance(stamp, dict) else ["a fingerprint"]
     if missing:
         raise TableError(f"{file.path}: its stamp lacks {', '.join(missing)}; expected {file.holds}. {file.remedy}")
+    if not (file.is_sealed() or (file.is_sealed() is None and "page" not in stamp)):
+        raise TableError(
+            f"{file.path}: its footer with the stamp is not the one that was written; expected {file.holds}. {file.remedy}"
+        )
     return stamp
 
 
@@ -59,9 +67,8 @@ def new_stamp(
 
 def _commit() -> str | None:
     """The commit of the checkout that this code runs from; None if it is no checkout."""
-    here = Path(proofmill.__file__).parents[
-        2
-    ]  # of an installed wheel that is a folder of Python's, in no clone of ours
+    # For an installed wheel this is a folder of Python's, in no clone of ours.
+    here = Path(proofmill.__file__).parents[2]
     if not (here / ".git").exists() or shutil.which("git") is None:
         return None
     result = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

@@ -20,8 +20,8 @@ from proofmill.artifacts.kept import Kept
 from proofmill.artifacts.tables import Table
 from proofmill.recipes.book import Book
 from proofmill.recipes.identity import identity_of
-from proofmill.recipes.paths import source_path
-from proofmill.runtime.public_data import copy_of, expected_digests, is_public
+from proofmill.recipes.paths import known_digests, source_path
+from proofmill.runtime.public_data import copy_of, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
 from proofmill.schema.names import kind_of
@@ -31,13 +31,15 @@ from proofmill.schema.names import kind_of
 class State:
     """One artifact's: `done`, `restore` or `make`, why, and a digest of its content unless that has to be made.
 
-    `missing` are the addresses of public data that it reads and that are not on this machine.
+    `missing` are the addresses of public data that it reads and that are not on this machine; `weights` is the folder
+    of its weights, if it has any.
     """
 
     name: str
     why: tuple[str, ...] = ()
     content: str | None = None
     missing: tuple[str, ...] = ()
+    weights: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Expected:
 
     fingerprint: str
     parents: Mapping[str, str]  # content by name
-    sources: Mapping[str, str]  # digest by path
+    sources: Mapping[str, str]  # digest by name
     missing: tuple[str, ...] = ()  # public data that are not here; `sources` are then what is known of them
 
 
@@ -72,18 +74,14 @@ class States:
         expected = self.expected(name)
         old = table.stamp if table.path.exists() else None
         if old and old["fingerprint"] == expected.fingerprint:
-            return State("done", (), old["content"])
+            return State("done", (), old["content"], weights=table.folder)
         if expected.missing:
             return State("make", ("its data are not here",), missing=expected.missing)
         copy = table.kept(expected.fingerprint)
         if kept := copy.stamp:
-            return State("restore", (), kept["content"])
+            return State("restore", (), kept["content"], weights=copy.weights)
         why = self.changes(name, old, expected) if old else [_no_table(copy)]
         return State("make", tuple(why) or ("made by another version of the project",))
-
-    def forget(self, name: str) -> None:
-        """Find the state of an artifact out anew, whose table has come; those made from it must not be known yet."""
-        self._found.pop(name, None)
 
     def coming(self, name: str) -> list[str]:
         """The tables that an artifact reads and that have to be made."""
@@ -93,12 +91,17 @@ class States:
         """What a table is made from that is as the entry says, where none of its parents has to be made."""
         entry = self.book.entries[name]
         read = self._reads(name)
-        parents = {parent: content for parent in read if (content := self[parent].content) is not None}
+        made = {parent: self[parent] for parent in read}
+        parents = {
+            parent: fingerprints.as_read(kind_of(name), state.content, state.weights)
+            for parent, state in made.items()
+            if state.content is not None
+        }
         missing: tuple[str, ...] = ()
         try:
             sources = fingerprints.sources_of(kind_of(name), entry, self.book.entries.get)
         except MissingData as error:  # a table that was made from them needs them no more
-            sources, missing = expected_digests(error.addresses[0]), tuple(error.addresses)
+            sources, missing = known_digests(error.addresses[0]), tuple(error.addresses)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
         return Expected(fingerprint, parents, sources, missing)
 
@@ -114,7 +117,7 @@ class States:
         """The fields, prompts, user's parts, parents and files that differ from those in the stamp of an older table."""
         new = json.loads(identity_of(self.book.entries[name], self.book.declared))
         whole = {"revision": None, "prompts": {}, "declared": {}, "parents": {}, "sources": {}, **old}
-        return list(_changes(new, whole, expected)) or list(_other_files(expected.sources, whole["sources"]))
+        return list(_changes(new, whole, expected))
 
 
 def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected) -> Iterator[str]:
@@ -133,11 +136,14 @@ def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected)
                 yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
     yield from (f"{name} has other rows" for name in _differing(expected.parents, old["parents"]))
     yield from (f"{path} was edited" for path in _differing(expected.sources, old["sources"]))
+    # Stamps of before names counted have paths of their machine instead.
+    if _file_names(expected.sources) != _file_names(old["sources"]) or expected.sources.keys() & old["sources"].keys():
+        yield from (f"{path} is new" for path in expected.sources if path not in old["sources"])
+        yield from (f"{path} is gone" for path in old["sources"] if path not in expected.sources)
 
 
-def _other_files(new: Mapping[str, str], old: Mapping[str, str]) -> Iterator[str]:
-    """Files of which an older table had others, wherever they lay: paths differ between machines."""
-    return (f"{path} is another file" for path, digest in new.items() if digest not in old.values())
+def _file_names(sources: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted((Path(path).name, digest) for path, digest in sources.items())
 
 
 def _no_table(kept: Kept) -> str:

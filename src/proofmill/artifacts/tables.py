@@ -6,7 +6,7 @@ A copy of every table is kept by its fingerprint (kept.py). With --forcerun, a t
 
 How we differ from caches of this kind:
 1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the models and
-   graders, the user's own parts, the digests of source files, and the parents' content; not the code, machine or path.
+   graders, the user's own parts, the names and digests of source files, and the parents' content; not the code, machine or path.
 2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row stops there.
 3. `datasets` and polars open the files as they are, without an index or side files.
 """
@@ -24,13 +24,13 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.artifacts import contents
-from proofmill.artifacts.checked_parquet import CheckedParquet, frame_of, writer
-from proofmill.artifacts.contents import ROW_GROUP, content_of, rows_sha256
-from proofmill.artifacts.kept import REPLACED, Kept, replace_folder
+from proofmill.artifacts.checked_parquet import UNSEALED, CheckedParquet, frame_of, seal, writer
+from proofmill.artifacts.contents import ROW_GROUP, content_of, page_sha256, rows_sha256
+from proofmill.artifacts.kept import Kept, replace_folder
 from proofmill.artifacts.stamps import KEY, read_stamp
 from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
-from proofmill.calls import merging
-from proofmill.runtime import locks
+from proofmill.calls import merging, sampling
+from proofmill.runtime import durable, locks
 from proofmill.runtime.progress import say
 from proofmill.schema.columns import COLUMNS, ENUMS
 from proofmill.schema.errors import TableError
@@ -129,7 +129,11 @@ class Table:
     @property
     def model(self) -> str:
         """A digest of the weights and tokenizer alone: equal models answer alike, whatever their training measured."""
-        return self.stamp["model"]
+        return self.model_given()
+
+    def model_given(self, *settings: str) -> str:
+        """Return the model's name in the keys of journals, for questions that have these settings of sampling."""
+        return sampling.asked_as(self.stamp["model"], self.folder, settings)
 
     def scan(self) -> pl.LazyFrame:
         """The rows, lazily. Raises TableError when the columns are not those of the kind, or when what is read is damaged."""
@@ -154,7 +158,11 @@ class Table:
         `deep` compares every byte with the stamp's digests.
         """
         self.scan()
-        contents.check(self._file, self._weights, self.stamp, self.kind, deep)
+        contents.check(self._file, self._weights, self.page, self.stamp, self.kind, deep)
+
+    def read_page(self) -> str | None:
+        """Return the Markdown page; None without one. Raises TableError if it is not the one written with the table."""
+        return contents.read_page(self.page, self._file, self.stamp)
 
     def rows(self, *columns: str, kept: bool = True) -> list[dict]:
         """Rows in order, as dictionaries of the named columns (default: all); `kept` leaves out dropped rows."""
@@ -204,48 +212,41 @@ class Table:
         weights: Path | None = None,
         page: str | None = None,
     ) -> None:
-        """Write the table by one rename, after its weights and page, so that no table is without them.
+        """Write the table by one rename, once its calls, weights and page are on the disk, so that no table is without them.
 
         Rows may be made as they are written, one by one or as frames of at most ROW_GROUP. A callable stamp is called after the last row. Raises TableError when the
         rows do not fit the kind, or when an id occurs twice; the old table then stays.
         """
         with self._new_file() as temporary:
             facts = facts_of(weights) if weights else None
-            stamp = self._write_rows(temporary, rows, stamp, facts)
+            stamp = self._write_rows(temporary, rows, stamp, facts, page)
             if weights is not None:
                 Weights(weights, self.path, self.again).write_mark(self.name, stamp["fingerprint"], facts or {})
+                self._remove()
                 replace_folder(weights, self.folder)
             if page is not None:
-                self.page.unlink(missing_ok=True)  # the old page may be a link to a kept one
-                self.page.write_text(page, encoding="utf-8")
-            os.replace(temporary, self.path)
+                durable.write(self.page, page)  # a new file: the old page may be a link to a kept one
+            else:
+                self.page.unlink(missing_ok=True)
+            if self.calls.exists():
+                durable.sync_tree(self.calls)
+            durable.replace(temporary, self.path)
             self._keep(stamp)
         self.__dict__.pop("stamp", None)
 
-    def take(self, made: "Table") -> None:
-        """Move a finished table of another folder of this file system here, as `write` does; it was checked.
-
-        A table of another entry that stands here is kept.
-        """
-        if self.path.exists() and not (old := self.kept(self.stamp["fingerprint"])).exists():
-            old.keep(self.path, self.folder, self.page)
-            if not _is_whole(self.stamp):
-                old.put_aside(REPLACED)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if "model" in made.stamp:
-            replace_folder(made.folder, self.folder)
-        if made.page.exists():
-            os.replace(made.page, self.page)
-        os.replace(made.path, self.path)
-        self._keep(made.stamp)
-        self.__dict__.pop("stamp", None)
+    def _remove(self) -> None:
+        """Remove the old table before its weights go: a crash in between leaves no table, and never one without weights."""
+        self.path.unlink(missing_ok=True)
+        durable.sync_name(self.path)
 
     def _keep(self, stamp: Mapping[str, Any]) -> None:
         if _is_whole(stamp):
             self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
 
-    def _write_rows(self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None) -> dict:
-        """Write rows and stamp to a file, a part at a time; returns the stamp with the digests of rows and weights."""
+    def _write_rows(
+        self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None, page: str | None
+    ) -> dict:
+        """Write rows and stamp to a file, a part at a time; return the stamp with the digests of rows, weights and page."""
         schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
         arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
         with writer(path, arrow) as file:
@@ -258,9 +259,11 @@ class Table:
             content = content_of(rows_sha256(written()), facts)
             pages = CheckedParquet(path, "pages", self.again).pages()
             stamp = {**(stamp() if callable(stamp) else stamp), "content": content, "pages": pages}
+            stamp["page"] = page_sha256(page)
             if facts:
                 stamp["model"] = model_digest(self.kind, facts)
-            file.add_key_value_metadata({KEY: json.dumps(stamp, ensure_ascii=False)})
+            file.add_key_value_metadata({KEY: json.dumps(stamp, ensure_ascii=False), **UNSEALED})
+        seal(path)
         return stamp
 
     def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
@@ -305,9 +308,11 @@ class Table:
             say(self.name, f"{error} Not restored: put aside as {kept.put_aside()}, and made again.")
             return False
         with self._new_file() as temporary:
+            if kept.weights.exists():
+                self._remove()
             kept.bring_back(temporary, self.folder, self.page, self.scratch / "restored")
-            os.replace(temporary, self.path)
-            os.utime(self.path)
+            os.utime(temporary)
+            durable.replace(temporary, self.path)
         self.__dict__.pop("stamp", None)
         return True
 

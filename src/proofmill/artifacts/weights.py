@@ -11,13 +11,14 @@ A change that keeps the time of a file and misses its sample, such as one bit th
 
 import hashlib
 import json
-import os
 import random
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from proofmill.runtime import durable
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.kinds import KINDS
@@ -92,10 +93,12 @@ class Weights:
     def write_mark(self, name: str, fingerprint: str, facts: Mapping[str, Fact]) -> None:
         """Name the table that they belong to, and what is known of the files. By one rename: MARK may be a link."""
         files = {path: asdict(fact) for path, fact in facts.items()}
-        new = self.folder.with_name(f".{self.folder.name}.{os.getpid()}.mark")
+        new = self.folder.with_name(
+            f".{self.folder.name}.{secrets.token_hex(8)}.mark"
+        )  # readers on other nodes write too
         try:
             new.write_text(json.dumps({"fingerprint": fingerprint, "name": name, "files": files}), encoding="utf-8")
-            os.replace(new, self.folder / MARK)
+            durable.replace(new, self.folder / MARK)
         finally:
             new.unlink(missing_ok=True)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from proofmill.calls import records
 from proofmill.runtime import locks
+from proofmill.schema.errors import JournalError
 
 REFRESH_SECONDS = 1.0
 STEPS = 1000  # parts of the budget; a claim is raised by one of them in advance
@@ -48,6 +49,7 @@ class Budget:
     def __init__(self, dollars: float | None, calls: Path, journal: Any):
         self.dollars, self.calls, self.journal = dollars, calls, journal
         self.reserved = 0.0
+        self.dearest: dict[str, float] = {}  # by model, once one of its calls was answered
         self._claimed = journal.spent
         self._others, self._read = (0.0, 0.0), -float("inf")
         if journal.spent:
@@ -98,8 +100,15 @@ def write_claim(journal: Any, aside: float = 0.0) -> None:
     """Write what a journal has cost, and what is set aside for its calls in flight, both in dollars."""
     path = journal.folder / "claim"
     new = path.with_name("claim.new")
-    new.write_text(f"{journal.spent:.9f} {aside:.9f}\n")
-    os.replace(new, path)
+    try:
+        new.write_text(f"{journal.spent:.9f} {aside:.9f}\n")
+        os.replace(new, path)
+    except OSError as error:
+        raise _broken(path, error, "written") from error
+
+
+def _broken(path: Path, error: OSError, how: str) -> JournalError:
+    return JournalError(f"{path}: {error.strerror}; expected a file that can be {how}. Fix the disk and run again.")
 
 
 def spent(calls: Path) -> float:
@@ -122,10 +131,12 @@ def _claim(folder: Path) -> tuple[float, float]:
         claim_time = (folder / "claim").stat().st_mtime_ns
     except (FileNotFoundError, ValueError):
         cost, aside, claim_time = 0.0, 0.0, 0
+    except OSError as error:
+        raise _broken(folder / "claim", error, "read") from error
     if locks.held(folder / "lock"):
         return cost, aside
     tail = folder / "answers.jsonl"
-    if tail.exists() and (tail_time := tail.stat().st_mtime_ns) > claim_time:
+    if tail.exists() and (tail_time := tail.stat().st_mtime_ns) >= claim_time:
         return _cost(folder, tail_time), 0.0
     return cost, 0.0
 

@@ -15,15 +15,17 @@ How we differ from a loop over a client:
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import tee
 from typing import Any, Protocol
 
 from proofmill.calls.budget import Budget, most
 from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
+from proofmill.calls.prices import is_same_model
 from proofmill.runtime.progress import Progress, say
 from proofmill.runtime.signals import StopRequest, gracefully
-from proofmill.schema.errors import ServiceError
+from proofmill.schema.errors import JournalError, ServiceError
 from proofmill.schema.reasons import PASSING, Stop
 from proofmill.text.reasoning import split_at
 
@@ -60,7 +62,7 @@ class Asking:
     def __init__(
         self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: StopRequest, of: int = 0
     ):
-        self.journal, self.budget, self.price = journal, budget, engine.price
+        self.journal, self.budget, self.price, self.model = journal, budget, engine.price, engine.model
         self.progress, self.stop = progress, stop
         self.parked: list[tuple[str, str, str]] = []  # key, reason, detail
         self.last_failure = ""  # what the last attempt failed with, if nothing was answered since
@@ -78,28 +80,29 @@ class Asking:
 
     @property
     def limited(self) -> bool:
-        """Whether a budget limits what may be spent."""
-        return self.budget.dollars is not None
+        """Return whether a budget limits what these calls may cost: it is set, and their price is known."""
+        return self.budget.dollars is not None and self.price != "unknown"
 
     def most(self, question: Question) -> float:
-        """The most that the question may cost, in dollars."""
-        return most(self.price, question.size, question.max_tokens)
+        """Return the most dollars that the question may cost: by its limits, or as much as the model's dearest call did."""
+        return max(most(self.price, question.size, question.max_tokens), self.budget.dearest.get(self.model, 0.0))
 
-    def set_aside(self, question: Question) -> float:
-        """What was set aside for the question: its cost where the server does not say one. 0 without a budget."""
-        return self.most(question) if self.limited else 0.0
+    @property
+    def probing(self) -> bool:
+        """Return whether no call of the model has been answered yet, so that the next one shows what its calls cost."""
+        return self.limited and self.model not in self.budget.dearest
 
-    def reserve(self, question: Question) -> bool:
-        """Set aside the most that the question may cost; False if the budget has no room for it now."""
-        return self.budget.reserve(self.most(question))
+    def learn(self, dollars: float) -> None:
+        """Note what a call of the model cost. Servers that ignore `max_tokens` cost more than their limits allow."""
+        self.budget.dearest[self.model] = max(dollars, self.budget.dearest.get(self.model, 0.0))
 
-    def spent_up(self, question: Question) -> bool:
-        """Whether the budget has no room for the question, even if other jobs spend nothing more."""
-        return self.budget.spent_up(self.most(question))
-
-    def release(self, question: Question) -> None:
-        """Free what `reserve` set aside."""
-        self.budget.settle(self.most(question))
+    def reserve(self, dollars: float) -> bool:
+        """Reserve dollars for a call; False if the budget has no room now, or its files cannot be read or written."""
+        try:
+            return self.budget.reserve(dollars)
+        except JournalError as error:  # calls in flight may finish
+            self.stop.ask(f"stopped because the budget cannot be kept: {error}")
+            return False
 
     def complain(self, what: str) -> None:
         """Write what calls fail with into the log, beside how far they are."""
@@ -120,11 +123,11 @@ class Asking:
 class Answers:
     """Answers to all questions in order, read from the journal during iteration: they are never all in memory."""
 
-    def __init__(self, journal: Journal, engine: Engine, questions: Iterable[Question]):
-        self._journal, self._engine, self._questions = journal, engine, questions
+    def __init__(self, asker: "Asker", questions: Iterable[Question]):
+        self._asker, self._questions = asker, questions
 
     def __iter__(self) -> Iterator[Answer]:
-        return (self._engine.read(answer) for answer in self._journal.answers(self._questions))
+        return self._asker.recalled(self._questions)
 
 
 @dataclass
@@ -135,6 +138,7 @@ class Asker:
     engine: Engine
     journal: Journal
     budget: Budget
+    odd: dict[str, str] = field(default_factory=dict)  # by key of a question: what is to be noticed about its answer
 
     @property
     def flows(self) -> bool:
@@ -170,11 +174,22 @@ class Asker:
             raise RuntimeError(
                 f"{self.name}: {len(questions) - progress.done:,} calls were neither answered nor parked"
             )
-        return Answers(self.journal, self.engine, questions)
+        return Answers(self, questions)
 
     def recalled(self, questions: Iterable[Question]) -> Iterator[Answer]:
         """The journal's answers to questions that were asked before, in order; KeyError for one never asked."""
-        return map(self.engine.read, self.journal.answers(questions))
+        asked, read = tee(questions)
+        for question, answer in zip(asked, self.journal.answers(read), strict=True):
+            self._note(question, answer)
+            yield self.engine.read(answer)
+
+    def _note(self, question: Question, answer: Answer) -> None:
+        """Note a call that failed, or that another model answered than the one asked."""
+        if answer.failed:
+            ended = answer.detail if answer.detail.startswith("finished with") else f"failed ({answer.reason})"
+            self.odd[question.key] = ended
+        elif answer.model and not is_same_model(question.model, answer.model):
+            self.odd[question.key] = f"were answered by `{answer.model}`, not by `{question.model}`"
 
     def stopped(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
         """What ends a job that something stopped; `answered` says how much is in the journal."""
@@ -195,6 +210,11 @@ class Asker:
             f"{self.engine.max_parked:g} that `max-parked` of the model allows.\n{named}\n"
             "See to the server and run again: answered calls are not repeated."
         )
+
+
+def noticed(odd: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each sort of call that is to be noticed (`Asker.odd`), with how many there are."""
+    return [f"{count:,} call{'s' * (count > 1)} {what}" for what, count in Counter(odd.values()).most_common()]
 
 
 @dataclass

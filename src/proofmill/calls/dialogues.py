@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a configuration that names scaffolds is read without the jo
     from proofmill.calls.calls import Asker
 
 WINDOW = 512  # dialogues in memory at a time
+RETRY_TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,15 @@ def together(dialogues: Sequence[Dialogue]) -> Dialogue:
 def until_read(ask: Callable[[int], Ask], unreadable: Callable[[Answer], bool], requeries: int) -> Dialogue:
     """Ask once, and up to `requeries` times more while the answer cannot be read. Returns all answers; the last counts.
 
-    `ask` makes the question of turn 0, 1, ...: the same question with another sample index.
+    `ask` makes the question of turn 0, 1, ...: the same question with another sample index. A greedy model would repeat
+    its answer, so from turn 1 on it is asked at RETRY_TEMPERATURE.
     """
     answers: list[Answer] = []
     for turn in range(requeries + 1):
-        (answer,) = yield [ask(turn)]
+        asked = ask(turn)
+        if turn and asked.what.temperature == 0:
+            asked = replace(asked, what=replace(asked.what, temperature=RETRY_TEMPERATURE))
+        (answer,) = yield [asked]
         answers.append(answer)
         if not unreadable(answer):
             break

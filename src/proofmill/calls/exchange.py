@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from proofmill.calls.sampling import NEUTRAL
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, Stop
 
@@ -53,6 +55,16 @@ class Question:
         """The settings that not every question has, as servers call them."""
         named = {"top_k": self.top_k, "min_p": self.min_p, "stop": self.stop or None}
         return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Return every setting that decides how a token is drawn, as vLLM calls it; neutral where the question has none.
+
+        Without `temperature` where the question leaves it to the server.
+        """
+        own = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        whole = {**NEUTRAL, **{name: value for name, value in own.items() if value is not None}}
+        return whole if self.temperature is not None else {n: v for n, v in whole.items() if n != "temperature"}
 
     @cached_property
     def row_seed(self) -> int:
@@ -137,3 +149,47 @@ def total(costs: Iterable[float | None]) -> float | None:
     costs = list(costs)
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None
+
+
+# ------------------------------------------------------------------------------------------------------- finish words
+
+# How a server says that a text ended, was truncated or was filtered. The lists are closed: half a proof must not be graded
+# as a full one because a server has a new word for breaking off. Words are compared without case, blanks, `-` and `_`.
+#
+#     OpenAI, vLLM, SGLang, llama.cpp, Ollama, DeepSeek    stop, length, content_filter
+#     Anthropic     platform.claude.com/docs/build-with-claude/handling-stop-reasons
+#     Gemini        cloud.google.com/vertex-ai/generative-ai/docs/reference/nodejs/latest/vertexai/finishreason
+#     Mistral       model_length; TGI and watsonx: eos_token, stop_sequence, max_tokens; Together: eos
+#     Responses     status `completed`, or the reason of an incomplete response
+#     LM Studio     eosFound, stopStringFound, maxPredictedTokensReached, contextLengthReached
+#     Zhipu         sensitive; Cohere: COMPLETE
+#
+# Words such as tool_calls, insufficient_system_resource (DeepSeek), network_error (Zhipu), time_limit (watsonx),
+# pause_turn (Anthropic), abort (vLLM), a missing word and null are thus failures.
+ENDED = {
+    "stop", "endturn", "eos", "eostoken", "eosfound", "stopsequence", "stopstringfound", "completed", "complete", "end",
+}  # fmt: skip
+TRUNCATED = {
+    "length", "maxtokens", "maxoutputtokens", "modellength", "maxlength", "tokenlimit", "modelcontextwindowexceeded",
+    "maxpredictedtokensreached", "contextlengthreached",
+}  # fmt: skip
+FILTERED = {
+    "contentfilter", "contentfiltered", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii",
+    "sensitive",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def ending(word: str) -> tuple[Stop, Reason]:
+    """Return why a text stopped, and whether it counts as an answer, by the server's finish word."""
+    folded = re.sub(r"[\s_-]+", "", word.casefold())
+    if folded in ENDED:
+        return Stop.END, Reason.OK
+    if folded in TRUNCATED:
+        return Stop.LENGTH, Reason.OK
+    return (Stop.END, Reason.REFUSED) if folded in FILTERED else (Stop.ERROR, Reason.PROVIDER)
+
+
+def finished_with(word: str) -> str:
+    """Describe a finish word in a message."""
+    return f"finished with `{word}`" if word.strip() else "finished without a word for why"

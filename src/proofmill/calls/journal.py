@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from proofmill.calls import records
 from proofmill.calls.exchange import Answer
-from proofmill.runtime import locks
+from proofmill.runtime import durable, locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import Stop
@@ -78,6 +78,7 @@ class Journal:
                     self._take_lock()
                 locks.sign(self._lock)
                 self._file = os.open(self.tail, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+                durable.sync_name(self.tail)
                 self._load()
                 self._make_room()
             except OSError as error:
@@ -304,10 +305,9 @@ class Journal:
             new = pl.concat([records.read(path), new])
         temporary = path.with_suffix(".new")
         try:
+            self.sync()  # so that a power cut leaves all of the tail or nothing, which `_moved` tells apart
             records.write(new, temporary)
-            _sync_file(temporary)
-            os.replace(temporary, path)
-            _sync_file(self.folder)
+            durable.replace(temporary, path)
             self._cut(0)
         except (OSError, pa.ArrowException) as error:  # no room for it: the tail stays as it is
             say(str(self.folder), f"not compacted: {error}")
@@ -389,11 +389,5 @@ class Journal:
         known = set(self.damaged.read_bytes().splitlines(keepends=True)) if self.damaged.exists() else set()
         with open(self.damaged, "ab") as file:
             file.writelines(line for line in damaged if line not in known)
-
-
-def _sync_file(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        durable.sync(self.damaged)
+        durable.sync_name(self.damaged)

@@ -1,18 +1,16 @@
-"""Answers of one journal for another: moved, as when an artifact was renamed, or of its shards; or merged, from elsewhere.
+"""Move the answers of one journal to another: those of a renamed artifact, or of the shards of an artifact.
 
-An answer belongs to what was asked and not to a table: it is right here wherever the same question is asked, also if the
-table there is unfinished or another. A journal of another folder is only read.
+An answer belongs to its question, not to a table: it is right wherever the same question is asked.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from proofmill.calls import budget, records
-from proofmill.calls.journal import AT_ONCE, Journal
+from proofmill.calls.journal import Journal
 from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
 from proofmill.schema.ids import digest
@@ -43,7 +41,9 @@ def move(old: Path, new: Path) -> int:
     Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
     """
     if not has_answers(old):
-        raise JournalError(f"{old}: no journal here; expected one to adopt. See results/calls for those there are.")
+        raise JournalError(
+            f"{old}: no journal here; expected the answers of a renamed artifact. See results/calls for those there are."
+        )
     with whole(old) as source, whole(new) as target:
         _move(source, target)
         return len(target)
@@ -107,50 +107,3 @@ def _besides(row: records.Row) -> records.Row:
     """An answer that does not count, as another came first, for its cost: set aside, under a key that nobody asks for."""
     detail = f"besides the answer to {row.key}, which came first"
     return records.Row(_identity(row), replace(row.answer, stop=Stop.ERROR, reason=Reason.SET_ASIDE, detail=detail))
-
-
-def merge(there: Path, here: Path) -> int:
-    """Copy the answers that are missing here; returns how many those were. Kill it when you like, and run it again.
-
-    Failures are no answers; what was set aside, there or here, is not brought back. What an answer cost there, the sum
-    here that a budget limits has too. Raises JournalError, before anything is copied, where both have other answers to
-    the same question, or where somebody writes there.
-    """
-    if is_written(there):
-        raise JournalError(f"{there}: is being written; expected a journal that nobody writes. Wait for that job.")
-    with whole(here) as journal:
-        if others := _others(_answers(there), journal):
-            raise JournalError(
-                f"{here}: has other answers than {there} to {others:,} of the same questions; expected the same, or none. Nothing "
-                "was copied. Leave --calls out, or move the journal here away."
-            )
-        copied = 0
-        for row in _answers(there):
-            if row not in journal and journal.parked(row) != Reason.SET_ASIDE:
-                journal.add(row, row.answer)
-                copied += 1
-        journal.compact()
-        journal.sync()
-        budget.write_claim(journal)
-    return copied
-
-
-def _answers(journal: Path) -> Iterator[records.Row]:
-    """The answer of each question, where what came last in a journal is one; of several shards' answers the first."""
-    known: set[str] = set()
-    for each in _all(journal):
-        last = {row.key: number for number, row in enumerate(records.all_rows(each))}
-        for number, row in enumerate(records.all_rows(each)):
-            if last[row.key] == number and not row.answer.failed and row.key not in known:
-                known.add(row.key)
-                yield row
-
-
-def _others(rows: Iterator[records.Row], journal: Journal) -> int:
-    """How many of these answers are others in a journal."""
-    others = 0
-    while some := list(islice(rows, AT_ONCE)):
-        both = [row for row in some if row in journal]
-        for row, answer in zip(both, journal.answers(both), strict=True):
-            others += (row.answer.text, row.answer.reasoning) != (answer.text, answer.reasoning)
-    return others

@@ -24,7 +24,7 @@ CUT = 0.7
 STEP, STEP_SHARE = 0.25, 0.02
 ACCIDENT = 0.15  # share of complaints up to which the window stays
 LONGEST = 60.0  # seconds of a pause without `Retry-After`
-LONGEST_ASKED = 900.0  # seconds of a pause by `Retry-After`
+LONGEST_ASKED = 300.0  # seconds of a pause by `Retry-After`: less than PROOFMILL_PATIENCE, which would end the stage
 
 
 @dataclass

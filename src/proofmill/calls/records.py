@@ -3,13 +3,15 @@
 How we differ from reading JSON and Parquet:
 1. A line is believed if its checksum is right and its values can be those of an answer (exchange.Answer).
 2. Segments are written with checksums of their pages, which are looked at whenever they are read.
+3. An answer whose finish word is no proper end is read as a failure (exchange.py), also if it was written as an answer.
+   Its question is asked again, and its text and cost stay in the journal.
 """
 
 import contextlib
 import zlib
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,9 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
-from proofmill.calls.exchange import Answer
+from proofmill.calls.exchange import Answer, ending, finished_with
 from proofmill.schema.errors import JournalError
-from proofmill.schema.reasons import Stop
+from proofmill.schema.reasons import Reason, Stop
 
 ROW_GROUP = 1024
 SHARDS = "shards"  # the folder, in a journal's, with those of its shards (shards.py)
@@ -47,6 +49,7 @@ ANSWER_COLUMNS: dict[str, Any] = {
     "finish": pl.String,
     "logprobs": pl.List(TOKEN),
 }
+DECIDING = ("stop", "reason", "finish", "model")  # whether a row is an answer or a failure
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,32 @@ def reading(path: Path) -> Iterator[None]:
 def read(path: Path, *columns: str) -> pl.DataFrame:
     """The rows of a segment: the named columns, or all."""
     with reading(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        table = file.read(list(columns or ANSWER_COLUMNS))  # `read_table` would import pandas, in every job
-    return pl.DataFrame(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
+        wanted = list(columns or ANSWER_COLUMNS)
+        needed = dict.fromkeys([*wanted, *(DECIDING if "stop" in wanted else ())])
+        table = file.read(list(needed))  # `read_table` would import pandas, in every job
+    frame = pl.DataFrame(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
+    if "stop" in wanted:
+        words = [word for word in frame["finish"].drop_nulls().unique() if ending(word)[0] == Stop.ERROR]
+        served = (pl.col("finish") != "") | (pl.col("model") != "")
+        improper = (
+            pl.col("finish").is_in(pl.Series(words, dtype=pl.String))
+            & served
+            & (pl.col("stop") == Stop.END)
+            & (pl.col("reason") == Reason.OK)
+        )
+        failed = {"stop": Stop.ERROR.value, "reason": Reason.PROVIDER.value}
+        frame = frame.with_columns(
+            pl.when(improper).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in failed.items()
+        )
+    return frame.select(wanted)
+
+
+def checked(answer: Answer) -> Answer:
+    """Return the answer, or the failure in its place if its server's finish word is no proper end."""
+    served = answer.finish or answer.model  # what a program of ours says has neither
+    if not served or (answer.stop, answer.reason) != (Stop.END, Reason.OK) or ending(answer.finish)[0] != Stop.ERROR:
+        return answer
+    return replace(answer, stop=Stop.ERROR, reason=Reason.PROVIDER, detail=finished_with(answer.finish))
 
 
 def answers_at(path: Path, rows: Sequence[int]) -> Iterator[Answer]:
@@ -120,14 +147,14 @@ def row_of(line: bytes) -> Row | None:
     if not line.startswith(b'{"key": "') or line[-CHECK:] != b', "crc": "%08x"}\n' % zlib.crc32(line[:-CHECK]):
         return None
     try:
-        return Row(line[START : line.index(b'"', START)].decode(), READER.decode(line))
+        return Row(line[START : line.index(b'"', START)].decode(), checked(READER.decode(line)))
     except (ValueError, msgspec.MsgspecError):
         return None
 
 
 def answer_of(row: dict[str, Any]) -> Answer:
     values: dict[str, Any] = {name: row.get(name) for name in Answer.__slots__}
-    return Answer(**values)
+    return checked(Answer(**values))
 
 
 def segments(folder: Path) -> list[Path]:

@@ -1,10 +1,9 @@
-"""Commands that change what is kept: adopted tables, answers that are asked again, space, publications."""
+"""Commands that change what is kept: answers of renamed artifacts, answers that are asked again, space, publications."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from proofmill.commands.adopting import adopt
 from proofmill.commands.book import CONFIGFILE, book_of
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import SettingError
@@ -14,23 +13,9 @@ from proofmill.schema.names import kind_of
 
 def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     """Each command's parser with the function that runs it."""
-    adopted = commands.add_parser(
-        "adopt",
-        help="take finished tables and weights of another results folder; or move the answers of a renamed artifact",
-    )
-    adopted.add_argument(
-        "names",
-        nargs="+",
-        metavar="name",
-        help="with --from: recipes or <kind>/<name>. Without it: <kind>/<name> as it was, and as it is",
-    )
-    adopted.add_argument(
-        "--from", dest="there", type=Path, metavar="RESULTS", help="the other results folder, which is only read"
-    )
-    adopted.add_argument(
-        "--calls", action="store_true", help="the answers that models gave there, too, also those of unfinished tables"
-    )
-    adopted.add_argument("--configfile", **CONFIGFILE)
+    renamed = commands.add_parser("rename", help="move the answers of an artifact to its new name")
+    renamed.add_argument("old", help="<kind>/<name> as it was")
+    renamed.add_argument("new", help="<kind>/<name> as it is now")
     asked = commands.add_parser(
         "ask-again",
         help="set answers of a stage aside, as when its judge was mended, so that the next run asks them anew",
@@ -52,6 +37,11 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     cleared.add_argument(
         "--calls", action="store_true", help="journals of artifacts that no recipe has, too: answers that were paid for"
     )
+    cleared.add_argument(
+        "--forget",
+        metavar="CONFIGURATION",
+        help="delete nothing; forget what this other configuration declares, so that it can go",
+    )
     cleared.add_argument("--configfile", **CONFIGFILE)
     published = commands.add_parser("publish", help="push the tables and models of a finished recipe to the hub")
     published.add_argument(
@@ -62,7 +52,20 @@ def add(commands: Any) -> dict[argparse.ArgumentParser, Any]:
     published.add_argument("--private", action="store_true", help="of repositories that are not there yet")
     published.add_argument("--dry-run", type=Path, metavar="FOLDER", help="write the files there and send nothing")
     published.add_argument("--configfile", **CONFIGFILE)
-    return {adopted: adopt, asked: ask_again, cleared: gc, published: publish}
+    return {renamed: rename, asked: ask_again, cleared: gc, published: publish}
+
+
+def rename(options: argparse.Namespace) -> None:
+    """Move the answers of an artifact to its new name. Raises SettingError for names of two kinds."""
+    from proofmill.artifacts.tables import Table
+    from proofmill.calls import merging
+
+    if kind_of(options.old) != kind_of(options.new) or kind_of(options.new) not in KINDS:
+        raise SettingError(
+            f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."
+        )
+    old, new = (Table(name, options.results).calls for name in (options.old, options.new))
+    say(options.new, f"has {merging.move(old, new):,} answers now, those of {options.old} among them")
 
 
 def ask_again(options: argparse.Namespace) -> None:
@@ -92,11 +95,20 @@ def ask_again(options: argparse.Namespace) -> None:
 
 
 def gc(options: argparse.Namespace) -> None:
+    from proofmill.artifacts import configurations
     from proofmill.inspect import leftovers
 
+    if options.forget:
+        configurations.forget(options.results, options.forget)
+        return
     sorts = leftovers.SORTS if options.calls else leftovers.SORTS[:-1]
-    found = leftovers.leftovers(book_of(options, drafts=False), options.results, sorts)
+    book = book_of(options, drafts=False)
+    others = list(configurations.others(options.results, ["config.yaml", *options.configfile]))
+    found = leftovers.leftovers(book, options.results, sorts, others)
     lines = list(leftovers.lines(found, options.delete))  # the sizes, before they are gone
+    for title, names in leftovers.held(book, options.results, sorts, others).items():
+        if names:
+            lines.append(f"stays for `{title}`: {', '.join(names)}; `proofmill gc --forget '{title}'` gives them up")
     if options.delete:
         leftovers.delete(found)
     print("\n".join(lines))

@@ -6,9 +6,11 @@ How we differ from a loop that retries:
    once, before it has cost a million calls. What a server forbids (403, 404) parks its row where others are answered,
    and stops the stage where nobody is.
 3. If a server answers no call for PROOFMILL_PATIENCE (600 s), the stage stops and parks no more rows.
-4. With a budget, a call that the server may have charged without saying how much costs what was set aside for it. What
+4. With a budget, a call that the server may have charged without saying how much costs what was reserved for it. What
    a failed attempt cost is in the journal before the next is made.
-5. What a server fails with is in the log at once, and at growing intervals after that (complaints.py).
+5. With a budget, a model's calls are made one by one until one is answered. What it cost is the least that is reserved
+   for the next: a server that ignores `max_tokens` overruns the budget by one call, not by all in flight.
+6. What a server fails with is in the log at once, and at growing intervals after that (complaints.py).
 """
 
 import asyncio
@@ -43,7 +45,8 @@ class Failure:
     detail: str
     wait: float | None = None  # seconds that the server asked for
     cost: float = 0.0  # dollars: the reply was no answer, but was charged
-    charged: bool = False  # perhaps it was charged, and nobody knows how much
+    charged: bool = False  # the server may have charged it, and does not say how much
+    readable: bool = True  # what came was a reply of the protocol
     answer: Answer | None = None  # the reply, if it counts as an answer when repeated
     reached: bool = True  # a server was there
 
@@ -54,6 +57,7 @@ class Row:
 
     question: Question
     failures: list[Failure] = field(default_factory=list)
+    reserved: float = 0.0  # dollars, for the call in flight
 
 
 class Conversation:
@@ -128,11 +132,15 @@ class Conversation:
                 if not self.tasks and not self.pace.is_paused:
                     self.last_answer = self.engine.limits.clock()  # limits hold us up, not the server
                 return wait
-            if not asking.reserve(row.question):
+            row.reserved = asking.most(row.question)
+            if (self.tasks or self.arrived) and row.reserved and asking.probing:
                 self.held = row
-                if not self.tasks:
+                return math.inf
+            if not asking.reserve(row.reserved):
+                self.held = row
+                if not self.tasks and not asking.stop.why:
                     self.last_answer = self.engine.limits.clock()  # other jobs hold us up, not the server
-                    if asking.spent_up(row.question):
+                    if asking.budget.spent_up(row.reserved):
                         asking.stop.ask(f"stopped because the budget of ${asking.budget.dollars:,.2f} is spent")
                 return math.inf
             task = asyncio.create_task(self._ask(row, self.pace.started(tokens), tokens))
@@ -163,26 +171,25 @@ class Conversation:
 
     def _take(self, row: Row, start: float, tokens: float, outcome: Answer | Failure) -> None:
         """Journal an answer, and only then free its place in flight. A failure is retried, accepted or parked."""
-        self.asking.release(row.question)
+        self.asking.budget.settle(row.reserved)
         if isinstance(outcome, Failure):
             overload = outcome.kind in ("away", "timeout")
             self.pace.ended(start, overload=overload, asked=outcome.wait, answered=False)
             row.failures.append(outcome)
-            self._after_failure(row, outcome.cost + (self.asking.set_aside(row.question) if outcome.charged else 0.0))
+            cost = outcome.cost + (row.reserved if outcome.charged and self.asking.limited else 0.0)
+            if outcome.cost:
+                self.asking.learn(outcome.cost)
+            self._after_failure(row, cost)
             return
-        if outcome.cost is None and self._is_limited:
-            outcome = replace(outcome, cost=self.asking.set_aside(row.question))
+        if outcome.cost is None and self.asking.limited:
+            outcome = replace(outcome, cost=max(row.reserved, self.engine.overrun(row.question, outcome)))
+        self.asking.learn(outcome.cost or 0.0)
         self.answered, self.asking.last_failure = True, ""
         self.asking.take(row.question, outcome)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
         self.last_answer = self.engine.limits.clock()
         self.pace.ended(start, tokens=outcome.prompt_tokens + outcome.tokens - tokens)
-
-    @property
-    def _is_limited(self) -> bool:
-        """Whether a call of unknown cost costs what was set aside for it."""
-        return self.asking.limited and self.engine.price != "unknown"
 
     def _after_failure(self, row: Row, cost: float) -> None:
         """Retry, accept or park the row; what the attempt cost is in the journal before anything else is asked."""
@@ -191,17 +198,19 @@ class Conversation:
         self._complain(failure)
         alike = sum(f.kind == failure.kind for f in failures)
         same = sum(f.detail == failure.detail for f in failures)
+        forbidden = failure.kind == "forbidden" and not self.answered
+        again = alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES)
+        if cost and (failure.kind == "no-use" or forbidden or again):
+            self.asking.journal.add(row.question, self._parked(row, cost))
         if failure.kind == "no-use":
             self.asking.stop.ask(self.engine.no_use(failure))
-        elif failure.kind == "forbidden" and not self.answered:
+        elif forbidden:
             self.forbidden.append(row)
-        elif alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES):
-            if cost:
-                self.asking.journal.add(row.question, self._parked(row, cost))
+        elif again:
             wait = backoff(len(failures)) / 2 if failure.wait is None else min(failure.wait, LONGEST_ASKED)
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
         elif failure.answer:  # empty again and again: this counts as the answer, and was charged
-            unknown = failure.answer.cost is None and not self._is_limited
+            unknown = failure.answer.cost is None and not self.asking.limited
             self.asking.take(row.question, replace(failure.answer, cost=None if unknown else cost))
         else:
             self.asking.take(row.question, self._parked(row, cost))

@@ -28,8 +28,10 @@ PREFILL = 2048  # least tokens of prompts that are read in one step
 ALONE, AWAKE = 0.92, 0.3
 WORKING = 4e9  # bytes of vLLM on a GPU besides weights and cache: CUDA, its graphs, the reading of prompts (assumed)
 # A seed for each answer and a prompt read in parts end vLLM on a CPU ("CPU Generator does not use offset"), so a prompt
-# is read at once. Compiling takes minutes; bfloat16 is no faster and rounds.
-ON_CPU = {"enforce_eager": True, "dtype": "float32", "enable_chunked_prefill": False}
+# is read at once, whatever a profile says.
+AT_A_TIME = {"enable_chunked_prefill": False}
+# Compiling takes minutes; bfloat16 is no faster and rounds.
+ON_CPU = {"enforce_eager": True, "dtype": "float32"}
 # Options of vLLM that say what memory it takes: where a profile has one, nothing is chosen.
 MEMORY = ("gpu_memory_utilization", "kv_cache_memory_bytes", "max_num_batched_tokens")
 
@@ -53,12 +55,12 @@ def fit(name: str, weights: Path, asked: Mapping[str, Any], threads: int, cuda: 
     if cuda:
         return _on_gpu(name, weights, {**always, **asked})
     if any(option in asked for option in MEMORY) or "VLLM_CPU_KVCACHE_SPACE" in os.environ:
-        return Fit({**always, **ON_CPU, **asked})
+        return Fit({**always, **ON_CPU, **asked, **AT_A_TIME})
     there, _ = memory.device_memory()
     network = memory.made(weights)
     context = memory.context_of(network)
     if context is None:  # a model without positions: vLLM knows better
-        return Fit({**always, **ON_CPU, **asked})
+        return Fit({**always, **ON_CPU, **asked, **AT_A_TIME})
     wanted = min(asked.get("max_model_len") or context, context)
     seqs = asked.get("max_num_seqs", AT_ONCE)
     each, reading = memory.key_value_cache(network, 1), bytes_to_read(network)
@@ -85,7 +87,7 @@ def fit(name: str, weights: Path, asked: Mapping[str, Any], threads: int, cuda: 
     shortened = ""
     if tokens < wanted:
         shortened = f"the model's context of {wanted:,} tokens does not fit in {memory.size((there or 0) * part)}, one of {tokens:,} does"
-    return Fit({**always, **ON_CPU, **chosen, **asked, "max_model_len": tokens}, said, shortened, wanted)
+    return Fit({**always, **ON_CPU, **chosen, **asked, **AT_A_TIME, "max_model_len": tokens}, said, shortened, wanted)
 
 
 def gigabytes_for_rollouts(weights: Path, tokens: int) -> int:

@@ -4,19 +4,21 @@ How we differ from calling the libraries directly:
 1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a
    resumed run samples the same texts as an unbroken one. On a CPU vLLM draws the same noise from the same seed, so that
    sampled texts agree between the two engines.
-2. With transformers, the batches do not depend on which questions are answered already, and an answer that has ended
-   leaves its batch (decoding.py). vLLM is fed step by step, and
-   an answer is journaled as soon as it is finished, before the rest of its batch.
+2. Nothing of the model's `generation_config.json` counts but the tokens that end an answer (calls/sampling.py).
+3. With transformers, the batches do not depend on which questions are answered already, and an answer that has ended
+   leaves its batch (decoding.py). vLLM is fed step by step. In both an answer is journaled as soon as it is finished,
+   before the rest of its batch.
 """
 
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
 from proofmill.prompts import chat_templates
@@ -26,6 +28,13 @@ from proofmill.sources import models
 from proofmill.text.reasoning import OPENING, opens_thought
 
 BATCH = 256
+TOKENS = 2**16  # most tokens that a batch may write: a long one would keep its last answer for hours
+
+Take = Callable[[Question, Answer], None]
+
+
+class Stopped(Exception):
+    """Sampling was stopped within a batch; what has ended was taken."""
 
 
 class LocalEngine:
@@ -61,6 +70,7 @@ class TransformersEngine(LocalEngine):
             AutoTokenizer.from_pretrained(self.folder, padding_side="left"), table.name
         )
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
+        self.ends = sampling.ends(self.folder, self.tokenizer)
 
     @cached_property
     def network(self) -> Any:
@@ -69,35 +79,44 @@ class TransformersEngine(LocalEngine):
 
         # bfloat16 is slower than float32 on a CPU, and 8 bits are multiplied out there.
         options = {"dtype": "auto"} if self.device == "cuda" else models.in_float32(self.folder)
-        return AutoModelForCausalLM.from_pretrained(self.folder, **options).to(self.device).eval()
+        network = AutoModelForCausalLM.from_pretrained(self.folder, **options).to(self.device).eval()
+        sampling.neutralize(network.generation_config)
+        return network
 
     def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
         """Batches of questions of similar length: less padding, and a batch lasts as long as its longest answer."""
         ordered = sorted(
             questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
         )
-        for start in range(0, len(ordered), BATCH):
-            yield ordered[start : start + BATCH]
+        start = 0
+        while start < len(ordered):
+            size = max(1, min(BATCH, TOKENS // ordered[start].max_tokens))
+            yield ordered[start : start + size]
+            start += size
 
     def answer(self, questions: Iterator[Question], asking: Asking) -> None:
-        for question, answer in self.answers(list(questions)):
-            asking.take(question, answer)
+        def look() -> None:
+            asking.progress.tell()
+            if asking.stop.why:
+                raise Stopped
 
-    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
+        with suppress(Stopped):
+            self.ask(list(questions), asking.take, look)
+
+    def ask(self, questions: Sequence[Question], take: Take, look: Callable[[], None] = lambda: None) -> None:
+        """Answer questions; `take` gets each answer when it has ended, and `look` is called after each token."""
         groups: dict[tuple, list[Question]] = {}
         for q in questions:
-            groups.setdefault((q.temperature, q.top_p, q.top_k, q.min_p, q.max_tokens, q.stop, q.logprobs), []).append(
-                q
-            )
+            groups.setdefault((*q.sampling.values(), q.max_tokens, q.stop, q.logprobs), []).append(q)
         for group in groups.values():
-            yield from self._generate(group)
+            self._generate(group, take, look)
 
-    def _generate(self, questions: list[Question]) -> Iterator[tuple[Question, Answer]]:
-        """Answers to questions that are sampled in one way."""
+    def _generate(self, questions: list[Question], take: Take, look: Callable[[], None]) -> None:
+        """Answer questions that are sampled in one way."""
         import torch
         from transformers import StoppingCriteriaList
 
-        from proofmill.engines import decoding
+        from proofmill.engines.decoding import decode, likeliest
 
         start, way, context = time.monotonic(), questions[0], self.network.config.max_position_embeddings
         max_tokens, logprobs = way.max_tokens, way.logprobs
@@ -106,52 +125,57 @@ class TransformersEngine(LocalEngine):
         fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= context]
         for i in sorted(set(range(len(questions))) - set(fitting)):
             detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {context}"
-            yield questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
+            take(questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail))
         if not fitting:
             return
         batched = [questions[i] for i in fitting]
         batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
         seeds, width = [q.row_seed for q in batched], batch["input_ids"].shape[1]
-        noise = SeededNoise(seeds, way.temperature, way.top_p, way.top_k, way.min_p) if way.temperature else None
+        draw = SeededNoise(seeds, way.temperature, way.top_p, way.top_k, way.min_p) if way.temperature else likeliest
         stops = StopTexts(self.tokenizer, way.stop, width)
         steps: list[Any] | None = [] if logprobs else None
+        open_rows = set(range(len(batched)))
+
+        def ended(row: int, ids: list[int]) -> None:
+            open_rows.discard(row)
+            stopped_by_token = ids[-1] in self.ends
+            text = self.tokenizer.decode(ids[:-1] if stopped_by_token else ids, skip_special_tokens=False)
+            if (place := stops.found(text)) is not None:
+                text = text[:place]
+            has_ended = stopped_by_token or place is not None
+            chosen = None if steps is None else [float(of_rows[row]) for of_rows in steps[: len(ids)]]
+            answer = Answer(
+                self.opening + text,
+                Stop.END if has_ended else Stop.LENGTH,
+                prompt_tokens=lengths[fitting[row]],
+                tokens=len(ids),
+                cost=0.0,
+                seconds=round(time.monotonic() - start, 4),
+                model=self.model,
+                finish="stop" if has_ended else "length",
+                logprobs=self._named(ids, chosen),
+            )
+            take(batched[row], answer)
+
+        def drawn(scores: Any, rows: Any) -> Any:
+            look()
+            return draw(scores, rows)
+
         with torch.inference_mode():
             out = self.network.generate(
                 **batch,
                 do_sample=False,
-                custom_generate=decoding.decode,
-                draw=noise,
+                custom_generate=decode,
+                draw=drawn,
                 logprobs=steps,
+                ended=ended,
                 stopping_criteria=StoppingCriteriaList([stops] if way.stop else []),
                 max_new_tokens=max_tokens,
+                eos_token_id=self.ends,
                 pad_token_id=self.tokenizer.pad_token_id,
             )
-        rows = out[:, width:]
-        chosen = torch.stack(steps, dim=1).tolist() if steps else [None] * len(rows)
-        ends = self.network.generation_config.eos_token_id
-        ends = set(ends if isinstance(ends, list) else [ends])
-        seconds = (time.monotonic() - start) / len(batched)
-        for question, row, i, probabilities in zip(batched, rows.tolist(), fitting, chosen, strict=True):
-            end = next((index for index, token in enumerate(row) if token in ends), None)
-            tokens = len(row) if end is None else end + 1
-            text = self.tokenizer.decode(row[:end], skip_special_tokens=False)
-            if (stopped := stops.found(text)) is not None:
-                text, tokens = text[:stopped], stops.length(row)
-                end = tokens
-            yield (
-                question,
-                Answer(
-                    self.opening + text,
-                    Stop.LENGTH if end is None else Stop.END,
-                    prompt_tokens=lengths[i],
-                    tokens=tokens,
-                    cost=0.0,
-                    seconds=round(seconds, 4),
-                    model=self.model,
-                    finish="length" if end is None else "stop",
-                    logprobs=self._named(row[:tokens], probabilities),
-                ),
-            )
+        for row in sorted(open_rows):
+            ended(row, out[row, width:].tolist())
 
 
 class StopTexts:
@@ -171,14 +195,6 @@ class StopTexts:
     def found(self, text: str) -> int | None:
         """Where the first of the texts begins; None where there is none."""
         return min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)
-
-    def length(self, row: Sequence[int]) -> int:
-        """The number of tokens up to the one that completes a text: others in the batch may have gone on for longer."""
-
-        def has_stopped(tokens: int) -> bool:
-            return self.found(self.tokenizer.decode(row[:tokens], skip_special_tokens=False)) is not None
-
-        return bisect_left(range(len(row)), True, key=has_stopped)
 
 
 class SeededNoise:

@@ -11,21 +11,21 @@ environment say which engine serves it and where a server is (runtime/environmen
 """
 
 import asyncio
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
+from proofmill.calls import prices, sampling
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Engine
 from proofmill.calls.pacing import Pace
 from proofmill.calls.rates import SharedBucket
 from proofmill.engines.remote import ApiEngine
-from proofmill.engines.servers import REFEREE_SECONDS, Server
 from proofmill.engines.services import serving
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Service
@@ -33,6 +33,7 @@ from proofmill.graders.graders import Marker
 from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
 from proofmill.schema.declared import Api
+from proofmill.schema.fields import required
 from proofmill.schema.names import kind_of
 
 NOWHERE = "http://127.0.0.1/v1"  # in the place of the address that each call to a service has
@@ -53,12 +54,15 @@ def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
         if others := job.askers(models):
             yield stack.enter_context(others)
             return
-        runner = stack.enter_context(asyncio.Runner())
+        runner, models = stack.enter_context(asyncio.Runner()), list(models)
+        taken = {model: prices.listed(job.declared[model]) for model in models if model in job.declared}
+        if listed := {model: str(price) for model, price in taken.items() if price}:
+            job.stamp["prices"] = job.stamp.get("prices", {}) | listed
         engines = {model: stack.enter_context(open_engine(job, model, runner)) for model in models}
         journal = stack.enter_context(job.open_journal())
         budget = Budget(job.budget, job.table.results / "calls", journal)
         stack.callback(budget.close)
-        yield {model: Asker(job.name, engine, journal, budget) for model, engine in engines.items()}
+        yield {model: Asker(job.name, engine, journal, budget, job.odd_calls) for model, engine in engines.items()}
 
 
 @contextmanager
@@ -79,7 +83,9 @@ def open_engine(job: Job, model: str, runner: asyncio.Runner) -> Iterator[Engine
     with ExitStack() as stack:
         model = getattr(job.declared.get(model), "weights", None) or model
         if kind_of(model) == "api":
-            yield stack.enter_context(open_api(model, job.declared[model], runner, job.table.results))
+            engine = stack.enter_context(open_api(model, job.declared[model], runner, job.table.results))
+            stack.callback(lambda: job.notices.extend(engine.fields.notices))
+            yield engine
         elif job.engine == "vllm-server":
             yield stack.enter_context(serve_weights(job, job.parent(model), runner))
         elif job.engine == "service":
@@ -102,7 +108,7 @@ def open_api(
 
     `results`: the folder of all tables, whose jobs keep its limits together, and have its services.
     """
-    url, key = None, environment.key(name)
+    url, key, api = None, environment.key(name), replace(api, price=prices.price_of(api))
     with ExitStack() as stack:
         server = balance = None
         if environment.is_service(name) and results is not None:
@@ -110,15 +116,9 @@ def open_api(
             stack.enter_context(service.needed())
             url, key, balance = NOWHERE, service.key(), Balance(service)
         elif api.program == "referee" and not environment.has_address(name):
-            server = stack.enter_context(
-                Server(
-                    name,
-                    lambda port: [sys.executable, "-m", "proofmill.arithmetic.referee", "--port", str(port)],
-                    REFEREE_SECONDS,
-                )
-            )
+            server = stack.enter_context(serving.server_of(name, serving.referee()))
             server.start()
-            url = server.url
+            url, key = server.url, required(server.key)
         url = url or environment.address(name)
         rates = results / "calls" / "rates" / name.partition("/")[2] if results else None
         pace = Pace(
@@ -138,9 +138,8 @@ def serve_weights(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[Ap
     """An artifact's weights behind vLLM's OpenAI server, started for this job with the flags of its profile."""
     program = serving.weights_of(table, job.engine_args, job.threads)
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
-    command = partial(program.command, "127.0.0.1")
-    with Server(table.name, command, program.seconds, program.environment, job.engine_log, program.reason) as server:
-        yield from _of_weights(table, server.url, environment.NO_KEY, pace, runner, server=server)
+    with serving.server_of(table.name, program, job.engine_log) as server:
+        yield from _of_weights(table, server.url, required(server.key), pace, runner, server=server)
 
 
 @contextmanager
@@ -160,7 +159,8 @@ def _of_weights(
 
     tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
-    engine = ApiEngine(table.name, api, url, key, pace, seeds=2**63, tokenizer=tokenizer, runner=runner, **how)
+    how |= {"ends": sampling.ends(table.folder, tokenizer), "tokenizer": tokenizer, "runner": runner}
+    engine = ApiEngine(table.name, api, url, key, pace, seeds=2**63, **how)
     try:
         yield engine
     finally:

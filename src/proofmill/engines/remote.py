@@ -6,25 +6,27 @@ How we differ from the plain client:
 1. The time limit of a call (PROOFMILL_TIMEOUT, 600 s) runs from its start to its last byte: a trickle ends too.
 2. Replies come in through replies.py and transport.py: typed, bounded, without our key. What is no reply fails its row.
 3. A failure has a class, which decides on retries.
+4. Every request says how tokens are drawn, so that no server draws by settings of its own. A field that a server cannot
+   take is left out from then on if it is neutral, and named to the user if an entry asks for it (complaints.py).
+5. Whatever fails after its request was sent may be charged, but for the refusals in FREE. Its usage counts, if it has one.
 """
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
-from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.exchange import Answer, Question, finished_with
 from proofmill.calls.flow import Feed
 from proofmill.calls.pacing import Pace
+from proofmill.calls.prices import is_same_model
 from proofmill.engines import replies
-from proofmill.engines.complaints import Complaints
+from proofmill.engines.complaints import Complaints, Fields
 from proofmill.engines.conversation import Conversation, Failure
 from proofmill.engines.limits import TimeLimits
 from proofmill.engines.services.balancing import Balance
@@ -32,13 +34,15 @@ from proofmill.engines.services.directory import Replica
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import environment
 from proofmill.runtime.environment import variable
+from proofmill.runtime.progress import say
 from proofmill.schema.reasons import Reason, Stop
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.text.redaction import Redaction
+from proofmill.text.redaction import Redaction, passwords_of_proxies, secrets_of, without_users
 
 # Seconds after which a connection is no longer used. Servers such as vLLM's close one that was idle for 5, and a client
 # that waits as long sends its next question, a step of a training later, into a connection that is being closed.
 IDLE = 2.0
+FREE = {400, 401, 402, 403, 404, 413, 422, 429}  # refused at once, before any token was written
 AWAY = {429, 502, 503, 504, 529}  # overloaded or unreachable: a reason to slow down
 TOO_LONG = (
     "context_length_exceeded",
@@ -50,8 +54,10 @@ TOO_LONG = (
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
 CONNECT = 5.0  # seconds until a connection stands; Linux gives up after two minutes
-HEADERS = ("retry-after-ms", "retry-after")
-SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  # names of parameters of an address
+# Settings of sampling that OpenAI's protocols have words for.
+OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+RESPONSES = ("temperature", "top_p")
+HEADERS, DAY = ("retry-after-ms", "retry-after"), 86_400.0
 
 
 class ApiEngine:
@@ -71,10 +77,11 @@ class ApiEngine:
         tokenizer: Any = None,
         runner: asyncio.Runner | None = None,
         balance: Balance | None = None,
+        ends: Sequence[int] = (),
     ):
         """`server`: a servers.Server of the job's own; `balance`: the replicas of a service, which are asked in its place.
 
-        `seeds`: the server takes seeds below this bound.
+        `seeds`: the server takes seeds below this bound. `ends`: the tokens that end an answer of weights of ours.
 
         `runner`: of the event loop that models share which are asked side by side; without it the model has its own.
 
@@ -89,13 +96,16 @@ class ApiEngine:
 
         self.name, self.api, self.model, self._seeds = name, api, api.id, seeds
         self._tokens = ControlTokens(tokenizer) if tokenizer else None
+        self._ends = list(ends)
         self._opening = OPENING if tokenizer and opens_thought(tokenizer) else ""
         self.price, self.max_parked = api.price, api.max_parked
         self.pace, self.server, self.balance = pace, server, balance
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
         self._unreached = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
         self.complaints = Complaints()
-        secrets = [key, *_secrets_of(url)]
+        self.fields = Fields(name, api.omit)
+        self._names: set[str] = set()  # of the models that answered
+        secrets = [key, *secrets_of(url), *passwords_of_proxies()]
         self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
         self.limit = environment.seconds("PROOFMILL_TIMEOUT", 600.0)
         self.patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
@@ -149,7 +159,10 @@ class ApiEngine:
     # --------------------------------------------------------------------------------------------------- one attempt
 
     async def attempt(self, question: Question, attempts: int) -> Answer | Failure:
-        """Ask once; returns the answer or the failure."""
+        """Ask once; returns the answer or the failure. Repeats the call at once without a field that the server refuses."""
+        return await self.fields.learn(question, lambda: self._attempt(question, attempts))
+
+    async def _attempt(self, question: Question, attempts: int) -> Answer | Failure:
         if self.balance is None:
             return await self._ask(self._address, question, attempts)
         if (replica := await self.balance.choose()) is None:
@@ -157,7 +170,7 @@ class ApiEngine:
         with self.balance.asking(replica):
             outcome = await self._ask(f"{replica.url}/{self._path}", question, attempts)
         if isinstance(outcome, Failure) and await self._is_gone(replica, outcome):
-            return Failure("absent", outcome.reason, outcome.detail, wait=0.0, reached=outcome.reached)
+            return replace(outcome, kind="absent", wait=0.0)
         return outcome
 
     async def _is_gone(self, replica: Replica, failure: Failure) -> bool:
@@ -191,21 +204,38 @@ class ApiEngine:
         except TimeoutError:
             return Failure("timeout", Reason.TIMEOUT, f"no answer in {self.limit:g} s", charged=True)
         except self._api_error as error:
-            return self._failure(error)
+            return self._failure(error, question)
         except self._http_error as error:
             said = getattr(error, "message", None) or error
-            return self._provider(f"the reply is no HTTP: {type(error).__name__}: {said}", charged=True)
+            return self._unreadable(f"the reply is no HTTP: {type(error).__name__}: {said}", charged=True)
         except replies.ErrorReply as error:
-            return self._classified(error.status or 500, str(error), None)
+            return replace(
+                self._classified(error.status or 500, str(error), None), **self._charge(sent.content, question)
+            )
         except replies.UnreadableReply as error:
-            return self._provider(f"unreadable reply: {error}", charged=True)
+            return self._unreadable(f"unreadable reply: {error}", **self._charge(sent.content, question))
         answer = self._answer(reply, round(time.monotonic() - start, 4), attempts)
         unknown = answer.cost is None
-        if reply.failed:
-            return self._provider(f"finished with `{reply.finish}`", cost=answer.cost or 0.0, charged=unknown)
+        if answer.stop == Stop.ERROR:
+            return self._provider(finished_with(answer.finish), cost=answer.cost or 0.0, charged=unknown)
         if answer.reason == Reason.OK and not answer.text and not answer.reasoning and answer.stop == Stop.END:
             return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
+
+    def _charge(self, raw: bytes, question: Question, status: int = 200) -> dict[str, Any]:
+        """Return what a failed call costs: by the usage that it reports, as much as was reserved, or nothing."""
+        usage = replies.usage_of(raw, question)
+        cost = budget.price(self.price, *usage) if usage else None
+        return {"cost": cost or 0.0, "charged": cost is None and status not in FREE and not 300 <= status < 400}
+
+    def overrun(self, question: Question, answer: Answer) -> float:
+        """Return the dollars of an answer without a believable usage if it is clearly longer than was allowed, else 0.
+
+        Prose has 4 bytes a token, formulas 2: above 6 for each token that was allowed, each two bytes count as one.
+        """
+        written = len((answer.text + (answer.reasoning or "")).encode(errors="replace"))
+        longer = written > 6 * question.max_tokens
+        return budget.most(self.price, question.size, written // 2) if longer else 0.0
 
     def try_out(self, question: Question, seconds: float) -> tuple[list[dict[str, Any]], Answer | Failure]:
         """Ask once, with no retry; returns what the server says of its models ([] where it lists none), and the outcome."""
@@ -232,17 +262,25 @@ class ApiEngine:
     def _provider(self, detail: str, **facts: Any) -> Failure:
         return Failure("provider", Reason.PROVIDER, self._shown(detail), **facts)
 
+    def _unreadable(self, detail: str, **facts: Any) -> Failure:
+        return self._provider(detail, readable=False, **facts)
+
     def _shown(self, text: str) -> str:
         """The beginning of a message, without our key."""
-        return self._hide_in_message(text[:5000])[:500]
+        return without_users(self._hide_in_message(text[:5000]))[:500]
 
     def _chat_request(self, question: Question) -> dict[str, Any]:
-        return {
+        request = {
             "messages": self._messages(question),
             self.api.max_tokens_field: question.max_tokens,
             "seed": question.row_seed % self._seeds,
             **({"logprobs": True} if question.logprobs else {}),
+            **question.further,  # OpenAI's protocol has `stop`; vLLM's server and others read `top_k` and `min_p`
         }
+        if self._tokens is None:
+            return request | {name: question.sampling[name] for name in OPENAI if name in question.sampling}
+        # What a grader does not see is a place to hide in: special tokens are shown.
+        return request | question.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
 
     def _responses_request(self, question: Question) -> dict[str, Any]:
         return {
@@ -250,26 +288,30 @@ class ApiEngine:
             "max_output_tokens": question.max_tokens,
             "store": False,
             **({"include": ["message.output_text.logprobs"]} if question.logprobs else {}),
+            **{name: question.sampling[name] for name in RESPONSES if name in question.sampling},
+            **question.further,
         }
 
     def _request(self, question: Question) -> dict[str, Any]:
+        """Return the body of a call, with every setting that its protocol has a word for."""
         fields = self._responses_request(question) if self.api.protocol == "responses" else self._chat_request(question)
-        request = {"model": self.api.id, **fields}
-        if question.temperature is not None:
-            request["temperature"] = question.temperature
-        if question.top_p != 1:
-            request["top_p"] = question.top_p
-        request |= question.further  # OpenAI's protocol has `stop`; vLLM's server and others read `top_k` and `min_p`
-        return {name: value for name, value in request.items() if name not in self.api.omit} | self.api.options
+        return {"model": self.api.id, **self.fields.taken(fields)} | self.api.options
 
     def _answer(self, reply: replies.Reply, seconds: float, attempts: int) -> Answer:
         hide, usage = self._hide_in_answer, reply.usage or replies.Usage(0, 0, 0, 0)
+        if (model := hide(reply.model)) not in self._names:
+            self._names.add(model)
+            if model and not is_same_model(self.model, model):
+                say(
+                    self.name,
+                    f"is asked for the model {self.model} and answers as {model}; set `id` to the one you mean",
+                )
         text, reasoning = hide(reply.text), hide(reply.reasoning) if reply.reasoning else None
         as_sent = (text, reasoning) == (reply.text, reply.reasoning)
         return Answer(
             text=text,
             stop=reply.stop,
-            reason=Reason.REFUSED if reply.refused else Reason.OK,
+            reason=reply.reason,
             reasoning=reasoning,
             prompt_tokens=usage.prompt,
             cached_tokens=usage.cached,
@@ -278,26 +320,27 @@ class ApiEngine:
             cost=budget.price(self.price, *usage) if reply.usage else None,
             seconds=seconds,
             attempts=attempts,
-            model=hide(reply.model),
+            model=model,
             finish=hide(reply.finish),
             logprobs=reply.logprobs if as_sent else None,
         )
 
     # ----------------------------------------------------------------------------------------------- what went wrong
 
-    def _failure(self, error: Any) -> Failure:
+    def _failure(self, error: Any, question: Question) -> Failure:
         status, cause = getattr(error, "status_code", None), error.__cause__
         text = f"{error} {getattr(error, 'body', None) or cause or ''}"
         if isinstance(cause, self._broken):
-            return self._provider(f"unreadable reply: {cause}", charged=cause.charged)
+            return self._unreadable(f"unreadable reply: {cause}", **self._charge(b"", question, cause.status))
         if status is None:  # the transport calls all of these a time-out
             reached = cause is None or not isinstance(cause.__cause__, self._unreached)
             what, said = "a broken connection" if reached else "no connection", str(cause or error)
             detail = self._shown(f"{what}: {said.replace(' ssl:default', '')}")
-            return Failure("away", Reason.PROVIDER, detail, reached=reached)
+            return Failure("away", Reason.PROVIDER, detail, reached=reached, charged=reached)
         if 300 <= status < 400:
             text = f"the server sends us on to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
-        return self._classified(status, text, _retry_after(error.response))
+        failure = self._classified(status, text, _retry_after(error.response))
+        return replace(failure, **self._charge(error.response.content, question, status))
 
     def _classified(self, status: int, text: str, wait: float | None) -> Failure:
         """The failure of a call by the status of its reply, what it says, and the seconds it asks us to wait."""
@@ -333,23 +376,21 @@ class ApiEngine:
         )
 
 
-def _secrets_of(url: str) -> list[str]:
-    """The values behind the question mark of an address that may be keys, by their names."""
-    return [value for name, value in parse_qsl(urlsplit(url).query) if SECRET.search(name)]
-
-
 def _retry_after(response: Any) -> float | None:
-    """Seconds of `Retry-After`, None without it (RFC 9110, 10.2.3: seconds, or a date; some send milliseconds)."""
+    """Return the seconds of `Retry-After`; None without it, or if it is more than a day (a clock in milliseconds).
+
+    RFC 9110, 10.2.3: seconds, or a date; some send milliseconds.
+    """
     for header in HEADERS:
         value = response.headers.get(header)
         if value is None:
             continue
         try:
-            return max(0.0, float(value) / (1000 if header.endswith("ms") else 1))
+            seconds = float(value) / (1000 if header.endswith("ms") else 1)
         except ValueError:
-            pass
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
-            continue
+            try:
+                seconds = parsedate_to_datetime(value).timestamp() - time.time()
+            except (ValueError, OverflowError):
+                continue
+        return max(0.0, seconds) if seconds <= DAY else None  # no number is more than a day, too
     return None

@@ -8,30 +8,32 @@ How we differ from the client's own types:
 1. Fields that we do not read may hold anything; those that we read have their type, or the reply is unreadable.
 2. A count of tokens is believed only if it can be true: not missing, negative, NaN, or far above what was sent and
    allowed. The text of such a reply counts all the same.
-3. Every server's word for a text that was cut off, filtered or failed is known; a text as long as its limit was cut off.
+3. A finish word is believed if it is in a closed list (calls/exchange.py). Every other word, null or none is a failure.
+4. A count that is too small for the text is not believed either: `1 + 1` for 400 bytes.
+5. Only the choice of index 0 is read, and of its parts only those of a known type. Thoughts are reasoning, not answer.
 """
 
 import json
 import math
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from proofmill.calls.exchange import Question
-from proofmill.schema.reasons import Stop
+from proofmill.calls.exchange import Question, ending
+from proofmill.schema.reasons import Reason, Stop
 
-# Words for a text that was cut off at its limit: OpenAI, Anthropic, Gemini, Mistral, Together, TGI.
-CUT_OFF = {
-    "length", "max_tokens", "max_output_tokens", "model_length", "max_length", "token_limit",
-    "model_context_window_exceeded",
-}  # fmt: skip
-ENDED = {"stop", "end_turn", "eos", "eos_token", "stop_sequence", "completed", "end"}
-FILTERED = {"content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
-FAILED = {"error", "abort", "failed", "cancelled", "incomplete", "malformed_function_call"}
 # A server's template adds tokens to what we send, and some servers do not keep the limit: a count is believed up to
 # this many times, and this much above, what it should be at most.
 TIMES, ABOVE = 10, 10_000
+CHAT_COUNTS, RESPONSE_COUNTS = ("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens")
+# A token adds at most this many bytes to what zlib makes of a text. Measured with the vocabulary of Qwen2: 1.0 to 2.8
+# bytes for prose, formulas and code, 0.6 to 1.5 in four other scripts, 8.3 for a list of long English words, 0.04 in a loop.
+TOKEN_BYTES, OVERHEAD = 16, 16
+# Types of the parts of a message, without `_`.
+TEXT, THOUGHT = {"text", "outputtext"}, {"thinking", "reasoning", "reasoningtext", "redactedthinking", "summarytext"}
 
 
 class UnreadableReply(Exception):
@@ -42,7 +44,7 @@ class ErrorReply(Exception):
     """An error sent as a success: the server's message, and its status if it names one."""
 
     def __init__(self, message: str, status: int | None):
-        super().__init__(message)
+        super().__init__(_clean(message))
         self.status = status
 
 
@@ -53,7 +55,13 @@ class Part(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
+    thinking: "str | list[Part] | None" = None  # Anthropic's text, Mistral's parts
+    reasoning: str | None = None
     logprobs: Any = None  # of interest where they were asked for
+
+    @property
+    def kind(self) -> str:
+        return self.type.replace("_", "").lower()
 
 
 class Message(msgspec.Struct):
@@ -74,6 +82,7 @@ class Logprobs(msgspec.Struct):
 
 class Choice(msgspec.Struct):
     message: Message
+    index: int = 0
     finish_reason: str | None = None
     logprobs: Any = None  # of interest where they were asked for
 
@@ -125,9 +134,8 @@ class Reply:
     text: str
     reasoning: str | None
     stop: Stop
+    reason: Reason  # ok or refused; provider for a finish word that is no proper end
     finish: str
-    refused: bool
-    failed: bool
     usage: Usage | None
     model: str
     logprobs: list[dict[str, Any]] | None
@@ -137,30 +145,53 @@ def read(raw: bytes, protocol: str, question: Question) -> Reply:
     """The reply to a question. Raises UnreadableReply, or ErrorReply for an error that was sent as a success."""
     try:
         body = json.loads(raw)
-        if isinstance(body, dict) and body.get("error") and not body.get("choices") and not body.get("output"):
+        if isinstance(body, dict) and _says(body.get("error")):
             raise _error(body["error"])
         reader = _response if protocol == "responses" else _chat
         return reader(body, question)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         start = raw[:80].decode(errors="replace")
-        raise UnreadableReply(f"{type(error).__name__}: {str(error)[:200]}; it begins with {start!r}") from error
+        said = _clean(str(error)[:200])
+        raise UnreadableReply(f"{type(error).__name__}: {said}; it begins with {start!r}") from error
+
+
+def usage_of(raw: bytes, question: Question) -> Usage | None:
+    """Return the usage that a failure reports; None for any bytes that report none, or none that can be true."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    usage = body.get("usage") if isinstance(body, dict) else None
+    counts = (_counted(usage, *names) for names in (CHAT_COUNTS, RESPONSE_COUNTS))
+    return next((believed for each in counts if (believed := _believed(each, question, ""))), None)
 
 
 def _chat(body: Any, question: Question) -> Reply:
     reply = msgspec.convert(body, Chat)
-    choice, message = reply.choices[0], reply.choices[0].message
-    content = message.content
-    text = "".join(part.text or "" for part in content) if isinstance(content, list) else content
+    choice = next((choice for choice in reply.choices if choice.index == 0), None)
+    if choice is None:
+        raise ValueError("no choice has index 0")
+    message = choice.message
+    parts = message.content if isinstance(message.content, list) else [Part(text=message.content)]
+    if unknown := next((part.type for part in parts if part.kind not in TEXT | THOUGHT | {"refusal"}), None):
+        raise ValueError(f"a part of the unknown type `{unknown[:40]}`")
+    refusal = message.refusal or "".join(part.refusal or "" for part in parts)
     return _reply(
-        text=message.refusal or text,
-        reasoning=message.reasoning_content or message.reasoning,
+        text=refusal or _joined(part for part in parts if part.kind in TEXT),
+        reasoning=message.reasoning_content or message.reasoning or _joined(p for p in parts if p.kind in THOUGHT),
         finish=choice.finish_reason or "",
-        refused=bool(message.refusal),
-        usage=_counted(reply.usage, "prompt_tokens", "completion_tokens"),
+        refused=bool(refusal),
+        usage=_counted(reply.usage, *CHAT_COUNTS),
         tokens=(msgspec.convert(choice.logprobs, Logprobs | None) or Logprobs()).content if question.logprobs else None,
         model=reply.model,
         question=question,
     )
+
+
+def _joined(parts: Iterable[Part]) -> str:
+    """Return the texts of parts, and of the parts inside thoughts."""
+    inner = ((p, _joined(p.thinking) if isinstance(p.thinking, list) else p.thinking) for p in parts)
+    return "".join(part.text or part.reasoning or thought or "" for part, thought in inner)
 
 
 def _response(body: Any, question: Question) -> Reply:
@@ -175,7 +206,7 @@ def _response(body: Any, question: Question) -> Reply:
         reasoning="\n".join(part.text or "" for thought in thoughts for part in thought),
         finish=(reply.incomplete_details and reply.incomplete_details.reason) or reply.status or "",
         refused=bool(refusals),
-        usage=_counted(reply.usage, "input_tokens", "output_tokens"),
+        usage=_counted(reply.usage, *RESPONSE_COUNTS),
         tokens=[token for part in tokens for token in part],
         model=reply.model,
         question=question,
@@ -193,19 +224,17 @@ def _reply(
     model: Any,
     question: Question,
 ) -> Reply:
-    word, text, reasoning = finish.lower(), _clean(text or ""), _clean(reasoning or "")
+    text, reasoning = _clean(text or ""), _clean(reasoning or "")
     if any(not math.isfinite(token.logprob) for token in tokens or ()):
         raise ValueError("a log-probability is no finite number")
-    believed = _believed(usage, question, bool(text or reasoning))
-    full = believed is not None and believed.written >= question.max_tokens and word not in ENDED
+    stop, reason = ending(finish)
     return Reply(
         text=text,
         reasoning=reasoning or None,
-        stop=Stop.LENGTH if word in CUT_OFF or (full and word not in FILTERED) else Stop.END,
-        finish=finish[:64],
-        refused=refused or word in FILTERED,
-        failed=word in FAILED,
-        usage=believed,
+        stop=stop,
+        reason=Reason.REFUSED if refused and reason == Reason.OK else reason,
+        finish=_clean(finish)[:64],
+        usage=_believed(usage, question, text + reasoning),
         model=_clean(model)[:200] if isinstance(model, str) else "",
         logprobs=[{"token": _clean(t.token), "logprob": t.logprob} for t in tokens] if tokens else None,
     )
@@ -214,6 +243,11 @@ def _reply(
 def _clean(text: str) -> str:
     """The text without halves of surrogate pairs, which a server sends that cuts inside a character."""
     return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _says(error: Any) -> bool:
+    """Return whether the field `error` says anything: some servers send it empty with every answer."""
+    return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
 def _error(error: Any) -> ErrorReply:
@@ -238,18 +272,26 @@ def _counted(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] |
     return usage.get(read), cached, usage.get(written), thought
 
 
-def _believed(counts: tuple | None, question: Question, wrote: bool) -> Usage | None:
-    """The counts, unless they cannot be true."""
+def least(text: str) -> int:
+    """Return a number of tokens that no tokenizer goes below: what zlib makes of a text, at TOKEN_BYTES a token."""
+    return max(0, len(zlib.compress(text.encode(errors="replace"), 1)) - OVERHEAD) // TOKEN_BYTES
+
+
+def _believed(counts: tuple | None, question: Question, wrote: str) -> Usage | None:
+    """Return the counts, unless they cannot be true for the question and what was written."""
+    if counts is None or counts[0] is None or counts[2] is None:
+        return None
     numbers = [number for value in counts or () if (number := _count(value)) is not None]
     if len(numbers) < len(Usage._fields):
         return None
     prompt, cached, written, thought = numbers
     if thought > written:  # xAI counts reasoning apart
         written += thought
+    most = max(TIMES * question.max_tokens + ABOVE, len(wrote.encode(errors="replace")))
     possible = (
-        0 < prompt <= TIMES * question.size + ABOVE
+        max(1, least("".join(content for _, content in question.messages))) <= prompt <= TIMES * question.size + ABOVE
         and cached <= prompt
-        and wrote <= written <= TIMES * question.max_tokens + ABOVE
+        and max(bool(wrote), least(wrote)) <= written <= most
     )
     return Usage(prompt, cached, written, thought) if possible else None
 

@@ -5,6 +5,7 @@ command`): its standard input is a pipe from the job, and when that pipe is clos
 """
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -89,7 +90,7 @@ class Server:
         self.url = f"http://{self.host}:{port}/v1"
         self.launch(port)
         pace = Pace()
-        while not self.healthy():
+        while not (self.healthy() and self.wants_key()):  # another program may have taken the port
             waited = pace.seconds
             if not self.alive() or waited > self.seconds:
                 words, where = self._why()
@@ -125,14 +126,24 @@ class Server:
         return self.reason(said.decode(errors="replace")), f"All that it said is in {self.kept}. "
 
     def healthy(self) -> bool:
-        """Whether it answers now, within five seconds."""
+        """Return whether it answers now, within five seconds."""
+        return self._status(self.key) == 200
+
+    def wants_key(self) -> bool:
+        """Return whether it refuses calls without its key: a server that answers all of them is another one."""
+        return self.key is None or self._status(None) in (401, 403)
+
+    def _status(self, key: str | None) -> int:
+        """Return the status of its list of models; 0 without an answer."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy cannot reach loopback
+        known = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            known = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             with direct.open(urllib.request.Request(f"{self.url}/models", headers=known), timeout=5) as reply:
-                return reply.status == 200
-        except (urllib.error.URLError, OSError):
-            return False
+                return reply.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except (urllib.error.URLError, http.client.HTTPException, OSError):
+            return 0
 
     def _stop(self) -> None:
         if self._process:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.tables import Table
+from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
 from proofmill.calls.exchange import Answer, Question
 from proofmill.engines import fitting
@@ -38,6 +39,7 @@ class VllmEngine(LocalEngine):
         self.model, self.folder = table.model, table.weights()
         self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(self.folder), table.name)
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
+        self.ends = sampling.ends(self.folder, self.tokenizer)
 
     @cached_property
     def llm(self) -> Any:
@@ -53,7 +55,8 @@ class VllmEngine(LocalEngine):
         with starting(name, self.log):
             from vllm import LLM  # takes its time
 
-            llm = LLM(model=str(self.folder), disable_log_stats=True, **self.fit.options)
+            options = {**self.fit.options, "disable_log_stats": True, "generation_config": "vllm"}
+            llm = LLM(model=str(self.folder), **options)
         self.tokenizer = llm.get_tokenizer()
         return llm
 
@@ -93,19 +96,17 @@ class VllmEngine(LocalEngine):
             detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {context}"
             asking.take(question, Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail))
             return
-        sampling = SamplingParams(
-            temperature=question.temperature,
-            top_p=question.top_p,
-            top_k=question.top_k or 0,
-            min_p=question.min_p or 0.0,
+        setting = SamplingParams(
+            **question.sampling,
             stop=list(question.stop),
+            stop_token_ids=self.ends,
             max_tokens=question.max_tokens,
             seed=question.row_seed % 2**63,
             logprobs=0 if question.logprobs else None,
             skip_special_tokens=False,  # what a grader does not see is a place to hide in
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), sampling)
+        self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), setting)
         running[question.key] = (question, len(ids), time.monotonic())
 
     def _read(self, output: Any, prompt_tokens: int, seconds: float) -> Answer:

@@ -1,7 +1,7 @@
 """Selectors refuse candidates for training; the first that refuses a row is written into its `dropped`.
 
 A selector sees all rows that are left, in order, and says which of them stay. A row has the columns of `grades` (grade
-and out_of are null where there was no grading) and `text`, `tokens`. Of a conversation from a file, `text` is what the
+and out_of are null where there was no grading) and `text`, `tokens` (null where the server gave no count). Of a conversation from a file, `text` is what the
 assistant says in all of its turns, `tokens` its characters, and `messages` the whole.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 from proofmill.schema.named import Named
 from proofmill.schema.reasons import Stop
 from proofmill.text import formats, languages
+from proofmill.text.messages import from_row
 from proofmill.text.reasoning import thought_or_all
 from proofmill.text.seen import Seen
 
@@ -40,21 +41,31 @@ def _first(key: Callable[[Mapping], str], most: int = 1) -> Callable[[Rows], lis
 
 
 def shortest_per_problem(rows: Rows) -> list[bool]:
-    """Keep the row with the fewest tokens of each problem, the first of several."""
-    seen, best = Seen(), array("Q")  # by number of a problem the place of its shortest row
-    fewest: list[Any] = []  # and its tokens; None where nobody counted
-    for index, row in enumerate(rows):
-        if (number := seen.add(row["problem"])) == len(best):
-            best.append(index)
-            fewest.append(row["tokens"])
-        elif row["tokens"] < fewest[number]:
-            best[number], fewest[number] = index, row["tokens"]
-    chosen = set(best)
-    return [index in chosen for index in range(len(rows))]
+    """Keep the shortest row of each problem, the first of several.
+
+    Lengths are tokens if all rows of the problem have a count of them, else characters of the text: the two are never
+    compared with each other.
+    """
+    seen, numbers = Seen(), array("Q")  # the number of each row's problem
+    best: list[list[Any]] = []  # of each problem (length, place) of the shortest: by tokens or None, by characters
+    for place, row in enumerate(rows):
+        tokens, characters = row["tokens"], (len(row["text"] or ""), place)
+        counted = None if tokens is None else (tokens, place)
+        numbers.append(number := seen.add(row["problem"]))
+        if number == len(best):
+            best.append([counted, characters])
+        else:
+            shortest, fewest = best[number]
+            best[number] = [shortest and counted and min(shortest, counted), min(fewest, characters)]
+    return [place == (best[number][0] or best[number][1])[1] for place, number in enumerate(numbers)]
 
 
 def _one_language(row: Mapping, accepted: list) -> bool:
     return any(not languages.mixes_languages(thought_or_all(row["text"]), language) for language in accepted)
+
+
+def _of_tools(message: Mapping) -> bool:
+    return message["role"] == "tool" or bool(from_row(message).get("tool_calls"))
 
 
 SELECTORS: dict[str, Named] = {
@@ -90,5 +101,12 @@ SELECTORS: dict[str, Named] = {
     "no-code": Named(
         each(lambda row: not formats.code_blocks(thought_or_all(row["text"]))), "no block of code in the reasoning"
     ),
-    "shortest-per-problem": Named(shortest_per_problem, "the shortest remaining row of each problem"),
+    "no-tools": Named(
+        each(lambda row: not row["tools"] and not any(map(_of_tools, row["messages"]))),
+        "no function is offered or called in the conversation",
+    ),
+    "shortest-per-problem": Named(
+        shortest_per_problem,
+        "the shortest remaining row of each problem, by tokens, or by characters if one of them has no count of tokens",
+    ),
 }

@@ -20,10 +20,9 @@ from typing import Any
 
 from proofmill.contamination.alike import Alike
 from proofmill.contamination.similarity import Overlap, shingles
-from proofmill.mathematics import equality
 from proofmill.schema.named import Named, split, within
 from proofmill.schema.reasons import Reason
-from proofmill.text import answers, formats, statements
+from proofmill.text import formats, statements
 from proofmill.text.asks import ASKS_PROOF
 from proofmill.text.seen import Seen, Texts
 
@@ -84,13 +83,16 @@ def _has_answer(row: Row) -> str | None:
 
 
 def _has_readable_answer(row: Row) -> str | None:
-    """Refuses a right answer with which `final-answer` could compare nothing; tests of a program are none."""
+    """Refuses a right answer with which `final-answer` could compare nothing; tests of a program are none.
+
+    `fault` of the row reads the answer as `final-answer` does, within its limits (graders/verifier.py).
+    """
     if missing := _has_answer(row):
         return missing
     if row["asks"] == "code":
         return None
-    part = equality.unread(answers.normal(answers.of_gold(row["answer"])))
-    return None if part is None else f"cannot be read: {_short(part)}"
+    fault = row["fault"](row["answer"])
+    return _short(fault) if fault else None
 
 
 def _is_proof(row: Row) -> str | None:

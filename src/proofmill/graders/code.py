@@ -54,7 +54,9 @@ _TASK = {"deduce": {"input", "output"}, "abduce": {"input", "output"}, "induce":
 def _task(row: dict[str, Any]) -> Task:
     names = {"kind", "program", *_TASK.get(str(row.get("kind")), ())}
     lists = [row.get(name) for name in ("inputs", "outputs") if name in names]
-    texts = [row.get(name) for name in names - {"inputs", "outputs"}] + [text for some in lists for text in some or ()]
+    texts = [row.get(name) for name in names - {"inputs", "outputs"}] + [
+        text for some in lists if isinstance(some, list) for text in some
+    ]
     sizes = {len(some) for some in lists if isinstance(some, list)}
     if set(row) != names or len(names) < 3 or not all(isinstance(text, str) for text in texts) or sizes & {0, 1}:
         raise ValueError(

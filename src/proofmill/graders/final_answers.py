@@ -12,9 +12,9 @@ How we differ from math-verify:
    works in a main thread only; elsewhere it failed silently and made every reward 0 (verl, pull request 5635).
 2. The kernel keeps the clock and counts the processor time of one pair from its first instruction. Neither the pair's
    wait in a queue (which made false zeros: PrimeIntellect's verifiers, pull request 831) nor other work counts.
-3. A pair that cannot be judged is `unparsable`, with the cause, or `no-gold` if the gold answer cannot be read.
-   math-verify by itself calls it wrong: a time-out, an exception, and such a gold answer, so that every answer to that
-   problem is wrong.
+3. A pair that cannot be judged is `unparsable`, with the cause, or `no-gold` if the gold answer cannot be read. A gold
+   answer is read in the same processes, under the same limits of length, time and memory, as an answer. math-verify by
+   itself calls such a pair wrong: a time-out, an exception, and a gold answer that makes every answer wrong.
 4. An answer is read whole. Nothing in it is dropped, and no part of it is picked out (mathematics/reading.py).
 5. Answers with the same normal form are equal before anything is parsed (`answers.normal`).
 
@@ -35,9 +35,10 @@ from proofmill.mathematics.reading import readings
 from proofmill.schema.errors import VerifierError
 from proofmill.text.answers import extract, normal, of_gold
 
+Answers = tuple[str | None, str | None]  # a text's final answer by all of its boxes, and by the last ones
 Status = Literal["correct", "wrong", "no-answer", "unparsable", "no-gold"]
 LONGEST = 1000  # characters of an answer (QED-Nano: max_prediction_length)
-SECONDS = 2.0  # of processor time for one pair (QED-Nano: 1 s by the wall); MATH, GSM8K and AIME need less
+SECONDS = 2.0  # of processor time to read a gold answer, and as many to compare it (QED-Nano: 1 s by the wall)
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,30 @@ class Check:
 
 
 class Decision(NamedTuple):
-    """A verdict without the answer that it is about."""
+    """A verdict without the answer that it is about. `last`: it is about the last boxes of a text, and not about all."""
 
     status: Status
     detail: str = ""
+    last: bool = False
 
 
 class Pair(NamedTuple):
-    """A gold answer and an answer in normal form: all that a verdict depends on and that a worker receives."""
+    """A gold answer and an answer in normal form: all that a verdict depends on and that a worker receives.
+
+    `last` replaces the answer if the gold answer is one value, and the boxes before the last ones do not count. A
+    Decision is in the place of an answer that has no normal form.
+    """
 
     gold: str
-    answer: str
+    answer: str | Decision
+    last: str | Decision | None = None
+
+
+class Gold(NamedTuple):
+    """A gold answer as a worker read it: whether it may be several values, and why it cannot be read (or "")."""
+
+    several: bool
+    fault: str
 
 
 # ------------------------------------------------------------------------------------------------------------- one pair
@@ -68,57 +82,92 @@ class Pair(NamedTuple):
 
 def judge(gold: str, text: str) -> Check:
     """Judge one pair in this process, however long it takes. `gold` is bare, in dollars, boxed, or a whole solution."""
-    answer, pair = read_pair(gold, text)
-    verdict = pair if isinstance(pair, Decision) else by_mathematics(pair)
-    return Check(verdict.status, answer, verdict.detail)
+    answers, pair = read_pair(gold, text)
+    return check_of(answers, pair if isinstance(pair, Decision) else by_mathematics(pair))
 
 
-def read_pair(gold: str, text: str) -> tuple[str | None, Pair | Decision]:
-    """The final answer of a text, and the decision if the two texts alone settle it, else the pair to be compared."""
-    answer = extract(text, several=_is_several(_gold_form(gold)))
+def read_pair(gold: str, text: str) -> tuple[Answers, Pair | Decision]:
+    """Return the final answers of a text, of all boxes and of the last ones, and the decision or the pair to compare.
+
+    The decision is returned if the texts alone settle it. The gold answer is not parsed here.
+    """
+    found = extract(text), extract(text, several=False)
+    if found == (None, None):
+        return found, Decision("no-answer")
+    form = gold_form(gold)
+    if isinstance(form, Decision):
+        return found, form
+    answer = _answer_form(found[0])
+    if found[0] != found[1]:
+        return found, Pair(form, answer, _answer_form(found[1]))
+    if isinstance(answer, Decision):
+        return found, answer
+    return found, Decision("correct") if form == answer else Pair(form, answer)
+
+
+def check_of(answers: Answers, decision: Decision) -> Check:
+    """Return a decision with the answer that it is about."""
+    return Check(decision.status, answers[decision.last], decision.detail)
+
+
+@lru_cache(maxsize=4096)
+def gold_form(gold: str) -> str | Decision:
+    """Return the normal form of a gold answer, or `no-gold` if it is empty or too long to be read."""
+    found = of_gold(gold)
+    if len(found) > LONGEST:
+        return Decision("no-gold", f"gold answer has over {LONGEST:,} characters")
+    return normal(found) or Decision("no-gold", "gold answer is empty")
+
+
+def _answer_form(answer: str | None) -> str | Decision:
+    """Return the normal form of an answer, or why it has none."""
     if answer is None:
-        return None, Decision("no-answer")
-    if not (form := _gold_form(gold)):
-        return answer, Decision("no-gold", "gold answer is empty")
+        return Decision("no-answer")
     if len(answer) > LONGEST:
-        return answer, Decision("unparsable", f"over {LONGEST:,} characters")
-    pair = Pair(form, normal(answer))
-    if not pair.answer:
-        return answer, Decision("unparsable", "answer is empty")
-    return answer, Decision("correct") if pair.gold == pair.answer else pair
-
-
-@lru_cache(maxsize=4096)
-def _is_several(form: str) -> bool:
-    """Whether a gold answer is several values, or may be meant so."""
-    return any(isinstance(gold, Several) and len(gold.members) > 1 for gold in readings(form))
-
-
-@lru_cache(maxsize=4096)
-def _gold_form(gold: str) -> str:
-    return normal(of_gold(gold))
+        return Decision("unparsable", f"over {LONGEST:,} characters")
+    return normal(answer) or Decision("unparsable", "answer is empty")
 
 
 def by_mathematics(pair: Pair) -> Decision:
     """Whether two answers are the same; unparsable or no-gold where a part of one of them cannot be read."""
+    return compare(pair, read_gold(pair.gold))
+
+
+@lru_cache(maxsize=4096)
+def read_gold(form: str) -> Gold:
+    """Read a gold answer, whatever its text. It may take long, and end the process, as comparing does."""
+    several = False
     try:
-        if part := _unread(pair.gold):
-            return Decision("no-gold", f"gold answer cannot be read: {part}")
+        several = any(isinstance(gold, Several) and len(gold.members) > 1 for gold in readings(form))
+        part = unread(form)
+        return Gold(several, f"gold answer cannot be read: {part}" if part else "")
     except formulas.failures() as error:
-        return Decision("no-gold", f"gold answer: {type(error).__name__}")
+        return Gold(several, f"gold answer: {type(error).__name__}")
+
+
+def compare(pair: Pair, gold: Gold) -> Decision:
+    """Decide on the answer that counts: all boxes where several values are asked for, else the last ones."""
+    last = pair.last is not None and not gold.several
+    answer = pair.last if last and pair.last is not None else pair.answer
+    if answer != pair.gold and gold.fault:
+        return Decision("no-gold", gold.fault, last)
+    decision = answer if isinstance(answer, Decision) else _compared(pair.gold, answer)
+    return decision._replace(last=last)
+
+
+def _compared(gold: str, answer: str) -> Decision:
+    if gold == answer:
+        return Decision("correct")
     try:
-        for gold, answer in product(readings(pair.gold), readings(pair.answer)):
-            if equal(gold, answer):
-                return Decision("correct", doubt(gold, answer))
-        part = _unread(pair.answer)
+        for one, other in product(readings(gold), readings(answer)):
+            if equal(one, other):
+                return Decision("correct", doubt(one, other))
+        part = unread(answer)
         return Decision("unparsable", f"cannot be read: {part}") if part else Decision("wrong")
     except Unreadable as error:
         return Decision("unparsable", f"cannot be read: {error}")
     except formulas.failures() as error:
         return Decision("unparsable", type(error).__name__)
-
-
-_unread = lru_cache(maxsize=4096)(unread)
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,300}")
@@ -132,8 +181,9 @@ def by_integers(pair: Pair) -> Decision | None:
     value. Two Integers are compared by a == b, then by a - b = 0; and texts of different values differ. The limit of
     300 digits is there because Python refuses to read more than 4,300.
     """
-    if _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(pair.answer):
-        return Decision("correct" if int(pair.gold) == int(pair.answer) else "wrong")
+    answer = pair.answer if pair.last is None else pair.last  # an integer is one value
+    if isinstance(answer, str) and _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(answer):
+        return Decision("correct" if int(pair.gold) == int(answer) else "wrong", "", pair.last is not None)
     return None
 
 

@@ -17,7 +17,7 @@ Mark = dict[str, Any]
 def read(path: Path) -> dict[str, Mark]:
     """The last mark of each response. Raises TableError with the line of what is no mark."""
     marks: dict[str, Mark] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if line.strip():
             mark = _mark(line, f"{path}:{number}")
             marks[mark["response"]] = mark
@@ -29,7 +29,7 @@ def _mark(line: str, where: str) -> Mark:
     try:
         mark = json.loads(line)
         response, value, full = mark["response"], mark["mark"], mark["out_of"]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise TableError(f"{where}: {line[:80]!r} is no mark; {expected}") from error
     fit = type(response) is str and type(value) in (int, float) and type(full) is int and 0 <= value <= full
     if not fit:

@@ -19,13 +19,17 @@ from typing import Any
 from proofmill.graders.final_answers import (
     CANARIES,
     SECONDS,
+    Answers,
     Check,
     Decision,
     Pair,
     by_integers,
-    by_mathematics,
     check_canaries,
+    check_of,
+    compare,
+    gold_form,
     judge,
+    read_gold,
     read_pair,
 )
 from proofmill.schema.errors import VerifierError
@@ -81,11 +85,14 @@ def _work(pipe: Connection, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     with contextlib.suppress(EOFError, ConnectionError):  # the verifier has ended
         while True:
-            for gold, answer in pipe.recv():
+            for pair in pipe.recv():
                 _set_clock(seconds)
-                verdict = by_mathematics(Pair(gold, answer))
+                gold = read_gold(pair.gold)
+                pipe.send(None)  # what ends the process from here on is the answer's doing
+                _set_clock(seconds)
+                verdict = compare(pair, gold)
                 _set_clock(0)
-                pipe.send(tuple(verdict))
+                pipe.send(verdict)
 
 
 def _set_clock(seconds: float) -> None:
@@ -184,18 +191,21 @@ class _Worker:
         self.server = server
         self.pipe, self.id = server.start()
         self.chunk: deque[_Entry] = deque()
+        self.has_gold = False  # whether it has read the gold answer of the first pair of the chunk
 
     def give(self, chunk: Iterable[_Entry]) -> None:
         self.chunk.extend(chunk)
         with contextlib.suppress(ConnectionError):  # the worker has died: `take` reports it
-            self.pipe.send([tuple(entry.pair) for entry in self.chunk if entry.pair is not None])
+            self.pipe.send([entry.pair for entry in self.chunk])
 
     def take(self) -> bool:
         """Read the answers that have come; False when the worker is dead."""
         try:
             while self.pipe.poll():
-                self.chunk[0].verdict = Decision(*self.pipe.recv())
-                self.chunk.popleft()
+                verdict = self.pipe.recv()
+                self.has_gold = verdict is None
+                if verdict is not None:
+                    self.chunk.popleft().verdict = verdict
         except (EOFError, OSError):
             return False
         return True
@@ -219,9 +229,9 @@ REMEMBERED = 65_536  # pairs whose verdicts are kept
 class Verifier:
     """A context manager: inside it, `check` judges pairs in worker processes.
 
-    `workers`: by default one for each processor that this process may use. `seconds`: processor time of one pair. When
-    a worker dies, the pair that it was judging becomes unparsable, and a new worker does the rest. Raises VerifierError
-    when a known answer gets another verdict.
+    `workers`: by default one for each processor that this process may use. `seconds`: processor time to read the
+    gold answer of a pair, and again to compare it. When a worker dies, the pair that it was judging becomes `no-gold` or
+    unparsable, and a new worker does the rest. Raises VerifierError when a known answer gets another verdict.
     """
 
     def __init__(self, workers: int | None = None, seconds: float = SECONDS):
@@ -253,7 +263,14 @@ class Verifier:
     def check(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Check]:
         """Yield a check for each (gold, text), in order, as soon as it is known; reads a few thousand pairs ahead."""
         self._must_be_open()
-        return self._checks(iter(pairs))
+        return self._checks(read_pair(gold, text) for gold, text in pairs)
+
+    def fault(self, gold: str) -> str:
+        """Return why a gold answer cannot be read, within the limits of a pair; "" if it can."""
+        form = gold_form(gold)
+        pair = form if isinstance(form, Decision) else Pair(form, Decision("correct"))
+        (check,) = self._checks(iter([((None, None), pair)]))
+        return check.detail
 
     def _must_be_open(self) -> None:
         if not self._crew:
@@ -261,11 +278,11 @@ class Verifier:
                 "verifier: it is not open; expected a `with` around it. Write `with Verifier() as ...`."
             )
 
-    def _checks(self, pairs: Iterator[tuple[str, str]]) -> Iterator[Check]:
+    def _checks(self, pairs: Iterator[tuple[Answers, Pair | Decision]]) -> Iterator[Check]:
         if self._busy:
             raise VerifierError("verifier: a check is not finished; expected one at a time. Open a second Verifier.")
         self._busy = True
-        window: deque[tuple[str | None, _Entry]] = deque()  # read, and not yet returned
+        window: deque[tuple[Answers, _Entry]] = deque()  # read, and not yet returned
         todo: deque[_Entry] = deque()  # entries of the window that no worker has yet
         more = True
         try:
@@ -276,8 +293,8 @@ class Verifier:
                     more = self._read_ahead(islice(pairs, CHUNK), window, todo)
                 self._hand_out(todo)
                 while window and (verdict := window[0][1].verdict):
-                    answer, _ = window.popleft()
-                    yield Check(verdict.status, answer, verdict.detail)
+                    answers, _ = window.popleft()
+                    yield check_of(answers, verdict)
                 self._collect(todo, 0 if room else None)
         finally:
             self._busy = False
@@ -289,11 +306,10 @@ class Verifier:
                     worker.end()
                     self._crew[index] = self._hire()
 
-    def _read_ahead(self, pairs: Iterator[tuple[str, str]], window: deque, todo: deque[_Entry]) -> bool:
+    def _read_ahead(self, pairs: Iterator[tuple[Answers, Any]], window: deque, todo: deque[_Entry]) -> bool:
         """Read a few pairs and decide those that need no worker; False at the end of the input."""
         before = len(window)
-        for gold, text in pairs:
-            answer, pair = read_pair(gold, text)
+        for answers, pair in pairs:
             if isinstance(pair, Decision):
                 entry = _Entry(None, pair)
             elif verdict := by_integers(pair):
@@ -306,7 +322,7 @@ class Verifier:
                 todo.append(entry)
                 if len(self._memory) > REMEMBERED:
                     self._memory.popitem(last=False)
-            window.append((answer, entry))
+            window.append((answers, entry))
         return len(window) > before
 
     def _hand_out(self, todo: deque[_Entry]) -> None:
@@ -326,16 +342,17 @@ class Verifier:
                 self._crew[self._crew.index(worker)] = self._replace(worker, todo)
 
     def _replace(self, dead: _Worker, todo: deque[_Entry]) -> _Worker:
-        """Hire a successor of a dead worker. Its current pair is unparsable; its other pairs go back to `todo`."""
+        """Hire a successor of a dead worker. Its pair is unparsable or has no gold; its other pairs go back to `todo`."""
         code = dead.end()
         if dead.chunk:
             entry = dead.chunk.popleft()
-            if code in (-signal.SIGPROF, -signal.SIGALRM):
-                entry.verdict = Decision("unparsable", f"took longer than {self.seconds:g} s")
-            else:
-                entry.verdict = Decision("unparsable", f"its worker died (exit code {code})")
-                if entry.pair is not None:
-                    self._memory.pop(entry.pair, None)  # perhaps killed from outside: the next time it is tried again
+            timed_out = code in (-signal.SIGPROF, -signal.SIGALRM)
+            cause = f"took longer than {self.seconds:g} s" if timed_out else f"its worker died (exit code {code})"
+            entry.verdict = (
+                Decision("unparsable", cause) if dead.has_gold else Decision("no-gold", f"gold answer: {cause}")
+            )
+            if not timed_out and entry.pair is not None:
+                self._memory.pop(entry.pair, None)  # perhaps killed from outside: the next time it is tried again
         todo.extendleft(reversed(dead.chunk))
         return self._hire()
 

@@ -6,17 +6,20 @@
     calls          journals of such artifacts: answers that were paid for. Only where they are asked for by name.
 
 Nothing is looked for in a configuration with a mistake: what it leaves out would seem to be nobody's. What a running stage
-holds is left alone. A copy of a table is mostly a hard link: it frees only what nothing else holds.
+holds is left alone, and so is what another configuration of the folder declares (artifacts/configurations.py).
+A copy of a table is mostly a hard link: it frees only what nothing else holds.
 """
 
 import os
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofmill.artifacts.configurations import Configuration, in_stamp
+from proofmill.artifacts.kept import Kept
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.planning.data import size
@@ -37,14 +40,25 @@ class Leftover:
     paths: tuple[Path, ...]
 
 
-def leftovers(book: Book, results: Path, sorts: tuple[str, ...] = SORTS[:3]) -> list[Leftover]:
-    """What can go, by sort and artifact; nothing of an artifact that somebody makes right now."""
-    found = [*_kept(book, results), *_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
+def leftovers(
+    book: Book, results: Path, sorts: tuple[str, ...] = SORTS[:3], others: Sequence[Configuration] = ()
+) -> list[Leftover]:
+    """Return what can go, by sort and artifact: nothing of an artifact that is being made, nothing that `others` need."""
+    found = [*_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
+    needed = {name for other in others for name in other.artifacts}
+    found = [*_kept(book, results, others), *(each for each in found if each.artifact not in needed)]
     busy = {each.artifact for each in found if Table(each.artifact, results).is_being_made}
     return [each for each in found if each.sort in sorts and each.artifact not in busy]
 
 
-def _kept(book: Book, results: Path) -> Iterator[Leftover]:
+def held(book: Book, results: Path, sorts: tuple[str, ...], others: Sequence[Configuration]) -> dict[str, list[str]]:
+    """Return the artifacts of which something stays for other configurations alone, by the title of each."""
+    going = {path for each in leftovers(book, results, sorts, others) for path in each.paths}
+    stays = {each.artifact for each in leftovers(book, results, sorts) if not going.issuperset(each.paths)}
+    return {other.title: sorted(stays & other.artifacts.keys()) for other in others}
+
+
+def _kept(book: Book, results: Path, others: Sequence[Configuration]) -> Iterator[Leftover]:
     states = States(book, results)
     for name, folder in _folders(results / "kept"):
         wanted = ""
@@ -52,7 +66,9 @@ def _kept(book: Book, results: Path) -> Iterator[Leftover]:
             if states[name].name != "done":  # one of its copies may be what it will be
                 continue
             wanted = Table(name, results).stamp["fingerprint"]
-        if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != wanted]:
+        theirs = {other.artifacts.get(name) for other in others}
+        stays = {copy for copy in folder.iterdir() if (stamp := Kept(copy, name).stamp) and in_stamp(stamp) in theirs}
+        if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != wanted and copy not in stays]:
             yield Leftover("kept", name, f"{len(copies)} of other entries than today's", tuple(copies))
 
 

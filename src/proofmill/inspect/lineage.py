@@ -112,7 +112,7 @@ class _Walk:
         else:
             facts = [f"{key}: {entry[key]}" for key in ("source", "id", "path", "commit") if entry.get(key)]
             yield Step(name, None, tuple(facts), depth)
-        if start := entry.get("model"):
+        if "/" in (start := entry.get("model") or entry.get("source") or ""):
             yield from self.model(start, depth + 1)
 
 

@@ -11,7 +11,7 @@ from polars.exceptions import PolarsError
 
 from proofmill.artifacts.tables import Table
 from proofmill.runtime.progress import clock
-from proofmill.schema.errors import SettingError
+from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.fields import info_of
 from proofmill.schema.kinds import ENTRY_TYPES, KINDS
 from proofmill.text.suggestions import among
@@ -39,8 +39,16 @@ def facts(table: Table) -> Iterator[str]:
     if stamp.get("tokens") is not None:
         cost = "unknown" if stamp.get("cost") is None else f"${stamp['cost']:,.4f}"
         yield f"  asked: {stamp['tokens']:,} tokens, cost {cost}"
-    yield from (f"  notice: {text}" for text in stamp.get("notices") or ())
+    yield from (f"  notice: {text}" for key in ("notices", "calls_noticed") for text in stamp.get(key) or ())
     yield f"  columns: {', '.join(table.scan().collect_schema().names())}"
+
+
+def page_of(table: Table) -> str:
+    """Return the Markdown page of a table as it was written, or in its place why it is not shown; empty without one."""
+    try:
+        return table.read_page() or ""
+    except TableError as error:
+        return f"# {table.name}\n\n{error}\n"
 
 
 def own_fields(kind: str, entry: Mapping[str, Any]) -> dict[str, Any]:

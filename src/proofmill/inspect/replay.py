@@ -15,7 +15,6 @@ How it works:
 Axes: P groups, G attempts in each, N attempts, K rewards.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from proofmill.graders.verdicts import Verdict
 from proofmill.inspect import _comparison
 from proofmill.recipes.entry_values import entry_from
 from proofmill.rewards.rewards import REWARDS, Group, Rollout, weight
+from proofmill.runtime import durable
 from proofmill.runtime.progress import Progress
 from proofmill.schema.errors import SettingError, TableError
 from proofmill.schema.kinds import ROLLOUTS
@@ -286,7 +286,7 @@ class Replay:
                         columns = [*batch.columns, *added.slice(start, batch.num_rows).combine_chunks().columns]
                         writer.write_table(pa.table(columns, schema=schema))
                         start += batch.num_rows
-            os.replace(temporary, path)
+            durable.replace(temporary, path)
         except OSError as error:
             raise TableError(
                 f"{path}: cannot be written ({error.strerror or error}); expected a folder with room and permission to write."

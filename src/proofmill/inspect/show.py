@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proofmill.artifacts.tables import Table
+from proofmill.inspect import reading
 from proofmill.schema.kinds import learned
 
 FEW = 4  # names; of more, their number
@@ -14,8 +15,9 @@ def shown(names: Sequence[str], results: Path) -> Iterator[str]:
     """Lines: the page of each table that has one, then the place of every table, model, page and log."""
     tables = [Table(name, results) for name in names]
     pages = [table.page for table in tables if table.page.exists()]
-    for page in pages:
-        yield from (*page.read_text(encoding="utf-8").splitlines(), "")
+    for table in tables:
+        if table.page.exists():
+            yield from (*reading.page_of(table).strip().splitlines(), "")
     there = [table for table in tables if table.path.exists()]
     kinds = ", ".join(f"{count} in {kind}/" for kind, count in Counter(table.kind for table in there).items())
     yield f"{len(there)} of {len(names)} tables stand in {results}/, each with its log beside it{kinds and f': {kinds}'}"

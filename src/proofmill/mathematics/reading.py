@@ -67,6 +67,7 @@ _MODULUS = re.compile(
     rf"(?:\\pmod|\\bmod|\\mod|\(?(?:{_STYLE}\{{)?\s*mod(?:ulo)?\s*\}}?)\s*(?:\{{([^{{}}]+)\}}|([^(){{}}]+))\)?$"
 )
 _WORD = re.compile(r"(?=.{3})[a-z]+[aeiouy][a-z]*|odd")  # `abc` is a product
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|±")
 _GROUPED = re.compile(r"[^,]*[=<>~$ ]-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")  # `x=1,234` is one value
 _SENTENCE = re.compile(r"[A-Za-z]+(?:[ '-][A-Za-z]+)*[.!]?")
 _BUILDER = ("|", ":", "\\mid", "\\vert", "\\colon")
@@ -254,9 +255,9 @@ def _names(text: str) -> bool:
 
 def _plus_minus(text: str) -> Form | None:
     """`a \\pm b` is two values."""
-    if text.count("\\pm") + text.count("±") != 1 or "\\mp" in text:
+    if len(_PLUS_MINUS.findall(text)) != 1 or "\\mp" in text:
         return None
-    both = _all(re.sub(r"\\pm(?![A-Za-z])|±", sign, text).lstrip("+") for sign in "+-")
+    both = _all(_PLUS_MINUS.sub(sign, text).lstrip("+") for sign in "+-")
     return Several("list", both) if both else None
 
 

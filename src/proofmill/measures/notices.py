@@ -3,10 +3,11 @@
 Such attempts have 0 marks, or none, and a mean of marks does not say so: a model whose every answer is cut off scores 0.00
 like one that knows nothing. Where more than SHARE of the attempts are of one of these sorts, a sentence with their number goes
 into the log, into the table's stamp, and beside the marks on the page of `scores`. An attempt counts once, for what came first.
+A training has a notice, too, in its log and stamp: about rewards that never varied, from which nothing is learned.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proofmill.schema.reasons import Reason, Stop
@@ -83,6 +84,13 @@ class Notices:
 
     def _unreadable(self) -> str:
         return "give an answer that the verifier cannot read: let a judge decide (`escalate-to` of a `grader/<name>`)"
+
+
+def of_rewards(constant: Sequence[str], rewards: Sequence[str]) -> list[str]:
+    """Return the notice about the rewards of a training that were constant within every group, if there are any."""
+    which = "no reward" if len(constant) == len(rewards) else f"none of {', '.join(f'`{name}`' for name in constant)}"
+    advice = "start from weights that solve some of the problems, choose problems of which they do, or fix the rewards"
+    return [f"{which} varied within any group, so the training learned nothing from it: {advice}"] * bool(constant)
 
 
 def of_attempts(attempts: Any) -> Iterator[str]:

@@ -20,11 +20,12 @@ def page(
     entry: Scores,
     notices: Mapping[Cell, Sequence[str]],
     claims: Sequence[str] = (),
+    calls: Sequence[str] = (),
 ) -> str:
     """The page: sheets of each sampling over all problems and each split in SHOWN, averages, comparisons and corpora.
 
     `notices` are the sentences about each cell's attempts (notices.py), which stand under the sheet with its marks;
-    `claims` those that each claim ends in (claims.py).
+    `claims` those that each claim ends in (claims.py); `calls` those about calls that failed, or another model answered.
     """
     all_rows = [row for row in rows if row["model"] and row["p"] is None and row["split"].startswith(SHOWN)]
     measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
@@ -49,6 +50,8 @@ def page(
             *_comparisons(compared_rows, 1 - entry.confidence),
             "",
         ]
+    if calls:
+        lines += ["Calls to notice:", "", *(f"- {sentence}" for sentence in calls), ""]
     if claims:
         lines += ["Claims (measures/claims.py has the rule):", "", *(f"- {sentence}" for sentence in claims), ""]
     lines += _corpora([row for row in rows if row["model"] is None and row["measure"] in OF_CORPUS])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from proofmill.calls import budget
+from proofmill.calls import budget, prices
 from proofmill.planning.data import size, summed
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import learned
@@ -133,6 +133,8 @@ def _connections(plan: Any) -> Iterator[str]:
         if each.fault:
             others = f" and {len(each.stages) - 2} more" * (len(each.stages) > 2)
             yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} ask it)"
+        if price := prices.listed(each.api):
+            yield f"{each.model} declares no price; data/prices.csv has {price}"
     if plan.connections and not any(each.fault for each in plan.connections):
         yield f"asks {', '.join(each.model for each in plan.connections)}: `proofmill check {plan.target}` tries them"
 
@@ -167,7 +169,13 @@ def data(plan: Any) -> dict[str, Any]:
         "totals": asdict(plan.totals),
         "missing": [item.source for item in plan.missing],
         "connections": [
-            {"model": each.model, "stages": each.stages, "fault": each.fault or None} for each in plan.connections
+            {
+                "model": each.model,
+                "stages": each.stages,
+                "fault": each.fault or None,
+                "price": str(price) if (price := prices.listed(each.api)) else None,
+            }
+            for each in plan.connections
         ],
         "spent": budget.spent(plan.results / "calls"),
         "budget": plan.book.budget,

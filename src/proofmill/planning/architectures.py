@@ -125,6 +125,8 @@ class Shapes:
 
         if entry.source == "scratch":
             return _built(scratch_config(entry, entry.vocabulary), entry)
+        if "/" in entry.source:
+            return self.of(entry.source)
         folder = next((f for f in self._folders(name, entry) if (f / "config.json").is_file()), None)
         named = entry.id or (entry.path or "").rpartition(":")[2].partition("@")[2].partition("/")[2]
         fields = json.loads((folder / "config.json").read_bytes()) if folder else PUBLISHED.get(named)

@@ -18,7 +18,7 @@ import polars as pl
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.joins import schemes_of
 from proofmill.artifacts.tables import Table
-from proofmill.calls import budget, records
+from proofmill.calls import budget, prices, records
 from proofmill.engines.opening import asking_for
 from proofmill.graders import robustness
 from proofmill.graders.graders import Marker
@@ -157,7 +157,7 @@ class Assault:
         """The most dollars that these calls can cost; None where a price is unknown."""
         sums = []
         for model, questions in self.missing.items():
-            price = self.job.declared[model].price
+            price = prices.price_of(self.job.declared[model])
             if isinstance(price, str) and questions:
                 return None
             sums.append(sum(budget.most(price, question.size, question.max_tokens) for question in questions))
@@ -170,14 +170,15 @@ class Assault:
         answers = answered(self.job.table.calls)
         for model, questions in self.missing.items():
             api = self.job.declared[model]
-            if not questions or isinstance(api.price, str):
+            price = prices.price_of(api)
+            if not questions or isinstance(price, str):
                 total += Range(None) if questions else certain(0.0)
-            elif not any(api.price.values()):
+            elif not any(price.values()):
                 continue
             elif answers.height > 1:
-                total += predicted(costs_of(answers.select(pl.all()), api.price), len(questions))
+                total += predicted(costs_of(answers.select(pl.all()), price), len(questions))
             elif api.guess:
-                one = budget.price(api.price, api.guess["input"], 0, api.guess["output"], 0)
+                one = budget.price(price, api.guess["input"], 0, api.guess["output"], 0)
                 total += Range(None) if one is None else certain(one * len(questions))
             else:
                 total += Range(None)

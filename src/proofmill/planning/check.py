@@ -56,7 +56,7 @@ def checked(targets: Sequence[str], book: Book | None, results: Path, deep: bool
             f"{unknown[0]}: no recipe declares it, and {results} has nothing of it; expected one of {known}"
         )
     if book and (declared := [name for name in names if name in entries]):
-        yield from faults_of(connections(book, due(book, States(book, results), declared)))
+        yield from faults_of(connections(book, due(book, States(book, results), declared)), results, book.budget)
     if not names or there & set(names):
         yield from damaged([name for name in names if name in there], results, deep)
 
@@ -80,10 +80,10 @@ def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator
             continue
         try:
             part.check()
-            if deep and part.what == "table" and "pages" not in Table(part.name, results).stamp:
+            if deep and part.what == "table" and "page" not in Table(part.name, results).stamp:
                 say(
                     part.name,
-                    "its pages have no digests, as before they were written: it can be read, and no more is known",
+                    "was written before stamps and pages had digests: it can be read, and cannot be verified",
                 )
         except TableError as error:
             yield error

@@ -6,6 +6,7 @@ Models of this project's own programs, which a job starts by itself, need none.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.states import States
@@ -107,9 +108,9 @@ def require_set(connections: Iterable[Connection]) -> None:
         raise SettingError("\n".join(faults))
 
 
-def faults_of(connections: Iterable[Connection]) -> Iterator[str]:
-    """Try all connections at once, and say of each in the log how it went; the faults as they are found."""
-    for trial in trials.tried({c.model: (c.api, c.most) for c in connections}):
+def faults_of(connections: Iterable[Connection], results: Path, budget: float | None) -> Iterator[str]:
+    """Try all connections at once, log how each went, and yield the faults as they are found."""
+    for trial in trials.tried({c.model: (c.api, c.most) for c in connections}, results, budget):
         cost = "at an unknown price" if trial.cost is None else f"for ${trial.cost:.6f}"
         if trial.fault:
             yield trial.fault
@@ -117,7 +118,7 @@ def faults_of(connections: Iterable[Connection]) -> Iterator[str]:
             say(trial.model, trial.note or f"answers after {trial.seconds:.1f} s, {cost}")
 
 
-def require_answers(connections: Sequence[Connection]) -> None:
+def require_answers(connections: Sequence[Connection], results: Path, budget: float | None) -> None:
     """Look at what is set for all connections, then try them, unless PROOFMILL_TRY is `no`.
 
     Raises SettingError or ServiceError with every fault at once.
@@ -125,6 +126,6 @@ def require_answers(connections: Sequence[Connection]) -> None:
     require_set(connections)
     if not connections or os.environ.get("PROOFMILL_TRY") == "no":
         return
-    if faults := list(faults_of(connections)):
+    if faults := list(faults_of(connections, results, budget)):
         last = "Nothing was started. PROOFMILL_TRY=no starts without trying, as for stages whose answers are all in the journal."
         raise ServiceError("\n".join([*faults, last]))

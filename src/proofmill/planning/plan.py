@@ -22,7 +22,7 @@ import polars as pl
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
-from proofmill.calls import budget, records
+from proofmill.calls import budget, prices, records
 from proofmill.calls.exchange import Questions
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
@@ -295,18 +295,19 @@ class Plan:
         if not calls:
             return
         api = self.book.declared.get(model)
+        price: Any = prices.price_of(api) if api else None
         answers, stage.learned = self._answers(stage.name, model)
         tokens = dollars = Range(None)
         if answers.height:
             tokens = predicted((answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64), calls)
-            if api and api.price != "unknown":
-                dollars = predicted(costs_of(answers, api.price), calls)
+            if api and price != "unknown":
+                dollars = predicted(costs_of(answers, price), calls)
         elif api and api.guess:
             read, written = api.guess["input"], api.guess["output"]
-            cost = budget.price(api.price, read, 0, written, 0)
+            cost = budget.price(price, read, 0, written, 0)
             tokens = certain(calls * (read + written))
             dollars = Range(None) if cost is None else certain(calls * cost)
-        if api is None or (isinstance(api.price, dict) and not any(api.price.values())):
+        if api is None or (isinstance(price, dict) and not any(price.values())):
             dollars = certain(0.0)
         stage.tokens, stage.dollars = stage.tokens + tokens, stage.dollars + dollars
 

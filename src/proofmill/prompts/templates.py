@@ -26,12 +26,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, meta
+from jinja2 import Environment, StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 
 from proofmill.prompts.escapes import enclosed
 from proofmill.runtime.paths import local_path
-from proofmill.schema.errors import ProofmillError, RecipeError, short
+from proofmill.schema.errors import ProofmillError, RecipeError, short, shown
+from proofmill.text.own_files import read_text, read_yaml
 from proofmill.text.suggestions import among
 
 PROMPTS = Path(__file__).parent
@@ -91,7 +91,12 @@ class Prompt:
         if unknown := {*self.needs, *self.takes} - set(fields):
             file = self.name if is_path(self.name) else f"prompts/{self.name}.md"
             raise RecipeError(f"{file}: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}.")
-        return self.template.render({name: fields[name] for name in (*self.needs, *self.takes)}).strip()
+        try:
+            return self.template.render({name: fields[name] for name in (*self.needs, *self.takes)}).strip()
+        except (TemplateError, *_FAULTS) as error:
+            raise RecipeError(
+                f"{self.name}: cannot be written out ({short(str(error))}); expected a template of its fields. Fix the file."
+            ) from error
 
     @property
     def compares_answers(self) -> bool:
@@ -103,6 +108,8 @@ class Prompt:
         return next((name for name in self.needs if not (fields.get(name) or "").strip()), None)
 
 
+# What an expression of a template raises; what a parser raises for brackets in hundreds of brackets.
+_FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)
 
 
@@ -182,13 +189,7 @@ def plain_digest(text: str) -> str:
 
 def _text_of(path: Path) -> tuple[str | None, str]:
     """The header and the body of a file; its header is None where it has none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise RecipeError(f"{path}: no such file; expected a prompt beside the configuration.") from error
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "is no text in UTF-8"
-        raise RecipeError(f"{path}: {found}; expected a prompt in Markdown.") from error
+    text = read_text(path, "a prompt in Markdown. Check the path in the configuration, or write the file.")
     header = _HEADER.match(text)
     return (header[1], text[header.end() :]) if header else (None, text)
 
@@ -202,15 +203,10 @@ def _parsed(name: str, header: str | None, body: str) -> Prompt:
     where = name if is_path(name) else f"{name}.md"
     if header is None:
         raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
-    try:
-        settings = yaml.safe_load(header)
-    except yaml.YAMLError as error:
-        raise RecipeError(
-            f"{where}: its header is no YAML ({' '.join(str(error).split())}); expected fields such as `needs: [statement]`."
-        ) from error
+    settings = read_yaml(header, f"{where}: its header", "fields such as `needs: [statement]`. Fix the header.")
     faults = [*_header_faults(settings), *(_body_faults(body, settings) if isinstance(settings, dict) else ())]
     if faults:
-        raise RecipeError(f"{where}: {'; '.join(faults)}. Mend the file.")
+        raise RecipeError(f"{where}: {'; '.join(faults)}. Fix the file.")
     needs, takes, reads, scale = (settings.get(key) for key in ("needs", "takes", "reads", "scale"))
     decides = repr((needs, takes, reads, scale, body))
     return Prompt(
@@ -228,7 +224,7 @@ def _header_faults(settings: Any) -> list[str]:
     if not isinstance(settings, dict):
         return ["its header is no mapping; expected fields such as `needs: [statement]`"]
     faults = [
-        f"`{key}` is {settings[key]!r}; expected a list of fields, such as `[statement]`"
+        f"`{key}` is {shown(settings[key])}; expected a list of fields, such as `[statement]`"
         for key in ("needs", "takes")
         if settings.get(key) is not None and not _all(settings[key], str)
     ]
@@ -239,11 +235,11 @@ def _header_faults(settings: Any) -> list[str]:
     reads, scale = settings.get("reads"), settings.get("scale")
     form = READS.get(reads) if isinstance(reads, str) else None
     if reads is not None and form is None:
-        faults.append(f"`reads` is {reads!r}; expected {', '.join(READS)}")
+        faults.append(f"`reads` is {shown(reads)}; expected {', '.join(READS)}")
     if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
         faults.append("`reads` and `scale` go together; expected both, as in `reads: points` and `scale: [0, 1, 2]`")
     elif scale and form and not _is_scale(scale, form):
-        faults.append(f"`scale` is {scale}; expected {form.marks}, of which the highest is whole and no 0")
+        faults.append(f"`scale` is {shown(scale)}; expected {form.marks}, of which the highest is whole and no 0")
     return faults
 
 
@@ -259,8 +255,15 @@ def _all(value: Any, *kinds: type) -> bool:
 def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
     """Faults of the text: what is no Jinja, and fields that the header does not name."""
     try:
-        shown = meta.find_undeclared_variables(_JINJA.parse(body))
+        names = meta.find_undeclared_variables(_JINJA.parse(body))
+        _JINJA.from_string(body)
     except TemplateSyntaxError as error:
-        return [f"line {error.lineno} of its text is no template ({error.message})"]
-    named = {str(name) for key in ("needs", "takes") for name in settings.get(key) or ()}
-    return [f"it shows `{name}`, which is in neither `needs` nor `takes`" for name in sorted(shown - named)]
+        return [f"line {error.lineno} of its text is no template ({short(error.message or '')}); expected Jinja"]
+    except (SyntaxError, *_FAULTS) as error:
+        return [f"its text is no template ({type(error).__name__}: {short(str(error))}); expected Jinja"]
+    lists: list[Any] = [settings.get(key) for key in ("needs", "takes")]
+    named = {name for some in lists if _all(some, str) for name in some}
+    return [
+        f"it shows `{name}`, which is in neither `needs` nor `takes`; expected fields of its header"
+        for name in sorted(names - named)
+    ]

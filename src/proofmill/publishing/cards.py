@@ -179,6 +179,8 @@ def _source(table: Shown) -> str:
         return f"the source `{entry['source']}` at `{entry['path']}`"
     if entry["source"] == "scratch":
         return f"weights from random numbers, seed {entry['seed']}"
+    if "/" in entry["source"]:
+        return f"the weights of `{entry['source']}`"
     return f"the generator `{entry['source']}` of this project, part `{entry['part']}`, seed {entry['seed']}"
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import proofmill
-from proofmill.artifacts.checked_parquet import frame_of, no_rows
+from proofmill.artifacts.checked_parquet import UNSEALED, frame_of, no_rows, seal
 from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.runtime.public_data import copy_of, is_public
 from proofmill.schema.errors import TableError
@@ -128,7 +128,9 @@ class Private:
                 cleaned = pl.DataFrame(self.cleaned(frame.to_dicts()), schema=frame.schema, orient="row")
                 writer.write_table(_arrow(cleaned), row_group_size=ROW_GROUP)
             if stamp is not None:
-                writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False)})
+                writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False), **UNSEALED})
+        if stamp is not None:
+            seal(kept)
 
     def _source(self, path: str) -> str:
         """A source file's path as the entry that reads it writes it."""

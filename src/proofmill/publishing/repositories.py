@@ -8,6 +8,7 @@ from typing import Any
 
 from pyarrow import parquet
 
+from proofmill.artifacts.contents import page_sha256
 from proofmill.artifacts.tables import Table
 from proofmill.artifacts.weights import MARK, OF_A_MODEL
 from proofmill.publishing import cards
@@ -76,13 +77,13 @@ class Publication:
         files: dict[str, Path | bytes] = {}
         tables = [Table(name, self.results) for name in self.names]
         for table in tables:
-            stamp = self.private.stamp(table.stamp)
-            path = f"results/{table.name}"
+            stamp, path = self.private.stamp(table.stamp), f"results/{table.name}"
+            if (page := table.read_page()) is not None:
+                files[f"{path}.md"] = published = self.private.text(page, str(table.page))
+                stamp["page"] = page_sha256(published.decode())
             files[f"{path}.parquet"] = self.private.rows(
                 table.path, table.name, self.scratch / f"{path}.parquet", stamp
             )
-            if table.page.exists():
-                files[f"{path}.md"] = self.private.text(table.page.read_text(encoding="utf-8"), str(table.page))
             weights = table.weights() if KINDS[table.kind].beside else table.folder
             for beside in (file for file in KINDS[table.kind].beside if (weights / file).exists()):
                 cleaned = self.scratch / path / beside

@@ -66,11 +66,13 @@ def _address_faults(path: str | None) -> Iterator[str]:
 
 
 def _base_faults(entry: Base, _: Mapping) -> Iterator[str]:
-    needs = {"scratch": "problems", "hub": "id"}.get(entry.source, "path")
+    needs = "source" if "/" in entry.source else {"scratch": "problems", "hub": "id"}.get(entry.source, "path")
     if getattr(entry, needs) is None and not (entry.source == "tokenizer" and entry.id):
         yield f"source `{entry.source}` needs `{needs}`; expected a value. {description_of(Base, needs)}"
     if entry.path and entry.id:
         yield "found both `path` and `id`; expected one of them."
+    if "/" in entry.source and (entry.path or entry.id):
+        yield f"source `{entry.source}` is an entry, and `path` or `id` is given; expected neither. Remove it."
     if entry.source == "tokenizer" and (entry.context or entry.rope_theta):
         yield "source `tokenizer` has no weights, and `context` or `rope-theta` is given; expected neither."
     if entry.template not in (None, "plain") and not entry.template.endswith((".jinja", ".jinja2", ".j2")):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proofmill.arithmetic import referee
+from proofmill.calls import prices
 from proofmill.graders.escalation import full_marks, graders_of, then_of
 from proofmill.graders.programs import PROGRAMS
 from proofmill.prompts import templates
@@ -35,6 +36,16 @@ def api_faults(entry: Api, _: Mapping) -> Iterator[str]:
         unread := [name for name in ("program", "options", "omit", "delimiters") if getattr(entry, name)]
     ):
         yield f"`weights` play the server, and `{unread[0]}` is for another; expected none. Remove it."
+    if "temperature" in entry.omit and entry.temperature not in (None, 1):
+        yield (
+            f"`omit` has `temperature`, and `temperature` is {entry.temperature:g}; expected one of them. Remove `temperature`, "
+            "which the server then chooses, or take it out of `omit`."
+        )
+    if prices.price_of(entry) is None:
+        yield (
+            f"has no `price`, and data/prices.csv has none for `{entry.id}`; expected `{{input: , output: }}` in dollars per "
+            "million tokens, with `price-source`, or `unknown`."
+        )
     paid = isinstance(entry.price, dict) and any(entry.price.values())
     if paid and not re.search(r"\d{4}-\d{2}-\d{2}", entry.price_source):
         yield (

@@ -22,6 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from proofmill.recipes import plugins as plugins_module
@@ -37,6 +38,15 @@ from proofmill.schema.references import ancestors, references
 from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.text.suggestions import among
 
+OF_RESULTS = (
+    "calls",
+    "configurations",
+    "kept",
+    "unfinished",
+    "human",
+    "services",
+    "tensorboard",
+)  # in a results folder, besides kinds
 SETTINGS = ("budget", "plugins", "results")  # top-level keys that name no recipe, besides `shared`
 WITH, LIKE, CONTINUE = "with", "like", "continue"
 LENGTH = ("steps", "epochs", "last-step", "last_step")  # of a training; one that goes on has its own
@@ -57,15 +67,22 @@ class Book:
 
     @property
     def terms(self) -> str:
-        """What a job needs besides its entry, as JSON: the budget, how much may fail, the user's own parts."""
+        """Return the settings of a job next to its entry, as JSON: budget, limits of failures, transport, own parts."""
         parked = {name: api.max_parked for name, api in self.declared.items() if isinstance(api, Api)}
         trainings = {name: entry for name, entry in self.entries.items() if isinstance(entry, Grpo | Selfplay)}
         unscored = {name: entry.max_unscored for name, entry in trainings.items()}
         attacks = {
             name: most for name, entry in trainings.items() if (most := getattr(entry, "max_attack", None)) is not None
         }
+        ways = {
+            name: {field: getattr(api, field) for field in api.transport}
+            for name, api in self.declared.items()
+            if api.transport
+        }
         failing = {"max_parked": parked, "max_unscored": unscored, "max_attack": attacks}
-        return json.dumps({"budget": self.budget, **failing, "plugins": self.plugins, "states": self.states})
+        return json.dumps(
+            {"budget": self.budget, **failing, "transport": ways, "plugins": self.plugins, "states": self.states}
+        )
 
     @property
     def states(self) -> list[str]:
@@ -171,6 +188,20 @@ def _settings_faults(config: Mapping) -> Iterator[str]:
             f"results: found {results!r}; expected a folder for all tables, such as `results` or `/scratch/me/mill`, of letters, "
             "digits, `-`, `_`, `.` and `/`."
         )
+    elif fault := _place_fault(Path(results)):
+        yield f"results: `{results}` {fault}; expected a new or empty folder, or one of earlier runs. Name another."
+
+
+def _place_fault(results: Path) -> str | None:
+    """Return why tables cannot be in a folder: it is none, or has files and none of them is of a run."""
+    try:
+        found = [path for path in results.iterdir() if not path.name.startswith(".")]
+        ours = {path.name for path in found if path.is_dir()} & {*KINDS, *OF_RESULTS}
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"cannot be read as a folder ({error.strerror})"
+    return "has files of others" if found and not ours else None
 
 
 def _entries(blocks: Mapping[str, _Block], mistakes: _Mistakes) -> tuple[dict[str, Any], dict[str, _Block]]:

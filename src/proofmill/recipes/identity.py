@@ -62,7 +62,8 @@ def _lists(entry: Any) -> tuple[tuple[str, str], ...]:
 
 def _deciding(entry: Any) -> dict[str, Any]:
     """The fields of an entry that decide rows."""
-    return {name: value for name, value in json.loads(canonical(entry)).items() if name not in entry.undeciding}
+    fields = {name: value for name, value in json.loads(canonical(entry)).items() if name not in entry.undeciding}
+    return fields | dict(entry.transport)
 
 
 def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:

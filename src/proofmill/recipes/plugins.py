@@ -12,21 +12,25 @@ A file may have any of SOURCES, FILTERS, DEMANDS, SELECTORS, GRADERS, ATTACKS, R
 name (lists.py says where they stand), and PROMPTS, a folder of Markdown files beside it. Its parts are then named, checked and
 documented like ours.
 
-What a part is made of is part of the identity of every entry that names it: its record and all that this refers to by name, in the
-file and in modules beside it, without comments and formatting. So an edit remakes what names the part, and nothing else. Files
-that a part reads by itself are not seen.
+The identity of every entry that names a part has a digest of the part (runtime/own_code.py says of what). So an edit rebuilds
+what names the part, and nothing else. What runs is the text that was read for the digest.
+
+A plugin is ordinary code of the user and runs in no sandbox. Whatever goes wrong while it is read, imported or called is a
+RecipeError with its line: an exit is no success.
 """
 
-import ast
+import importlib.abc
 import importlib.util
 import linecache
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType, UnionType
 from typing import Any
 
 from proofmill.graders.attacks import Attack
@@ -34,10 +38,11 @@ from proofmill.graders.programs import Program
 from proofmill.prompts import templates
 from proofmill.recipes.lists import LISTS
 from proofmill.rewards.rewards import Reward
+from proofmill.runtime import signals
+from proofmill.runtime.own_code import Folder, Module
 from proofmill.runtime.paths import local_path
 from proofmill.scaffolds.scaffolds import Scaffold
-from proofmill.schema.errors import ProofmillError, RecipeError
-from proofmill.schema.ids import digest
+from proofmill.schema.errors import ProofmillError, RecipeError, short, shown
 from proofmill.schema.named import Named
 from proofmill.sources.loaders import Source
 
@@ -49,94 +54,9 @@ RECORDS: dict[str, type] = {
     "rewards": Reward,
     "scaffolds": Scaffold,
 }
+CALLED = {(word, "apply") for word in ("filters", "demands", "selectors")}  # declared as anything
 PROMPTS = "PROMPTS"
-
-
-class _Source:
-    """A plugin's text, and which of its statements a part rests on."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        try:
-            self.tree = ast.parse(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise RecipeError(
-                f"{path}: {error.strerror}; expected a Python file of your own parts (`plugins`)."
-            ) from error
-        except (SyntaxError, ValueError) as error:
-            line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-            raise RecipeError(f"{path}{line}: no Python ({error}); expected your own parts. Mend the line.") from error
-
-    @cached_property
-    def _definitions(self) -> dict[str, list[ast.stmt]]:
-        """The statements at the top of the file that bind a name."""
-        found: dict[str, list[ast.stmt]] = {}
-        for statement in self.tree.body:
-            for name in _bound(statement):
-                found.setdefault(name, []).append(statement)
-        return found
-
-    @cached_property
-    def _effects(self) -> list[ast.stmt]:
-        """Statements that bind no name, and may change whatever they like."""
-        return [s for s in self.tree.body if not _bound(s) and not _is_docstring(s)]
-
-    def digest_of(self, dictionary: str, key: str) -> str:
-        """A digest of one entry of a dictionary, and of all that it refers to."""
-        return digest(*self._texts(self._record(dictionary, key)))
-
-    def _record(self, dictionary: str, key: str) -> list[ast.AST]:
-        """The expression of an entry; the whole file where the dictionary is not written out."""
-        statements = self._definitions.get(dictionary, [])
-        written = getattr(statements[0], "value", None) if len(statements) == 1 else None
-        if isinstance(written, ast.Dict):
-            for name, value in zip(written.keys, written.values, strict=True):
-                if isinstance(name, ast.Constant) and name.value == key:
-                    return [value, *self._effects]
-        return list(self.tree.body)
-
-    def _texts(self, nodes: list[ast.AST], met: set[int] | None = None) -> Iterator[str]:
-        """Normalised text of some nodes, of what they refer to in this file, and of modules beside it that they import."""
-        met = set() if met is None else met
-        for node in nodes:
-            if id(node) in met:
-                continue
-            met.add(id(node))
-            yield ast.unparse(node)
-            yield from self._beside(node)
-            named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            yield from self._texts([s for name in sorted(named) for s in self._definitions.get(name, [])], met)
-
-    def _beside(self, node: ast.AST) -> Iterator[str]:
-        for imported in ast.walk(node):
-            names = [alias.name for alias in imported.names] if isinstance(imported, ast.Import) else []
-            names += [imported.module or ""] if isinstance(imported, ast.ImportFrom) else []
-            for name in names:
-                file = self.path.parent / f"{name.partition('.')[0]}.py"
-                if name and file.is_file() and file.resolve() != self.path.resolve():
-                    other = _Source(file)
-                    yield from other._texts(list(other.tree.body))
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [statement.name]
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names = [n for target in targets for n in ast.walk(target)]
-        return [n.id for n in names if isinstance(n, ast.Name)] if not any(_is_part(n) for n in names) else []
-    return []
-
-
-def _is_part(node: ast.AST) -> bool:
-    """Whether an assignment changes something that is there, as `x[0] = 1` and `x.y = 1` do."""
-    return isinstance(node, ast.Subscript | ast.Attribute)
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+MOST_FILES = 10_000  # below a folder of prompts: one of a whole disk is a mistake
 
 
 # -------------------------------------------------------------------------------------------------------------- in use
@@ -156,82 +76,172 @@ _in_use: dict[Path, Plugin] = {}
 
 
 def use(paths: Iterable[str]) -> None:
-    """From now on the parts of these files can be named, and those of no others; RecipeError where a file is faulty."""
+    """Make the parts of these files known, and those of no others. Raises RecipeError where a file is faulty."""
     for plugin in _in_use.values():
         for word, name in plugin.names:
             del LISTS[word][name]
         if plugin.prompts:
             templates.further.remove(plugin.prompts)
     _in_use.clear()
-    for path in dict.fromkeys(local_path(text) for text in paths):
-        _in_use[path] = _loaded(path)
+    for name in _modules.known:
+        sys.modules.pop(name, None)
+    _modules.known.clear()
+    folders: dict[Path, Folder] = {}
+    for path in {path.resolve(): path for path in map(local_path, paths)}.values():  # one file may be named in two ways
+        _in_use[path] = _loaded(path, folders.setdefault(path.parent.resolve(), Folder(path.parent)))
 
 
 def digest_of(word: str, name: str) -> str | None:
-    """What a user's part is made of; None for one of ours."""
+    """Return a digest of the code of a user's part; None for one of ours."""
     return next((p.digests[word, name] for p in _in_use.values() if (word, name) in p.digests), None)
 
 
-def _loaded(path: Path) -> Plugin:
-    source = _Source(path)
-    module = _imported(path)
-    parts = [
-        (word, name, record)
-        for word in LISTS
-        for name, record in _dictionary(path, module, word.upper()).items()
-        if _check(path, word, name, record)
-    ]
-    prompts = _prompts(path, module)
+def _loaded(path: Path, folder: Folder) -> Plugin:
+    code = Module(path, path.stem)
+    others = folder.reached(code, code.tree)
+    with blamed(path, always=True):
+        module = _imported(code, others)
+        parts = [
+            (word, name, record)
+            for word in LISTS
+            for name, record in _dictionary(path, module, word.upper()).items()
+            if _check(path, word, name, record)
+        ]
+        prompts = _prompts(path, module)
+    names = tuple((word, name) for word, name, _ in parts)
+    digests = {(word, name): folder.digest_of(code, word.upper(), name) for word, name in names}
     for word, name, record in parts:
         LISTS[word][name] = record
     if prompts:
         templates.further.append(prompts)
-    names = tuple((word, name) for word, name, _ in parts)
-    return Plugin(path, names, {(word, name): source.digest_of(word.upper(), name) for word, name in names}, prompts)
+    return Plugin(path, names, digests, prompts)
 
 
-def _imported(path: Path) -> ModuleType:
-    """The module of a plugin, made anew; modules beside it can be imported by it."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise RecipeError(f"{path}: no Python file; expected a Python file of your own parts (`plugins`), `.py`.")
+# -------------------------------------------------------------------------------------------------------------- imports
+
+
+class _Loader(importlib.abc.SourceLoader):
+    """Runs the text that was read for the digest, and never a cached bytecode."""
+
+    def __init__(self, code: Module):
+        self.code = code
+
+    def get_filename(self, name: str) -> str:
+        return str(self.code.path)
+
+    def get_data(self, path: str) -> bytes:
+        return self.code.text.encode()
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.code.text, str(self.code.path), "exec", dont_inherit=True)
+
+
+class _Modules(importlib.abc.MetaPathFinder):
+    """Finds the modules of plugins' folders that their texts import, also when a part imports one late."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Module | None] = {}  # None: a folder of modules without __init__.py
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if (code := self.known.get(name)) is not None:
+            return importlib.util.spec_from_file_location(name, code.path, loader=_Loader(code))
+        return ModuleSpec(name, None, is_package=True) if name in self.known else None
+
+
+_modules = _Modules()
+sys.meta_path.insert(0, _modules)
+
+
+def _imported(code: Module, others: Mapping[str, Module]) -> ModuleType:
+    """Import a plugin anew. The modules of its folder that it reaches can be imported from now on."""
+    if code.path.suffix != ".py":
+        raise RecipeError(f"{code.path}: no Python file; expected a Python file of your own parts (`plugins`), `.py`.")
+    for name, other in others.items():
+        _require_own_name(name, other)
+    spec = importlib.util.spec_from_file_location(code.name, code.path, loader=_Loader(code))
+    assert spec is not None and spec.loader is not None, "a loader is given"
     module = importlib.util.module_from_spec(spec)
-    linecache.checkcache(str(path))
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        with blamed(path):
-            spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent.resolve()))
+    around = {name.rpartition(".")[0] for name in others} - {""}
+    _modules.known |= {**dict.fromkeys(around), **others}
+    if code.name not in sys.modules:  # modules that import the plugin itself, and dataclasses, find it there
+        _modules.known[code.name] = code
+        sys.modules[code.name] = module
+    linecache.checkcache()
+    spec.loader.exec_module(module)
     return module
 
 
-def _dictionary(path: Path, module: ModuleType, variable: str) -> Mapping[str, Any]:
-    value = getattr(module, variable, {})
-    if not isinstance(value, Mapping):
+def _require_own_name(name: str, code: Module) -> None:
+    """Raise RecipeError for a module that is called like another that can be imported here: it would take its place."""
+    top = name.partition(".")[0]
+    known = top in sys.stdlib_module_names or (top in sys.modules and top not in _modules.known)
+    spec = None if known or "." in name else importlib.util.find_spec(name)
+    if known or (spec and spec.origin and Path(spec.origin).resolve() != code.path.resolve()):
+        raise RecipeError(
+            f"{code.path}: another module is called `{top}`; expected a name of its own beside a plugin. Rename it and its imports."
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- records
+
+
+def _dictionary(path: Path, module: ModuleType, variable: str) -> dict[str, Any]:
+    value = vars(module).get(variable, {})
+    if type(value) is not dict:
         raise RecipeError(f"{path}: `{variable}` is a {type(value).__name__}; expected a dictionary of parts by name.")
     return value
 
 
 def _check(path: Path, word: str, name: Any, record: Any) -> bool:
-    """True; RecipeError where it is no part that can be taken."""
-    if not isinstance(record, RECORDS[word]):
+    """Return True. Raises RecipeError for a record that is no part that can be taken."""
+    where = f"{path}: `{word.upper()}[{shown(name)}]`"
+    if not issubclass(type(record), RECORDS[word]):
         expected = f"{RECORDS[word].__module__}.{RECORDS[word].__name__}"
-        raise RecipeError(f"{path}: `{word.upper()}[{name!r}]` is a {type(record).__name__}; expected a {expected}.")
-    if not isinstance(name, str) or "/" in name or name in LISTS[word]:
-        why = "is there already" if name in LISTS[word] else "is no name"
-        raise RecipeError(f"{path}: `{name}` of {word.upper()} {why}; expected a name of its own, such as `my-{name}`.")
+        raise RecipeError(f"{where} is a {type(record).__name__}; expected a {expected}.")
+    if type(name) is not str or not name.isprintable() or not name or "/" in name or name in LISTS[word]:
+        why = "is there already" if type(name) is str and name in LISTS[word] else "is no name"
+        raise RecipeError(
+            f"{path}: `{short(str(name))}` of {word.upper()} {why}; expected a name of its own, such as `my-{short(str(name))}`."
+        )
+    for field, hint in typing.get_type_hints(RECORDS[word]).items():
+        value = getattr(record, field)
+        hint = Callable if (word, field) in CALLED else hint
+        if not _fits(value, hint):
+            raise RecipeError(f"{where}: its `{field}` is {shown(value)}; expected {getattr(hint, '__name__', hint)}.")
     return True
 
 
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value of a record is of its declared type, as far as that can be seen without calling it."""
+    of, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if of in (typing.Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if of is typing.Literal:
+        return type(value) is str and value in inner
+    if of is Callable or hint is Callable:
+        return callable(value)
+    if of is float:
+        return type(value) in (int, float)
+    if of is Mapping:
+        return type(value) is dict
+    if of in (tuple, frozenset):
+        return type(value) is of and all(type(each) is str for each in value)
+    return of is Any or not isinstance(of, type) or issubclass(type(value), of)
+
+
 def _prompts(path: Path, module: ModuleType) -> Path | None:
-    if (folder := getattr(module, PROMPTS, None)) is None:
+    if (named := vars(module).get(PROMPTS)) is None:
         return None
-    folder = path.parent / folder
-    ours = {*templates.names()} & {file.stem for file in folder.glob("*.md")}
-    if not folder.is_dir() or ours:
-        found = f"has `{min(ours)}`, which is there already" if ours else "is no folder"
-        raise RecipeError(f"{path}: `PROMPTS` {folder} {found}; expected a folder of prompts with names of their own.")
+    if not isinstance(named, str | Path) or not (folder := path.parent / named).is_dir():
+        found = f"{path.parent / named} is no folder" if isinstance(named, str | Path) else f"is {shown(named)}"
+        raise RecipeError(f"{path}: `PROMPTS` {found}; expected a folder of prompts beside the file.")
+    if len(list(islice(folder.rglob("*"), MOST_FILES))) == MOST_FILES:
+        raise RecipeError(f"{path}: `PROMPTS` {folder} has {MOST_FILES:,} files or more; expected a folder of prompts.")
+    if ours := {*templates.names()} & {file.stem for file in folder.glob("*.md")}:
+        raise RecipeError(
+            f"{path}: `PROMPTS` {folder} has `{min(ours)}`, which is there already; expected a folder of prompts with names of "
+            "their own."
+        )
     return folder
 
 
@@ -239,22 +249,34 @@ def _prompts(path: Path, module: ModuleType) -> Path | None:
 
 
 class blamed:
-    """An error that a user's file raises inside becomes a RecipeError with the file's own line."""
+    """Turn whatever a user's file raises inside, an exit too, into a RecipeError with the file's own line.
 
-    def __init__(self, *files: Path):
-        self.files = files
+    With `always` the file is to blame where no line of it is to be found.
+    """
+
+    def __init__(self, *files: Path, always: bool = False):
+        self.files, self.always = files, always
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if not isinstance(error, Exception) or isinstance(error, ProofmillError):
+        if error is None or isinstance(error, ProofmillError | KeyboardInterrupt):
             return
-        files = {str(path.resolve()) for path in (*self.files, *_in_use)}
-        places = [frame for frame in traceback.extract_tb(trace) if str(Path(frame.filename).resolve()) in files]
+        frames = traceback.extract_tb(trace)
+        if isinstance(error, SystemExit) and frames[-1].filename == signals.__file__:
+            return  # a signal stops the job while a part runs
+        users = (*self.files, *_in_use, *(code.path for code in _modules.known.values() if code))
+        files = {str(path.resolve()) for path in users}
+        places = [frame for frame in frames if str(Path(frame.filename).resolve()) in files]
+        ended = " ".join("".join(traceback.format_exception_only(error)).split())
         if places:
             place = places[-1]
             raise RecipeError(
-                f"{place.filename}:{place.lineno}: `{place.line}` in {place.name} ended in {type(error).__name__}: {error}; expected "
-                "a part that works for everything it is given. Mend it and run again."
+                f"{place.filename}:{place.lineno}: `{place.line}` in {place.name} ended in {ended}; expected a part that works "
+                "for everything it is given. Fix it and run again."
+            ) from error
+        if self.always:
+            raise RecipeError(
+                f"{self.files[0]}: ended in {ended}; expected a file of your own parts. Fix it."
             ) from error

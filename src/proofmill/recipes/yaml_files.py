@@ -11,38 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from proofmill.prompts.templates import is_path
 from proofmill.schema.errors import RecipeError
+from proofmill.text.own_files import read_text, read_yaml
 
 LISTS = ("recipes", "plugins")  # keys whose lists in several files are joined
 ELSEWHERE = ("/", "~", "$")  # how a path begins that is not taken from the file that names it
 ASKS = ("prompt", "ask", "system")  # the last words of the keys under which prompts are named
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice in one mapping; PyYAML would silently take the second."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict:
-    seen: dict[Any, int] = {}
-    for key, _ in node.value:
-        if key.tag != "tag:yaml.org,2002:merge":
-            line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
-                raise RecipeError(f"{key.start_mark.name}:{line}: a key is a list or mapping; expected a name.")
-            if key.value in seen:
-                raise RecipeError(
-                    f"{key.start_mark.name}:{line}: `{key.value}` is declared twice (first in line {seen[key.value]}); "
-                    "expected each name once. Rename or remove one."
-                )
-            seen[key.value] = line
-    loader.flatten_mapping(node)
-    return dict(loader.construct_pairs(node, deep=True))
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def read(*paths: str | Path) -> dict:
@@ -107,21 +82,11 @@ def _place_prompts(file: Path, loaded: dict) -> None:
 
 
 def _read_one(path: Path) -> dict:
-    try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
-        loader.name = str(path)
-        loaded = loader.get_single_data() or {}
-    except RecursionError as error:
-        raise RecipeError(f"{path}: is nested too deeply; expected a mapping of recipes.") from error
-    except (yaml.YAMLError, ValueError) as error:  # a date of no calendar, a number of thousands of digits
-        raise RecipeError(f"{path}: cannot be read as YAML ({error}); expected a mapping of recipes.") from error
-    except OSError as error:
-        advice = (
-            " Go to the folder that has one, or write one: proofmill init mine."
-            if path == Path("config.yaml")
-            else " Check the path."
-        )
-        raise RecipeError(f"{path}: {error.strerror}; expected a configuration file.{advice}") from error
+    advice = " Check the path."
+    if path == Path("config.yaml"):
+        advice = " Go to the folder that has one, or write one: proofmill init mine."
+    text = read_text(path, f"a configuration file.{advice}")
+    loaded = read_yaml(text, str(path), "a mapping of recipes.") or {}
     if not isinstance(loaded, dict):
         raise RecipeError(f"{path}: found a {type(loaded).__name__}; expected a mapping of recipes.")
     return loaded

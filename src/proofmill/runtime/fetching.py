@@ -6,7 +6,6 @@ what is not finished lies apart, and one rename puts a copy into its place.
 """
 
 import csv
-import os
 import re
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from proofmill.runtime import locks
+from proofmill.runtime import durable, locks
 from proofmill.runtime.public_data import FETCHED, LOCK, LOCK_COLUMNS, Address, expected_digests, locked, parsed, place
 from proofmill.schema.errors import HubError, SettingError
 from proofmill.schema.ids import digest, file_sha256
@@ -59,7 +58,7 @@ def fetch(text: str) -> None:
         _check_names(text, {row["file"] for row in rows})
         _note(text, rows)  # first: a copy in its place is always one that was noted
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(parts / "files" if address.several else files[0][0], target)
+        durable.replace(parts / "files" if address.several else files[0][0], target)
         shutil.rmtree(parts, ignore_errors=True)
 
 
@@ -195,7 +194,7 @@ def _resuming(part: Path, size: int | None, resumable: bool) -> Callable:
                 expected_size=size,
                 displayed_filename=url.rpartition("/")[2],
             )
-        os.replace(part, output)
+        durable.replace(Path(part), Path(output))
 
     return download
 
@@ -268,4 +267,4 @@ def _note(text: str, rows: list[dict[str, str]]) -> None:
         writer = csv.DictWriter(file, LOCK_COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(every)
-    os.replace(f"{LOCK}.new", LOCK)
+    durable.replace(Path(f"{LOCK}.new"), LOCK)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-SOON, AT_LAST = 15.0, 300.0  # seconds between two lines of a step: at first, and after a quarter of an hour
+SOON, AT_LAST = 10.0, 300.0  # seconds between two lines of a step: at first, and after a quarter of an hour
 NOW = "PROOFMILL_NOW"
 
 
@@ -74,6 +74,10 @@ class Progress:
         self.failed += failed
         self.tokens += tokens
         self.cost += cost
+        self.tell()
+
+    def tell(self) -> None:
+        """Say how far it is, if it is time."""
         self.pace.tell(self.name, self.line)
 
     def line(self) -> str:

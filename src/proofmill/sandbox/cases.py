@@ -7,8 +7,8 @@ How we differ:
 1. Two outputs are the same if all their lines are. open-r1 compares only as many lines as the shorter output has, so
    that an empty output passes every test.
 2. Values are compared as literals: this process never executes a problem's answer.
-3. A test whose result is a truth value, such as `f(1) == 2`, is decided outside the program's process (`Question`): what
-   a program makes of `==` or `abs` is of no use to it.
+3. A call that compares, such as `f(1) == 2`, is decided outside the program's process (`Question`): what a program makes
+   of `==` or `abs` is of no use to it. How a test is asked depends on its call alone, never on what is expected.
 """
 
 import ast
@@ -22,6 +22,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from proofmill.sandbox import values
+from proofmill.sandbox.executions import Result
+from proofmill.sandbox.programs import SETUPS
+
+MOST_MEGABYTES = 4096  # that a test may ask for
+_OPTIONS = {"close", "setup", "megabytes"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Case:
 
     The program reads `stdin` and must print `stdout`; or after it ran, the expression `call` must have the value
     `result`. Numbers are equal up to `close`, absolutely or relatively; None where what is printed must be the same text.
+    `setup` names what stands before the program (programs.SETUPS), `megabytes` is its memory where it is not the sandbox's.
     """
 
     stdin: str = ""
@@ -37,21 +43,19 @@ class Case:
     call: str = ""
     result: str = ""  # as `repr` writes it
     close: float | None = None
+    setup: str = ""
+    megabytes: float | None = None
 
-    @property
-    def expected(self) -> str:
-        return self.result if self.call else self.stdout
-
-    def passed(self, value: str) -> bool:
-        """Whether a value, of the call or of what was printed, as values.write writes it, is what the test expects."""
+    def passed(self, result: Result) -> bool:
+        """Return whether the value of the call, or what was printed, is what the test expects."""
         if self.call:
-            return same_value(value, self.result, self.close)
-        return same_lines(values.parse(value), self.stdout, self.close)
+            return same_value(result.value, self.result, self.close)
+        return same_lines(result.printed, self.stdout, self.close)
 
     @cached_property
     def question(self) -> "Question | None":
         """How the test is asked so that the program does not answer it itself; None where it only gives a value."""
-        return question_of(self.call) if self.result.strip() in ("True", "False") else None
+        return question_of(self.call) if self.call else None
 
 
 @lru_cache(maxsize=4096)
@@ -70,9 +74,13 @@ def cases_of(answer: str) -> tuple[Case, ...]:
 
 
 def _case(row: Any, where: str) -> Case:
-    if not isinstance(row, dict) or set(row) - {"close"} not in ({"input", "output"}, {"call", "result"}):
+    if not isinstance(row, dict) or set(row) - _OPTIONS not in ({"input", "output"}, {"call", "result"}):
         raise _wrong(f"{where} is `{json.dumps(row)[:60]}`")
-    close = row.pop("close", None)
+    close, setup, megabytes = (row.pop(name, None) for name in ("close", "setup", "megabytes"))
+    if setup is not None and not (isinstance(setup, str) and setup in SETUPS):
+        raise _wrong(f"the setup of {where} is `{json.dumps(setup)[:60]}`")
+    if megabytes is not None and not (type(megabytes) in (int, float) and 8 <= megabytes <= MOST_MEGABYTES):
+        raise _wrong(f"the megabytes of {where} are `{json.dumps(megabytes)[:60]}`")
     if close is not None and not (type(close) in (int, float) and 0 <= close < math.inf):
         raise _wrong(f"how `close` numbers are in {where} is `{json.dumps(close)[:60]}`")
     if "result" in row and not isinstance(row["result"], str):
@@ -81,19 +89,25 @@ def _case(row: Any, where: str) -> Case:
         if not isinstance(text, str) or re.search("[\ud800-\udfff]", text):
             raise _wrong(f"the {name} of {where} is no text")
     if "input" in row:
-        return Case(stdin=row["input"], stdout=row["output"], close=close)
+        return Case(row["input"], row["output"], close=close, setup=setup or "", megabytes=megabytes)
+    case = Case(call=row["call"], result=row["result"], close=close, setup=setup or "", megabytes=megabytes)
     try:
-        values.expression(row["call"])
+        _ = case.question
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _wrong(f"the call of {where} is no expression of Python") from None
-    return Case(call=row["call"], result=row["result"], close=close)
+    try:
+        values.parse(case.result)
+    except ValueError as error:
+        raise _wrong(f"the result of {where}, `{case.result[:60]}`, is {error}") from None
+    return case
 
 
 def _wrong(fault: str) -> ValueError:
     return ValueError(
         f'tests: {fault}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (what a program '
         'reads and prints) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as Python writes it), with '
-        '`"close": 1e-6` where numbers need be only so close. Correct the answer of the problem.'
+        '`"close": 1e-6` where numbers need be only so close, `"setup": "leetcode"` for the usual imports and '
+        f'`"megabytes": 1024` for memory up to {MOST_MEGABYTES}. Correct the answer of the problem.'
     )
 
 
@@ -209,7 +223,15 @@ def question_of(call: str) -> Question | None:
             return self.generic_visit(node)
 
     emptied = Emptied().visit(tree)
-    return Question(tuple(parts), emptied) if parts else None
+    return Question(tuple(parts), emptied) if parts and any(map(_says_truth, ast.walk(emptied))) else None
+
+
+def _says_truth(node: ast.AST) -> bool:
+    """Return whether a node compares, negates, or calls a function that says whether something is so."""
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        return name in ("all", "any", "bool", "callable", "hasattr", "issubclass") or name.startswith("is")
+    return isinstance(node, (ast.Compare, ast.Not))
 
 
 def _root(node: ast.AST) -> bool:

@@ -23,7 +23,6 @@ from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.sandbox.programs import code_of
 
 BATCH = 256  # programs that are under way together
-LONGEST = 1_000_000  # characters of all values that a check asks for, and of what it asks them for
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def {function}(*arguments, **named):
 
 
 class Checks:
-    """Runs programs through checks with an open executor."""
+    """Runs programs through checks with an open executor, whose `longest` all values of a check together must not exceed."""
 
     def __init__(self, executor: Executor):
         self.executor = executor
@@ -130,11 +129,11 @@ def _joined(*sources: str) -> str:
 
 def _recording(check: Check) -> Execution:
     record = _RECORD.format(function=check.function)
-    return Execution(_joined(check.setup, check.reference, record, check.check), "_check_calls", longest=LONGEST)
+    return Execution(_joined(check.setup, check.reference, record, check.check), "_check_calls")
 
 
 def _trial(check: Check, code: str, calls: str) -> Execution:
-    return Execution(_joined(check.setup, code), calls, longest=LONGEST)
+    return Execution(_joined(check.setup, code), calls)
 
 
 def _replay(check: Check, given: str) -> Execution:

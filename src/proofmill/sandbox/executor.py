@@ -2,14 +2,14 @@
 
     with Executor(seconds=10.0) as executor:
         for result in executor.run([Execution("def f(x): return x + 1", call="f(2)")]):
-            result.status, result.value, result.tier  # ok, 3, monty
+            result.status, result.value  # ok, 3
 
 From: the executor of Absolute Zero (Zhao et al. 2025, section 3.3: a program and its input give an output), which runs
 `exec` in an ordinary process.
 
 How we differ:
-1. Nothing that a program does reaches outside. It runs in Monty, an interpreter without files, network or processes,
-   where Monty is known to be Python (monty.py); and else in CPython, in a jail (jails.py). Which it was is the tier.
+1. Nothing that a program does reaches outside. It runs in CPython, in a jail (jails.py), in a process that has seen no
+   other program; tame programs (plain.py), which can reach nothing but their own values, share processes.
 2. A value is data, and comes as a literal. It is compared outside, by `values.same`, never by names that a program can
    rebind, and a program never sees what is expected of it. What is too long is refused; the original cuts it.
 3. The kernel counts the seconds, as processor time. `sleep` takes no time, and what is drawn at random begins from one
@@ -19,26 +19,29 @@ How we differ:
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
 
 from proofmill.sandbox import jails
-from proofmill.sandbox.executions import Execution, Result, Status, Tier
+from proofmill.sandbox.executions import Execution, Result, Status
 from proofmill.sandbox.jails import Limits
-from proofmill.sandbox.monty import Monty
-from proofmill.sandbox.plain import Source
-from proofmill.sandbox.pools import AHEAD, Job, Pools, end
+from proofmill.sandbox.plain import is_tame
+from proofmill.sandbox.pools import Job, Pools
 from proofmill.schema.errors import SandboxError
 
-__all__ = ["Execution", "Executor", "Result", "Status", "Tier"]
+__all__ = ["Execution", "Executor", "Result", "Status"]
+
+WINDOW = (
+    512  # programs for each worker that are begun before the first result is read: those that loop hold no other up
+)
 
 
 class Executor:
     """A context manager: inside it, `run` executes programs in worker processes.
 
     `seconds`: processor time of one program; `megabytes`: its memory; `longest`: characters of its value. `workers`: by
-    default one for each processor that this process may use. `tiers`: one or both, in their order.
+    default one for each processor that this process may use.
     """
 
     def __init__(
@@ -47,11 +50,9 @@ class Executor:
         megabytes: float = 512,
         workers: int | None = None,
         longest: int = 10_000,
-        *,
-        tiers: tuple[Tier, ...] = ("monty", "python"),
     ):
         self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        self.seconds, self.megabytes, self.longest, self.tiers = seconds, megabytes, longest, tiers
+        self.seconds, self.megabytes, self.longest = seconds, megabytes, longest
         if not (self.workers >= 1 and 0 < seconds <= 3600 and 8 <= megabytes <= 1e6 and longest >= 1):
             raise SandboxError(
                 f"sandbox: {workers} workers, {seconds} s, {megabytes} MB and {longest} characters; expected at least one "
@@ -60,15 +61,10 @@ class Executor:
         self._open: ExitStack | None = None
 
     def __enter__(self) -> "Executor":
-        """Raises SandboxError where no jail holds here, or where Monty does not start."""
+        """Raises SandboxError where no jail holds here."""
+        jails.plan()
         with ExitStack() as opened:
-            if "python" in self.tiers:
-                jails.plan()
             self._pools = opened.enter_context(self._new_pools())
-            if "monty" in self.tiers:
-                self._monty = opened.enter_context(Monty(self.workers, self.seconds, self.megabytes))
-                self._threads = ThreadPoolExecutor(self.workers, "monty")
-                opened.callback(self._threads.shutdown, cancel_futures=True)
             self._open = opened.pop_all()
         return self
 
@@ -78,12 +74,12 @@ class Executor:
             opened.close()
 
     def _new_pools(self, fresh: bool = False) -> Pools:
-        return Pools(self.workers, Limits(self.seconds, int(self.megabytes * 1e6)), fresh)
+        return Pools(self.workers, fresh)
 
     def run(self, executions: Iterable[Execution], fresh: bool = False) -> Iterator[Result]:
         """The result of each execution, in order.
 
-        `fresh`: in CPython, in processes made for this call, with another hash seed, other addresses and other random
+        `fresh`: in processes made for this call, with another hash seed, other addresses and other random
         numbers: a program whose results differ between two such calls depends on them.
         """
         self._expect_open()
@@ -101,7 +97,7 @@ class Executor:
             more = True
             while more or window:
                 self._expect_open()
-                while more and len(window) < 4 * AHEAD * self.workers:
+                while more and len(window) < WINDOW * self.workers:
                     execution = next(executions, None)
                     if more := execution is not None:
                         window.append(self._begin(execution, pools, fresh))
@@ -109,34 +105,8 @@ class Executor:
                     yield window.popleft().result()
 
     def _begin(self, execution: Execution, pools: Pools, fresh: bool) -> "Future[Result]":
-        """The result to come of an execution: of Monty where it may run it, and else of CPython."""
-        longest = self.longest if execution.longest is None else execution.longest
-        job = Job(execution, longest, Future())
-        source = Source(execution.program, "" if fresh else execution.call)
-        job.shares = source.is_tame
-        if "monty" in self.tiers and source.is_plain:
-            self._threads.submit(self._try_monty, job, pools)
-        else:
-            self._ask_python(job, pools)
+        megabytes = self.megabytes if execution.megabytes is None else execution.megabytes
+        job = Job(execution, Limits(self.seconds, int(megabytes * 1e6), self.longest), Future())
+        job.shares = not fresh and is_tame(execution.program, execution.call)
+        pools.add(job)
         return job.result
-
-    def _try_monty(self, job: Job, pools: Pools) -> None:
-        try:
-            if not job.begins():
-                return
-            value = self._monty.value(job.execution.program, job.execution.call, job.longest)
-            if value is not None and len(value) <= job.longest:
-                job.result.set_result(Result("ok", value, tier="monty"))
-            else:
-                job.shares = False  # it raises, or takes long
-                self._ask_python(job, pools)
-        except BaseException as error:
-            end(job, error)
-            raise
-
-    def _ask_python(self, job: Job, pools: Pools) -> None:
-        if "python" in self.tiers:
-            pools.add(job)
-        else:
-            job.begins()
-            job.result.set_result(Result("refused", error="Monty is not known to run it as Python does", tier="monty"))

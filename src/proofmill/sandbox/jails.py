@@ -1,14 +1,14 @@
 """CPython in a jail: processes in which an untrusted program reaches nothing, one jail for each worker.
 
-    jail = Jail(plan(), Limits(seconds=10, bytes=2**29))
-    jail.ask(program, call, stdin, longest)  # Reply(status, text, seconds)
+    jail = Jail(plan(), Limits(seconds=10, bytes=2**29, longest=10_000))
+    jail.ask(program, call, stdin)  # Reply(data, ended, seconds)
 
-What each program meets, whichever jail it is in: seccomp allows the system calls of a computation and no others
-(seccomp.py), and the kernel limits its processor time, memory, output and open files. Of the file system it sees Python's
-own library and what that is linked to, by one of
-    bubblewrap  there is nothing else: namespaces of its own for files, processes, network, users
-    landlock    nothing else can be opened, though a program can learn whether a path exists
-`plan` takes the first that works here, proved by programs that try to get out.
+In either kind of jail seccomp allows the system calls of a computation and no others (seccomp.py), and the kernel limits
+processor time, memory, output and open files. Of the file system a program sees Python's own library, by one of
+    bubblewrap  nothing else exists but what that is linked to, and a private folder for temporary files
+    landlock    its folder is the root of all paths, and nothing in it can be written
+`plan` takes the first that works here, proved by programs that try to get out. Nothing that is sent to a jail is derived
+from what is expected of a program, and each request has the same limits.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -35,33 +36,38 @@ from proofmill.schema.errors import SandboxError
 
 Kind = Literal["bubblewrap", "landlock"]
 KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")  # the better one first
-PATIENCE = 60  # wall-clock limit as a multiple of a program's seconds: no program can wait, but a machine may be busy
+# The wall-clock limit: a multiple of a program's seconds, and seconds besides. It may wait for its threads, a machine be busy.
+PATIENCE, GRACE = 5, 10.0
 STARTING = 60.0  # seconds in which a jail must be there
-OUTPUT = 1 << 24  # bytes that a program may print
+OUTPUT = 1 << 24  # bytes that a program may print, or write into one file
+TEMPORARY = 1 << 26  # bytes of all temporary files
+MOST = OUTPUT + 1000  # bytes of a reply
+AHEAD = 8  # programs that a jail is given before the first is done
 MODULES = (  # read before the programs, so that they need not wait for them
     "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum",
     "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "os", "random", "re", "statistics",
-    "string", "time", "typing",
+    "string", "threading", "time", "typing",
 )  # fmt: skip
 PACKAGES = ("numpy",)  # beside the standard library, where they are installed
-_HEAD, _ENDED = Struct("<IIII"), Struct("<iQI")  # as in zygote.py
-_ZYGOTE = Path(__file__).with_name("zygote.py")
+LINKED = ("_bz2", "_hashlib", "_lzma", "_sqlite3", "_uuid", "zlib")  # modules that need further shared libraries
+_HEAD, _ENDED = Struct("<III"), Struct("<iQI")  # as in zygote.py
+_ZYGOTE, _LITERALS = (Path(__file__).with_name(name) for name in ("zygote.py", "literals.py"))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one program: processor time, bytes of memory beyond what Python itself takes."""
+    """Of one program: processor time, bytes of memory beyond what Python itself takes, characters of its value."""
 
     seconds: float
     bytes: int
+    longest: int = 1000
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a program's process said before it ended (its status and a text, empty if nothing), and how (wait status)."""
+    """Any bytes that a program's process wrote before it ended, and its wait status."""
 
-    status: str
-    text: str
+    data: bytes
     ended: int
     seconds: float
 
@@ -81,22 +87,33 @@ class Jail:
     ):
         """`modules` are imported beforehand. `fresh`: with a hash seed and random numbers that no other jail has.
 
-        `shared`: for tame programs (plain.py), many of which run in one process, until one gives no value.
+        `shared`: for tame programs (plain.py), many of which run in one process.
 
         Raises Died where the jail does not start.
         """
-        self.limits = limits
+        self.limits, self.shared = limits, shared
+        self.is_spent = False  # it ends by itself, since a program left something behind
         requests, self._requests = os.pipe()
-        self._replies, replies = os.pipe()
+        self._reports, reports = os.pipe()
+        pipes = [os.pipe() for _ in range(0 if shared else AHEAD)]
+        self._replies, replies = deque(pipe[0] for pipe in pipes), [pipe[1] for pipe in pipes]
+        self._reported = bytearray()
+        temporary = TEMPORARY if kind == "bubblewrap" and not shared else 0
         config = {
             "requests": requests,
             "replies": replies,
-            "filters": [seccomp.parents().hex(), seccomp.childrens(shared).hex()],
+            "reports": reports,
+            "literals": _LITERALS.read_text("utf-8"),
+            "filters": [seccomp.parents().hex(), seccomp.childrens(shared, bool(temporary)).hex()],
             "modules": [*MODULES, *modules],
+            "linked": LINKED,
             "packages": {name: str(path.parent) for name, path in _packages().items()},
             "readable": _readable() if kind == "landlock" else {},
+            "root": str(_library()),
+            "temporary": temporary,
             "seconds": limits.seconds,
             "bytes": limits.bytes,
+            "longest": limits.longest,
             "output": OUTPUT,
             "fresh": fresh,
             "shared": shared,
@@ -109,52 +126,40 @@ class Jail:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={"PYTHONHASHSEED": str(seed), "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"},
+                env={
+                    "PYTHONHASHSEED": str(seed),
+                    "LC_ALL": "C.UTF-8",
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "MALLOC_ARENA_MAX": "1",
+                },
                 cwd="/",
-                pass_fds=(requests, replies),
+                pass_fds=(requests, reports, *replies),
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(self._requests)
-            os.close(self._replies)
+            for stream in (self._requests, self._reports, *self._replies):
+                os.close(stream)
             raise Died(str(error)) from None
         finally:
-            os.close(requests)
-            os.close(replies)
-        os.set_blocking(self._requests, False)
+            for stream in (requests, reports, *replies):
+                os.close(stream)
+        for stream in (self._requests, self._reports, *self._replies):
+            os.set_blocking(stream, False)
         try:
-            self._read(len(b"ready"), time.monotonic() + STARTING)
+            self._report(len(b"ready"), time.monotonic() + STARTING)
         except (Died, TimeoutError):
             self.kill()
             said = self._last_words()
             self.close()
             raise Died(said or "it does not start") from None
 
-    def send(self, program: str, call: str, stdin: str, longest: int) -> None:
-        """Ask for a run of a program, after those already asked for. Raises Died or TimeoutError, as `reply` does."""
-        parts = [text.encode("utf-8", "surrogatepass") for text in (program, call, stdin)]
-        data = b"".join([_HEAD.pack(*map(len, parts), longest), *parts])
-        self._write(data, self._deadline())
+    def send(self, *asked: tuple[str, str, str]) -> None:
+        """Ask for runs (program, call, stdin), after those already asked for; at most AHEAD are under way.
 
-    def _deadline(self) -> float:
-        return time.monotonic() + PATIENCE * self.limits.seconds + 1
-
-    def reply(self) -> Reply:
-        """What came of the first program not yet replied to.
-
-        Raises Died where the jail is gone, TimeoutError where it does not answer; then it is to be closed.
+        Raises Died or TimeoutError, as `reply` does.
         """
+        data = b"".join(map(_request, asked))
         deadline = self._deadline()
-        ended, spent, length = _ENDED.unpack(self._read(_ENDED.size, deadline))
-        text = self._read(length, deadline).decode("utf-8", "surrogatepass") if length else ""
-        return Reply(text[:1], text[1:], ended, spent / 1e6)
-
-    def ask(self, program: str, call: str, stdin: str, longest: int) -> Reply:
-        """Send one program and wait for its reply."""
-        self.send(program, call, stdin, longest)
-        return self.reply()
-
-    def _write(self, data: bytes, deadline: float) -> None:
         while data:
             try:
                 data = data[os.write(self._requests, data) :]
@@ -163,16 +168,42 @@ class Jail:
             except BrokenPipeError:
                 raise Died("its process has ended") from None
 
-    def _read(self, length: int, deadline: float) -> bytes:
-        parts = []
-        while length:
-            _wait([self._replies], [], deadline)
-            part = os.read(self._replies, length)
-            if not part:
-                raise Died("its process has ended")
-            parts.append(part)
-            length -= len(part)
-        return b"".join(parts)
+    def _deadline(self) -> float:
+        return time.monotonic() + PATIENCE * self.limits.seconds + GRACE
+
+    def reply(self) -> Reply:
+        """Return what came of the first program not yet replied to.
+
+        Raises Died where the jail is gone, TimeoutError where it does not answer; then it is to be closed.
+        """
+        deadline = self._deadline()
+        if self.shared:
+            ended, spent, length = _ENDED.unpack(self._report(_ENDED.size, deadline))
+            return Reply(self._report(length, deadline), ended, spent / 1e6)
+        own, data = self._replies[0], bytearray()
+        while len(self._reported) < _ENDED.size:
+            if not _take(own, data) and not _take(self._reports, self._reported):
+                _wait([own, self._reports], [], deadline)
+        ended, spent, last = _ENDED.unpack(self._report(_ENDED.size, deadline))
+        while _take(own, data):
+            pass
+        self._replies.rotate(-1)
+        self.is_spent = bool(last)
+        return Reply(bytes(data), ended, spent / 1e6)
+
+    def ask(self, program: str, call: str, stdin: str) -> Reply:
+        """Send one program and wait for its reply."""
+        self.send((program, call, stdin))
+        return self.reply()
+
+    def _report(self, length: int, deadline: float) -> bytes:
+        """Read the next bytes that the jail itself, or a tame program's process, has written."""
+        while len(self._reported) < length:
+            if not _take(self._reports, self._reported):
+                _wait([self._reports], [], deadline)
+        data = bytes(self._reported[:length])
+        del self._reported[:length]
+        return data
 
     def _last_words(self) -> str:
         assert self._process.stderr is not None, "it is a pipe"
@@ -185,15 +216,36 @@ class Jail:
 
     def close(self) -> None:
         """End the jail, and forget it. One that runs nothing ends by itself when nothing more can be asked."""
-        os.close(self._requests)
+        for stream in (self._requests, self._reports, *self._replies):
+            os.close(stream)
         try:
             self._process.wait(0.5)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
-        os.close(self._replies)
         if self._process.stderr is not None:
             self._process.stderr.close()
+
+
+def _request(asked: tuple[str, str, str]) -> bytes:
+    parts = [text.encode("utf-8", "surrogatepass") for text in asked]
+    return b"".join([_HEAD.pack(*map(len, parts)), *parts])
+
+
+def _take(stream: int, data: bytearray) -> bool:
+    """Add what there is to read, and forget what is more than any reply has; return whether there was anything.
+
+    Raises Died where nothing can come any more.
+    """
+    try:
+        part = os.read(stream, 1 << 20)
+    except BlockingIOError:
+        return False
+    if not part:
+        raise Died("its process has ended")
+    if len(data) <= MOST:
+        data += part
+    return True
 
 
 def _wait(reading: list[int], writing: list[int], deadline: float) -> None:
@@ -267,7 +319,8 @@ def _bubblewrap() -> tuple[str, ...]:
             command += ["--tmpfs", str(folder)]
     for path in _packages().values():
         command += ["--ro-bind", str(path), str(path)]
-    return (*command, "--remount-ro", "/", "--chdir", "/", "--")
+    # To mount what no other jail shares; zygote.py gives this right up before it runs a program.
+    return (*command, "--dir", "/tmp", "--remount-ro", "/", "--chdir", "/", "--cap-add", "CAP_SYS_ADMIN", "--")
 
 
 # ---------------------------------------------------------------------------------------------------------- known answers
@@ -275,22 +328,22 @@ def _bubblewrap() -> tuple[str, ...]:
 _GETS_OUT = {  # what a program must not be able to do; each is an expression
     "read a file": "open({path!r}).read()",
     "list a folder": "__import__('os').listdir({folder!r})",
-    "write a file": "open('/tmp/proofmill-canary', 'w').write('x')",
+    "learn whether a path exists": "__import__('os').stat({folder!r})",
+    "write a file": "open('/proofmill-canary', 'w').write('x')",
     "see another process": "open('/proc/{process}/status').read()",
     "send a signal": "__import__('os').kill(__import__('os').getppid(), 0)",
     "start a process": "__import__('os').fork()",
     "run a command": "__import__('os').execv('/bin/true', ['true'])",
-    "start a thread": "__import__('threading').Thread(target=print).start()",
     "open a connection": "__import__('socket').socket()",
     "raise its limits": "__import__('resource').setrlimit(4, (1, 1))",
     "see the environment": "__import__('os').environ['PATH']",
 }
-_KNOWN = (  # program, call, status, text
-    ("def f(x): yield from {x: x}", "list(f(7))", "v", "[7]"),
-    ("import heapq", "heapq.nsmallest(2, [3, 1, 2])", "v", "[1, 2]"),
-    ("print(int(input()) + 1)", "", "v", "'8\\n'"),
-    ("while True: pass", "", "", ""),
-    ("x = bytearray(2**40)", "", "m", "1 MemoryError"),
+_KNOWN = (  # program, call, what it replies
+    ("def f(x): yield from {x: x}", "list(f(7))", b"v[7]"),
+    ("import heapq", "heapq.nsmallest(2, [3, 1, 2])", b"v[1, 2]"),
+    ("print(int(input()) + 1)", "", b"p8\n"),
+    ("while True: pass", "", b""),
+    ("x = bytearray(2**40)", "", b"m1 MemoryError"),
 )
 
 
@@ -328,13 +381,12 @@ def _fault(kind: Kind) -> str:
 
 
 def _escape(jail: Jail) -> str:
-    for program, call, status, text in _KNOWN:
-        reply = jail.ask(program, call, "7\n", 1000)
-        if (reply.status, reply.text) != (status, text):
-            return f"`{program}` gives {reply.text!r}; expected {text!r}"
+    for program, call, said in _KNOWN:
+        reply = jail.ask(program, call, "7\n")
+        if reply.data != said:
+            return f"`{program}` gives {reply.data!r}; expected {said!r}"
     for what, call in _GETS_OUT.items():
         call = call.format(path=str(_ZYGOTE), folder=str(_ZYGOTE.parent), process=os.getpid())
-        reply = jail.ask("", f"[{call}, 'out'][1]", "", 1000)
-        if reply.status != "e":
+        if jail.ask("", f"[{call}, 'out'][1]", "").data[:1] != b"e":
             return f"a program can {what}"
     return ""

@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice, takewhile
 from typing import Any
 
 from proofmill.sandbox import jails
 from proofmill.sandbox.executions import Execution, Result, of_reply, without_reply
-from proofmill.sandbox.jails import Died, Jail, Limits
+from proofmill.sandbox.jails import AHEAD, Died, Jail, Limits
 from proofmill.schema.errors import SandboxError
 
-AHEAD = 4  # programs that a jail is given before the first is done
-_SMALL = 1 << 14  # bytes of a program that is given ahead: together they fit into a pipe
+_SMALL = 8000  # bytes of a program that is given ahead: AHEAD of them fit into a pipe
 
 
 class Pools:
-    """A context manager with pools, each once it is needed: of processes that tame programs share, of processes for one
-    program each, and for programs with a package."""
+    """A context manager with pools, each opened when first needed: by package, by limits, and of processes that tame
+    programs share or of a process for each program."""
 
-    def __init__(self, workers: int, limits: Limits, fresh: bool = False):
-        self._new = partial(Pool, workers, limits, fresh=fresh)
-        self._pools: dict[tuple[str, bool], Pool] = {}
+    def __init__(self, workers: int, fresh: bool = False):
+        self._new = partial(Pool, workers, fresh=fresh)
+        self._pools: dict[tuple[str, Limits, bool], Pool] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Pools":
@@ -36,11 +36,12 @@ class Pools:
 
     def add(self, job: "Job") -> None:
         package = "" if job.shares else jails.package_of(job.execution.program)
+        key = package, job.limits, job.shares
         with self._lock:
-            if (package, job.shares) not in self._pools:
+            if key not in self._pools:
                 again = self.add if job.shares else None
-                self._pools[package, job.shares] = self._new([package] if package else [], again=again)
-        self._pools[package, job.shares].add(job)
+                self._pools[key] = self._new(job.limits, [package] if package else [], again=again)
+        self._pools[key].add(job)
 
 
 @dataclass
@@ -48,16 +49,19 @@ class Job:
     """An execution that is asked for. `tries` counts the jails that died while they ran it."""
 
     execution: Execution
-    longest: int
+    limits: Limits
     result: "Future[Result]"
     tries: int = 0
     running: bool = False
     shares: bool = False  # it is tame, and may run where others have run
 
     @property
-    def size(self) -> int:
-        """Bytes, at most."""
-        return 4 * sum(map(len, (self.execution.program, self.execution.call, self.execution.stdin)))
+    def asked(self) -> tuple[str, str, str]:
+        return self.execution.program, self.execution.call, self.execution.stdin
+
+    @property
+    def is_small(self) -> bool:
+        return 4 * sum(map(len, self.asked)) <= _SMALL
 
     def begins(self) -> bool:
         """Whether the result is still wanted."""
@@ -68,7 +72,7 @@ class Job:
 class Pool:
     """A jail, and a thread that feeds it, for each worker, until it is closed.
 
-    With `again` its programs share processes; what gives no value there is done again, in a process of its own.
+    With `again` its programs share processes; what runs out of memory or crashes there runs again, in a process of its own.
     """
 
     def __init__(
@@ -105,11 +109,13 @@ class Pool:
         self._jobs.put(job)
 
     def _next(self, wait: bool) -> Job | None:
-        try:
-            job = self._jobs.get(block=wait)
-        except queue.Empty:
-            return None
-        return job if job is None or job.begins() else self._next(wait)
+        while True:
+            try:
+                job = self._jobs.get(block=wait)
+            except queue.Empty:
+                return None
+            if job is None or job.begins():
+                return job
 
     def _serve(self) -> None:
         asked: deque[Job] = deque()
@@ -117,18 +123,23 @@ class Pool:
         sent = 0  # of those asked
         try:
             while True:
-                while len(asked) < AHEAD and (job := self._next(wait=not asked)):
-                    asked.append(job)
+                if len(asked) <= AHEAD // 2:  # several are sent at once
+                    while len(asked) < AHEAD and (job := self._next(wait=not asked)):
+                        asked.append(job)
                 if self._closing:
                     raise _closed()
                 try:
                     jail = jail or self._started()
-                    while sent < len(asked) and (not sent or asked[sent].size <= _SMALL):
-                        one = asked[sent]
-                        jail.send(one.execution.program, one.execution.call, one.execution.stdin, one.longest)
-                        sent += 1
-                    result = of_reply(jail.reply(), self.limits, asked[0].longest)
+                    more = [] if sent else [asked[0]]
+                    more += takewhile(lambda job: job.is_small, islice(asked, sent or 1, None))
+                    if more:
+                        jail.send(*[job.asked for job in more])
+                        sent += len(more)
+                    result = of_reply(jail.reply(), self.limits)
                     sent -= 1
+                    if jail.is_spent:
+                        self._stop(jail)
+                        jail, sent = None, 0
                 except (Died, TimeoutError) as fault:
                     self._stop(jail)
                     jail, sent = None, 0
@@ -137,7 +148,7 @@ class Pool:
                         continue
                     result = without_reply(fault, self.limits)
                 job = asked.popleft()
-                if self.again is not None and result.status != "ok":
+                if self.again is not None and result.status in ("memory", "crashed", "output"):
                     job.shares = False
                     self.again(job)
                 else:

@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
+from proofmill.sandbox import values
 from proofmill.sandbox.cases import Case, cases_of
 from proofmill.sandbox.executor import Execution, Executor, Result
-from proofmill.sandbox.programs import code_of
+from proofmill.sandbox.programs import SETUPS, code_of
 from proofmill.schema.errors import SandboxError
 
 Status = Literal["ok", "no-code", "failed"]
 SECONDS = 5.0  # of processor time for one test (open-r1: 5 s by the wall)
 MEGABYTES = 256.0  # of memory for one test
-_VALUE = 1 << 16  # characters that a value may have beyond four times the expected one
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Sandbox:
     """
 
     def __init__(self, seconds: float = SECONDS, megabytes: float = MEGABYTES, workers: int | None = None):
-        self.executor = Executor(seconds, megabytes, workers)
+        self.executor = Executor(seconds, megabytes, workers, longest=values.LONGEST)
 
     def __enter__(self) -> "Sandbox":
         with ExitStack() as opened:
@@ -88,7 +88,7 @@ class Sandbox:
             if (ran.status, ran.share) != (status, share):
                 raise SandboxError(
                     f"sandbox: the program `{code}` is found {ran.status} with the share {ran.share} ({ran.detail}); expected "
-                    f"{status} with {share}. Install pydantic-monty and its parts as envs/cpu.txt has them."
+                    f"{status} with {share}. Check the installation of Python."
                 )
 
     def check(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Ran]:
@@ -110,8 +110,8 @@ class Sandbox:
             for n, case in enumerate(cases, 1):
                 result = self._answered(code, case, [next(first) for _ in _first(code, case)])
                 if result.status != "ok":
-                    fault = fault or f"test {n}: {said(result)}"
-                elif case.passed(result.value):
+                    fault = fault or f"test {n}: {said(result, SETUPS.get(case.setup, ''))}"
+                elif case.passed(result):
                     passed += 1
             yield Ran(passed / len(cases), passed, len(cases), "failed" if fault else "ok", fault)
 
@@ -122,21 +122,25 @@ class Sandbox:
         if all(result.status == "ok" for result in results):
             found = [result.value for result in results]
             if (truth := case.question.answered(found)) is not None:
-                return Result("ok", repr(truth), tier=results[0].tier)
+                return Result("ok", repr(truth))
             return next(self.executor.run([Execution("import math", case.question.of(found))]))
         if all(result.status == "refused" for result in results) and len(results) > 1:  # objects of the program's own
-            return next(self.executor.run([Execution(code, case.call)]))
+            return next(self.executor.run([_asking(code, case, case.call)]))
         return next(result for result in results if result.status != "ok")
 
 
 def _first(code: str, case: Case) -> list[Execution]:
     """What is asked of the program itself for a test."""
-    longest = _VALUE + 4 * len(case.expected)
-    calls = case.question.parts if case.question else (case.call,)
-    return [Execution(code, call, case.stdin, longest) for call in calls]
+    return [_asking(code, case, call) for call in (case.question.parts if case.question else (case.call,))]
 
 
-def said(result: Result) -> str:
-    """Why a test was not run to its end."""
+def _asking(code: str, case: Case, call: str) -> Execution:
+    """Nothing of what the test expects is in it."""
+    return Execution(SETUPS.get(case.setup, "") + code, call, case.stdin, case.megabytes)
+
+
+def said(result: Result, before: str = "") -> str:
+    """Say why a test was not run to its end; lines are counted after what stands before the program."""
     text = result.error if result.status in ("raised", "memory") else f"{result.status}: {result.error}"
-    return text[:200] + (f" (line {result.line})" if result.line else "")
+    line = result.line - before.count("\n")
+    return text[:200] + (f" (line {line})" if line > 0 else "")

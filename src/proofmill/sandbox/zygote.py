@@ -1,9 +1,10 @@
 """The process inside the jail, which forks a child for each program. jails.py starts it as `python -c SOURCE CONFIG`.
 
-It stands alone, for nothing of ours can be imported inside, and never reads a program itself: a child locks itself in and
-then reads the one request that it runs, so that no memory of one program is there for the next. While one runs the next
-is forked, and may begin. A child's own reply is a pipe to this process, which says whose it is and how it ended: what a
-program writes there can be taken for its own value only. Tame programs (plain.py) run in one child, one after another.
+It stands alone, since nothing of ours can be imported inside. It never reads a request or a reply: a child locks itself
+in, reads the one request that it runs, and writes its reply into a pipe that the host reads. So no memory of one program,
+and nothing that came of it, is there for the next. This process says only how each child ended. What a program writes
+into the pipe of its reply can be taken for its own value only. Tame programs (plain.py) run in one child, one after
+another.
 """
 
 import builtins
@@ -13,22 +14,31 @@ import gc
 import importlib
 import importlib.machinery
 import io
+import itertools
 import json
 import mmap
 import os
 import random
 import resource
+import select
 import signal
 import struct
 import sys
+import threading
 import time
 import types
 
 CONFIG = json.loads(sys.argv[1])
-REQUESTS, REPLIES = CONFIG["requests"], CONFIG["replies"]
-HEAD = struct.Struct("<IIII")  # of a request: bytes of the program, the call, the input; longest value in characters
-ENDED = struct.Struct("<iQI")  # of a reply: wait status, microseconds of processor time, bytes that follow
+REQUESTS, REPLIES, REPORTS = CONFIG["requests"], CONFIG["replies"], CONFIG["reports"]
+HEAD = struct.Struct("<III")  # of a request: bytes of the program, the call, the input
+# Of a report: wait status, microseconds of processor time; bytes of a tame program's reply, which follows, or of another
+# program whether this jail ends.
+ENDED = struct.Struct("<iQI")
+TEMPORARY = "/tmp"
 LIBC = ctypes.CDLL(None, use_errno=True)
+LITERALS = types.ModuleType("literals")
+exec(CONFIG["literals"], LITERALS.__dict__)
+_type = type  # a program may rebind what it finds in `builtins`
 
 # ---------------------------------------------------------------------------------------------------------- locking in
 
@@ -43,8 +53,11 @@ def checked(result):
     return result
 
 
-def landlock(paths):
-    """Only files below these paths can be opened, and only to be read; where a path says False only names are."""
+def landlock(paths, between):
+    """Let only files below these paths be opened, and only to be read; where a path says False only names are.
+
+    `between` is called once the paths are known, before the rules hold.
+    """
     abi = checked(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1))
     rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
     rules = struct.pack("<QQQ", (1 << rights) - 1, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
@@ -54,12 +67,43 @@ def landlock(paths):
         allowed = READ_FILE * files | READ_DIR * os.path.isdir(path)
         checked(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("<Qi", allowed, place), 0))
         os.close(place)
+    between()
     checked(LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
     os.close(ruleset)
 
 
-def without_capabilities():
-    """What root may do besides is given up; it is not needed, and this fails nowhere."""
+CLONE_NEWUSER, MS_NOSUID_NODEV = 1 << 28, 2 | 4
+
+
+def enter(root):
+    """Make Python's library the root of all paths. Where that is not allowed, a user namespace of its own allows it."""
+    for name in CONFIG["linked"]:  # their shared libraries are not below the library
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if LIBC.chroot(os.fsencode(root)) < 0:
+        checked(LIBC.unshare(CLONE_NEWUSER))
+        checked(LIBC.chroot(os.fsencode(root)))
+    os.chdir("/")
+    sys.path[:] = [path.removeprefix(root) or "/" for path in sys.path if path.startswith(root)]
+    for module in list(sys.modules.values()):
+        if paths := getattr(module, "__path__", None):
+            module.__path__ = [path.removeprefix(root) for path in paths]
+
+
+def mount_temporary():
+    """Mount the only folder in which programs can write. Whoever changes it is the last program of this jail."""
+    options = f"size={CONFIG['temporary']},nr_inodes=1000,mode=0777".encode()
+    checked(LIBC.mount(b"tmpfs", TEMPORARY.encode(), b"tmpfs", MS_NOSUID_NODEV, options))
+    os.utime(TEMPORARY, (0, 0))
+
+
+def has_changed():
+    """Return whether a program made or removed anything in the folder for temporary files."""
+    return bool(CONFIG["temporary"]) and os.stat(TEMPORARY).st_mtime_ns != 0
+
+
+def drop_capabilities():
+    """Give up what root may do besides; it is not needed, and this fails nowhere."""
     LIBC.capset(struct.pack("<Ii", 0x20080522, 0), bytes(24))
 
 
@@ -99,7 +143,6 @@ def limits():
         (resource.RLIMIT_FSIZE, (CONFIG["output"],) * 2),
         (resource.RLIMIT_NOFILE, (32, 32)),
         (resource.RLIMIT_CORE, (0, 0)),
-        (resource.RLIMIT_NPROC, (0, 0)),
     ]
 
 
@@ -110,64 +153,6 @@ def lock(all_limits):
     for limit, most in all_limits:
         resource.setrlimit(limit, most)
     checked(LIBC.prctl(PR_SET_SECCOMP, 2, INNER, 0, 0))
-
-
-# ------------------------------------------------------------------------------------------------------------- a value
-
-# A program may rebind what it finds in `builtins`: these names are taken before it runs.
-_bool, _dict, _float, _frozenset, _int, _len, _list, _none, _set, _str, _tuple, _type, _bytes, _complex, _subclass = (
-    bool, dict, float, frozenset, int, len, list, type(None), set, str, tuple, type, bytes, complex, issubclass,
-)  # fmt: skip
-ATOMS = (
-    *((kind, vars(kind)["__repr__"]) for kind in (bool, int, str, float, bytes, type(None))),
-    (complex, lambda value: f"complex({value.real!r}, {value.imag!r})"),
-)
-
-
-class NoPlainData(Exception):
-    pass
-
-
-def literal(value, room, deep=100):
-    """A value as text and the characters left. An object of a derived class counts as what it is derived from."""
-    kind = _type(value)
-    if "numpy" in sys.modules and _subclass(kind, sys.modules["numpy"].generic):
-        value = value.item()
-        kind = _type(value)
-    if deep < 0:
-        raise NoPlainData("a value over 100 levels deep")
-    for atom, written in ATOMS:
-        if kind is atom or _subclass(kind, atom):
-            if kind is _str or kind is _bytes:
-                room -= _len(value)
-            text = written(value) if room >= 0 else ""
-            room -= 2 if kind is _str or kind is _bytes else _len(text)
-            if room < 0:
-                raise NoPlainData("a value over the greatest length")
-            return text, room
-    for parent, start, end, items in (
-        (_list, "[", "]", _list.__iter__),
-        (_tuple, "(", ",)", _tuple.__iter__),
-        (_set, "set((", ",))", _set.__iter__),
-        (_frozenset, "frozenset((", ",))", _frozenset.__iter__),
-        (_dict, "{", "}", _dict.items),
-    ):
-        if _subclass(kind, parent):
-            texts = []
-            for item in items(value):
-                if parent is _dict:
-                    key, room = literal(item[0], room - 2, deep - 1)
-                    text, room = literal(item[1], room, deep - 1)
-                    text = f"{key}: {text}"
-                else:
-                    text, room = literal(item, room, deep - 1)
-                texts.append(text)
-                if (room := room - 2) < 0:
-                    raise NoPlainData("a value over the greatest length")
-            if not texts:
-                end = end.replace(",", "")
-            return start + ", ".join(texts) + end, room
-    raise NoPlainData(f"a value of the type {kind.__name__}, which is no plain data")
 
 
 # ------------------------------------------------------------------------------------------------------------- a child
@@ -186,8 +171,8 @@ def told(error):
     return f"{line} {text[:2000]}"
 
 
-def value_of(program, call, longest):
-    """The status and its text: what this process says of a program, which it runs here."""
+def value_of(program, call):
+    """Run a program. Return what this process says of it: the status, and what goes with it as bytes."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     try:
@@ -195,27 +180,29 @@ def value_of(program, call, longest):
             exec(compile(program, "<program>", "exec", dont_inherit=True), module.__dict__)
             if call:
                 value = eval(compile(call.strip(), "<call>", "eval", dont_inherit=True), module.__dict__)
+            else:
+                vars(threading)["_shutdown"]()  # wait for its threads, as Python does before it ends
         except SystemExit as ended:
             if call or ended.code not in (None, 0):
                 raise
-        if not call:
-            return printed(longest)
-        return "v", literal(value, longest)[0]
-    except NoPlainData as error:
-        return "r", str(error)
+        return printed() if not call else b"v" + encoded(LITERALS.literal(value, CONFIG["longest"])[0])
+    except LITERALS.NoPlainData as error:
+        return b"r" + encoded(str(error))
     except MemoryError as error:
-        return "m", told(error)
+        return b"m" + encoded(told(error))
     except OSError as error:
-        return "o" if error.errno == 27 else "e", told(error)  # EFBIG: as much was printed as is allowed
+        return b"o" if error.errno == 27 else b"e" + encoded(told(error))  # EFBIG: as much was printed as is allowed
     except BaseException as error:
-        return "e", told(error)
+        return b"e" + encoded(told(error))
 
 
-def printed(longest):
+def encoded(text):
+    return text.encode("utf-8", "surrogatepass")
+
+
+def printed():
     sys.stdout.flush()
-    length = os.lseek(1, 0, os.SEEK_END)
-    text = os.pread(1, length, 0).decode("utf-8", "surrogateescape") if length <= 4 * longest else None
-    return ("o", "") if text is None or len(text) > longest else ("v", repr(text))
+    return b"p" + os.pread(1, os.lseek(1, 0, os.SEEK_END), 0)
 
 
 def read(length):
@@ -227,12 +214,11 @@ def read(length):
 
 
 def request():
-    """The next program, call, input and longest value; where nobody asks any more this process ends."""
+    """Read the next program, call and input. Where nothing more is asked this process ends."""
     head = read(HEAD.size)
     if len(head) < HEAD.size:
         os._exit(0)
-    *lengths, longest = HEAD.unpack(head)
-    return *(read(length).decode("utf-8", "surrogatepass") for length in lengths), longest
+    return [read(length).decode("utf-8", "surrogatepass") for length in HEAD.unpack(head)]
 
 
 def send(stream, data):
@@ -242,19 +228,21 @@ def send(stream, data):
 
 def run_child(reply, all_limits):
     """Lock in, read a request, run it, reply. Does not return."""
-    os.close(REPLIES)
+    os.close(REPORTS)
+    for other in REPLIES:
+        if other != reply:
+            os.close(other)
     lock(all_limits)
-    program, call, given, longest = request()
-    os.write(reply, b"g")
+    program, call, given = request()
     os.close(REQUESTS)
-    send(0, given.encode("utf-8", "surrogatepass"))
+    send(0, encoded(given))
     os.lseek(0, 0, os.SEEK_SET)
     if not CONFIG["fresh"]:  # else each child has a seed of its own
         random.seed(0)
     try:
-        data = "".join(value_of(program, call, longest)).encode("utf-8", "surrogatepass")
+        data = value_of(program, call)
     except BaseException as error:  # of ours, for want of memory or stack
-        data = f"m0 {_type(error).__name__} after the program".encode()
+        data = b"m0 " + _type(error).__name__.encode() + b" after the program"
     send(reply, data)
     os._exit(0)
 
@@ -262,22 +250,24 @@ def run_child(reply, all_limits):
 # ----------------------------------------------------------------------------------------- a child for tame programs
 
 MANY = 200  # programs of one process, whose memory may come into disorder
-BRIEF = min(0.25, CONFIG["seconds"])  # what takes longer is done again in a process of its own
 ANOTHER = 3  # the exit code that asks for another child
 
 
 def run_shared(all_limits):
-    """Lock in, and run one request after another, each in a module of its own, until one gives no value. Does not return."""
+    """Lock in, and run one tame program after another, each in a module of its own. Does not return.
+
+    What a program leaves is freed in its own time, before its reply is sent.
+    """
     lock(all_limits)
     for _ in range(MANY):
-        program, call, _, longest = request()
+        program, call, _ = request()
         begun = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, BRIEF)
-        status, said = value_of(program, call, longest)
+        signal.setitimer(signal.ITIMER_PROF, CONFIG["seconds"])
+        data = value_of(program, call)
+        sys.modules.pop("__main__").__dict__.clear()
         signal.setitimer(signal.ITIMER_PROF, 0)
-        data = (status + said).encode("utf-8", "surrogatepass")
-        send(REPLIES, ENDED.pack(0, int(1e6 * (time.process_time() - begun)), len(data)) + data)
-        if status != "v":
+        send(REPORTS, ENDED.pack(0, int(1e6 * (time.process_time() - begun)), len(data)) + data)
+        if data[:1] == b"m":
             break
     os._exit(ANOTHER)
 
@@ -287,38 +277,52 @@ def main_shared(all_limits):
         streams()
         process = os.fork()
         if not process:
-            run_shared(all_limits)
+            try:
+                run_shared(all_limits)
+            finally:
+                os._exit(70)
         _, ended, usage = os.wait4(process, 0)
         if not ended:
             return
         if os.waitstatus_to_exitcode(ended) != ANOTHER:
-            os.write(REPLIES, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), 0))
+            os.write(REPORTS, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), 0))
 
 
 # ---------------------------------------------------------------------------------------------------------- the parent
 
 
 def streams():
-    """Input, output and errors of a child are files in memory."""
+    """Make input, output and errors of a child files in memory."""
     for stream in (0, 1, 2):
         memory = os.memfd_create("")
         os.dup2(memory, stream)
         os.close(memory)
 
 
-def fork(all_limits):
-    """A child that waits for its request, and the pipe from which its reply is read."""
-    source, reply = os.pipe()
-    streams()
-    process = os.fork()
-    if not process:
-        os.close(source)
-        try:
-            run_child(reply, all_limits)
-        finally:
-            os._exit(70)
-    os.close(reply)
-    return process, source
+def main_alone(all_limits):
+    """Fork a child for each program, until nothing more can be asked."""
+    asked = select.poll()
+    asked.register(REQUESTS, select.POLLIN)
+    for reply in itertools.cycle(REPLIES):
+        streams()
+        process = os.fork()
+        if not process:
+            try:
+                run_child(reply, all_limits)
+            finally:
+                os._exit(70)
+        _, ended, usage = os.wait4(process, 0)
+        last = has_changed()
+        os.write(REPORTS, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), last))
+        if last or asked.poll(0) == [(REQUESTS, select.POLLHUP)]:
+            return
+
+
+STACK = 1 << 27  # bytes of a thread's stack at most: they count as memory, and programs ask for far more than they use
+
+
+def stack_size(size=0, of_python=threading.stack_size):
+    return of_python(min(size, STACK))
 
 
 # What Python makes ready when it first reads and runs a program is made ready here, once.
@@ -358,42 +362,27 @@ def main():
         except ImportError:
             continue
     time.sleep = lambda seconds: None
+    threading.stack_size = stack_size
     for name in ("exit", "quit"):  # as the module site has them
         setattr(builtins, name, sys.exit)
     sys.argv[1:] = []
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(encoding="utf-8", errors="strict")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # asyncio would set another handler, which no program can
     checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if CONFIG["temporary"]:
+        mount_temporary()
     if CONFIG["readable"]:
-        landlock(CONFIG["readable"])
-    without_capabilities()
+        landlock(CONFIG["readable"], lambda: enter(CONFIG["root"]))
+    drop_capabilities()
     all_limits = limits()
     checked(LIBC.prctl(PR_SET_SECCOMP, 2, OUTER, 0, 0))
-    most = 2 * CONFIG["output"]
-    assert value_of(WARMING, "f([2, 3])", 1000) == ("v", "{'2': [1.5, None], '3': [2.0, None]}")
+    assert value_of(WARMING, "f([2, 3])") == b"v{'2': [1.5, None], '3': [2.0, None]}"
     gc.collect()
     gc.freeze()
-    os.write(REPLIES, b"ready")
-    if CONFIG["shared"]:
-        return main_shared(all_limits)
-    process, source = fork(all_limits)
-    while True:
-        if not os.read(source, 1):
-            os.wait4(process, 0)
-            break
-        following = fork(all_limits)
-        parts, length = [], 0
-        while length <= most and (part := os.read(source, 1 << 16)):
-            parts.append(part)
-            length += len(part)
-        if length > most:
-            os.kill(process, signal.SIGKILL)
-        os.close(source)
-        _, ended, usage = os.wait4(process, 0)
-        data = b"".join(parts) if length <= most else b"o"
-        send(REPLIES, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), len(data)) + data)
-        process, source = following
+    os.write(REPORTS, b"ready")
+    return main_shared(all_limits) if CONFIG["shared"] else main_alone(all_limits)
 
 
 main()

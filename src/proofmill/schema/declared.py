@@ -1,5 +1,6 @@
 """What an entry can refer to and is no artifact: remote models and graders, declared once."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
@@ -36,13 +37,15 @@ class Api(Entry):
     """
 
     undeciding: ClassVar[tuple[str, ...]] = ("price_source", "guess", "max_parked")
+    transport: ClassVar[Mapping[str, Any]] = {"omit": [], "max_tokens_field": "max_tokens"}
     id: str | None = doc("The model's id as the server knows it; give this or `weights`.", None)
     weights: WeightsRef | None = doc(
         "A model of ours that plays the server: each job opens it with the engine of its profile, and no address is needed.",
         None,
     )
-    price: Price | Literal["unknown"] = doc(
-        "Dollars per million tokens, `{input: , output: , cached-input: , reasoning: }`, where the last two are those of input and output unless they are given; or `unknown`, if the price is not known."
+    price: Price | Literal["unknown"] | None = doc(
+        "Dollars per million tokens, `{input: , output: , cached-input: , reasoning: }`, where the last two are those of input and output unless they are given; or `unknown`, if the price is not known. By default that of data/prices.csv, which has those of the usual providers by `id`.",
+        None,
     )
     price_source: str = doc(
         "Where the price was read, and on which day (YYYY-MM-DD); required with a price above 0.", ""
@@ -60,7 +63,10 @@ class Api(Entry):
         "Further fields of each request as the server knows them, such as `{reasoning_effort: low}`; none that an entry or the asking decides.",
         {},
     )
-    omit: list[Literal["seed", "temperature", "top_p"]] = doc("Fields of a request that the server refuses.", [])
+    omit: list[Literal["seed", "temperature", "top_p", "presence_penalty", "frequency_penalty"]] = doc(
+        "Fields that requests leave out while they are neutral (a seed, `temperature: 1`); what a server refuses is found out without it.",
+        [],
+    )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = doc(
         "What the server calls the limit of tokens (Chat Completions).", "max_tokens"
     )

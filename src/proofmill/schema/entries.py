@@ -82,6 +82,11 @@ class Problems(Entry):
         "What every row asks, whatever the source says: with `code` the answer holds tests, with `talk` no answer is right or wrong.",
         None,
     )
+    setup: Literal["leetcode"] | None = doc(
+        "What stands before each program: `leetcode` for the imports that LeetCode and LiveCodeBench put there (sources `livecodebench` and `code`).",
+        None,
+    )
+    megabytes: float | None = doc("Memory of each program, 256 by default (the same sources).", None, ge=8, le=4096)
     keep: NamedItems = doc(
         "Filters in the order they are applied; the first that refuses a row is written into its `dropped`.", []
     )
@@ -110,7 +115,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 class Overlaps(Entry):
     """One row is a problem of one table that also stands in another: both rows, the method, and the text they share."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problems: list[ProblemsRef] = doc("Tables whose kept rows are looked up.", min_length=1)
     against: list[ProblemsRef] = doc(
         "Tables in which they are looked up, such as benchmarks; dropped rows count too.", min_length=1
@@ -148,7 +153,7 @@ class Overlaps(Entry):
 class Labels(Entry):
     """One row is a judge's classification of a problem, which filters over labels read."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problems: ProblemsRef = doc("The table whose kept rows are classified.")
     model: JudgeRef = doc("The judge.")
     prompt: str = doc("The prompt by name.", "classify")
@@ -165,7 +170,7 @@ class Labels(Entry):
 class Schemes(Entry):
     """One row is a 0-7 marking scheme, kept or dropped with the reason, from a judge or from the problem itself."""
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     problems: ProblemsRef = doc("The table whose kept rows get a scheme.")
     model: JudgeRef | None = doc(
         "The judge that writes the schemes; without one, and without `source`, the problems' own guidelines are taken.",
@@ -203,7 +208,7 @@ class Schemes(Entry):
 class Responses(Entry):
     """One row is an attempt at a problem, with why it stopped, its tokens and its cost."""
 
-    revision: ClassVar[int] = 6
+    revision: ClassVar[int] = 7
     problems: ProblemsRef = doc("The table whose kept rows are attempted.")
     model: Annotated[str, Ref("api", "weights", *TAKEN)] = doc(
         "The solver; or `given` for the attempts that came with the problems, `solutions` for the problems' own solutions."
@@ -250,7 +255,7 @@ class Responses(Entry):
 class Grades(Entry):
     """One row is the verdict on a response: a mark out of `out_of`, or none with the reason."""
 
-    revision: ClassVar[int] = 7
+    revision: ClassVar[int] = 8
     responses: Annotated[str, Ref("responses")] = doc("The attempts to grade.")
     schemes: Annotated[str, Ref("schemes")] | None = doc("The marking schemes that the judge is shown.", None)
     grader: Annotated[str, Ref("api", "grader", "human", named="graders")] = doc(

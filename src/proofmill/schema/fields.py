@@ -1,7 +1,7 @@
 """The types of fields in entries: references to other entries, lists of named things, bounded numbers."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import ConfigDict, Field
@@ -52,6 +52,8 @@ class Entry:
 
     revision: ClassVar[int] = 0  # raised when the same entry is to give other rows; what is declared has no rows
     undeciding: ClassVar[tuple[str, ...]] = ()  # fields for readers, plans and stopping: no row depends on them
+    # Fields that change how a server is asked, and not what: the identity has these values in their place.
+    transport: ClassVar[Mapping[str, Any]] = {}
 
     def graders(self) -> list[tuple[str, str | None]]:
         """(grader, prompt) of everyone who marks for it."""

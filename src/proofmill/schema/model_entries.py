@@ -22,14 +22,16 @@ from proofmill.schema.fields import (
 )
 from proofmill.schema.names import kind_of
 
+SOURCES = ("scratch", "folder", "hub", "gguf", "tokenizer")  # of a base, besides the weights of another entry
+
 
 @dataclass(frozen=True, config=Strict)
 class Base(Entry):
     """One row is a file of a model's weights: from the hub, a folder or a GGUF file, or of a tiny model of random numbers."""
 
     revision: ClassVar[int] = 3
-    source: Literal["scratch", "folder", "hub", "gguf", "tokenizer"] = doc(
-        "Where the weights come from; `gguf` is one file of llama.cpp's format, whose weights become float32; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
+    source: Annotated[str, Ref("weights", *SOURCES)] = doc(
+        "Where the weights come from; `sft/<name>` takes those of another entry; `gguf` is one file of llama.cpp's format, whose weights become float32; `tokenizer` is a folder, or a model of the hub, without its weights, for counting tokens."
     )
     path: str | None = doc(
         "The folder, or the GGUF file or its public address; `${VARIABLES}` come from the environment.", None

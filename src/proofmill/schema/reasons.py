@@ -16,15 +16,15 @@ class Stop(StrEnum):
     END = "end", "The writer ended the text itself."
     LENGTH = "length", "The text was cut off at its limit of tokens."
     LOOP = "loop", "The text was cut off because it repeated itself."
-    ERROR = "error", "No text came; the reason says why. A rerun asks again."
+    ERROR = "error", "No text came; the reason says why. `proofmill ask-again` asks again."
 
 
 class Reason(StrEnum):
     """`ok`, or why there is no answer, no grade, no label or no scheme; with `empty` and `no-answer` the grade is 0.
 
-    `again` says whether asking again may help: `later` (the failure may pass; a table that has one is not kept, and a
-    rerun asks again), `now` (the answer could not be read; the same stage asks again as often as `requeries` allows) or
-    `no`.
+    `again` says whether asking again may help: `later` (the failure may pass; a table that has one is not kept, and
+    `proofmill ask-again` asks again), `now` (the answer could not be read; the same stage asks again as often as
+    `requeries` allows) or `no`.
     """
 
     meaning: str

@@ -15,10 +15,8 @@ How we differ:
 
 import ast
 import base64
-import binascii
-import io
 import json
-import pickle
+import pickletools
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,7 +25,7 @@ from proofmill.schema.entries import Problems
 from proofmill.schema.errors import TableError, shown
 from proofmill.sources import files
 from proofmill.sources.fields import field, records, text, texts, word
-from proofmill.sources.formats import parsed_json
+from proofmill.sources.formats import VALUE_LIMIT, parsed_json
 from proofmill.sources.triplets import fenced
 
 READS_AND_PRINTS = "stdin_stdout"
@@ -36,7 +34,7 @@ READS_AND_PRINTS = "stdin_stdout"
 def problems(entry: Problems) -> Iterator[dict[str, Any]]:
     for where, record in files.records(entry):
         tests = [
-            {"input": text(where, test, "input"), "output": text(where, test, "output")}
+            {"input": text(where, test, "input"), "output": text(where, test, "output"), **_options(entry)}
             for test in records(where, _object(where, record, "verification_info"), "test_cases")
             if test.get("type", READS_AND_PRINTS) == READS_AND_PRINTS and not test.get("fn_name")
         ]
@@ -108,7 +106,9 @@ def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
         yield {
             "problem": f"livecodebench-{word(where, record, 'question_id')}",
             "statement": f"{task}\n\n{asked}",
-            "answer": json.dumps([_called(where, test, function) for test in tests], ensure_ascii=False),
+            "answer": json.dumps(
+                [_called(where, test, function) | _options(entry) for test in tests], ensure_ascii=False
+            ),
             "asks": "code",
             "origin": where,
             "level": word(where, record, "difficulty"),
@@ -116,7 +116,13 @@ def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
         }
 
 
-def _called(where: str, test: Mapping[str, Any], function: str | None) -> dict[str, str]:
+def _options(entry: Problems) -> dict[str, Any]:
+    """Return what every test says of how its program is run (sandbox/cases.py)."""
+    options = {"setup": entry.setup, "megabytes": entry.megabytes}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _called(where: str, test: Mapping[str, Any], function: str | None) -> dict[str, Any]:
     """A test as sandbox/cases.py has it; arguments of a method stand on a line each, as JSON."""
     given, expected = text(where, test, "input") or "", text(where, test, "output") or ""
     if function is None:
@@ -135,19 +141,39 @@ def _listed(where: str, record: Mapping[str, Any], column: str) -> list[Mapping[
     written = _source(where, record, column)
     try:
         if not written.lstrip().startswith("["):
-            written = _Text(io.BytesIO(zlib.decompress(base64.b64decode(written, validate=True)))).load()
+            written = _pickled(_inflated(base64.b64decode(written, validate=True)))
         return records(where, {column: parsed_json(written)}, column)
-    except (ValueError, TypeError, EOFError, binascii.Error, zlib.error, pickle.UnpicklingError) as error:
+    except (ValueError, zlib.error) as error:
         raise TableError(
             f"{where}: `{column}` cannot be read ({error}); expected tests as LiveCodeBench publishes them."
         ) from error
 
 
-class _Text(pickle.Unpickler):
-    """Unpickles texts and the like; whatever would be imported for it is refused."""
+def _inflated(packed: bytes) -> bytes:
+    """Decompress at most VALUE_LIMIT bytes. Raises ValueError for more, and for a stream without an end."""
+    stream = zlib.decompressobj()
+    content = stream.decompress(packed, VALUE_LIMIT)
+    if not stream.eof:
+        raise ValueError(f"cut off, or over {VALUE_LIMIT:,} bytes")
+    return content
 
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+def _pickled(content: bytes) -> str:
+    """Read the text that was pickled from the operations of the pickle, none of which is run."""
+    found = []
+    for operation, argument, _ in pickletools.genops(content):
+        if operation.name not in _OF_TEXTS:
+            raise ValueError(f"a pickle of more than a text ({operation.name})")
+        found += [argument] if isinstance(argument, str) else []
+    if len(found) != 1:
+        raise ValueError(f"a pickle of {len(found)} texts")
+    return found[0]
+
+
+_OF_TEXTS = (  # operations of a pickle
+    *("PROTO", "FRAME", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"),
+)
 
 
 def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, Any]:

@@ -41,6 +41,8 @@ def _plain(value: Any, depth: int) -> bool:
         return len(value) <= FIELD_LIMIT and (value.isascii() or not _SURROGATE.search(value))
     if kind is dict or kind is list:
         inner = value.values() if kind is dict else value
+        if kind is dict and not all([type(key) is str and key.isascii() for key in value]):
+            return False
         return depth > 0 and all([_plain(one, depth - 1) for one in inner])
     return kind in _BARE
 
@@ -69,6 +71,7 @@ def check_texts(where: str, value: Any, column: str = "") -> None:
                     "Mend or remove the row."
                 )
             if isinstance(value, Mapping):
+                pending += (("a key", key, depth + 1) for key in value if isinstance(key, str))
                 pending += ((f"{column}.{k}" if column else str(k), inner, depth + 1) for k, inner in value.items())
             else:
                 pending += ((column, inner, depth + 1) for inner in value)
@@ -124,7 +127,26 @@ _JSON, _LOGGED = _decoder(_no_number), _decoder(lambda name: None)
 
 
 def parsed_json(text: str, logged: bool = False) -> Any:
-    """A JSON text as its standard has it, or as logs have it. Raises ValueError, whose message says what is wrong."""
+    """A JSON text as its standard has it, or as logs have it. Raises ValueError, whose message says what is wrong.
+
+    What the standard's text holds is Unicode, and is nested at most DEPTH_LIMIT levels deep.
+    """
+    value = _decoded(text, logged)
+    pending = [] if logged else [(value, 0)]
+    while pending:
+        found, depth = pending.pop()
+        if isinstance(found, str) and _SURROGATE.search(found):
+            raise ValueError("half a surrogate pair")
+        if isinstance(found, dict | list) and depth == DEPTH_LIMIT:
+            raise ValueError(f"nested over {DEPTH_LIMIT} levels deep")
+        if isinstance(found, dict):
+            pending += ((inner, depth + 1) for inner in chain(found, found.values()))
+        elif isinstance(found, list):
+            pending += ((inner, depth + 1) for inner in found)
+    return value
+
+
+def _decoded(text: str, logged: bool = False) -> Any:
     try:
         return (_LOGGED if logged else _JSON).decode(text)
     except json.JSONDecodeError as error:
@@ -233,7 +255,7 @@ def jsonl(path: Path, _: Mend | None = None) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = parsed_json(line)
+            record = _decoded(line)
         except ValueError as error:
             raise TableError(
                 f"{path}:{number}: no JSON ({error}); expected one JSON object a line. Mend or remove the line."

@@ -24,6 +24,7 @@ from proofmill.sources.files import Readers
 from proofmill.sources.formats import Mend, Record
 
 VERSION = 2
+RATIO = 5_000  # bytes of all members to one of the archive, of which deflate makes 1,032 at most; more is no log
 ZSTD = 93  # how a zip archive names this compression (APPNOTE.TXT, 4.4.5)
 BESIDE = ("logs.json", "eval-set.json", "listing.json")  # what inspect_ai writes into a folder of logs and is no log
 
@@ -51,6 +52,8 @@ def archive(path: Path, _: Mend | None = None) -> Iterator[Record]:
     try:
         with zipfile.ZipFile(path) as log:
             inside = log.NameToInfo
+            if sum(info.file_size for info in inside.values()) > RATIO * path.stat().st_size:
+                raise ValueError(f"it says that it unpacks to more than {RATIO:,} times its size")
             first = next((name for name in ("header.json", "_journal/start.json") if name in inside), None)
             header = _checked(path, _member(path, log, inside[first]) if first else None)
             if any(map(_CHUNKED.fullmatch, inside)):

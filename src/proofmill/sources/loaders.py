@@ -343,6 +343,7 @@ _SIZED = _GENERATED | {"sizes"}
 _SELECTED = frozenset({"where", "every", "rows"})
 _FILE = _SELECTED | {"path"}
 _FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
+_PROGRAMS = _FILE_OR_HUB | {"setup", "megabytes"}
 
 SOURCES: dict[str, Source] = {
     "arithmetic": Source(
@@ -381,10 +382,10 @@ SOURCES: dict[str, Source] = {
     "inspect-logs": Source(
         inspect_logs.problems, "evaluation logs of inspect_ai", _FILE | {"columns"}, inspect_logs.attempts
     ),
-    "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _FILE_OR_HUB),
+    "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
     "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
     "mbpp": Source(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),
-    "livecodebench": Source(coding.livecodebench, "LiveCodeBench: write programs", _FILE_OR_HUB),
+    "livecodebench": Source(coding.livecodebench, "LiveCodeBench: write programs", _PROGRAMS),
     "cruxeval-o": Source(triplets.cruxeval("deduce"), "CRUXEval: predict the output", _FILE_OR_HUB),
     "cruxeval-i": Source(triplets.cruxeval("abduce"), "CRUXEval: predict an input", _FILE_OR_HUB),
     "livecodebench-o": Source(triplets.livecodebench("deduce"), "LiveCodeBench: predict the output", _FILE_OR_HUB),

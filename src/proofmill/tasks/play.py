@@ -22,6 +22,7 @@ from typing import Any
 
 from pyarrow import parquet
 
+from proofmill.runtime import durable
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.reasons import Stop
 from proofmill.schema.selfplay_entry import Selfplay
@@ -155,7 +156,7 @@ class Play:
         table, new = self.buffers.table(), path.with_name(f".{path.name}.new")
         counted = json.dumps(self.counters.state(), sort_keys=True)
         parquet.write_table(table.replace_schema_metadata({COUNTERS: counted}), new, compression="zstd")
-        new.replace(path)
+        durable.replace(new, path)
 
     def restore(self, path: Path) -> None:
         """Take the buffer as it was when it was saved."""

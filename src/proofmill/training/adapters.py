@@ -17,6 +17,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, set_seed
 
 from proofmill.artifacts.jobs import Job
+from proofmill.calls import sampling
 from proofmill.schema.errors import ServiceError, TableError
 from proofmill.sources import models
 
@@ -34,6 +35,7 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options:
     if adapter.get("quantized"):
         options |= _quantization(job)
     network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
+    sampling.neutralize(network.generation_config)
     _check_layers(job, model, network, adapter.get("layers", []))
     set_seed(seed)
     return peft.get_peft_model(network, lora(adapter))
@@ -64,6 +66,7 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
     (adapter_folder / "README.md").unlink()  # peft's empty template of a model card
     weights = job.parent(base).weights()
     before = AutoModelForCausalLM.from_pretrained(weights, **models.in_float32(weights))
+    sampling.neutralize(before.generation_config)
     peft.PeftModel.from_pretrained(before, adapter_folder).merge_and_unload().save_pretrained(folder)
 
 

@@ -5,7 +5,11 @@ the table so far. It does not save running sums: a row is a mean over the steps 
 checkpoint between two rows the next row would miss steps. This module saves the sums, in the file that makes a
 checkpoint complete:
 
-    running.json    the sums since the last row; written last and in one rename, when every process has written its part
+    running.json    the sums since the last row, size and SHA-256 of each file, and its own SHA-256 in a second line
+
+It is written last, when every process has written its part and the disk has all of it. The two newest checkpoints are
+kept. A training resumes from the newest whose files are those that were written: so it loads no pickle but its own, and
+a power cut or a damaged disk costs the steps since the checkpoint before.
 
 They are made by the clock, because a step may take a second or an hour.
 
@@ -15,11 +19,13 @@ times the weights in float32. The longer training resumes from it as from a chec
 begins at its first step and ends with the same table.
 """
 
+import hashlib
 import json
 import math
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +36,16 @@ from transformers.trainer_utils import IntervalStrategy
 
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.kept import link
-from proofmill.runtime import processes
+from proofmill.runtime import durable, processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import StopRequest
 from proofmill.schema.errors import RecipeError, SettingError
+from proofmill.schema.ids import file_sha256
+from proofmill.training.rollouts import DIARY
 
 RUNNING = "running.json"
+MOST_KEPT = 2  # checkpoints; while one is written there is one more
+READERS = 4  # files read at a time
 
 
 @dataclass(frozen=True)
@@ -67,10 +77,85 @@ class Intervals:
         return f"{self.steps:,} steps" if self.steps else f"{self.minutes:g} minutes"
 
 
+def seal(checkpoint: Path, sums: dict[str, Any]) -> None:
+    """Write `running.json` for the files of a checkpoint, once the disk has them."""
+    (checkpoint / RUNNING).unlink(missing_ok=True)
+    durable.sync_tree(checkpoint)
+    durable.sync_name(checkpoint)
+    diary = checkpoint.parent / DIARY
+    record = {
+        "sums": sums,
+        "files": _facts(checkpoint),
+        "diary": [diary.stat().st_size, file_sha256(diary)] if diary.exists() else None,
+    }
+    body = json.dumps(record, default=float)
+    durable.write(checkpoint / RUNNING, f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}")
+
+
+def unsealed(checkpoint: Path) -> dict[str, Any] | str:
+    """Return the sums of a checkpoint, or why it cannot be used; for any bytes in any of its files."""
+    try:
+        body, _, sha256 = (checkpoint / RUNNING).read_bytes().rpartition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != sha256:
+            return f"`{RUNNING}` is damaged"
+        record = json.loads(body)
+        known, found = record["files"], _facts(checkpoint)
+        if differing := [path for path in sorted({*known, *found}) if known.get(path) != found.get(path)]:
+            return f"`{differing[0]}` is not what was written"
+        if record["diary"] and not _begins_with(checkpoint.parent / DIARY, *record["diary"]):
+            return f"`{DIARY}` is not what was written"
+        return dict(record["sums"])
+    except OSError as error:
+        return f"`{error.filename}` cannot be read ({error.strerror})"
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # sealed by another version
+        return f"`{RUNNING}` has another form"
+
+
+def _facts(checkpoint: Path) -> dict[str, list[Any]]:
+    """Return size and SHA-256 of each file but `running.json`, by its path; some at a time, as one has a core's speed."""
+    paths = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RUNNING)
+    with ThreadPoolExecutor(READERS) as readers:
+        digests = [*readers.map(file_sha256, paths)]
+    return {str(p.relative_to(checkpoint)): [p.stat().st_size, d] for p, d in zip(paths, digests, strict=True)}
+
+
+def _begins_with(path: Path, size: int, sha256: str) -> bool:
+    """Return whether the first `size` bytes of a file have this digest."""
+    begun = hashlib.sha256()
+    with open(path, "rb") as file:
+        while size > 0 and (part := file.read(min(size, 2**20))):
+            begun.update(part)
+            size -= len(part)
+    return begun.hexdigest() == sha256
+
+
+def settle(job: Job) -> None:
+    """Remove the checkpoints that cannot be used, down to the newest that can. Every process has to call this, first.
+
+    The leader reads the files; the others wait for it.
+    """
+    if not processes.rank():
+        for path in _newest_first(job.checkpoints):
+            why = unsealed(path)
+            if not isinstance(why, str):
+                break
+            if (path / RUNNING).exists():  # without it the run was killed while it wrote
+                say(
+                    job.name,
+                    f"{path}: {why}; expected the checkpoint that was written. Removed, in favour of an older one",
+                )
+            shutil.rmtree(path)
+    processes.broadcast()
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    found = {int(path.name[11:]): path for path in folder.glob("checkpoint-*") if path.name[11:].isdecimal()}
+    return [found[step] for step in sorted(found, reverse=True)]
+
+
 def last_checkpoint(job: Job) -> Path | None:
-    """The newest complete checkpoint, or None."""
-    complete = [path for path in job.checkpoints.glob("checkpoint-*") if (path / RUNNING).exists()]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """Return the newest checkpoint, which `settle` has checked, or None."""
+    return next((path for path in _newest_first(job.checkpoints) if (path / RUNNING).exists()), None)
 
 
 def step_of_last(job: Job) -> int:
@@ -91,7 +176,7 @@ def keep_state(job: Job) -> None:
     if job.keeps_state and last and kept.exists() and not processes.rank():
         shutil.rmtree(kept.state, ignore_errors=True)
         kept.state.mkdir()
-        last.rename(kept.state / last.name)
+        durable.replace(last, kept.state / last.name)
 
 
 def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
@@ -100,8 +185,9 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
         return
     table = job.parent(before)
     found = sorted(table.kept(table.stamp["fingerprint"]).state.glob("checkpoint-*"))
-    if not found:
-        say(job.name, f"{before} kept no state (`keep-state`): begins at the first step, and ends with the same table")
+    sums = unsealed(found[0]) if found else "`keep-state` is not set there"
+    if isinstance(sums, str):
+        say(job.name, f"{before} has no state ({sums}): begins at the first step, and ends with the same table")
         return
     step = int(found[0].name.rpartition("-")[2])
     new = job.checkpoints / f"new-{step}"
@@ -114,15 +200,9 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
     state["max_steps"] = step + 1  # transformers counts anew; it is not over
     (new / TRAINER_STATE_NAME).unlink()  # a link to the kept one
     (new / TRAINER_STATE_NAME).write_text(json.dumps(state))
-    os.replace(new, job.checkpoints / found[0].name)
+    seal(new, sums)
+    durable.replace(new, job.checkpoints / found[0].name)
     say(job.name, f"goes on from the last step of {before}, {step:,}")
-
-
-def remove_broken(job: Job) -> None:
-    """Delete incomplete checkpoints: transformers keeps the two newest and would count them."""
-    for path in job.checkpoints.glob("checkpoint-*"):
-        if not (path / RUNNING).exists():
-            shutil.rmtree(path)
 
 
 def block_of(trainer: Any) -> int:
@@ -157,7 +237,7 @@ class Checkpoints(TrainerCallback):
             )
         if self.found is None:
             return
-        kept = json.loads((self.found / RUNNING).read_text())
+        kept = json.loads((self.found / RUNNING).read_bytes().splitlines()[0])["sums"]
         trainer = self.trainer
         trainer._tr_loss += kept["loss"]
         trainer._globalstep_last_logged = kept["logged"]
@@ -191,8 +271,10 @@ class Checkpoints(TrainerCallback):
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         # TRL's copy of the initial adapter is made again from its seed; transformers would load it in place of ours.
         shutil.rmtree(folder / "ref", ignore_errors=True)
-        new = folder / f"{RUNNING}.new"
-        new.write_text(json.dumps(running, default=float))
-        os.replace(new, folder / RUNNING)
+        if self.job.table.calls.exists():
+            durable.sync_tree(self.job.table.calls)  # the answers of its judges that were learned from
+        seal(folder, running)
+        for older in _newest_first(self.job.checkpoints)[MOST_KEPT:]:
+            shutil.rmtree(older)
         self.job.advanced.set()
         self.saved = time.monotonic()

@@ -15,10 +15,11 @@ import polars as pl
 from pyarrow import parquet
 
 from proofmill.graders.submissions import Submission
+from proofmill.runtime import durable
 from proofmill.schema.columns import ROLLOUT_COLUMNS
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Stop
-from proofmill.training.rollout_rewards import Rewarded
+from proofmill.training.rollout_rewards import EQUAL, Rewarded
 
 DIARY = "rollouts.jsonl"  # among the checkpoints
 
@@ -35,7 +36,7 @@ class Diary:
         self.path, self.schema, new = path, schema, path.with_suffix(".new")
         with open(new, "wb") as file:
             file.writelines(line for line in whole_lines(path) if after and json.loads(line)["step"] <= after)
-        os.replace(new, path)
+        durable.replace(new, path)
 
     def add(self, rows: Iterator[dict]) -> None:
         """Append rows and flush them to the disk."""
@@ -134,6 +135,14 @@ def entries(
         }
 
 
+def constant(rollouts: pl.LazyFrame, rewards: Sequence[str], *group: str) -> list[str]:
+    """Return the columns of rewards that differ within no group of any step; missing rewards are ignored."""
+    columns = pl.col(rewards)
+    spreads = rollouts.group_by("step", *group).agg(columns.max() - columns.min())
+    largest = spreads.select(columns.max()).collect().row(0)
+    return [name for name, spread in zip(rewards, largest, strict=True) if not (spread or 0) > EQUAL]
+
+
 def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]]:
     """Lists of lines of at least `size` bytes each; the last one may be shorter."""
     chunk: list[bytes] = []
@@ -149,7 +158,17 @@ def _chunks(lines: Iterator[bytes], size: int = 1 << 24) -> Iterator[list[bytes]
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Complete lines, as bytes: JSON leaves characters such as U+2028, at which `str.splitlines` would split."""
+    """Yield the complete lines, as bytes: JSON leaves characters such as U+2028, at which `str.splitlines` would split.
+
+    A line that a power cut damaged is left out: it was written after the last checkpoint, which was synced after all others.
+    """
     if path.exists():
         with open(path, "rb") as file:
-            yield from (line for line in file if line.endswith(b"\n"))
+            yield from (line for line in file if line.endswith(b"\n") and _is_object(line))
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

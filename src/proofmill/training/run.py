@@ -26,14 +26,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
 from proofmill.artifacts.jobs import Job
+from proofmill.calls import sampling
 from proofmill.prompts import chat_templates
-from proofmill.runtime import processes, trackers
+from proofmill.runtime import processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import gracefully, leave
 from proofmill.runtime.watchdog import Steps, watching
+from proofmill.schema.errors import SettingError
 from proofmill.sources import models
 from proofmill.training import adapters
-from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint, remove_broken
+from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint
 
 # Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
 # all steps, is left out too: after a resume, transformers sums only the steps since then and divides by all.
@@ -52,7 +54,9 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
     options = {"attn_implementation": attention} if attention else {}
     if adapter:
         return adapters.load(job, model, adapter, seed, **options), tokenizer
-    return AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options), tokenizer
+    network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
+    sampling.neutralize(network.generation_config)
+    return network, tokenizer
 
 
 def tokenizer_of(job: Job, model: str) -> Any:
@@ -93,8 +97,7 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "logging_steps": log_every,
         "logging_nan_inf_filter": False,
         "save_strategy": "no",  # checkpoints.py decides when
-        "save_total_limit": 2,
-        **trackers.asked(job.name, job.table.results),
+        **trackers(job.name, job.table.results),
         "disable_tqdm": True,
         **_accumulation(),
     }
@@ -126,7 +129,6 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     start, checkpoint = time.monotonic(), processes.broadcast(last_checkpoint(job))
     trainer.remove_callback(PrinterCallback)
     if processes.rank() == 0:
-        remove_broken(job)
         trainer.add_callback(Steps(job, last))
         if checkpoint:
             say(job.name, f"goes on from {checkpoint.name}")
@@ -162,6 +164,7 @@ def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
     if processes.rank():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
+    sampling.neutralize(trainer.accelerator.unwrap_model(trainer.model).generation_config)
     if is_peft_model(trainer.accelerator.unwrap_model(trainer.model)):
         adapters.merge(trainer, state, job, folder)
     else:
@@ -169,3 +172,24 @@ def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
         model.save_pretrained(folder, **({"state_dict": state} if state else {}))
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def trackers(name: str, results: Path) -> dict[str, Any]:
+    """Return a trainer's arguments for PROOFMILL_TRACKERS, such as `tensorboard` or `wandb trackio`; none by default.
+
+    TensorBoard's files are in results/tensorboard/<kind>/<name>, or in TENSORBOARD_LOGGING_DIR. Raises SettingError for a
+    tracker that is not installed, or that transformers does not know.
+    """
+    from transformers.integrations import get_available_reporting_integrations
+
+    names = os.environ.get("PROOFMILL_TRACKERS", "").replace(",", " ").split()
+    there = get_available_reporting_integrations()
+    if missing := [tracker for tracker in names if tracker not in there]:
+        raise SettingError(
+            f"PROOFMILL_TRACKERS names {missing[0]}, which is not installed or unknown; expected some of "
+            f"{', '.join(there) or 'those that transformers knows (tensorboard, trackio, wandb, ...)'}. Install its package "
+            "into the environment of the stages."
+        )
+    if "tensorboard" in names:
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(results / "tensorboard" / name))
+    return {"report_to": names, "run_name": name}

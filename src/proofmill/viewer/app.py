@@ -145,9 +145,6 @@ class Pages:
             bars = tables.histogram(table, asked) if asked.histogram else []
         except SettingError as error:
             fault, shown = str(error), tables.page(table, tables.Asked())
-        written = (
-            table.page.read_text(encoding="utf-8").partition("\n")[2] if table.page.exists() else ""
-        )  # its title is ours
         drawn = table.kind in learned() or (table.kind == "scores" and curves.read_scores([table.name], self.results))
         return self.page(
             "table",
@@ -159,7 +156,7 @@ class Pages:
             fault=fault,
             bars=bars,
             funnel=tables.funnel(table, order),
-            written=written,
+            written=reading.page_of(table).partition("\n")[2],  # its title is ours
             drawn=drawn,
             rolled=table.kind in learned() and (table.weights() / ROLLOUTS).exists(),
             per_page=tables.PAGE,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.graders.human_marks import read
+from proofmill.runtime import durable
 from proofmill.schema.errors import SettingError
 
 LONGEST = 20_000  # characters of a comment
@@ -59,3 +60,4 @@ def give(results: Path, responses: str, response: str, mark: str, out_of: str, c
         file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+    durable.sync_name(path)

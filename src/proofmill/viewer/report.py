@@ -108,7 +108,7 @@ def _scores(made: Sequence[str], results: Path) -> Iterator[tuple[str, str, str 
         if kind_of(name) == "scores" and table.page.exists():
             drawn = curves.read_scores([name], results)
             picture = _picture([name], results) if drawn else None
-            yield name, table.page.read_text(encoding="utf-8").partition("\n")[2], picture
+            yield name, reading.page_of(table).partition("\n")[2], picture
 
 
 def _funnels(made: Sequence[str], stamps: Mapping[str, Any], results: Path) -> Iterator[tuple[str, list[tables.Bar]]]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from proofmill.artifacts.jobs import Job
 from proofmill.calls.pacing import backoff
+from proofmill.calls.sampling import NEUTRAL
 from proofmill.engines.ahead.sampling import Settings, serve
 from proofmill.engines.remote import AWAY
 from proofmill.engines.rollouts import server
@@ -27,8 +28,6 @@ from proofmill.schema.model_entries import Grpo
 from proofmill.training.asynchronous.sampler import Attempt, Request, Tell
 
 SHORT = 10.0  # seconds for an answer that takes no time, and between two looks at whether the server is there
-# Drawn from all tokens: what a request does not say, a server takes from the `generation_config.json` of its model.
-WHOLE = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 def sampler(entry: Grpo, job: Job, tokenizer: Any) -> "ProcessSampler | ServerSampler":
@@ -192,8 +191,8 @@ class ServerSampler:
             "model": self._model,
             "prompt": [*request.prompt],
             "max_tokens": entry.max_tokens,
+            **NEUTRAL,  # what a request leaves out, a server takes from the `generation_config.json` of its model
             "temperature": entry.temperature,
-            **WHOLE,
             "logprobs": 0,
             "return_token_ids": True,
             "seed": random.getrandbits(63),  # engines of one server draw alike without it

@@ -18,6 +18,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging
 
+from proofmill.calls import sampling
 from proofmill.engines.decoding import decode
 from proofmill.schema.model_entries import Grpo
 from proofmill.sources import models
@@ -35,14 +36,14 @@ class Settings:
     threads: int
     seed: int
     pad: int
-    end: int
+    ends: Sequence[int]
     max_tokens: int
     temperature: float
 
     @classmethod
     def of(cls, entry: Grpo, folder: Path, threads: int, tokenizer: Any) -> "Settings":
         rows = entry.problems_per_step * entry.group
-        special = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+        special = (tokenizer.pad_token_id, sampling.ends(folder, tokenizer))
         return cls(str(folder), rows, threads, entry.seed, *special, entry.max_tokens, entry.temperature)
 
 
@@ -68,12 +69,9 @@ def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, change
 
 
 def loaded(settings: Settings) -> Any:
-    """The model, which draws from all tokens and ends with any of its own ends."""
+    """Return the model, without settings of its own: the log-probabilities of what is drawn know of none."""
     model = AutoModelForCausalLM.from_pretrained(settings.folder, **models.in_float32(Path(settings.folder))).eval()
-    ends = model.generation_config.eos_token_id
-    ends = sorted({settings.end, *(ends if isinstance(ends, list) else [ends or settings.end])})
-    # Nothing else of its own: `generate` would draw by its top-p and penalties, and the log-probabilities know of none.
-    model.generation_config = GenerationConfig(eos_token_id=ends)
+    sampling.neutralize(model.generation_config)
     return model
 
 
@@ -110,7 +108,7 @@ def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int
         temperature=settings.temperature,
         top_k=0,
         max_new_tokens=settings.max_tokens,
-        eos_token_id=model.generation_config.eos_token_id,
+        eos_token_id=[*settings.ends],
         pad_token_id=settings.pad,
     )
     ours = partial(decode, ended=ended, logprobs=logprobs, heat=settings.temperature)

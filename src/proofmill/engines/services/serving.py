@@ -7,18 +7,20 @@ The server takes calls from this machine's network, with the key of the service 
 answered LOOKS looks in a row, is started again, a bounded number of times.
 """
 
-import functools
 import os
+import secrets
 import shlex
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 
 from proofmill.arithmetic.referee import KEY
 from proofmill.artifacts.tables import Table
+from proofmill.calls import sampling
 from proofmill.engines import fitting, servers
 from proofmill.engines.servers import Server
 from proofmill.engines.services.directory import Replica, Service
@@ -55,7 +57,7 @@ def weights_of(table: Table, arguments: str = "", threads: int = 1) -> Program:
     """vLLM's server of an artifact's weights, under the digest of the weights: calls for others are refused."""
     folder = str(table.weights())
 
-    @functools.cache
+    @cache
     def flags() -> list[str]:
         """Found out when the server is started: the memory there is then counts."""
         import torch
@@ -79,10 +81,33 @@ def vllm_server(model: str, name: str, flags: Callable[[], Sequence[str]]) -> Pr
 
     def command(host: str, port: int) -> list[str]:
         served = ["--model", model, "--served-model-name", name, "--host", host, "--port", str(port)]
-        return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *served, *flags()]
+        return [
+            sys.executable,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            *served,
+            *flags(),
+            *sampling.FLAGS,
+            *at_a_time(),
+        ]
+
+    @cache
+    def at_a_time() -> list[str]:
+        import torch
+
+        return [] if torch.cuda.is_available() else vllm.flags(fitting.AT_A_TIME)
 
     quiet = {"VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"), "OMP_NUM_THREADS": "1"}
     return Program(command, servers.VLLM_SECONDS, "VLLM_API_KEY", quiet, vllm.reason_in, spreads=True)
+
+
+def server_of(
+    name: str, program: Program, log: Path | None = None, host: str = "127.0.0.1", key: str | None = None
+) -> Server:
+    """Return the server of a program; without a `key` it has one of its own, which proves that it is this server."""
+    key = key or secrets.token_urlsafe(32)
+    variables = {**program.environment, program.key: key}
+    return Server(name, partial(program.command, host), program.seconds, variables, log, program.reason, host, key)
 
 
 def on_nodes(program: Program, node: int, nodes: int, head: str) -> Program:
@@ -139,18 +164,7 @@ def serve(service: Service, replica: int, program: Program, log: Path) -> None:
                 f"{name}: another process serves it; expected one for each replica. Give another --replica, or end that job."
             )
         service.summoned.unlink(missing_ok=True)
-        secret = service.key()
-        variables = {**program.environment, program.key: secret}
-        server = Server(
-            name,
-            lambda port: program.command(here, port),
-            program.seconds,
-            variables,
-            log,
-            program.reason,
-            here,
-            secret,
-        )
+        server = server_of(name, program, log, here, service.key())
         server.restarts_left = program.restarts
         try:
             with server:

@@ -11,7 +11,6 @@ does no more than that in its walltime would do so for ever.
 
 import base64
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from proofmill.runtime import durable
 from proofmill.training.asynchronous.sampler import Attempt
 from proofmill.training.rollouts import whole_lines
 
@@ -71,6 +71,7 @@ class Attempts:
         with self._lock:
             self._learned.update(dict.fromkeys(groups, step))
             self._append({"step": step, "groups": [*groups]})
+            durable.sync(self.path)  # before the checkpoint of the step
 
     def forget(self, step: int) -> None:
         """Leave out what was learned up to a step that no kill can undo any more."""
@@ -98,7 +99,7 @@ class Attempts:
             for step in steps:
                 file.write(_encoded({"step": step, "groups": [g for g, at in self._learned.items() if at == step]}))
             file.writelines(map(_encoded, attempts))
-        os.replace(new, self.path)
+        durable.replace(new, self.path)
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

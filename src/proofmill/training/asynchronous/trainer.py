@@ -33,6 +33,7 @@ from proofmill.training.asynchronous.attempts import Attempts
 from proofmill.training.asynchronous.dealing import Learned, deal, tree
 from proofmill.training.asynchronous.sampler import Sampler
 from proofmill.training.asynchronous.worker import Group, Worker
+from proofmill.training.checkpoints import MOST_KEPT
 from proofmill.training.rollout_rewards import Rewarding
 from proofmill.training.rollouts import DIARY, Diary
 
@@ -259,14 +260,14 @@ class _Passes(IterableDataset):
 
 
 class _Forgetting(TrainerCallback):
-    """Lets go of attempts that a checkpoint has learned, once there is a newer one."""
+    """Lets go of attempts that each checkpoint has learned that is kept."""
 
     def __init__(self, attempts: Attempts):
-        self.attempts, self.saved = attempts, 0
+        self.attempts, self.saved = attempts, [0] * MOST_KEPT
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.attempts.forget(self.saved)
-        self.saved = state.global_step
+        self.attempts.forget(self.saved.pop(0))
+        self.saved.append(state.global_step)
 
 
 def _rewards(totals_PG: np.ndarray, counted_NK: np.ndarray, names: Sequence[str]) -> dict[str, float]:

@@ -1,0 +1,85 @@
+"""The configurations that use a results folder, so that `proofmill gc` deletes nothing that one of them declares.
+
+results/configurations/ has a file for each list of configuration files that a run began with: the files, and of every
+artifact the digest of its identity. A later run with the same files replaces it; `proofmill gc --forget` removes it.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from proofmill.recipes.book import SETTINGS, Book
+from proofmill.recipes.identity import identity_of
+from proofmill.runtime import durable
+from proofmill.schema.errors import SettingError
+from proofmill.schema.ids import digest
+from proofmill.text.suggestions import among
+
+FOLDER = "configurations"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Declarations of a list of configuration files."""
+
+    title: str
+    artifacts: dict[str, str]  # by name: the digest of its identity
+
+
+def of(book: Book) -> dict[str, str]:
+    """Return the digest of each artifact's identity."""
+    return {name: digest(json.loads(identity_of(entry, book.declared))) for name, entry in book.entries.items()}
+
+
+def in_stamp(stamp: Mapping[str, Any]) -> str:
+    """Return the digest of the identity that a table was made from."""
+    fields = ("entry", "revision", "prompts", "declared", "plugins")
+    return digest({field: stamp[field] for field in fields if field in stamp})
+
+
+def place(results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> Path:
+    """Return the path of the record of these files, with `overrides` from a command line laid over them."""
+    chosen = {key: value for key, value in (overrides or {}).items() if key not in SETTINGS}
+    return results / FOLDER / f"{digest([str(Path(file).absolute()) for file in files], chosen)}.json"
+
+
+def note(book: Book, results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> None:
+    """Record what these files declare. While an entry of theirs has a mistake, what they declared before stays too."""
+    files = list(files)
+    path, known = place(results, files, overrides), of(book)
+    if book.faults and path.exists():
+        known = _read(path).artifacts | known
+    title = " + ".join([*map(os.path.relpath, files), *(f"{key}={value}" for key, value in (overrides or {}).items())])
+    text = json.dumps(asdict(Configuration(title, known)), indent=1)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(path, text)
+
+
+def others(results: Path, files: Iterable[str | Path]) -> Iterator[Configuration]:
+    """Yield the recorded configurations but that of these files. Raises SettingError for a damaged record."""
+    for path in sorted((results / FOLDER).glob("*.json")):
+        if path != place(results, files):
+            yield _read(path)
+
+
+def forget(results: Path, title: str) -> None:
+    """Remove the record of a configuration. Raises SettingError where none has this title."""
+    known = {_read(path).title: path for path in sorted((results / FOLDER).glob("*.json"))}
+    if title not in known:
+        raise SettingError(f"--forget {title}: no such configuration; expected one of {among(title, [*known])}")
+    known[title].unlink()
+    durable.sync_name(known[title])
+
+
+def _read(path: Path) -> Configuration:
+    try:
+        return Configuration(**json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise SettingError(
+            f"{path}: is damaged ({error}); expected what a configuration declares, which is never deleted. Remove the file, "
+            "and run Snakemake with that configuration to write it anew."
+        ) from error

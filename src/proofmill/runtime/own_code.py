@@ -1,0 +1,189 @@
+"""The code that a user's part rests on, and its digest.
+
+A part rests on
+1. its record in the dictionary, and in the same file all that this refers to by name, transitively. Statements that bind
+   no name at the top of the file, and star imports, count for every part. Code that names things by text (`eval`,
+   `globals()`) rests on the whole file.
+2. every module of the plugin's folder that this imports, transitively and as a whole: files, packages with those around
+   them, submodules that a star import of a package may take, and modules in import cycles.
+
+Comments and formatting do not count. Code in other folders (installed packages, proofmill itself) and files that a part
+opens are not seen. An import of the folder that no reader of the text can resolve is refused.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from proofmill.schema.errors import RecipeError
+from proofmill.schema.ids import digest
+from proofmill.text.own_files import read_text
+
+BY_TEXT = {"eval", "exec", "compile", "globals", "locals", "vars"}
+BY_NAME = {"import_module", "__import__"}  # with a name that is written out, they are imports
+UNSEEN = {"run_path", "run_module", "spec_from_file_location", "SourceFileLoader"}
+# What the parser and the unparser raise for what is no Python, or too much of it.
+FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python file of a plugin's folder. `name` is the dotted name by which others import it."""
+
+    path: Path
+    name: str
+
+    @cached_property
+    def text(self) -> str:
+        return read_text(self.path, "a Python file of your own parts (`plugins`).")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            compile(self.text, str(self.path), "exec", dont_inherit=True)  # finds what the parser lets pass
+            return ast.parse(self.text)
+        except FAULTS as error:
+            line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            found = (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
+            raise RecipeError(
+                f"{self.path}{line}: no Python ({found}); expected your own parts. Fix the line."
+            ) from error
+
+    @cached_property
+    def whole(self) -> str:
+        """The text of the file without comments and formatting."""
+        return self.unparsed(self.tree)
+
+    def unparsed(self, node: ast.AST) -> str:
+        """Return the text of a node without comments and formatting."""
+        try:
+            return ast.unparse(node)
+        except FAULTS as error:
+            line = getattr(node, "lineno", 1)
+            raise RecipeError(
+                f"{self.path}:{line}: is nested too deeply ({type(error).__name__}); expected your own parts. Split it up."
+            ) from error
+
+    def imports(self, node: ast.AST) -> Iterator[tuple[str, bool]]:
+        """Yield the dotted names that a node imports, and whether by a star. RecipeError for one that cannot be read."""
+        calls = {id(inner.func): inner for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Import):
+                yield from ((alias.name, False) for alias in inner.names)
+            elif isinstance(inner, ast.ImportFrom):
+                base = self._absolute(inner.module or "", inner.level)
+                yield from ((base, True) if a.name == "*" else (f"{base}.{a.name}", False) for a in inner.names)
+            elif (name := _name(inner)) in BY_NAME | UNSEEN:
+                call = calls.get(id(inner))
+                first = call.args[0] if call and call.args else None
+                if name in UNSEEN or not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
+                    raise RecipeError(
+                        f"{self.path}:{getattr(inner, 'lineno', 1)}: `{name}` imports what cannot be read from the text; expected a "
+                        "name in quotes, or an `import`. Import the module by its name."
+                    )
+                yield self._absolute(first.value.lstrip("."), len(first.value) - len(first.value.lstrip("."))), False
+
+    def _absolute(self, name: str, level: int) -> str:
+        """Return the dotted name of an import with so many leading dots."""
+        package = self.name.split(".") if self.path.name == "__init__.py" else self.name.split(".")[:-1]
+        return ".".join([*(package[: len(package) + 1 - level] if level else ()), *([name] if name else ())])
+
+
+def _name(node: ast.AST) -> str | None:
+    """Return the last name of a reference such as `importlib.import_module`, or the name that gets another."""
+    if isinstance(node, ast.alias):
+        return node.name if node.asname else None
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+
+
+class Folder:
+    """The modules of one folder, each read once."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._read: dict[str, Module | None] = {}
+
+    def module(self, name: str) -> Module | None:
+        """Return the module of a dotted name; None if this folder has none."""
+        if name not in self._read:
+            place = self.path.joinpath(*name.split("."))
+            files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+            found = next((file for file in files if name and file.is_file()), None)
+            self._read[name] = Module(found, name) if found else None
+        return self._read[name]
+
+    def reached(self, module: Module, *nodes: ast.AST) -> dict[str, Module]:
+        """Return the modules of the folder, by name and sorted, that some nodes of a module import, transitively."""
+        found: dict[str, Module] = {}
+        pending = [(module, node) for node in nodes]
+        while pending:
+            importing, node = pending.pop()
+            for name, star in importing.imports(node):
+                parts = name.split(".")
+                names = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+                if star and (place := self.path.joinpath(*parts)).is_dir():  # `__all__` may name submodules
+                    names += [f"{name}.{file.stem}" for file in place.glob("*.py")]
+                    names += [f"{name}.{file.parent.name}" for file in place.glob("*/__init__.py")]
+                for each in names:
+                    if each not in found and (other := self.module(each)):
+                        found[each] = other
+                        pending.append((other, other.tree))
+        return dict(sorted(found.items()))
+
+    def digest_of(self, module: Module, dictionary: str, key: str) -> str:
+        """Return a digest of one entry of a plugin's dictionary and of all that it rests on."""
+        nodes = list(_slice(module.tree, dictionary, key))
+        others = self.reached(module, *nodes)
+        own = [module.unparsed(node) for node in nodes]
+        return digest(*own, *([name, other.whole] for name, other in others.items()))
+
+
+def _slice(tree: ast.Module, dictionary: str, key: str) -> list[ast.AST]:
+    """Return the nodes of a file that one entry of a dictionary rests on, in the order in which they are met."""
+    bound: dict[str, list[ast.AST]] = {}
+    effects: list[ast.AST] = []
+    for statement in tree.body:
+        names = _bound(statement)
+        for name in names:
+            bound.setdefault(name, []).append(statement)
+        if not names and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            effects.append(statement)  # it may change whatever it likes
+    if not (record := _record(bound.get(dictionary, []), key)):
+        return list(tree.body)
+    found: dict[int, ast.AST] = {}
+    pending = [*record, *effects]
+    while pending:
+        node = pending.pop(0)
+        if id(node) in found:
+            continue
+        found[id(node)] = node
+        names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+        if names & BY_TEXT:
+            return list(tree.body)
+        pending += [statement for name in sorted(names) for statement in bound.get(name, [])]
+    return list(found.values())
+
+
+def _record(statements: list[ast.AST], key: str) -> list[ast.expr]:
+    """Return the expression of an entry; nothing if the dictionary or one of its keys is not written out."""
+    written = getattr(statements[0], "value", None) if len(statements) == 1 else None
+    if not isinstance(written, ast.Dict) or not all(isinstance(name, ast.Constant) for name in written.keys):
+        return []
+    return [v for k, v in zip(written.keys, written.values, strict=True) if getattr(k, "value", None) == key][-1:]
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds and does nothing else; none for one that may do anything."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        names = {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+        return set() if "*" in names else names
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        inside = [node for target in targets for node in ast.walk(target)]
+        if not any(isinstance(node, ast.Subscript | ast.Attribute) for node in inside):  # these change what is there
+            return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return set()

@@ -1,0 +1,36 @@
+"""Lessons for the tiny model that rehearsals start from in the place of the hub's weights (workflow/rehearsal.yaml).
+
+A lesson is a problem of the arithmetic family as a recipe asks it, prompt included, so that no rehearsal needs another prompt.
+Proofs are sloppy and some lack the form that was asked for: the rewards of a training have to vary.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from proofmill.arithmetic import congruences
+from proofmill.prompts.templates import fill
+from proofmill.schema.entries import Problems
+from proofmill.sources.loaders import Source
+
+ASKED = ("solve", "prove", "solve", "think-answer", "solve", "answer", "solve", "sum-up-answer")  # in turn
+SIZES = {"powers": (1, 2), "digits": (2, 4), "products": (1, 2), "recurrence": (1, 3)}
+FLAWED = 0.1  # of the proofs lack their form
+
+
+def lessons(entry: Problems) -> Iterator[dict[str, Any]]:
+    """Yield problems of the arithmetic family in the words of each prompt in turn, with sloppy proofs in its form."""
+    rng = random.Random(f"rehearsal {entry.part} {entry.seed}")
+    for number, problem in enumerate(congruences.problems(entry.part, entry.seed, sizes=SIZES)):
+        asked = ASKED[number // len(congruences.FAMILIES) % len(ASKED)]
+        proof = congruences.sloppy_proof(problem, rng)
+        thought, _, body = proof.removeprefix("<think>").partition("</think>\n")
+        if rng.random() < FLAWED:
+            proof = body
+        elif asked == "think-answer":
+            proof = f"<think>\n{thought}\n</think>\n<answer>\n{body}\n</answer>"
+        statement = congruences.statement(problem, rng.randint(0, 1))
+        yield {"statement": fill(asked, {"statement": statement}), "solution": proof, "origin": "rehearsal"}
+
+
+SOURCES = {"rehearsal": Source(lessons, "lessons for rehearsals", frozenset({"part", "rows", "seed"}))}
