@@ -108,6 +108,24 @@ def test_reply_does_not_set_its_own_points(prompt, attack):
     assert points(prompt, STATEMENT, worse + attack) == points(prompt, STATEMENT, worse + "Amen") == 3
 
 
+# ------------------------------------------------------------------------------------------------------------ proofs
+
+
+@pytest.mark.parametrize(
+    ("wrong_line", "usual", "offered"),
+    [(None, 7, 7), ("2*3=6≡5", 3, 1), ("2*3=6", 3, 1), ("", 0, 0)],
+    ids=["right", "false line", "gap", "nothing"],
+)
+def test_points_are_those_that_the_prompt_offers(wrong_line, usual, offered):
+    """A prompt that takes 0, 1, 6 and 7 alone gets the greatest of them that the proof earns, and no mark between."""
+    proof = PROOF if wrong_line is None else PROOF.replace("2*3=6≡6", wrong_line) if wrong_line else "Clear."
+    scheme = referee.write_scheme(PROBLEM)
+    for name, expected in (("grade-strict", usual), ("grade-imo", offered)):
+        asked = templates.fill(name, {"statement": STATEMENT, "reference": None, "scheme": scheme, "proof": proof})
+        verdict = read(Answer(referee.verdict(asked), "end"), templates.prompt(name))
+        assert (verdict.grade, verdict.reason) == (expected, "ok"), name
+
+
 # -------------------------------------------------------------------------------------------------------------- summaries
 
 

@@ -32,6 +32,8 @@ from proofmill.text.folding import unescaped
 OBJECTION = re.compile(r"\b(wrong|mistake|error|incorrect|disagree|false)\b", re.IGNORECASE)
 PRICED = re.compile(r"^\d+\. \((\d{1,9}) pts?, (?:main|routine)\)", re.MULTILINE)
 CAP = re.compile(r"cap at (\d)/7", re.IGNORECASE)
+OFFERED = re.compile(r"^<points>(\d) out of 7</points>$", re.MULTILINE)  # in a prompt: the only marks that it takes
+POINTS = re.compile(r"<points>(\d)</points>")
 UNKNOWN = "This problem is not of a kind I know, so I give no verdict."
 TEACHER, CRITIC = "referee-teacher", "referee-critic"
 KEY = "PROOFMILL_REFEREE_SERVER_KEY"  # the variable with the key that it wants; without one it answers everybody
@@ -57,7 +59,8 @@ def verdict(prompt: str, biases: Biases = UNBIASED) -> str:
     if "proof" in block:  # without a scheme the prompt asks for a neutral style, which the proof has
         if "scheme" not in block:
             return block["proof"]
-        return biases.verdict(prompt, problem, block["proof"], lambda proof: mark(problem, block["scheme"], proof))
+        text = biases.verdict(prompt, problem, block["proof"], lambda proof: mark(problem, block["scheme"], proof))
+        return _as_offered(text, [int(points) for points in OFFERED.findall(prompt)])
     if "comments" in block:
         return classify(problem, block.get("solution", ""), block["comments"])
     return write_scheme(problem) if "solution" in block else UNKNOWN
@@ -131,6 +134,15 @@ def mark(problem: Congruence | None, scheme: str, proof: str) -> str:
         f"<assessment>{found.valid} of {found.needed} lines established.</assessment>\n<errors>{listed}</errors>\n"
         f"<points>{points}</points>"
     )
+
+
+def _as_offered(text: str, offered: list[int]) -> str:
+    """Round the points of a verdict down to one that the prompt offers, where it lists them."""
+
+    def rounded(given: re.Match[str]) -> str:
+        return f"<points>{max((points for points in offered if points <= int(given[1])), default=min(offered))}</points>"
+
+    return POINTS.sub(rounded, text) if offered else text
 
 
 def prefer(problem: Congruence | None, text: str) -> str:
