@@ -18,7 +18,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Nothing here needs the hub; a recipe that does unsets this.
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help run smol gpu test test-fast test-slow test-pipeline test-vllm test-slurm test-browser lint format docs lock audit clean
+.PHONY: help run smol gpu test test-all test-fast test-slow test-long test-pipeline test-vllm test-slurm test-browser lint format docs lock audit clean
 
 help: ## what can be made
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,15 +35,20 @@ smol: $(VENV)/ready ## a real language model on GSM8K, under 20 minutes; LONG=1 
 gpu: ## installs envs/gpu.txt, for a machine with CUDA; `make run LOCK=envs/gpu.txt` then runs with it
 	$(MAKE) $(VENV)/ready LOCK=envs/gpu.txt
 
-test: lint test-fast test-slow ## everything, the fast tests first
+test: lint test-fast test-slow ## what CI runs, the fast tests first
+
+test-all: test test-long ## everything
 
 test-fast: $(VENV)/ready $(TOOLS)/ready ## the tests without whole runs, vLLM, SLURM and a browser
-	$(PYTEST) -n 2 -m "not pipeline and not vllm and not slurm and not browser"
+	$(PYTEST) -n 2 -m "not long and not pipeline and not vllm and not slurm and not browser"
 
 # One process more than cores: the tests of SLURM, and those with dead servers, mostly wait. Files in the order of
 # tests/conftest.py, the longest first.
 test-slow: $(VENV)/ready ## those with them
-	$(PYTEST) -n 3 --no-loadscope-reorder -m "pipeline or vllm or slurm or browser"
+	$(PYTEST) -n 3 --no-loadscope-reorder -m "not long and (pipeline or vllm or slurm or browser)"
+
+test-long: $(VENV)/ready ## those marked `long`, which `make test` leaves out
+	$(PYTEST) -n 2 -m long
 
 test-pipeline: $(VENV)/ready ## whole runs at reduced sizes
 	$(PYTEST) -n 2 -m pipeline

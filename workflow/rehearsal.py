@@ -8,14 +8,15 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from proofmill.arithmetic import congruences
+from proofmill.arithmetic import congruences, referee
 from proofmill.prompts.templates import fill
 from proofmill.schema.entries import Problems
 from proofmill.sources.loaders import Source
 
-ASKED = ("solve", "prove", "solve", "think-answer", "solve", "answer", "solve", "sum-up-answer")  # in turn
+ASKED = ("solve", "prove", "solve", "think-answer", "go-on", "answer", "go-on", "sum-up-answer")  # in turn
 SIZES = {"powers": (1, 2), "digits": (2, 4), "products": (1, 2), "recurrence": (1, 3)}
 FLAWED = 0.1  # of the proofs lack their form
+RETOLD = 0.6  # of the prompts to go on have a summary
 
 
 def lessons(entry: Problems) -> Iterator[dict[str, Any]]:
@@ -29,8 +30,10 @@ def lessons(entry: Problems) -> Iterator[dict[str, Any]]:
             proof = body
         elif asked == "think-answer":
             proof = f"<think>\n{thought}\n</think>\n<answer>\n{body}\n</answer>"
-        statement = congruences.statement(problem, rng.randint(0, 1))
-        yield {"statement": fill(asked, {"statement": statement}), "solution": proof, "origin": "rehearsal"}
+        fields: dict[str, Any] = {"statement": congruences.statement(problem, rng.randint(0, 1))}
+        if asked == "go-on":  # as a reasoning cache asks: at first without a summary
+            fields["summary"] = referee.sum_up(problem, "", body) if rng.random() < RETOLD else None
+        yield {"statement": fill(asked, fields), "solution": proof, "origin": "rehearsal"}
 
 
 SOURCES = {"rehearsal": Source(lessons, "lessons for rehearsals", frozenset({"part", "rows", "seed"}))}
