@@ -140,7 +140,7 @@ def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
     """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
     book = rehearsed.book
     trained = {n for recipe in SYSTEMS for n in book.recipes[recipe] if n.startswith(("sft/", "grpo/"))}
-    assert len(trained) == 27
+    assert len(trained) == 25
     for name in trained:
         table = rehearsed.table(name)
         assert {"loss", "learning_rate"} <= {row["measure"] for row in table.rows()}, name

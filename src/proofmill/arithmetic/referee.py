@@ -140,7 +140,9 @@ def _as_offered(text: str, offered: list[int]) -> str:
     """Round the points of a verdict down to one that the prompt offers, where it lists them."""
 
     def rounded(given: re.Match[str]) -> str:
-        return f"<points>{max((points for points in offered if points <= int(given[1])), default=min(offered))}</points>"
+        return (
+            f"<points>{max((points for points in offered if points <= int(given[1])), default=min(offered))}</points>"
+        )
 
     return POINTS.sub(rounded, text) if offered else text
 
