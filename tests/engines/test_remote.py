@@ -967,5 +967,11 @@ def test_first_call_goes_alone_under_a_budget(ask, monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="the budget of"):
         ask(slow, count=40, budget=0.025)  # room for two such calls, and for 24 that keep the limit
     assert records.cost(tmp_path / "calls/test/x") == pytest.approx(2 * 0.01001)
-    _, served = ask(slow, count=8, model="other")
+    together = threading.Barrier(8)
+
+    def met(_, number):
+        together.wait(timeout=30)
+        return 200, dear, {}
+
+    _, served = ask(met, count=8, model="other")
     assert served.most == 8
