@@ -22,6 +22,7 @@ RecipeError with its line: an exit is no success.
 import importlib.abc
 import importlib.util
 import linecache
+import os
 import sys
 import traceback
 import typing
@@ -30,8 +31,10 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from itertools import islice
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType, UnionType
+from types import ModuleType, TracebackType
 from typing import Any
+
+import msgspec
 
 from proofmill.graders.attacks import Attack
 from proofmill.graders.programs import Program
@@ -66,9 +69,7 @@ MOST_FILES = 10_000  # below a folder of prompts: one of a whole disk is a mista
 class Plugin:
     """A file whose parts are in use."""
 
-    path: Path
-    names: tuple[tuple[str, str], ...]  # (list, part)
-    digests: Mapping[tuple[str, str], str]
+    digests: Mapping[tuple[str, str], str]  # by list and part
     prompts: Path | None = None
 
 
@@ -78,7 +79,7 @@ _in_use: dict[Path, Plugin] = {}
 def use(paths: Iterable[str]) -> None:
     """Make the parts of these files known, and those of no others. Raises RecipeError where a file is faulty."""
     for plugin in _in_use.values():
-        for word, name in plugin.names:
+        for word, name in plugin.digests:
             del LISTS[word][name]
         if plugin.prompts:
             templates.further.remove(plugin.prompts)
@@ -87,7 +88,8 @@ def use(paths: Iterable[str]) -> None:
         sys.modules.pop(name, None)
     _modules.known.clear()
     folders: dict[Path, Folder] = {}
-    for path in {path.resolve(): path for path in map(local_path, paths)}.values():  # one file may be named in two ways
+    named = {os.path.realpath(path): path for path in map(local_path, paths)}  # one file may be named in two ways
+    for path in named.values():
         _in_use[path] = _loaded(path, folders.setdefault(path.parent.resolve(), Folder(path.parent)))
 
 
@@ -108,20 +110,19 @@ def _loaded(path: Path, folder: Folder) -> Plugin:
             if _check(path, word, name, record)
         ]
         prompts = _prompts(path, module)
-    names = tuple((word, name) for word, name, _ in parts)
-    digests = {(word, name): folder.digest_of(code, word.upper(), name) for word, name in names}
+        digests = {(word, name): folder.digest_of(code, word.upper(), name) for word, name, _ in parts}
     for word, name, record in parts:
         LISTS[word][name] = record
     if prompts:
         templates.further.append(prompts)
-    return Plugin(path, names, digests, prompts)
+    return Plugin(digests, prompts)
 
 
 # -------------------------------------------------------------------------------------------------------------- imports
 
 
 class _Loader(importlib.abc.SourceLoader):
-    """Runs the text that was read for the digest, and never a cached bytecode."""
+    """Runs the text that was read for the digest; without a file's time there is no cached bytecode."""
 
     def __init__(self, code: Module):
         self.code = code
@@ -131,9 +132,6 @@ class _Loader(importlib.abc.SourceLoader):
 
     def get_data(self, path: str) -> bytes:
         return self.code.text.encode()
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self.code.text, str(self.code.path), "exec", dont_inherit=True)
 
 
 class _Modules(importlib.abc.MetaPathFinder):
@@ -213,20 +211,10 @@ def _check(path: Path, word: str, name: Any, record: Any) -> bool:
 
 def _fits(value: Any, hint: Any) -> bool:
     """Return whether a value of a record is of its declared type, as far as that can be seen without calling it."""
-    of, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if of in (typing.Union, UnionType):
-        return any(_fits(value, each) for each in inner)
-    if of is typing.Literal:
-        return type(value) is str and value in inner
-    if of is Callable or hint is Callable:
-        return callable(value)
-    if of is float:
-        return type(value) in (int, float)
-    if of is Mapping:
-        return type(value) is dict
-    if of in (tuple, frozenset):
-        return type(value) is of and all(type(each) is str for each in value)
-    return of is Any or not isinstance(of, type) or issubclass(type(value), of)
+    try:
+        return type(msgspec.convert(value, hint)) is type(value)
+    except msgspec.ValidationError:
+        return False
 
 
 def _prompts(path: Path, module: ModuleType) -> Path | None:

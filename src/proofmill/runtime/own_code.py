@@ -24,8 +24,6 @@ from proofmill.text.own_files import read_text
 BY_TEXT = {"eval", "exec", "compile", "globals", "locals", "vars"}
 BY_NAME = {"import_module", "__import__"}  # with a name that is written out, they are imports
 UNSEEN = {"run_path", "run_module", "spec_from_file_location", "SourceFileLoader"}
-# What the parser and the unparser raise for what is no Python, or too much of it.
-FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -43,32 +41,19 @@ class Module:
     def tree(self) -> ast.Module:
         try:
             compile(self.text, str(self.path), "exec", dont_inherit=True)  # finds what the parser lets pass
-            return ast.parse(self.text)
-        except FAULTS as error:
+            tree = ast.parse(self.text)
+            ast.unparse(tree)  # as the digest does, which fails on what is nested too deeply
+            return tree
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
             found = (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
             raise RecipeError(
                 f"{self.path}{line}: no Python ({found}); expected your own parts. Fix the line."
             ) from error
 
-    @cached_property
-    def whole(self) -> str:
-        """The text of the file without comments and formatting."""
-        return self.unparsed(self.tree)
-
-    def unparsed(self, node: ast.AST) -> str:
-        """Return the text of a node without comments and formatting."""
-        try:
-            return ast.unparse(node)
-        except FAULTS as error:
-            line = getattr(node, "lineno", 1)
-            raise RecipeError(
-                f"{self.path}:{line}: is nested too deeply ({type(error).__name__}); expected your own parts. Split it up."
-            ) from error
-
     def imports(self, node: ast.AST) -> Iterator[tuple[str, bool]]:
         """Yield the dotted names that a node imports, and whether by a star. RecipeError for one that cannot be read."""
-        calls = {id(inner.func): inner for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+        calls = {id(inner.func): inner.args for inner in ast.walk(node) if isinstance(inner, ast.Call)}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import):
                 yield from ((alias.name, False) for alias in inner.names)
@@ -76,14 +61,14 @@ class Module:
                 base = self._absolute(inner.module or "", inner.level)
                 yield from ((base, True) if a.name == "*" else (f"{base}.{a.name}", False) for a in inner.names)
             elif (name := _name(inner)) in BY_NAME | UNSEEN:
-                call = calls.get(id(inner))
-                first = call.args[0] if call and call.args else None
-                if name in UNSEEN or not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
-                    raise RecipeError(
-                        f"{self.path}:{getattr(inner, 'lineno', 1)}: `{name}` imports what cannot be read from the text; expected a "
-                        "name in quotes, or an `import`. Import the module by its name."
-                    )
-                yield self._absolute(first.value.lstrip("."), len(first.value) - len(first.value.lstrip("."))), False
+                match calls.get(id(inner)):
+                    case [ast.Constant(value=str(written)), *_] if name in BY_NAME:
+                        yield self._absolute(written.lstrip("."), len(written) - len(written.lstrip("."))), False
+                    case _:
+                        raise RecipeError(
+                            f"{self.path}:{getattr(inner, 'lineno', 1)}: `{name}` imports what cannot be read from the text; expected "
+                            "a name in quotes, or an `import`. Import the module by its name."
+                        )
 
     def _absolute(self, name: str, level: int) -> str:
         """Return the dotted name of an import with so many leading dots."""
@@ -134,10 +119,9 @@ class Folder:
 
     def digest_of(self, module: Module, dictionary: str, key: str) -> str:
         """Return a digest of one entry of a plugin's dictionary and of all that it rests on."""
-        nodes = list(_slice(module.tree, dictionary, key))
+        nodes = _slice(module.tree, dictionary, key)
         others = self.reached(module, *nodes)
-        own = [module.unparsed(node) for node in nodes]
-        return digest(*own, *([name, other.whole] for name, other in others.items()))
+        return digest(*map(ast.unparse, nodes), *([name, ast.unparse(other.tree)] for name, other in others.items()))
 
 
 def _slice(tree: ast.Module, dictionary: str, key: str) -> list[ast.AST]:
@@ -152,18 +136,13 @@ def _slice(tree: ast.Module, dictionary: str, key: str) -> list[ast.AST]:
             effects.append(statement)  # it may change whatever it likes
     if not (record := _record(bound.get(dictionary, []), key)):
         return list(tree.body)
-    found: dict[int, ast.AST] = {}
-    pending = [*record, *effects]
-    while pending:
-        node = pending.pop(0)
-        if id(node) in found:
-            continue
-        found[id(node)] = node
+    found = [*record, *effects]
+    for node in found:  # which grows meanwhile
         names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         if names & BY_TEXT:
             return list(tree.body)
-        pending += [statement for name in sorted(names) for statement in bound.get(name, [])]
-    return list(found.values())
+        found += [other for name in sorted(names) for other in bound.get(name, []) if other not in found]
+    return found
 
 
 def _record(statements: list[ast.AST], key: str) -> list[ast.expr]:
