@@ -61,13 +61,13 @@ class Decision(NamedTuple):
 class Pair(NamedTuple):
     """A gold answer and an answer in normal form: all that a verdict depends on and that a worker receives.
 
-    `last` replaces the answer if the gold answer is one value, and the boxes before the last ones do not count. A
+    `answer` is all boxes, which count where several values are asked for; `last` the last ones, which count else. A
     Decision is in the place of an answer that has no normal form.
     """
 
     gold: str
     answer: str | Decision
-    last: str | Decision | None = None
+    last: str | Decision
 
 
 class Gold(NamedTuple):
@@ -97,12 +97,10 @@ def read_pair(gold: str, text: str) -> tuple[Answers, Pair | Decision]:
     form = gold_form(gold)
     if isinstance(form, Decision):
         return found, form
-    answer = _answer_form(found[0])
-    if found[0] != found[1]:
-        return found, Pair(form, answer, _answer_form(found[1]))
-    if isinstance(answer, Decision):
-        return found, answer
-    return found, Decision("correct") if form == answer else Pair(form, answer)
+    answer, last = map(_answer_form, found)
+    if found[0] == found[1] and (isinstance(answer, Decision) or answer == form):
+        return found, answer if isinstance(answer, Decision) else Decision("correct")
+    return found, Pair(form, answer, last)
 
 
 def check_of(answers: Answers, decision: Decision) -> Check:
@@ -147,12 +145,11 @@ def read_gold(form: str) -> Gold:
 
 def compare(pair: Pair, gold: Gold) -> Decision:
     """Decide on the answer that counts: all boxes where several values are asked for, else the last ones."""
-    last = pair.last is not None and not gold.several
-    answer = pair.last if last and pair.last is not None else pair.answer
+    answer = pair.answer if gold.several else pair.last
     if answer != pair.gold and gold.fault:
-        return Decision("no-gold", gold.fault, last)
+        return Decision("no-gold", gold.fault, not gold.several)
     decision = answer if isinstance(answer, Decision) else _compared(pair.gold, answer)
-    return decision._replace(last=last)
+    return decision._replace(last=not gold.several)
 
 
 def _compared(gold: str, answer: str) -> Decision:
@@ -181,9 +178,8 @@ def by_integers(pair: Pair) -> Decision | None:
     value. Two Integers are compared by a == b, then by a - b = 0; and texts of different values differ. The limit of
     300 digits is there because Python refuses to read more than 4,300.
     """
-    answer = pair.answer if pair.last is None else pair.last  # an integer is one value
-    if isinstance(answer, str) and _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(answer):
-        return Decision("correct" if int(pair.gold) == int(answer) else "wrong", "", pair.last is not None)
+    if isinstance(pair.last, str) and _INTEGER.fullmatch(pair.gold) and _INTEGER.fullmatch(pair.last):
+        return Decision("correct" if int(pair.gold) == int(pair.last) else "wrong", "", last=True)  # it is one value
     return None
 
 

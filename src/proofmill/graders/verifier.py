@@ -268,7 +268,8 @@ class Verifier:
     def fault(self, gold: str) -> str:
         """Return why a gold answer cannot be read, within the limits of a pair; "" if it can."""
         form = gold_form(gold)
-        pair = form if isinstance(form, Decision) else Pair(form, Decision("correct"))
+        right = Decision("correct")
+        pair = form if isinstance(form, Decision) else Pair(form, right, right)
         (check,) = self._checks(iter([((None, None), pair)]))
         return check.detail
 
