@@ -8,31 +8,15 @@ not count.
 
 import re
 
+_USUAL = (
+    "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
+    "functools", "operator", "io", "sys", "json",
+)  # fmt: skip
 # What stands before a program where its tests say so. `leetcode`: what LiveCodeBench puts before each program (Jain et al.
 # 2024, `import_string` of lcb_runner), as LeetCode does.
 SETUPS = {
-    "leetcode": """from string import *
-from re import *
-from datetime import *
-from collections import *
-from heapq import *
-from bisect import *
-from copy import *
-from math import *
-from random import *
-from statistics import *
-from itertools import *
-from functools import *
-from operator import *
-from io import *
-from sys import *
-from json import *
-from builtins import *
-from typing import *
-import string, re, datetime, collections, heapq, bisect, copy, math, random, statistics
-import itertools, functools, operator, io, sys, json
-sys.setrecursionlimit(50000)
-"""
+    "leetcode": "".join(f"from {module} import *\n" for module in (*_USUAL, "builtins", "typing"))
+    + f"import {', '.join(_USUAL)}\nsys.setrecursionlimit(50000)\n"
 }
 
 _FENCE = re.compile(r"[ \t]*+(`{3,}+)[ \t]*+([^`\s]*+)[^`]*+")
