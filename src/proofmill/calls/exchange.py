@@ -166,28 +166,25 @@ def total(costs: Iterable[float | None]) -> float | None:
 #
 # Words such as tool_calls, insufficient_system_resource (DeepSeek), network_error (Zhipu), time_limit (watsonx),
 # pause_turn (Anthropic), abort (vLLM), a missing word and null are thus failures.
-ENDED = {
-    "stop", "endturn", "eos", "eostoken", "eosfound", "stopsequence", "stopstringfound", "completed", "complete", "end",
-}  # fmt: skip
-TRUNCATED = {
-    "length", "maxtokens", "maxoutputtokens", "modellength", "maxlength", "tokenlimit", "modelcontextwindowexceeded",
-    "maxpredictedtokensreached", "contextlengthreached",
-}  # fmt: skip
-FILTERED = {
-    "contentfilter", "contentfiltered", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii",
-    "sensitive",
+ENDINGS: dict[str, tuple[Stop, Reason]] = {
+    **dict.fromkeys((
+        "stop", "endturn", "eos", "eostoken", "eosfound", "stopsequence", "stopstringfound", "completed", "complete", "end",
+    ), (Stop.END, Reason.OK)),
+    **dict.fromkeys((
+        "length", "maxtokens", "maxoutputtokens", "modellength", "maxlength", "tokenlimit", "modelcontextwindowexceeded",
+        "maxpredictedtokensreached", "contextlengthreached",
+    ), (Stop.LENGTH, Reason.OK)),
+    **dict.fromkeys((
+        "contentfilter", "contentfiltered", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii",
+        "sensitive",
+    ), (Stop.END, Reason.REFUSED)),
 }  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def ending(word: str) -> tuple[Stop, Reason]:
     """Return why a text stopped, and whether it counts as an answer, by the server's finish word."""
-    folded = re.sub(r"[\s_-]+", "", word.casefold())
-    if folded in ENDED:
-        return Stop.END, Reason.OK
-    if folded in TRUNCATED:
-        return Stop.LENGTH, Reason.OK
-    return (Stop.END, Reason.REFUSED) if folded in FILTERED else (Stop.ERROR, Reason.PROVIDER)
+    return ENDINGS.get(re.sub(r"[\s_-]+", "", word.casefold()), (Stop.ERROR, Reason.PROVIDER))
 
 
 def finished_with(word: str) -> str:
