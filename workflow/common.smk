@@ -23,7 +23,7 @@ from proofmill.planning import data
 from proofmill.planning.connections import connections, require_addresses, require_answers
 from proofmill.recipes.book import expand
 from proofmill.recipes.identity import arguments, identity_of
-from proofmill.recipes.paths import source_files
+from proofmill.recipes.paths import source_names
 from proofmill.recipes.yaml_files import overlay, read
 from proofmill.runtime import environment
 from proofmill.schema.errors import MissingData, ProofmillError
@@ -269,7 +269,7 @@ def shard_ends(name):
 def sources_of(name):
     """The files that an artifact reads besides tables; none where public data are gone that it was made from."""
     try:
-        return source_files(kind_of(name), declared(name), BOOK.entries.get)
+        return [*source_names(kind_of(name), declared(name), BOOK.entries.get)]
     except MissingData:
         if states()[name].name == "done":
             return []

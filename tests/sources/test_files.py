@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from proofmill.recipes.paths import source_files
+from proofmill.recipes.paths import source_names
 from proofmill.schema.entries import Problems
 from proofmill.schema.errors import HubError, TableError
 from proofmill.sources import files, formats
@@ -224,7 +224,7 @@ def test_read_of_a_folder_takes_what_the_graph_watches(tmp_path):
     found = list(files.read(tmp_path / "near"))
     assert [record["n"] for _, record in found] == [1, 2]
     entry = Problems(source="table", path=str(tmp_path / "near"))
-    watched = source_files("problems", entry, {}.get)
+    watched = [*source_names("problems", entry, {}.get)]
     assert [where.rpartition(":")[0] for where, _ in found] == list(map(str, watched))
 
 

@@ -90,18 +90,18 @@ def tried(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float |
             # A thread may hang in a look-up of the host's name, which nothing ends: nobody waits for it.
             given = name, api, longest, question
             threading.Thread(target=lambda *given: trials.put(_trial(*given)), args=given, daemon=True).start()
-        waiting, end = dict.fromkeys(accounts), time.monotonic() + SECONDS + 1.5  # to open engines on a busy machine
-        while waiting:
+        end = time.monotonic() + SECONDS + 1.5  # to open engines on a busy machine
+        while accounts:
             try:
                 trial, outcome = trials.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
-                for name in waiting:
-                    accounts[name].book(Failure("timeout", Reason.TIMEOUT, f"no answer in {SECONDS:g} s", charged=True))
+                for name, account in accounts.items():
+                    account.book(Failure("timeout", Reason.TIMEOUT, f"no answer in {SECONDS:g} s", charged=True))
                     yield Trial(name, fault=_silent(name))
                 return
-            del waiting[trial.model]
+            account = accounts.pop(trial.model)
             if outcome is not None:
-                accounts[trial.model].book(outcome)
+                account.book(outcome)
             yield trial
 
 

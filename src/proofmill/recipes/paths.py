@@ -15,19 +15,13 @@ def source_path(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | 
     return getattr(entry, "path", None) if origin is None else value_of(entry_of(origin), "path")
 
 
-def source_files(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[Path]:
-    """The local files that an entry reads besides artifacts: those of its source, and a chat template; of a folder, all.
-
-    Raises TableError when one is missing or is nothing that can be read, MissingData where public data are not here.
-    """
-    return list(source_names(kind, entry, entry_of))
-
-
 def source_names(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[Path, str]:
-    """Return the files of `source_files` with their names: the path as the entry has it, and the place in that folder.
+    """Return the source files with their names: the path as the entry has it, and the place in that folder.
 
     Rows depend on these names: files are read in their order, and `origin`, ids and writers come from them. They are the
     same on every machine. If a variable holds the last part of the path, its value belongs to the name.
+
+    Raises TableError when one is missing or is nothing that can be read, MissingData where public data are not here.
     """
     template = getattr(entry, "template", None)
     paths = [source_path(kind, entry, entry_of), template if template != "plain" else None]

@@ -12,6 +12,7 @@ opens are not seen. An import of the folder that no reader of the text can resol
 """
 
 import ast
+import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,9 +109,8 @@ class Folder:
             for name, star in importing.imports(node):
                 parts = name.split(".")
                 names = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
-                if star and (place := self.path.joinpath(*parts)).is_dir():  # `__all__` may name submodules
-                    names += [f"{name}.{file.stem}" for file in place.glob("*.py")]
-                    names += [f"{name}.{file.parent.name}" for file in place.glob("*/__init__.py")]
+                if star:  # `__all__` may name submodules
+                    names += [f"{name}.{sub.name}" for sub in pkgutil.iter_modules([str(self.path.joinpath(*parts))])]
                 for each in names:
                     if each not in found and (other := self.module(each)):
                         found[each] = other
