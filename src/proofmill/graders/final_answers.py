@@ -70,13 +70,6 @@ class Pair(NamedTuple):
     last: str | Decision
 
 
-class Gold(NamedTuple):
-    """A gold answer as a worker read it: whether it may be several values, and why it cannot be read (or "")."""
-
-    several: bool
-    fault: str
-
-
 # ------------------------------------------------------------------------------------------------------------- one pair
 
 
@@ -128,28 +121,31 @@ def _answer_form(answer: str | None) -> str | Decision:
 
 def by_mathematics(pair: Pair) -> Decision:
     """Whether two answers are the same; unparsable or no-gold where a part of one of them cannot be read."""
-    return compare(pair, read_gold(pair.gold))
+    return compare(pair, *read_gold(pair.gold))
 
 
 @lru_cache(maxsize=4096)
-def read_gold(form: str) -> Gold:
-    """Read a gold answer, whatever its text. It may take long, and end the process, as comparing does."""
+def read_gold(form: str) -> tuple[bool, str]:
+    """Return whether a gold answer may be several values, and why it cannot be read (or ""), whatever its text.
+
+    It may take long, and end the process, as comparing does.
+    """
     several = False
     try:
         several = any(isinstance(gold, Several) and len(gold.members) > 1 for gold in readings(form))
         part = unread(form)
-        return Gold(several, f"gold answer cannot be read: {part}" if part else "")
+        return several, f"gold answer cannot be read: {part}" if part else ""
     except formulas.failures() as error:
-        return Gold(several, f"gold answer: {type(error).__name__}")
+        return several, f"gold answer: {type(error).__name__}"
 
 
-def compare(pair: Pair, gold: Gold) -> Decision:
+def compare(pair: Pair, several: bool, fault: str) -> Decision:
     """Decide on the answer that counts: all boxes where several values are asked for, else the last ones."""
-    answer = pair.answer if gold.several else pair.last
-    if answer != pair.gold and gold.fault:
-        return Decision("no-gold", gold.fault, not gold.several)
+    answer = pair.answer if several else pair.last
+    if answer != pair.gold and fault:
+        return Decision("no-gold", fault, not several)
     decision = answer if isinstance(answer, Decision) else _compared(pair.gold, answer)
-    return decision._replace(last=not gold.several)
+    return decision._replace(last=not several)
 
 
 def _compared(gold: str, answer: str) -> Decision:

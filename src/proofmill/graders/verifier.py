@@ -90,7 +90,7 @@ def _work(pipe: Connection, seconds: float) -> None:
                 gold = read_gold(pair.gold)
                 pipe.send(None)  # what ends the process from here on is the answer's doing
                 _set_clock(seconds)
-                verdict = compare(pair, gold)
+                verdict = compare(pair, *gold)
                 _set_clock(0)
                 pipe.send(verdict)
 
