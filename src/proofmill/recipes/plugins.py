@@ -121,19 +121,6 @@ def _loaded(path: Path, folder: Folder) -> Plugin:
 # -------------------------------------------------------------------------------------------------------------- imports
 
 
-class _Loader(importlib.abc.SourceLoader):
-    """Runs the text that was read for the digest; without a file's time there is no cached bytecode."""
-
-    def __init__(self, code: Module):
-        self.code = code
-
-    def get_filename(self, name: str) -> str:
-        return str(self.code.path)
-
-    def get_data(self, path: str) -> bytes:
-        return self.code.text.encode()
-
-
 class _Modules(importlib.abc.MetaPathFinder):
     """Finds the modules of plugins' folders that their texts import, also when a part imports one late."""
 
@@ -142,7 +129,7 @@ class _Modules(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if (code := self.known.get(name)) is not None:
-            return importlib.util.spec_from_file_location(name, code.path, loader=_Loader(code))
+            return importlib.util.spec_from_file_location(name, code.path, loader=code)
         return ModuleSpec(name, None, is_package=True) if name in self.known else None
 
 
@@ -156,7 +143,7 @@ def _imported(code: Module, others: Mapping[str, Module]) -> ModuleType:
         raise RecipeError(f"{code.path}: no Python file; expected a Python file of your own parts (`plugins`), `.py`.")
     for name, other in others.items():
         _require_own_name(name, other)
-    spec = importlib.util.spec_from_file_location(code.name, code.path, loader=_Loader(code))
+    spec = importlib.util.spec_from_file_location(code.name, code.path, loader=code)
     assert spec is not None and spec.loader is not None, "a loader is given"
     module = importlib.util.module_from_spec(spec)
     around = {name.rpartition(".")[0] for name in others} - {""}

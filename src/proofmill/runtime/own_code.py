@@ -12,11 +12,13 @@ opens are not seen. An import of the folder that no reader of the text can resol
 """
 
 import ast
+import importlib.abc
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.ids import digest
@@ -28,11 +30,20 @@ UNSEEN = {"run_path", "run_module", "spec_from_file_location", "SourceFileLoader
 
 
 @dataclass(frozen=True)
-class Module:
-    """A Python file of a plugin's folder. `name` is the dotted name by which others import it."""
+class Module(importlib.abc.SourceLoader):
+    """A Python file of a plugin's folder. `name` is the dotted name by which others import it.
+
+    As a loader it runs the text that was read for the digest. It names no time of the file, so that no bytecode is cached.
+    """
 
     path: Path
     name: str
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self.path)
+
+    def get_data(self, path: Any) -> bytes:
+        return self.text.encode()
 
     @cached_property
     def text(self) -> str:
