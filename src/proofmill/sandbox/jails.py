@@ -24,7 +24,7 @@ import sysconfig
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -111,9 +111,7 @@ class Jail:
             "readable": _readable() if kind == "landlock" else {},
             "root": str(_library()),
             "temporary": temporary,
-            "seconds": limits.seconds,
-            "bytes": limits.bytes,
-            "longest": limits.longest,
+            **asdict(limits),
             "output": OUTPUT,
             "fresh": fresh,
             "shared": shared,
