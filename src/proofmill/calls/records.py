@@ -91,7 +91,7 @@ def read(path: Path, *columns: str) -> pl.DataFrame:
         table = file.read(list(needed))  # `read_table` would import pandas, in every job
     frame = pl.DataFrame(table, schema_overrides={name: ANSWER_COLUMNS[name] for name in table.column_names})
     if "stop" in wanted:
-        words = [word for word in frame["finish"].unique() if ending(word)[0] == Stop.ERROR]
+        words = [word for word in frame["finish"].drop_nulls().unique() if ending(word)[0] == Stop.ERROR]
         improper = pl.col("finish").is_in(pl.Series(words, dtype=pl.String)) & (pl.col("stop") == Stop.END)
         improper &= (pl.col("reason") == Reason.OK) & (pl.col("finish") + pl.col("model") != "")
         failed = pl.when(improper)
