@@ -1,4 +1,4 @@
-"""Whether recipes fit machines: verdicts on trainings and on what asks their weights, and that the job chooses the same."""
+"""Recipes on machines: verdicts on trainings and on what asks their weights, and that the job chooses the same."""
 
 import json
 import math
@@ -15,10 +15,10 @@ from proofmill import __main__ as command
 from proofmill import grpo
 from proofmill.engines import fitting
 from proofmill.planning import hours
-from proofmill.planning.architectures import Shapes
 from proofmill.planning.feasibility import Feasibility
-from proofmill.planning.machines import DDP, FSDP2, OFFLOADED, ONE, machine
+from proofmill.planning.machines import machine
 from proofmill.planning.plan import Plan, planned
+from proofmill.planning.shapes import Shapes
 from proofmill.planning.trainings import shares
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
@@ -41,6 +41,7 @@ MODELS = {
     "base/v3": hub("deepseek-ai/DeepSeek-V3-Base"),
     "base/nobody": hub("somebody/model"),
 }
+JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
 SFT = {"examples": "examples/cold", "steps": 100, "batch": 32, "precision": "bfloat16", "max-length": 4096}
 GRPO = {
     "problems": "problems/train", "grader": "final-answer", "rewards": {"grade": 1}, "unscored": "drop", "steps": 100,
@@ -49,18 +50,34 @@ GRPO = {
 
 
 def without_host(text: str) -> str:
-    """Lines for a site without the cores and the memory of a computer."""
+    """Return lines for a site without the cores and the memory of a computer."""
     return re.sub(r", cpus_per_task: \d+, mem_mb: \d+", "", text)
 
 
-@pytest.fixture
-def judged(tmp_path):
-    """The verdict on an entry on a machine, where nothing is made; with `of`, on another stage."""
+def entry(of, model, **more):
+    """Return `sft/x`, `grpo/x` or `responses/x` of a base, with further fields."""
+    plain = {"sft": SFT, "grpo": GRPO, "responses": {"problems": "problems/bench"}}[of]
+    return {f"{of}/x": {**plain, "model": f"base/{model}", **{key.replace("_", "-"): more[key] for key in more}}}
 
-    def verdict(name, on, of=None, fill=1.0, **entries):
+
+@pytest.fixture
+def feasibility(tmp_path):
+    """Return what a target takes on a machine, where nothing is made."""
+
+    def whole(target, entries, on="8xH100", fill=1.0):
         book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-        found = Feasibility(Plan(book, name, tmp_path), machine(on), fill)
-        return next(v for v in found.verdicts if v.stage == (of or name))
+        return Feasibility(Plan(book, target, tmp_path), machine(on), fill)
+
+    return whole
+
+
+@pytest.fixture
+def judged(feasibility):
+    """Return the verdict on the first of some entries."""
+
+    def verdict(entries, on="8xH100", fill=1.0):
+        name = next(iter(entries))
+        return next(v for v in feasibility(name, entries, on, fill).verdicts if v.stage == name)
 
     return verdict
 
@@ -82,38 +99,35 @@ def test_every_recipe_has_a_verdict(recipe, name):
 @pytest.mark.parametrize(
     ("model", "on", "layout", "again"),
     [
-        ("half", "H100", ONE, False),
-        ("half", "8xH100", DDP, False),
-        ("seven", "8xH100", FSDP2, False),
-        ("seven", "8xRTX-4090", OFFLOADED, True),
-        ("thirty-two", "8xH100", OFFLOADED, True),
-        ("thirty-two", "4x8xH100", FSDP2, True),
+        ("half", "H100", "one process", False),
+        ("half", "8xH100", "ddp", False),
+        ("seven", "8xH100", "fsdp2", False),
+        ("seven", "8xRTX-4090", "fsdp2-offload", True),
+        ("thirty-two", "8xH100", "fsdp2-offload", True),
+        ("thirty-two", "4x8xH100", "fsdp2", True),
     ],
 )
 def test_training_takes_the_first_layout_that_fits(judged, model, on, layout, again):
     """Whole copies before shares, shares before the host's memory, recomputing only where it has to be."""
-    verdict = judged("sft/x", on, **{"sft/x": {**SFT, "model": f"base/{model}"}})
-    assert verdict.fits and (verdict.layout, verdict.again) == (layout, again)
-    assert verdict.bytes <= memory.TIGHT * machine(on).bytes
-    assert verdict.devices == min(machine(on).devices, SFT["batch"])
+    verdict = judged(entry("sft", model), on)
+    way = verdict.ways[0]
+    assert verdict.fits and (way.layout, way.again) == (layout, again)
+    assert way.bytes <= memory.TIGHT * machine(on).bytes and way.devices == min(machine(on).devices, SFT["batch"])
 
 
 def test_what_does_not_fit_says_what_would(judged):
     """7 B do not fit one GPU of 80 GB; the need, the largest part and the smallest larger machine are named."""
-    verdict = judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/seven"}})
-    assert verdict.fits is False and verdict.layout is None
-    assert verdict.faults[0].startswith("one process: 1") and verdict.faults[0].endswith(
-        "more than nine tenths of 80.0 GB (optimizer most)"
-    )
+    verdict = judged(entry("sft", "seven"), "H100")
+    assert verdict.fits is False and not verdict.ways
+    assert re.fullmatch(r"one process: 1.*, more than nine tenths of 80.0 GB \(optimizer most\)", verdict.faults[0])
     assert verdict.faults[1].startswith("fits 8xH100 by fsdp2, ")
 
 
 def test_host_memory_limits_what_is_kept_there(judged):
     """671 B parameters cannot be read in float32 where 2 TB are; more computers of that kind change nothing."""
-    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/v3"}})
-    assert "fsdp2-offload: 2,684.1 GB of host memory for reading the weights, of 2,048.0 GB" in verdict.faults
-    assert verdict.faults[-1] == "fits no 32 computers of 8 such GPUs either: a smaller model"
-    assert verdict.notes[0].startswith("the files of base/v3 are fp8 and are multiplied out")
+    verdict = judged(entry("sft", "v3"))
+    said = "fsdp2-offload: 2,684.1 GB of host memory for reading the weights, 10,851.0 GB for what it keeps there, of 2,048.0 GB"
+    assert said in verdict.faults and verdict.faults[-1] == "does not fit 32x8xH100 either: a smaller model"
 
 
 @pytest.mark.parametrize(
@@ -129,90 +143,71 @@ def test_host_memory_limits_what_is_kept_there(judged):
 )
 def test_host_memory_of_a_computer_is_what_its_processes_read(judged, on, model, more, copies, processes):
     """Each process of DDP reads whole weights, of FSDP2 the first one, which holds the reference beside them."""
-    verdict = judged("grpo/x", on, **{"grpo/x": {**GRPO, "model": f"base/{model}", **more}})
+    verdict = judged(entry("grpo", model, **more), on)
     reward = 4 * 1_543_714_304 * ("preferences" in more)
-    assert verdict.host_bytes == 4 * verdict.parameters * copies + reward + processes * fitting.LIBRARIES
+    assert verdict.ways[0].host_bytes == 4 * verdict.parameters * copies + reward + processes * fitting.LIBRARIES
 
 
 def test_host_memory_of_a_computer_is_what_is_kept_there(judged):
     """What FSDP2 moves to the host is more than what is read: weights, gradients, two moments, inputs of layers."""
-    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/thirty-two"}})
-    assert verdict.layout == OFFLOADED and verdict.host_bytes > 16 * verdict.parameters
-    assert judged("sft/x", "cpu", **{"sft/x": {**SFT, "model": "base/half"}}).host_bytes is None
+    verdict = judged(entry("sft", "thirty-two"))
+    assert verdict.ways[0].layout == "fsdp2-offload" and verdict.ways[0].host_bytes > 16 * verdict.parameters
 
 
 def test_reference_that_is_renewed_keeps_whole_weights(judged):
     """With `sync-reference` only whole copies are tried; what fits without it is named. A smaller model keeps it."""
-    entry = {**GRPO, "kl": 0.001, "sync-reference": 10}
-    small = judged("grpo/x", "8xH100", **{"grpo/x": {**entry, "model": "base/half"}})
-    assert small.fits and small.layout == DDP
-    large = judged("grpo/x", "8xH100", **{"grpo/x": {**entry, "model": "base/seven"}})
-    assert [fault.partition(":")[0] for fault in large.faults] == [
-        "ddp", "`sync-reference` keeps whole weights on each device; without it, fits 8xH100 by fsdp2, " + large.faults[1].rpartition("fsdp2, ")[2],
-    ]  # fmt: skip
-    assert judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "kl": 0.001, "model": "base/seven"}}).layout == FSDP2
+    small, large = (judged(entry("grpo", model, kl=0.001, sync_reference=10)) for model in ("half", "seven"))
+    assert small.fits and [way.layout for way in small.ways] == ["ddp"]
+    without = "without `sync-reference`, for which each device has whole weights, fits 8xH100 by fsdp2, "
+    assert large.faults[0].startswith("ddp: ") and large.faults[1].startswith(without) and len(large.faults) == 2
+    assert judged(entry("grpo", "seven", kl=0.001)).ways[0].layout == "fsdp2"
 
 
-@pytest.mark.parametrize(("length", "fits"), [(4096, True), (4097, False)])
-def test_rows_beyond_the_context_do_not_fit(judged, length, fits):
-    """A model made for 4,096 tokens learns rows of 4,096; with another `context` it may learn longer ones."""
-    entry = {**SFT, "model": "base/maths", "max-length": length}
-    verdict = judged("sft/x", "8xH100", **{"sft/x": entry})
-    assert verdict.fits is fits
-    if not fits:
-        assert verdict.faults == [
-            "`max-length` is 4,097 tokens, and the context of base/maths has 4,096: a higher `context` with a higher "
-            "`rope-theta` of it, or a shorter limit"
-        ]
-    longer = {"base/maths": {**MODELS["base/maths"], "context": 8192, "rope-theta": 1e5}}
-    assert judged("sft/x", "8xH100", **{"sft/x": entry, **longer}).fits
-
-
-def test_answers_beyond_the_context_do_not_fit(judged):
-    """A limit as long as the whole context leaves no room for a prompt: every row would be too-long."""
-    asked = {"problems": "problems/bench", "model": "base/maths", "max-tokens": 4096}
-    verdict = judged("responses/x", "H100", **{"responses/x": asked})
-    assert verdict.fits is False and "every row would be too-long" in verdict.faults[0]
-    assert judged("responses/x", "H100", **{"responses/x": {**asked, "max-tokens": 2048}}).fits
+@pytest.mark.parametrize(
+    ("entries", "fits"),
+    [
+        (entry("sft", "maths", max_length=4096), True),
+        (entry("sft", "maths", max_length=4097), False),
+        (entry("grpo", "maths", max_tokens=4096), False),  # no room for a prompt
+        (entry("responses", "maths", max_tokens=2048), True),
+        (entry("responses", "maths", max_tokens=4096), False),
+    ],
+)
+def test_rows_beyond_the_context_do_not_fit(judged, entries, fits):
+    """A model made for 4,096 tokens learns and writes rows of 4,096; with another `context` it may do longer ones."""
+    verdict = judged(entries)
+    said = "base/maths: a row may have 4,097 tokens, and its context has 4,096; expected shorter ones. "
+    assert verdict.fits is fits and [fault.partition("Lower")[0] for fault in verdict.faults] == [said] * (not fits)
+    assert judged({**entries, "base/maths": {**MODELS["base/maths"], "context": 8192, "rope-theta": 1e5}}).fits
 
 
 def test_prompts_do_not_shrink_with_answers(judged):
     """Short answers are to long questions, too; only a short context leaves less room for them."""
-    short = {**GRPO, "model": "base/half", "max-tokens": 32, "problems-per-step": 256, "group": 16}
-    verdict = judged("grpo/x", "H100", **{"grpo/x": short})
-    assert verdict.tokens == grpo.PROMPT_TOKENS + 32 and verdict.rows <= 64
-    whole = {**short, "model": "base/maths", "max-tokens": 3072 + 512}
-    assert judged("grpo/x", "8xH100", **{"grpo/x": whole}).tokens == 4096
-    asked = {"problems": "problems/bench", "model": "base/half", "max-tokens": 32}
-    assert judged("responses/x", "H100", **{"responses/x": asked}).tokens == grpo.PROMPT_TOKENS + 32
+    many = {"problems_per_step": 256, "group": 16}
+    verdict = judged(entry("grpo", "half", max_tokens=32, **many), "H100")
+    assert verdict.tokens == grpo.PROMPT_TOKENS + 32 and verdict.ways[0].rows <= 64
+    assert judged(entry("grpo", "maths", max_tokens=3072 + 512, **many)).tokens == 4096
+    assert judged(entry("responses", "half", max_tokens=32), "H100").tokens == grpo.PROMPT_TOKENS + 32
 
 
 @pytest.mark.parametrize(
-    ("batch", "on", "devices"), [(32, "8xH100", 8), (12, "8xH100", 6), (7, "8xH100", 7), (1, "8xH100", 1)]
+    ("entries", "devices"),
+    [
+        *((entry("sft", "half", batch=batch), devices) for batch, devices in ((32, 8), (12, 6), (7, 7), (1, 1))),
+        (entry("grpo", "half", group=4, problems_per_step=4, summarizer="api/referee", states=2), 2),
+    ],
 )
-def test_batch_decides_among_how_many_gpus_it_divides(judged, batch, on, devices):
-    """The most GPUs that divide it are taken; that some are left over is said."""
-    verdict = judged("sft/x", on, **{"sft/x": {**SFT, "model": "base/half", "batch": batch}})
-    assert verdict.devices == devices
-    assert bool(verdict.notes) == (devices < 8)
-
-
-def test_rollouts_of_a_problem_that_think_together_stay_on_one_gpu(judged):
-    """Eight GPUs would divide 16 rollouts, and two problems with two states of four attempts each need two."""
-    entry = {**GRPO, "model": "base/half", "group": 4, "problems-per-step": 4, "summarizer": "api/referee", "states": 2}
-    assert judged("grpo/x", "8xH100", **{"grpo/x": entry}).devices == 2
+def test_batch_decides_among_how_many_gpus_it_divides(judged, entries, devices):
+    """The most that divide it; two problems with two states of four attempts that think together each need two."""
+    assert judged(entries).ways[0].devices == devices
 
 
 @pytest.mark.parametrize(("model", "parallel"), [("half", 1), ("seven", 1), ("thirty-two", 2), ("v3", None)])
 def test_asked_weights_are_shared_out_by_vllm_where_they_have_to_be(judged, model, parallel):
     """The fewest GPUs that hold the weights and one row; 671 B fit no eight of 80 GB."""
-    verdict = judged(
-        "responses/x",
-        "8xH100",
-        **{"responses/x": {"problems": "problems/bench", "model": f"base/{model}", "max-tokens": 24576}},
-    )
+    verdict = judged(entry("responses", model, max_tokens=24576))
     assert verdict.fits == (parallel is not None)
-    assert not verdict.fits or verdict.parallel == parallel
+    assert [way.parallel for way in verdict.ways][:1] == [parallel] * verdict.fits
 
 
 @pytest.mark.parametrize(
@@ -228,15 +223,10 @@ def test_vllm_shares_out_whole_heads_and_groups_of_keys(heads, groups, numbers):
 
 def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
     """`api/<name>` with weights is asked like any artifact's model, with its own limit of tokens."""
-    judge = {"weights": "base/half", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
-    verdict = judged(
-        "labels/x", "H100", **{"api/own": judge, "labels/x": {"problems": "problems/train", "model": "api/own"}}
-    )
+    labels = {"labels/x": {"problems": "problems/train", "model": "api/own"}}
+    verdict = judged({**labels, "api/own": {**JUDGE, "weights": "base/half"}}, "H100")
     assert verdict.fits and (verdict.model, verdict.tokens) == ("base/half", 1024 + 512)
-    assert verdict.asks and not judged("sft/x", "H100", **{"sft/x": {**SFT, "model": "base/half"}}).asks
-
-
-JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
+    assert verdict.asks and not judged(entry("sft", "half")).asks
 
 
 @pytest.mark.parametrize(
@@ -251,18 +241,18 @@ JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperatu
 def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits):
     """A judge of 4,096 tokens cannot be shown proofs of 30,000, whichever grader's it is."""
     entries = {
+        "grades/x": {"responses": "responses/x", **grading},
         "api/own": JUDGE,
         "grader/jury": {"judges": ["api/referee", "api/own"], "prompt": "grade-imo"},
         "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
-        "responses/x": {"problems": "problems/bench", "model": "base/half", "max-tokens": 30_000},
-        "grades/x": {"responses": "responses/x", **grading},
+        **entry("responses", "half", max_tokens=30_000),
     }
-    verdict = judged("grades/x", "H100", **entries)
+    verdict = judged(entries, "H100")
     assert (verdict.model, verdict.tokens, verdict.fits) == ("base/maths", tokens, fits)
     if not fits:
-        assert verdict.faults[0].startswith("base/maths reads attempts of up to 30,000 tokens and writes up to 512")
+        assert verdict.faults[0].startswith("base/maths: a row may have 31,536 tokens")
         long = {"base/maths": {**MODELS["base/maths"], "context": 32_768, "rope-theta": 1e6}}
-        assert judged("grades/x", "H100", **{**entries, **long}).fits
+        assert judged({**entries, **long}, "H100").fits
 
 
 @pytest.mark.parametrize(
@@ -276,73 +266,63 @@ def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits)
     ],
 )
 def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
-    """Whoever rewards, escalates, looks on, tastes or sums up: with weights of ours it would stand beside the training."""
+    """A model of ours that rewards, escalates, audits, prefers or sums up would be next to the training."""
     entries = {
+        **entry("grpo", "half", **asked),
         "api/own": JUDGE,
         "grader/own": {"judges": ["api/own"], "prompt": "answer-equivalence"},
         "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
-        "grpo/x": {**GRPO, "model": "base/half", **asked},
     }
-    verdict = judged("grpo/x", "8xH100", **entries)
+    verdict = judged(entries)
     assert verdict.fits is False and len(verdict.faults) == 1
-    assert (
-        verdict.faults[0].startswith("api/own is base/maths, ")
-        and "`id` in the place of `weights`" in verdict.faults[0]
-    )
-    served = {**JUDGE, "id": "judge", "price": "unknown"}
-    del served["weights"]
-    assert judged("grpo/x", "8xH100", **{**entries, "api/own": served}).fits
+    assert re.match("api/own is base/maths, .*`id` in the place of `weights`", verdict.faults[0])
+    served = {key: value for key, value in JUDGE.items() if key != "weights"}
+    assert judged({**entries, "api/own": {**served, "id": "judge", "price": "unknown"}}).fits
 
 
-def test_unknown_shape_is_neither_yes_nor_no(judged, capsys):
-    """A model that is nowhere is not judged, and does not fail the whole."""
-    verdict = judged("sft/x", "8xH100", **{"sft/x": {**SFT, "model": "base/nobody"}})
-    assert verdict.fits is None and verdict.notes == ["base/nobody: its shape is not known until it is fetched"]
-
-
-def test_reward_model_of_unknown_shape_is_not_judged_either(judged):
-    """A training whose reward model is nowhere may fit or not; the model is named."""
-    tasted = {**GRPO, "model": "base/half", "preferences": {"base/nobody": {"weight": 1}}}
-    verdict = judged("grpo/x", "8xH100", **{"grpo/x": tasted})
-    assert verdict.fits is None and verdict.notes == ["base/nobody: its shape is not known until it is fetched"]
+@pytest.mark.parametrize(
+    "entries", [entry("sft", "nobody"), entry("grpo", "half", preferences={"base/nobody": {"weight": 1}})]
+)
+def test_unknown_shape_is_neither_yes_nor_no(feasibility, entries):
+    """A model that is nowhere, trained or rewarding, is named; its stage is not judged, and does not fail the whole."""
+    (name,) = entries
+    whole = feasibility(name, entries)
+    said = {v.stage: v.faults for v in whole.verdicts if v.fits is None}
+    assert said == {name: ["base/nobody: its shape is not known until it is fetched"]} and whole.fits
 
 
 def test_model_that_cannot_be_built_does_not_fit(judged, tmp_path):
     """Its stage says why, learning or asking; the plan of the others goes on."""
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
-    entries = {
-        "base/sees": {"source": "folder", "path": str(tmp_path)},
-        "sft/x": {**SFT, "model": "base/sees"},
-        "responses/x": {"problems": "problems/bench", "model": "sft/x"},
-    }
-    for of in ("sft/x", "responses/x"):
-        verdict = judged("responses/x", "8xH100", of=of, **entries)
+    sees = {"base/sees": {"source": "folder", "path": str(tmp_path)}}
+    for entries in (entry("sft", "sees"), entry("responses", "sees")):
+        verdict = judged({**entries, **sees})
         assert verdict.fits is False and verdict.faults[0].startswith("base/sees: Unrecognized configuration class")
 
 
 def test_shorter_texts_take_fewer_hours_and_no_other_layout(judged):
     """`fill` is the mean length: half of it takes less than half of the time of attention, and no less memory."""
-    entry = {"grpo/x": {**GRPO, "model": "base/seven"}}
-    whole, half = (judged("grpo/x", "8xH100", fill=fill, **entry) for fill in (1.0, 0.5))
-    assert 0 < half.gpu_hours < whole.gpu_hours
-    assert (half.layout, half.rows, half.bytes) == (whole.layout, whole.rows, whole.bytes)
+    whole, half = (judged(entry("grpo", "seven"), fill=fill) for fill in (1.0, 0.5))
+    assert 0 < half.gpu_hours < whole.gpu_hours and half.ways == whole.ways
+
+
+def test_hours_on_a_gpu_without_rates_are_not_known(judged):
+    """A GPU of one's own has memory and no speed."""
+    for entries in (entry("grpo", "half"), entry("responses", "half", max_tokens=512)):
+        verdict = judged(entries, "8x48GB")
+        assert verdict.fits and verdict.gpu_hours is None
 
 
 @pytest.mark.parametrize(
     ("more", "passes_beside"),
-    [
-        ({}, 1),
-        ({"kl": 0.01}, 2),
-        ({"top-k": 20}, 0),
-        ({"top-k": 20, "batches": 2}, 1),
-        ({"lag": 1}, 0),
-    ],
+    [({}, 1), ({"kl": 0.01}, 2), ({"top-k": 20}, 0), ({"top-k": 20, "batches": 2}, 1), ({"lag": 1}, 0)],
 )
 def test_probabilities_for_vllms_correction_are_a_pass_more(judged, monkeypatch, more, passes_beside):
     """Where vLLM draws from all tokens a step has a forward pass more, as with `batches`; not with a `lag`."""
     found = []
-    monkeypatch.setattr(hours, "learning", lambda *args: found.append(args[-1]))
-    judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/half", **more}})
+    monkeypatch.setattr(hours, "sampling", lambda *args: 0)
+    monkeypatch.setattr(hours, "learning", lambda *args: found.append(args[-1]) or 0)
+    judged(entry("grpo", "half", **more))
     assert found == [passes_beside]
 
 
@@ -350,23 +330,23 @@ def test_probabilities_for_vllms_correction_are_a_pass_more(judged, monkeypatch,
 def test_thoughts_are_sampled_too(judged, monkeypatch, more, rows):
     """A problem is thought about in three turns before each two groups of eight attempts."""
     found = []
-    monkeypatch.setattr(hours, "sampling", lambda _, texts, *rest: found.append(texts.rows))
-    judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/half", **more}})
+    monkeypatch.setattr(hours, "sampling", lambda _, texts, *rest: found.append(texts.rows) or 0)
+    judged(entry("grpo", "half", **more))
     assert found == [rows]
 
 
 @pytest.mark.parametrize("length", [{"steps": 100, "last-step": 90}, {"epochs": 2.0}])
-def test_training_that_continues_counts_its_own_steps(judged, length):
+def test_training_that_continues_counts_its_own_steps(feasibility, length):
     """What the training before has learned is not learned again."""
     plain = {key: value for key, value in SFT.items() if key != "steps"}
     first = {**plain, "model": "base/half", "schedule": "constant", "keep-state": True, **length}
     longer = {"steps": 100, "last-step": None} if "steps" in length else {"epochs": 3.0}
     entries = {"sft/x": first, "sft/y": {"continue": "sft/x", **longer}}
-    before, after = (judged("sft/y", "8xH100", of=name, **entries).gpu_hours for name in ("sft/x", "sft/y"))
+    before, after = (v.gpu_hours for v in feasibility("sft/y", entries).verdicts if v.stage in ("sft/x", "sft/y"))
     assert after == pytest.approx(before / (9 if "steps" in length else 2))
 
 
-def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
+def test_site_has_the_neediest_layout_and_what_cannot_share_it(feasibility):
     """One line for each sort starts all that fits so; what keeps whole weights, or has a small batch, is named apart."""
     entries = {
         "sft/small": {**SFT, "model": "base/half"},
@@ -376,14 +356,13 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
         "responses/y": {"problems": "problems/train", "model": "grpo/large"},
         "scores/x": {"problems": ["problems/bench"], "measures": ["problem-length-mean"], "tokenizer": "base/half"},
     }
-    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    text = without_host("\n".join(Feasibility(Plan(book, "test", tmp_path), machine("8xH100")).lines()))
+    text = without_host("\n".join(feasibility("test", entries).lines()))
     launch = "launch: python -m proofmill.runtime.cluster.launching"
     assert f"  sft: {{gpu: 8, {launch} ddp}}\n  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n" in text
     assert "  serve: {gpu: 1, engine: vllm}\n" in text
     own = "in a run of its own: "
-    assert f"{own}sft/cold by {{gpu: 4, {launch} ddp --processes 4}}: spread unlike the others\n" in text
-    assert f"{own}grpo/renewed by {{gpu: 8, {launch} ddp, engine: vllm}}: whole weights are kept on each GPU" in text
+    assert f"{own}sft/cold by {{gpu: 4, {launch} ddp --processes 4}}\n" in text
+    assert f"{own}grpo/renewed by {{gpu: 8, {launch} ddp, engine: vllm}}" in text
     assert "responses/x and 1 more " in text
 
 
@@ -396,29 +375,25 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(tmp_path):
         ("4x8xH100", {"a": ("thirty-two", 32), "b": ("half", 4)}, "nodes: 4, gpu: 32, fsdp2", {"b": "gpu: 4, ddp"}),
     ],
 )  # fmt: skip
-def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(tmp_path, on, trained, line, own):
+def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(feasibility, on, trained, line, own):
     """The number of GPUs of a line divides every batch that it is for, and its layout holds every model of them."""
-    entries = {
-        f"sft/{name}": {**SFT, "model": f"base/{model}", "batch": batch} for name, (model, batch) in trained.items()
-    }
-    sources = {"join": {f"examples/{name}": 1 for name in trained}}
-    for name in trained:
-        entries |= {f"responses/{name}": {"problems": "problems/train", "model": f"sft/{name}", "max-tokens": 1024}}
-        entries |= {f"examples/{name}": {"responses": f"responses/{name}"}}
-    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries, "examples/all": sources}).book
-    text = "\n".join(Feasibility(Plan(book, "examples/all", tmp_path), machine(on)).lines())
+    entries = {"examples/all": {"join": {f"examples/{name}": 1 for name in trained}}}
+    for name, (model, batch) in trained.items():
+        entries[f"sft/{name}"] = {**SFT, "model": f"base/{model}", "batch": batch}
+        entries[f"responses/{name}"] = {"problems": "problems/train", "model": f"sft/{name}", "max-tokens": 1024}
+        entries[f"examples/{name}"] = {"responses": f"responses/{name}"}
+    text = "\n".join(feasibility("examples/all", entries, on).lines())
     said = re.sub(r"launch: \S+ -m \S+ | --processes \d+", "", without_host(text))
     assert re.findall(r"^  sft: {(.*)}", said, re.MULTILINE) == [line]
-    assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}: spread unlike", said, re.MULTILINE)) == own
+    assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}", said, re.MULTILINE)) == own
 
 
-def test_training_that_is_judged_by_our_weights_has_a_line_of_each(tmp_path):
+def test_training_that_is_judged_by_our_weights_has_a_line_of_each(feasibility):
     """On processors a training and the judge that its own job asks are two lines: how it learns, and how that is asked."""
-    judge = {"weights": "sft/cold", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 64}
+    judge = {**JUDGE, "weights": "sft/cold", "max-tokens": 64}
     grader = {"judges": ["api/own"], "prompt": "answer-equivalence"}
     trained = {**GRPO, "model": "sft/cold", "max-tokens": 64, "grader": "grader/own"}
-    book = Mill(tmp_path, **{**SMALL, "api/own": judge, "grader/own": grader, "grpo/x": trained}).book
-    lines = Feasibility(Plan(book, "grpo/x", tmp_path), machine("cpu")).lines()
+    lines = feasibility("grpo/x", {"api/own": judge, "grader/own": grader, "grpo/x": trained}, "cpu").lines()
     said = [line for line in lines if line.startswith("grpo/x  ")]
     assert ["one process" in line for line in said] == ["processors" not in line for line in said] == [True, False]
 
@@ -435,19 +410,20 @@ def test_training_that_is_judged_by_our_weights_has_a_line_of_each(tmp_path):
         ("3x8xH100", {"lag": 4, "model": "base/thirty-two"}, {"nodes": 3, "gpu": 24}, [16, 16]),
     ],
 )
-def test_lines_for_a_site_start_what_was_planned(judged, monkeypatch, capsys, tmp_path, on, entry, words, processes):
+def test_lines_for_a_site_start_what_was_planned(
+    feasibility, monkeypatch, capsys, tmp_path, on, entry, words, processes
+):
     """Where SLURM gives what a line asks for, its launch starts the processes, and the server, of the verdict."""
     entries = {"grpo/x": {**GRPO, "model": "base/seven", "group": 4, "problems-per-step": 16, **entry}}
-    verdict = judged("grpo/x", on, **entries)
-    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    lines = Feasibility(Plan(book, "grpo/x", tmp_path), machine(on)).lines()
+    whole = feasibility("grpo/x", entries, on)
+    (way, *_), lines = next(v.ways for v in whole.verdicts if v.stage == "grpo/x"), whole.lines()
     (line,) = [line for line in lines if re.search(r"^  grpo: |: grpo/x by ", line)]
     (found,) = re.findall(r"{.*}", line)
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(f"grpo: {found}\n")
     given = site.set_resources(ROOT / "profiles/slurm")["grpo"]
     assert {word: given[word] for word in words} == words and given["nodes"] == words.get("nodes", 1)
-    assert verdict.host_bytes < given["mem_mb"] * 2**20 < machine(on).host
+    assert way.host_bytes < given["mem_mb"] * 2**20 < machine(on).host
     assert given["cpus_per_task"] * given["nodes"] == 8 * given["gpu"]
     monkeypatch.chdir(ROOT)
     nodes = [f"node{number}" for number in range(given["nodes"])]
@@ -459,13 +435,13 @@ def test_lines_for_a_site_start_what_was_planned(judged, monkeypatch, capsys, tm
     monkeypatch.setattr("sys.argv", ["launching", "--dry-run", *launch, *job])
     launching.main()
     said = capsys.readouterr().out
-    assert list(map(int, re.findall(r"--num_processes (\d+)", said))) == processes == [verdict.devices] * len(processes)
+    assert list(map(int, re.findall(r"--num_processes (\d+)", said))) == processes == [way.devices] * len(processes)
     sizes = [int(size) for size in re.findall(r"--(?:data|tensor)-parallel-size (\d+)", said)]
-    assert math.prod(sizes) == (verdict.apart or 1) and verdict.parallel in (1, *sizes)
+    assert math.prod(sizes) == (way.apart or 1) and way.parallel in (1, *sizes)
 
 
 @pytest.mark.parametrize(("model", "on"), [("half", "H100"), ("seven", "H100"), ("thirty-two", "8xH100")])
-def test_line_for_jobs_that_serve_has_memory_for_their_weights(tmp_path, monkeypatch, model, on):
+def test_line_for_jobs_that_serve_has_memory_for_their_weights(feasibility, tmp_path, monkeypatch, model, on):
     """The neediest of several decides; those of its kind that ask a remote model keep the little that is shipped."""
     asked = {"problems": "problems/bench", "max-tokens": 1024}
     entries = {f"responses/{name}": {**asked, "model": f"base/{name}"} for name in ("half", model)}
@@ -473,9 +449,7 @@ def test_line_for_jobs_that_serve_has_memory_for_their_weights(tmp_path, monkeyp
         f"grades/{name}": {"responses": f"responses/{name}", "grader": "final-answer"} for name in ("half", model)
     }
     scores = {"scores/x": {"grades": list(dict.fromkeys(["grades/half", f"grades/{model}"])), "measures": ["avg-at-k"]}}
-    whole = Feasibility(
-        Plan(Mill(tmp_path, **{**SMALL, **MODELS, **entries, **scores}).book, "scores/x", tmp_path), machine(on)
-    )
+    whole = feasibility("scores/x", {**entries, **scores}, on)
     (line,) = [line for line in whole.lines() if line.startswith("  serve: ")]
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(line)
@@ -486,41 +460,41 @@ def test_line_for_jobs_that_serve_has_memory_for_their_weights(tmp_path, monkeyp
 
 def test_rollouts_ahead_have_gpus_of_their_own(judged):
     """With a `lag` a server samples on what the batch leaves, at least what holds its weights; one GPU is too few."""
-    entry = {"grpo/x": {**GRPO, "model": "base/seven", "lag": 4}}
-    verdict = judged("grpo/x", "8xH100", **entry)
-    assert verdict.fits and (verdict.devices, verdict.apart, verdict.share) == (4, 4, None)
-    assert judged("grpo/x", "8xH100", **{"grpo/x": {**GRPO, "model": "base/seven"}}).apart == 0
+    ahead = entry("grpo", "seven", lag=4)
+    verdict = judged(ahead)
+    way = verdict.ways[0]
+    assert verdict.fits and (way.devices, way.apart, way.share) == (4, 4, None)
+    assert judged(entry("grpo", "seven")).ways[0].apart == 0
     # Rows that are learned ahead are not sorted by their lengths, and may all be in one pass (grpo._ahead).
-    few = {"grpo/x": {**GRPO, "model": "base/half", "problems-per-step": 1, "lag": 2}}
-    assert [judged("grpo/x", on, **few).rows for on in ("8xH100", "2xH100")] == [2, 8]
-    alone = judged("grpo/x", "B200", **entry)
+    few = entry("grpo", "half", problems_per_step=1, lag=2)
+    assert [judged(few, on).ways[0].rows for on in ("8xH100", "2xH100")] == [2, 8]
+    alone = judged(ahead, "B200")
     assert alone.fits is False and alone.faults[0].startswith("`lag` samples on GPUs of its own, 1 of them at least")
 
 
 def test_examples_are_counted_as_if_nothing_were_refused(judged):
     """Epochs over attempts that are not graded yet take at most as long as over all of them."""
     entries = {
-        "responses/x": {"problems": "problems/train", "model": "base/half", "attempts": 3},
+        **entry("responses", "half", problems="problems/train", attempts=3),
         "grades/x": {"responses": "responses/x", "grader": "final-answer"},
         "examples/x": {"grades": "grades/x", "keep": ["full-marks"]},
         "examples/both": {"join": {"examples/x": 1, "examples/cold": 0.5}},
     }
     steps = {key: value for key, value in SFT.items() if key != "steps"}
     by_epochs = {**steps, "model": "base/half", "examples": "examples/both", "epochs": 2.0}
-    found = judged("sft/x", "8xH100", **{**entries, "sft/x": by_epochs}).gpu_hours
+    found = judged({"sft/x": by_epochs, **entries}).gpu_hours
     rows = 2 * (3 * 48 + 0.5 * 48)
-    same = {**SFT, "model": "base/half", "batch": 8, "steps": int(rows // 8)}
-    assert found == pytest.approx(judged("sft/x", "8xH100", **{"sft/x": same}).gpu_hours)
+    assert found == pytest.approx(judged(entry("sft", "half", batch=8, steps=int(rows // 8))).gpu_hours)
 
 
 def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     """The rows, the recomputing and vLLM's share of a verdict are those that the job itself takes on such GPUs."""
-    entries = {"grpo/x": {**GRPO, "model": "base/seven", "kl": 0.01}}
-    verdict = judged("grpo/x", "8xH100", **entries)
+    entries = entry("grpo", "seven", kl=0.01)
+    way = judged(entries).ways[0]
     whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
     from proofmill.engines import rollouts
 
-    network = Shapes(whole, tmp_path).of("base/seven").network
+    network = Shapes(whole, tmp_path).of("base/seven")
     for name, value in {"WORLD_SIZE": "8", "LOCAL_RANK": "0", "RANK": "0", "ACCELERATE_USE_FSDP": "true"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(memory, "device_memory", lambda: (80 * 10**9, True))
@@ -533,13 +507,13 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
         engine_args="",
         parent=lambda name: SimpleNamespace(weights=lambda: network),
     )
-    entry = whole.entries["grpo/x"]
-    beside = grpo.footprint(entry, network, [])
-    sampling = rollouts.sampling(job, entry, 8, **beside)
-    rows = passes.split(entry, job, 64, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, 8))
-    assert verdict.layout == FSDP2 and verdict.share == sampling["vllm_gpu_memory_utilization"]
-    assert (verdict.rows, verdict.again) == (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
-    assert sampling["vllm_max_model_length"] >= beside["tokens"] and verdict.share <= fitting.ALONE
+    trained = whole.entries["grpo/x"]
+    beside = grpo.footprint(trained, network, [])
+    sampling = rollouts.sampling(job, trained, 8, **beside)
+    rows = passes.split(trained, job, 64, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, 8))
+    assert way.layout == "fsdp2" and way.share == sampling["vllm_gpu_memory_utilization"]
+    assert (way.rows, way.again) == (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
+    assert sampling["vllm_max_model_length"] >= beside["tokens"] and way.share <= fitting.ALONE
 
 
 def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatch):
@@ -547,17 +521,17 @@ def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatc
     monkeypatch.setattr(free_memory, "least", lambda: 64 * 10**9)
     monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
-    entries = {"sft/x": {**SFT, "model": "base/half", "batch": 16, "max-length": 1024}}
+    entries = entry("sft", "half", batch=16, max_length=1024)
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    network = Shapes(book, tmp_path).of("base/half").network
+    network = Shapes(book, tmp_path).of("base/half")
     job = SimpleNamespace(name="sft/x", threads=1, parent=lambda _: SimpleNamespace(weights=lambda: network))
     with monkeypatch.context() as on_processors:
         on_processors.setattr(memory, "device_memory", lambda: (free_memory.least(), False))
         rows = passes.split(book.entries["sft/x"], job, 16, tokens=1024)
     monkeypatch.setattr(memory, "device_memory", lambda: (24 * 10**9, True))
-    verdict = judged("sft/x", "cpu", **entries)
+    verdict = judged(entries, "cpu")
     chosen = (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
-    assert (verdict.rows, verdict.again) == chosen == (1, True) and verdict.fits
+    assert (verdict.ways[0].rows, verdict.ways[0].again) == chosen == (1, True) and verdict.fits
 
 
 def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
@@ -574,7 +548,7 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
     assert left.value.code == 1 and "grpo/r1-zero-short" in said and "does not fit" in said
     said = without_host(run("qed-nano", "--machine", "8xH100", "--fill", "0.33"))
     assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
-    assert "at 0.33 of the length allowed" in said
+    assert "if texts have 0.33 of the length allowed" in said
     assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True
     with pytest.raises(SystemExit, match="--fill 2; expected a share"):
         run("nano", "--machine", "H100", "--fill", "2")

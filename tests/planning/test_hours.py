@@ -4,9 +4,8 @@ import pytest
 from transformers import AutoConfig, Qwen3Config
 
 from proofmill.engines import fitting
-from proofmill.planning import hours
-from proofmill.planning.architectures import PUBLISHED
-from proofmill.planning.machines import GPUS, Gpu
+from proofmill.planning import hours, shapes
+from proofmill.planning.machines import GPUS
 from proofmill.training import memory
 
 H100 = GPUS["H100"]
@@ -22,8 +21,8 @@ def test_learning_takes_six_operations_a_parameter_and_token():
     """Short rows: 6 N operations a token, 8 N computed again, 2 N more for each further forward pass."""
     n, tokens = memory.parameters(DENSE), 1e12
     unit = tokens * 2 * n / (H100.bfloat16 * hours.LEARNING) / 3600
-    for again, beside, factor in ((False, 0, 3), (True, 0, 4), (False, 1, 4), (True, 2, 6)):
-        found = hours.learning(DENSE, tokens, 0, H100, "bfloat16", again, beside)
+    for again, more, factor in ((False, 0, 3), (True, 0, 4), (False, 1, 4), (True, 2, 6)):
+        found = hours.learning(DENSE, tokens, 0, H100, "bfloat16", again, more)
         assert found == pytest.approx(factor * unit)
     assert hours.learning(DENSE, tokens, 0, H100, "float32", False) == pytest.approx(
         3 * unit * H100.bfloat16 / H100.float32
@@ -38,8 +37,7 @@ def test_attention_is_two_products_with_half_of_the_row():
 
 def test_only_the_experts_that_a_token_is_sent_to_are_active():
     """Of DeepSeek-V3's 671 billion parameters 37 to 38 billion are (its report, section 4.2); of a dense model all."""
-    moe = {k: v for k, v in PUBLISHED["deepseek-ai/DeepSeek-V3-Base"].items() if k != "quantization_config"}
-    network = memory.made(AutoConfig.for_model(**moe))
+    network = memory.made(AutoConfig.for_model(**shapes.published()["deepseek-ai/DeepSeek-V3-Base"]))
     assert 37e9 < hours.active(network) < 38.5e9
     assert hours.active(DENSE) == memory.parameters(DENSE)
 
@@ -60,13 +58,6 @@ def test_copies_of_a_cache_are_read_by_each_gpu():
         read = 2 * memory.parameters(DENSE) + copies * 200 * fitting.cache_bytes(DENSE)
         seconds = 2000 * read / (H100.bandwidth * hours.READING)
         assert hours.sampling(DENSE, texts, H100, 60e9, parallel, most=1) == pytest.approx(seconds / 3600)
-
-
-def test_hours_on_a_gpu_without_rates_are_not_known():
-    """A GPU of one's own has memory and no speed."""
-    own = Gpu(48 * 10**9, 10**11)
-    assert hours.learning(DENSE, 1e9, 10, own, "bfloat16", False) is None
-    assert hours.sampling(DENSE, hours.Rollouts(1, 1, 1), own, 40e9, 1, 1) is None
 
 
 def test_weights_of_8_bits_are_read_in_half_the_time():

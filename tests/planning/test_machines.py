@@ -1,5 +1,7 @@
 """Machines by name, and the launch files that their layouts stand for."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -7,6 +9,7 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 
 from mill import ROOT
 from proofmill.planning import machines
+from proofmill.planning.trainings import LAUNCHED, LAYOUTS
 from proofmill.runtime import processes
 from proofmill.schema.errors import SettingError
 
@@ -30,7 +33,7 @@ def test_machine_has_the_gpus_of_its_name(name, devices, nodes, gigabytes):
     found = machines.machine(name)
     assert (found.devices, found.nodes, found.bytes) == (devices, nodes, gigabytes * 10**9)
     assert machines.machine(found.name) == found
-    assert (found.gpu.rate("bfloat16") is None) == name.lower().endswith("gb")
+    assert (found.gpu.bfloat16 == 0) == name.lower().endswith("gb")
 
 
 @pytest.mark.parametrize(
@@ -55,12 +58,14 @@ def test_every_gpu_calculates_and_reads_faster_than_it_holds():
         assert gpu.host > gpu.bytes, name
 
 
-@pytest.mark.parametrize("layout", machines.LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", LAUNCHED)
 def test_launch_file_of_a_layout_is_what_the_plan_takes_it_for(layout, monkeypatch):
     """What accelerate puts into the environment of a job is read as this sharding, on the host or not."""
-    arguments = launch_command_parser().parse_args(["--config_file", str(ROOT / layout.file), "-m", "x"])
+    file = str(ROOT / f"workflow/accelerate/{layout}.yaml")
+    arguments = launch_command_parser().parse_args(["--config_file", file, "-m", "x"])
     for name, value in prepare_multi_gpu_env(_validate_launch_command(arguments)[0]).items():
         monkeypatch.setenv(name, value)
-    assert (processes.sharding(), processes.offloads()) == (layout.sharded, layout.offloaded)
-    fsdp = yaml.safe_load((ROOT / layout.file).read_text()).get("fsdp_config", {})
-    assert fsdp.get("fsdp_activation_checkpointing", False) == layout.offloaded
+    planned = LAYOUTS[layout].get("sharded", "none"), LAYOUTS[layout].get("offloaded", False)
+    assert (processes.sharding(), processes.offloads()) == planned
+    fsdp = yaml.safe_load(Path(file).read_text()).get("fsdp_config", {})
+    assert fsdp.get("fsdp_activation_checkpointing", False) == planned[1]

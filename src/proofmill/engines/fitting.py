@@ -102,18 +102,18 @@ def _on_gpu(name: str, weights: Path, options: Mapping[str, Any]) -> Fit:
     there, _ = memory.device_memory()
     network = memory.made(weights)
     context = memory.context_of(network)
-    stored = (getattr(network.config, "quantization_config", None) or {}).get("quant_method", "")
+    quantization = stored(network)
     told = options.keys() & {"max_model_len", "kv_cache_memory_bytes"}
-    if context is None or there is None or told or stored not in ("", "fp8"):
+    if context is None or there is None or told or quantization not in ("", "fp8"):
         return Fit(options)
     share, parallel = options.get("gpu_memory_utilization", ALONE), options.get("tensor_parallel_size", 1)
-    tokens = held_on_gpu(network, share * there, parallel, stored)
+    tokens = held_on_gpu(network, share * there, parallel, quantization)
     if tokens >= context:
         return Fit(options)
     if tokens < min(context, SHORTEST):
         raise SettingError(
             f"{name}: vLLM may take {memory.size(share * there)} of each GPU, and the weights alone take "
-            f"{memory.size(weights_on_gpu(network, parallel, stored))} of it; expected room for a context beside them. Share the "
+            f"{memory.size(weights_on_gpu(network, parallel, quantization))} of it; expected room for a context beside them. Share the "
             "weights out by `--tensor-parallel-size` in `engine_args`, or take a larger GPU."
         )
     tokens = tokens // GRAIN * GRAIN
@@ -131,8 +131,7 @@ def beside_training(
     model's, or what its cache holds of it. What `asked` says wins. Raises SettingError when the cache holds no rollout.
     """
     sleeps = asked.get("enable_sleep_mode", True)
-    free = math.floor(100 * (memory.TIGHT - resident / there)) / 100
-    share = asked.get("gpu_memory_utilization", max(free, 0.0) if sleeps else AWAKE)
+    share = asked.get("gpu_memory_utilization", share_left(resident, there) if sleeps else AWAKE)
     parallel = asked.get("tensor_parallel_size", 1)
     held = held_on_gpu(network, share * there, parallel)
     if held < tokens:
@@ -145,10 +144,20 @@ def beside_training(
     return {**asked, "enable_sleep_mode": sleeps, "gpu_memory_utilization": share, "max_model_len": context}
 
 
+def share_left(resident: int, there: int) -> float:
+    """Return the share of a GPU that a training leaves to vLLM, if it holds so many bytes all the time."""
+    return max(0.0, math.floor(100 * (memory.TIGHT - resident / there)) / 100)
+
+
 def held_on_gpu(network: Any, room: float, parallel: int = 1, stored: str = "") -> int:
     """The tokens that vLLM's cache holds on GPUs of which it may take `room` bytes each, and which share the weights."""
     left = room - weights_on_gpu(network, parallel, stored) - WORKING
     return max(0, int(left / cache_bytes(network, parallel)))
+
+
+def stored(network: Any) -> str:
+    """Return how a model's files are quantized, such as `fp8`; "" for whole numbers."""
+    return (getattr(network.config, "quantization_config", None) or {}).get("quant_method", "")
 
 
 def weights_on_gpu(network: Any, parallel: int = 1, stored: str = "") -> float:

@@ -20,6 +20,7 @@ from proofmill.planning.machines import Gpu
 from proofmill.training import memory
 
 LEARNING, READING = 0.4, 0.6  # assumed shares of the rate and of the bandwidth
+EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")  # what configurations call their number
 
 
 @dataclass(frozen=True)
@@ -30,44 +31,34 @@ class Rollouts:
     prompt: int
     written: float
 
-    @property
-    def tokens(self) -> float:
-        return self.rows * self.written
 
-
-def learning(network: Any, tokens: float, length: float, gpu: Gpu, precision: str, again: bool, beside: int = 0) -> Any:
-    """GPU-hours of learning so many tokens in rows of this mean length; None where the GPU's rate is not known."""
-    if not (rate := gpu.rate(precision)):
-        return None
+def learning(network: Any, tokens: float, length: float, gpu: Gpu, precision: str, again: bool, more: int = 0) -> float:
+    """Return the GPU-hours of learning so many tokens in rows of this mean length, with `more` further passes."""
     forward = 2 * active(network) + attention(network, length)
-    return tokens * forward * (3 + again + beside) / (rate * LEARNING) / 3600
+    return tokens * forward * (3 + again + more) / (getattr(gpu, precision) * LEARNING) / 3600
 
 
 def sampling(
     network: Any, texts: Rollouts, gpu: Gpu, room: float, parallel: int, most: float, stored: str = ""
-) -> float | None:
-    """GPU-hours of sampling by replicas of `parallel` GPUs, of which vLLM may take `room` bytes each.
+) -> float:
+    """Return the GPU-hours of sampling by replicas of `parallel` GPUs, of which vLLM may take `room` bytes each.
 
-    most: sequences that a replica has at all. stored: `fp8` for weights that vLLM reads in 8 bits. None where the GPU's rates are not known.
+    most: sequences that a replica has at all. stored: `fp8` for weights that vLLM reads in 8 bits.
     """
-    if not (gpu.bandwidth and gpu.bfloat16):
-        return None
     length = texts.prompt + texts.written / 2  # on average while it is written
-    at_once = max(
-        1.0, min(most, fitting.AT_ONCE, fitting.held_on_gpu(network, room, parallel, stored) / max(length, 1))
-    )
+    held = fitting.held_on_gpu(network, room, parallel, stored) / max(length, 1)
+    at_once = max(1.0, min(most, fitting.AT_ONCE, held))
     # Of the GPUs together: what several of them keep of a cache, each of them reads.
-    read = fitting.weights_on_gpu(network, 1, stored) + at_once * length * parallel * fitting.cache_bytes(
-        network, parallel
-    )
+    caches = at_once * length * parallel * fitting.cache_bytes(network, parallel)
+    read = fitting.weights_on_gpu(network, 1, stored) + caches
     calculated = at_once * (2 * active(network) + attention(network, 2 * length))
     step = max(read / (gpu.bandwidth * READING), calculated / (gpu.bfloat16 * LEARNING))  # seconds of one GPU alone
-    return texts.tokens / at_once * step / 3600
+    return texts.rows * texts.written / at_once * step / 3600
 
 
 @lru_cache(maxsize=64)
 def active(network: Any) -> float:
-    """Parameters that a token meets: all, but of experts those that it is sent to."""
+    """Return the parameters that a token meets: all, but of experts those that it is sent to."""
     config = network.config.get_text_config()
     experts = next((n for name in EXPERTS if (n := getattr(config, name, None))), None)
     if not experts:
@@ -76,10 +67,7 @@ def active(network: Any) -> float:
     return memory.parameters(network) - inside * (1 - config.num_experts_per_tok / experts)
 
 
-EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")  # what configurations call their number
-
-
 def attention(network: Any, length: float) -> float:
-    """Operations of a token on keys and values, forwards: two products with half of the keys of a row, in every layer."""
+    """Return the operations of a token on keys and values, forwards: two products with half of a row's keys, in every layer."""
     queries = memory.widths(network)[1]
     return network.config.get_text_config().num_hidden_layers * 2 * 2 * queries * length / 2

@@ -313,3 +313,11 @@ class Examples(Entry):
 
     def prompts(self) -> list[str]:
         return [] if self.mix or self.join or self.source else [self.prompt]
+
+    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+        """Return the rows if nothing is refused."""
+        if self.join:
+            parts = [(rows_of(name), share) for name, share in self.join.items()]
+            return None if any(n is None for n, _ in parts) else round(sum((n or 0) * share for n, share in parts))
+        source = self.grades or self.responses or self.problems
+        return rows_of(source) if source else None

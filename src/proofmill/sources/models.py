@@ -17,7 +17,6 @@ How we differ, of weights of 8 bits:
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import error as StructError
 from typing import Any
@@ -83,7 +82,13 @@ def in_float32(folder: Path) -> dict[str, Any]:
             f"{folder}: its weights are quantized (`{method}`); expected whole numbers of 16 or 32 bits, or of 8 bits in blocks "
             "(`fp8`). Take the model before it was quantized, or a copy that is multiplied out."
         )
-    if uneven := uneven_blocks(_quantized_sizes(folder), quantized.get("weight_block_size") or [BLOCK, BLOCK]):
+    block = quantized.get("weight_block_size") or [BLOCK, BLOCK]
+    uneven = [
+        name
+        for name, size in _quantized_sizes(folder)
+        if any(length % side and length > side for length, side in zip(size, block, strict=True))
+    ]
+    if uneven:
         raise TableError(
             f"{folder}: {len(uneven)} of its 8-bit layers, such as {uneven[0]}, do not consist of whole blocks, and transformers "
             "would mix up their scales; expected whole ones. Take a copy that is multiplied out to bfloat16."
@@ -93,15 +98,6 @@ def in_float32(folder: Path) -> dict[str, Any]:
     config = AutoConfig.from_pretrained(folder)
     config.quantization_config = {**quantized, "dequantize": True}
     return {**options, "config": config}
-
-
-def uneven_blocks(sizes: Iterable[tuple[str, Sequence[int]]], block: Sequence[int] = (BLOCK, BLOCK)) -> list[str]:
-    """The layers with a side that is no multiple of a block's, and longer than one."""
-    return [
-        name
-        for name, size in sizes
-        if any(length % side and length > side for length, side in zip(size, block, strict=True))
-    ]
 
 
 def _quantized_sizes(folder: Path) -> list[tuple[str, tuple[int, ...]]]:

@@ -1,12 +1,12 @@
-"""The shapes of models that are not here: sizes against the published files, and what an entry changes."""
+"""Models without weights: sizes against the published files, and what an entry changes."""
 
 import json
 
 import pytest
 
 from mill import SMALL, Mill
-from proofmill.planning import architectures
-from proofmill.planning.architectures import PUBLISHED, Shapes
+from proofmill.engines import fitting
+from proofmill.planning.shapes import Shapes, published
 from proofmill.recipes import yaml_files
 from proofmill.recipes.book import expand
 from proofmill.runtime.public_data import register
@@ -26,19 +26,20 @@ def hub(id, **more):
     return {"source": "hub", "id": id, "commit": "a" * 40, **more}
 
 
-@pytest.mark.parametrize("id", [id for id, figures in PUBLISHED.items() if "quantization_config" not in figures])
+@pytest.mark.parametrize("id", [id for id, figures in published().items() if "quantization_config" not in figures])
 def test_published_shape_has_the_bytes_of_its_files(shapes, id):
     """Two bytes a parameter are the size of the published weights to a hundred-thousandth."""
     if id.endswith(".gguf"):
-        assert shapes(**{"base/x": {"source": "gguf", "path": f"pip:a@1/{id}"}}).of("base/x").parameters == 134_515_008
-        return
-    assert 2 * shapes(**{"base/x": hub(id)}).of("base/x").parameters == pytest.approx(FILES[id], rel=1e-5)
+        network, size = shapes(**{"base/x": {"source": "gguf", "path": f"pip:a@1/{id}"}}).of("base/x"), 2 * 134_515_008
+    else:
+        network, size = shapes(**{"base/x": hub(id)}).of("base/x"), FILES[id]
+    assert 2 * memory.parameters(network) == pytest.approx(size, rel=1e-5)
 
 
 def test_shape_of_deepseek_v3_has_its_published_size(shapes):
     """671 billion parameters, stored in 8 bits."""
-    shape = shapes(**{"base/x": hub("deepseek-ai/DeepSeek-V3-Base")}).of("base/x")
-    assert shape.parameters == pytest.approx(671e9, rel=1e-3) and shape.stored == "fp8"
+    network = shapes(**{"base/x": hub("deepseek-ai/DeepSeek-V3-Base")}).of("base/x")
+    assert memory.parameters(network) == pytest.approx(671e9, rel=1e-3) and fitting.stored(network) == "fp8"
 
 
 def test_every_base_of_the_recipes_has_a_shape(tmp_path):
@@ -52,7 +53,7 @@ def test_scratch_model_has_the_shape_that_is_made(small):
     """What is planned from the entry has as many parameters as the weights, within the tokens that its corpus lacks."""
     planned = Shapes(small.book, small.results / "none").of("sft/cold")
     made = memory.parameters(memory.made(small.table("base/tiny").weights()))
-    assert planned.parameters == made and planned.context == 512
+    assert memory.parameters(planned) == made and memory.context_of(planned) == 512
 
 
 def test_context_of_an_entry_is_that_of_the_shape(shapes):
@@ -60,20 +61,25 @@ def test_context_of_an_entry_is_that_of_the_shape(shapes):
     plain, longer = hub("Qwen/Qwen2.5-Math-1.5B"), hub("Qwen/Qwen2.5-Math-1.5B", context=36864)
     tuned = {**SMALL["sft/cold"], "model": "base/longer"}
     found = shapes(**{"base/plain": plain, "base/longer": longer, "sft/longer": tuned})
-    assert [found.of(name).context for name in ("base/plain", "base/longer", "sft/longer")] == [4096, 36864, 36864]
+    assert [memory.context_of(found.of(name)) for name in ("base/plain", "base/longer", "sft/longer")] == [
+        4096,
+        36864,
+        36864,
+    ]
 
 
-def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_path, small):
-    """An unknown id is never guessed; a folder with config.json is read."""
+def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_path, small, monkeypatch):
+    """An unknown id is never guessed; config.json is read from a folder, and from the hub's cache before any weights."""
     assert shapes(**{"base/x": hub("somebody/model")}).of("base/x") is None
-    (tmp_path / "there").mkdir()
+    there = tmp_path / "hub/models--somebody--model/snapshots" / ("a" * 40)
+    there.mkdir(parents=True)
     config = json.loads((small.table("base/tiny").weights() / "config.json").read_text())
-    (tmp_path / "there/config.json").write_text(json.dumps({**config, "max_position_embeddings": 640}))
-    found = shapes(**{"base/x": {"source": "folder", "path": str(tmp_path / "there")}}).of("base/x")
-    assert (
-        found.context == 640
-        and found.parameters == architectures.Shapes(small.book, small.results).of("base/tiny").parameters
-    )
+    (there / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 640}))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    for entry in ({"source": "folder", "path": str(there)}, hub("somebody/model")):
+        found = shapes(**{"base/x": entry}).of("base/x")
+        assert memory.context_of(found) == 640
+        assert memory.parameters(found) == memory.parameters(Shapes(small.book, small.results).of("base/tiny"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""Builds models without weights, before anything is fetched: from a config.json, a scratch entry, or data/shapes.jsonl.
+
+data/shapes.jsonl has the fields of config.json that decide sizes, of the models that recipes name, at the commits that
+they pin. A test compares their sizes with those of the files (data/sources.csv). Any other model has no shape until its
+config.json is here: it is never guessed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from proofmill.artifacts.tables import Table
+from proofmill.base import require_plain_positions, scratch_config
+from proofmill.recipes.book import Book
+from proofmill.runtime.paths import local_path
+from proofmill.runtime.project import project_folder
+from proofmill.runtime.public_data import is_public
+from proofmill.schema.errors import TableError
+from proofmill.schema.fields import required
+from proofmill.schema.model_entries import Base
+from proofmill.schema.names import kind_of
+from proofmill.sources import models
+from proofmill.training import memory
+
+
+def published() -> dict[str, dict[str, Any]]:
+    """Read data/shapes.jsonl: by a model's id, or a file's path in its package, the fields of its config.json."""
+    lines = (project_folder() / "data/shapes.jsonl").read_text(encoding="utf-8").splitlines()
+    return {fields.pop("id"): fields for fields in map(json.loads, lines)}
+
+
+class Shapes:
+    """The models of a book as networks on torch's meta device, each built once.
+
+    `faults`: by the name of a base why none can be built of it.
+    """
+
+    def __init__(self, book: Book, results: Path):
+        self.book, self.results = book, results
+        self.faults: dict[str, str] = {}
+        self._built: dict[str, Any] = {}
+
+    def base_of(self, name: str) -> str:
+        """Return the base that a model's weights began with."""
+        while kind_of(name) != "base":
+            name = self.book.entries[name].model
+        return name
+
+    def of(self, name: str) -> Any:
+        """Return the network of a base, or of what was trained from it; None where it is not known, or has a fault."""
+        name = self.base_of(name)
+        if name not in self._built:
+            try:
+                self._built[name] = self._network(name, self.book.entries[name])
+            except (OSError, ValueError, TableError) as error:
+                why = str(error).splitlines()[0].removeprefix(f"{name}: ")
+                self.faults[name], self._built[name] = f"{name}: {why}", None
+        return self._built[name]
+
+    def _network(self, name: str, entry: Base) -> Any:
+        """Build a base; None where its shape is not known.
+
+        Raises ValueError and OSError for a model that transformers cannot read or that writes no text, and TableError for
+        positions that its entry must not change.
+        """
+        from transformers import AutoConfig
+
+        if entry.source == "scratch":
+            return memory.made(scratch_config(entry, entry.vocabulary))
+        if "/" in entry.source:
+            return self.of(entry.source)
+        folder = next((place for place in self._places(name, entry) if (place / "config.json").is_file()), None)
+        id = entry.id or (entry.path or "").rpartition(":")[2].partition("@")[2].partition("/")[2]
+        fields = json.loads((folder / "config.json").read_bytes()) if folder else published().get(id)
+        if fields is None:
+            return None
+        if entry.context or entry.rope_theta:
+            require_plain_positions(name, fields)
+        config = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**fields)
+        if entry.context:
+            config.get_text_config().max_position_embeddings = entry.context
+        return memory.made(config)
+
+    def _places(self, name: str, entry: Base) -> list[Path]:
+        """Return the folders that may have its config.json: in the results, of this machine, in the hub's cache."""
+        places = [Table(name, self.results).folder]
+        if entry.source == "folder" and entry.path and not is_public(entry.path):
+            places.append(local_path(entry.path))
+        if entry.source == "hub" and models.is_here(required(entry.id), required(entry.commit), weights=False):
+            places.append(models.snapshot(required(entry.id), required(entry.commit), weights=False, here=True))
+        return places
