@@ -42,6 +42,12 @@ MODELS = {
     "base/nobody": hub("somebody/model"),
 }
 JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
+GRADERS = {
+    "api/own": JUDGE,
+    "grader/own": {"judges": ["api/own"], "prompt": "answer-equivalence"},
+    "grader/jury": {"judges": ["api/referee", "api/own"], "prompt": "grade-imo"},
+    "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
+}
 SFT = {"examples": "examples/cold", "steps": 100, "batch": 32, "precision": "bfloat16", "max-length": 4096}
 GRPO = {
     "problems": "problems/train", "grader": "final-answer", "rewards": {"grade": 1}, "unscored": "drop", "steps": 100,
@@ -240,19 +246,13 @@ def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
 )
 def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits):
     """A judge of 4,096 tokens cannot be shown proofs of 30,000, whichever grader's it is."""
-    entries = {
-        "grades/x": {"responses": "responses/x", **grading},
-        "api/own": JUDGE,
-        "grader/jury": {"judges": ["api/referee", "api/own"], "prompt": "grade-imo"},
-        "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
-        **entry("responses", "half", max_tokens=30_000),
-    }
-    verdict = judged(entries, "H100")
+    entries = {"grades/x": {"responses": "responses/x", **grading}, **entry("responses", "half", max_tokens=30_000)}
+    verdict = judged({**entries, **GRADERS}, "H100")
     assert (verdict.model, verdict.tokens, verdict.fits) == ("base/maths", tokens, fits)
     if not fits:
         assert verdict.faults[0].startswith("base/maths: a row may have 31,536 tokens")
         long = {"base/maths": {**MODELS["base/maths"], "context": 32_768, "rope-theta": 1e6}}
-        assert judged({**entries, **long}, "H100").fits
+        assert judged({**entries, **GRADERS, **long}, "H100").fits
 
 
 @pytest.mark.parametrize(
@@ -267,12 +267,7 @@ def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits)
 )
 def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
     """A model of ours that rewards, escalates, audits, prefers or sums up would be next to the training."""
-    entries = {
-        **entry("grpo", "half", **asked),
-        "api/own": JUDGE,
-        "grader/own": {"judges": ["api/own"], "prompt": "answer-equivalence"},
-        "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
-    }
+    entries = {**entry("grpo", "half", **asked), **GRADERS}
     verdict = judged(entries)
     assert verdict.fits is False and len(verdict.faults) == 1
     assert re.match("api/own is base/maths, .*`id` in the place of `weights`", verdict.faults[0])
@@ -443,13 +438,13 @@ def test_lines_for_a_site_start_what_was_planned(
 @pytest.mark.parametrize(("model", "on"), [("half", "H100"), ("seven", "H100"), ("thirty-two", "8xH100")])
 def test_line_for_jobs_that_serve_has_memory_for_their_weights(feasibility, tmp_path, monkeypatch, model, on):
     """The neediest of several decides; those of its kind that ask a remote model keep the little that is shipped."""
-    asked = {"problems": "problems/bench", "max-tokens": 1024}
-    entries = {f"responses/{name}": {**asked, "model": f"base/{name}"} for name in ("half", model)}
-    entries |= {
-        f"grades/{name}": {"responses": f"responses/{name}", "grader": "final-answer"} for name in ("half", model)
-    }
-    scores = {"scores/x": {"grades": list(dict.fromkeys(["grades/half", f"grades/{model}"])), "measures": ["avg-at-k"]}}
-    whole = feasibility("scores/x", {**entries, **scores}, on)
+    names = dict.fromkeys(["half", model])
+    entries = {"scores/x": {"grades": [f"grades/{name}" for name in names], "measures": ["avg-at-k"]}}
+    for name in names:
+        asked = {"problems": "problems/bench", "max-tokens": 1024, "model": f"base/{name}"}
+        graded = {"responses": f"responses/{name}", "grader": "final-answer"}
+        entries |= {f"responses/{name}": asked, f"grades/{name}": graded}
+    whole = feasibility("scores/x", entries, on)
     (line,) = [line for line in whole.lines() if line.startswith("  serve: ")]
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(line)
@@ -500,13 +495,8 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "device_memory", lambda: (80 * 10**9, True))
     monkeypatch.setattr(passes.processes, "broadcast", lambda value=None: value)
     monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
-    job = SimpleNamespace(
-        name="grpo/x",
-        threads=1,
-        engine="vllm",
-        engine_args="",
-        parent=lambda name: SimpleNamespace(weights=lambda: network),
-    )
+    parent = SimpleNamespace(weights=lambda: network)
+    job = SimpleNamespace(name="grpo/x", threads=1, engine="vllm", engine_args="", parent=lambda _: parent)
     trained = whole.entries["grpo/x"]
     beside = grpo.footprint(trained, network, [])
     sampling = rollouts.sampling(job, trained, 8, **beside)
