@@ -38,8 +38,15 @@ from proofmill.schema.references import ancestors, references
 from proofmill.schema.selfplay_entry import Selfplay
 from proofmill.text.suggestions import among
 
-# Folders of a results folder, besides those of the kinds.
-OF_RESULTS = ("calls", "configurations", "kept", "unfinished", "human", "services", "tensorboard")
+OF_RESULTS = (
+    "calls",
+    "configurations",
+    "kept",
+    "unfinished",
+    "human",
+    "services",
+    "tensorboard",
+)  # in a results folder, besides kinds
 SETTINGS = ("budget", "plugins", "results")  # top-level keys that name no recipe, besides `shared`
 WITH, LIKE, CONTINUE = "with", "like", "continue"
 LENGTH = ("steps", "epochs", "last-step", "last_step")  # of a training; one that goes on has its own

@@ -37,7 +37,6 @@ ENDED = struct.Struct("<iQI")
 TEMPORARY = "/tmp"
 LIBC = ctypes.CDLL(None, use_errno=True)
 LITERALS = types.ModuleType("literals")
-vars(LITERALS)["__builtins__"] = dict(vars(builtins))  # a program may rebind what it finds in `builtins`
 exec(CONFIG["literals"], LITERALS.__dict__)
 _type = type  # a program may rebind what it finds in `builtins`
 
