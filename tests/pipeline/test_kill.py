@@ -152,7 +152,8 @@ def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
     """Two processes never make one artifact: the second says so after a while, or waits and takes what the first made."""
     name = "labels/threads"
     project = copy(name)
-    with slow_referee(0.3) as (environment, asked):
+    with slow_referee(0.5) as (environment, asked):
+        environment = {**environment, "PROOFMILL_CONCURRENCY": "4"}  # so that the first is at work when others come
         first = started(project, project.job_command(name), **environment)
         while not lines(answers(project, name)):
             time.sleep(0.01)

@@ -225,7 +225,8 @@ def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
         request.getfixturevalue("slurm")
     copy = copy_of(nano, tmp_path / "copy")
     settings = {**nano.settings(), "results": "results"}
-    copy.config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    text = yaml.safe_dump(settings, sort_keys=False).replace(str(nano.folder), str(copy.folder))
+    copy.config.write_text(text, encoding="utf-8")
     copy.results.rename(copy.folder / "results")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in to_run(page):
