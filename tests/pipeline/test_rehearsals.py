@@ -191,42 +191,28 @@ def test_rehearsed_students_learn_every_kept_row(rehearsed):
     assert len(rows) == sum(map(len, kept)) and all(kept)
 
 
-# Rewards that a rehearsal need not vary, and why.
-FORMED = "the model was tuned on kept rows, which all have the form"
-CONSTANT = {
-    **{(f"grpo/{name}", "think-format"): FORMED for name in ("r1-rules", "r1", "r1-rules-1.5b", "r1-1.5b")},
-}
-
-
 def test_rehearsed_rewards_vary_in_every_training(rehearsed):
-    """Each reward of each `grpo` differs within some group of a step, and each role's of `selfplay`, but those of CONSTANT."""
-    assert trainings_whose_rewards_vary(rehearsed, rehearsed.first) > 20
-
-
-def trainings_whose_rewards_vary(project: Project, made: Iterable[str]) -> int:
-    """Assert that the rewards of each training with rewards among `made` vary, and return how many there are."""
-    trained = [name for name in made if name.startswith(("grpo/", "selfplay/"))]
-    found = {(name, reward) for name in trained for reward in constant(project, name)}
-    assert found <= set(CONSTANT), found - set(CONSTANT)
+    """What each training is rewarded with differs within some group, and each reward is not the same for all rollouts."""
+    trained = assert_rewards_vary(rehearsed, rehearsed.first)
+    assert len(trained) == 25
+    values: dict[str, set] = {}
     for name in trained:
-        spread = "frac_reward_zero_std" if name.startswith("grpo/") else "reward-std"
-        values = [row["value"] for row in project.table(name).rows() if row["measure"] == spread]
-        assert min(values) < 1 if name.startswith("grpo/") else max(values) > 0, name
-    return len(trained)
+        rollouts = pl.read_parquet(rehearsed.table(name).folder / "rollouts.parquet")
+        for reward in (column for column in rollouts.columns if column.startswith("reward")):
+            values.setdefault(reward, set()).update(rollouts[reward].drop_nulls().unique())
+    assert len(values) == 13 and [reward for reward, some in values.items() if len(some) < 2] == []
 
 
-def constant(project: Project, name: str) -> list[str]:
-    """The rewards of a training that are equal within every group of every step."""
-    values: dict[str, dict[tuple, set]] = {}
-    for row in pl.read_parquet(project.table(name).folder / "rollouts.parquet").iter_rows(named=True):
+def assert_rewards_vary(project: Project, made: Iterable[str]) -> list[str]:
+    """Assert it of each training by rewards among what was made, and return these."""
+    trained = [name for name in made if name.startswith(("grpo/", "selfplay/"))]
+    for name in trained:
+        rows = pl.DataFrame(project.table(name).rows())
         if name.startswith("grpo/"):
-            rewards, group = {key: value for key, value in row.items() if key.startswith("reward_")}, row["group"]
+            assert rows.filter(measure="frac_reward_zero_std")["value"].min() < 1, name
         else:
-            rewards, group = {row["role"]: row["reward"]}, row["task"]
-        for reward, value in rewards.items():
-            some = values.setdefault(reward.removeprefix("reward_"), {}).setdefault((row["step"], group), set())
-            some |= {value} - {None}
-    return [reward for reward, groups in values.items() if max(map(len, groups.values())) < 2]
+            assert rows.filter(measure="reward-std")["value"].max() > 0, name
+    return trained
 
 
 def test_rehearsed_proof_training_is_watched_and_goes_on_from_summaries(rehearsed):
@@ -260,5 +246,5 @@ def test_variants_of_the_systems_are_rehearsed_too(rehearsed):
     """The other sizes and the ablations: one job for each artifact, rewards that vary; then none."""
     made = rehearsed.made(*VARIANTS)
     assert needed(rehearsed, VARIANTS) - needed(rehearsed, RECIPES) == set(made)
-    assert trainings_whose_rewards_vary(rehearsed, made) > 10
+    assert len(assert_rewards_vary(rehearsed, made)) == 17
     assert rehearsed.made(*VARIANTS) == []
