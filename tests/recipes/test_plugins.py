@@ -261,6 +261,14 @@ def test_missing_file_is_named(tmp_path):
         expand({"plugins": [str(tmp_path / "nothing.py")], "test": {"problems/x": {"source": "arithmetic", "rows": 1}}})
 
 
+def test_file_that_is_named_in_two_ways_is_one(parts, tmp_path):
+    """An overlay may list the plugin that the configuration lists, by another path or by a link."""
+    link = tmp_path / "link.py"
+    link.symlink_to(parts)
+    plugins.use([str(parts), str(link), f"{parts.parent}/../{parts.parent.name}/{parts.name}"])
+    assert "brief" in LISTS["rewards"]
+
+
 def test_error_of_a_part_is_blamed_on_its_line(parts, small, mill):
     """What goes wrong in a user's function is said with the file's own line, whoever called it."""
     parts.write_text(

@@ -81,5 +81,5 @@ def _read(path: Path) -> Configuration:
     except (ValueError, TypeError, RecursionError) as error:
         raise SettingError(
             f"{path}: is damaged ({error}); expected what a configuration declares, which is never deleted. Remove the file, "
-            "and run Snakemake with that configuration to write it anew."
+            "and run Snakemake with that configuration to write it again."
         ) from error

@@ -68,7 +68,7 @@ def as_read(kind: str, content: str, folder: Path) -> str:
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
-    """Return the digest by name of the files that an entry reads besides artifacts.
+    """Return the digest by name of the files that an entry reads in addition to artifacts.
 
     Raises TableError when one is missing, or was fetched and is not what it was then.
     """

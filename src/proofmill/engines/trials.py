@@ -87,7 +87,7 @@ def tried(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float |
                 yield Trial(name, note="is not tried: the budget has no room for a call")
                 continue
             accounts[name] = _Account(journal, budget, question, reserved)
-            # A thread may hang in a look-up of the host's name, which nothing ends: nobody waits for it.
+            # A thread may hang in a look-up of the host's name, which nothing ends: it is not waited for.
             given = name, api, longest, question
             threading.Thread(target=lambda *given: trials.put(_trial(*given)), args=given, daemon=True).start()
         end = time.monotonic() + SECONDS + 1.5  # to open engines on a busy machine

@@ -36,10 +36,10 @@ class Way:
     rows: int = 0  # of a pass
     again: bool = False  # activations are computed again
     parallel: int = 1  # GPUs that share vLLM's weights
-    share: float | None = None  # of a GPU, that vLLM takes beside a training
+    share: float | None = None  # of a GPU, that vLLM takes next to a training
     apart: int = 0  # further GPUs, of vLLM's server, where rollouts are made ahead (`lag`)
     bytes: int = 0  # on each device
-    host_bytes: int = 0  # of the memory of each computer beside its GPUs
+    host_bytes: int = 0  # of the memory of each computer, outside its GPUs
     fault: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Source files of an entry: the files that it reads besides artifacts, and the names that count for its identity."""
+"""Source files of an entry: the files that it reads in addition to artifacts, and the names that count for its identity."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -138,7 +138,7 @@ sys.meta_path.insert(0, _modules)
 
 
 def _imported(code: Module, others: Mapping[str, Module]) -> ModuleType:
-    """Import a plugin anew. The modules of its folder that it reaches can be imported from now on."""
+    """Import a plugin again. The modules of its folder that it reaches can be imported from now on."""
     if code.path.suffix != ".py":
         raise RecipeError(f"{code.path}: no Python file; expected a Python file of your own parts (`plugins`), `.py`.")
     for name, other in others.items():

@@ -35,7 +35,7 @@ class Case:
 
     The program reads `stdin` and must print `stdout`; or after it ran, the expression `call` must have the value
     `result`. Numbers are equal up to `close`, absolutely or relatively; None where what is printed must be the same text.
-    `setup` names what stands before the program (programs.SETUPS), `megabytes` is its memory where it is not the sandbox's.
+    `setup` names what precedes the program (programs.SETUPS), `megabytes` is its memory where it is not the sandbox's.
     """
 
     stdin: str = ""

@@ -137,7 +137,7 @@ def _names_of_import(node: ast.Import | ast.ImportFrom) -> set[str]:
     return {alias.asname or alias.name for alias in node.names} if is_listed else {HIDDEN}
 
 
-# The names that a node has besides those of its fields; HIDDEN where one is not listed.
+# The names that a node has in addition to those of its fields; HIDDEN where one is not listed.
 _NAMED: dict[type, Callable[[Any], set[str]]] = {
     ast.Attribute: lambda node: set() if node.attr in _ATTRIBUTES and type(node.ctx) is ast.Load else {HIDDEN},
     ast.ExceptHandler: lambda node: {node.name} if node.name else set(),

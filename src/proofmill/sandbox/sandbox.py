@@ -140,7 +140,7 @@ def _asking(code: str, case: Case, call: str) -> Execution:
 
 
 def said(result: Result, before: str = "") -> str:
-    """Say why a test was not run to its end; lines are counted after what stands before the program."""
+    """Say why a test was not run to its end; lines are counted after what precedes the program."""
     text = result.error if result.status in ("raised", "memory") else f"{result.status}: {result.error}"
     line = result.line - before.count("\n")
     return text[:200] + (f" (line {line})" if line > 0 else "")

@@ -103,7 +103,7 @@ def has_changed():
 
 
 def drop_capabilities():
-    """Give up what root may do besides; it is not needed, and this fails nowhere."""
+    """Give up what else root may do; it is not needed, and this fails nowhere."""
     LIBC.capset(struct.pack("<Ii", 0x20080522, 0), bytes(24))
 
 

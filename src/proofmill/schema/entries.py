@@ -83,7 +83,7 @@ class Problems(Entry):
         None,
     )
     setup: Literal["leetcode"] | None = doc(
-        "What stands before each program: `leetcode` for the imports that LeetCode and LiveCodeBench put there (sources `livecodebench` and `code`).",
+        "What precedes each program: `leetcode` for the imports that LeetCode and LiveCodeBench put there (sources `livecodebench` and `code`).",
         None,
     )
     megabytes: float | None = doc("Memory of each program, 256 by default (the same sources).", None, ge=8, le=4096)
