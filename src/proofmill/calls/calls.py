@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import tee
+from sys import intern
 from typing import Any, Protocol
 
 from proofmill.calls.budget import Budget, most
@@ -187,9 +188,9 @@ class Asker:
         """Note a call that failed, or that another model answered than the one asked."""
         if answer.failed:
             ended = answer.detail if answer.detail.startswith("finished with") else f"failed ({answer.reason})"
-            self.odd[question.key] = ended
+            self.odd[question.key] = intern(ended)  # a million calls share a few sentences
         elif answer.model and not is_same_model(question.model, answer.model):
-            self.odd[question.key] = f"were answered by `{answer.model}`, not by `{question.model}`"
+            self.odd[question.key] = intern(f"were answered by `{answer.model}`, not by `{question.model}`")
 
     def stopped(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
         """What ends a job that something stopped; `answered` says how much is in the journal."""
