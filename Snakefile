@@ -1,7 +1,7 @@
-"""proofmill: from raw forum threads to proof-writing models and honest benchmark numbers.
+"""proofmill: from raw forum threads to proof-writing models and benchmark scores with intervals.
 
-A target is a recipe of config.yaml (`snakemake nano`) or one artifact (`snakemake sft/cold`), by its name or its table.
-Without a target: the first recipe. `snakemake --list` shows kinds, recipes and artifacts.
+A target is a recipe of config.yaml (`snakemake nano`) or one artifact (`snakemake sft/cold`), by name or by table path.
+The default target is the first recipe. `snakemake --list` lists kinds, recipes and artifacts.
 """
 
 from snakemake.utils import min_version
@@ -12,7 +12,7 @@ min_version("9.0")
 include: "workflow/common.smk"
 
 
-# A rule for each kind: problems, overlaps, labels, schemes, base, responses, grades, examples, sft, grpo, selfplay, scores.
+# One rule per kind.
 for kind in KINDS:
 
     include: f"workflow/rules/{kind}.smk"
@@ -21,27 +21,27 @@ for kind in KINDS:
 include: "workflow/shards.smk"
 
 
-# Every recipe is a target, and every artifact by its name; the first recipe of config.yaml is made when none is named.
-# They show what was made, each time they are asked for.
-for target in [*BOOK.recipes, *BOOK.entries]:
+# Every recipe and every artifact is a target by its name; the first recipe of config.yaml is the default. A target
+# prints its results each time it runs.
+for target in [*CONFIG.recipes, *CONFIG.entries]:
 
     rule:
         name:
             target
-        default_target: target == next(iter(BOOK.recipes))
+        default_target: target == next(iter(CONFIG.recipes))
         input:
             targeted(target),
         localrule: True
         params:
-            names=BOOK.targeted(target) if target not in BOOK.faults else [],
+            names=CONFIG.targeted(target) if target not in CONFIG.faults else [],
         shell:
             f"{PYTHON} proofmill show {{params.names}} --results {RESULTS}"
 
-    if target in BOOK.recipes:
-        workflow.get_rule(target).docstring = f"Recipe with {len(BOOK.recipes[target])} tables."
+    if target in CONFIG.recipes:
+        workflow.get_rule(target).docstring = f"Recipe with {len(CONFIG.recipes[target])} tables."
 
 
-# A target that nothing declares has a rule all the same, which says what there is.
+# An unknown target exits with the known names.
 rule unknown:
     input:
         lambda wildcards: refused(wildcards.target),
@@ -51,18 +51,18 @@ rule unknown:
         target=r"[^/.]+|(" + "|".join(KINDS) + r")/[^/]+",
 
 
-# What is to be published is (docs/publishing.md).
+# Publish the recipe if PROOFMILL_PUBLISH is set (docs/publishing.md).
 onsuccess:
-    SCREEN.close()
+    DISPLAY.close()
     if "PROOFMILL_PUBLISH" in os.environ:
         from proofmill.publishing.hub import at_end
 
-        asked = workflow.dag_settings.targets or [next(iter(BOOK.recipes))]
-        at_end([str(target) for target in asked], Path(RESULTS), BOOK)
+        targets = workflow.dag_settings.targets or [next(iter(CONFIG.recipes))]
+        at_end([str(target) for target in targets], Path(RESULTS), CONFIG)
 
 
-# What stopped, and why, once more at the end: other jobs have gone on meanwhile.
+# Repeat the last words of each failed job: other jobs have logged since.
 onerror:
-    SCREEN.close()
-    for line in stopped():
+    DISPLAY.close()
+    for line in GRAPH.failures(STARTED):
         print(line, file=sys.stderr)

@@ -1,6 +1,6 @@
-"""What pyproject.toml cannot say: the Snakefile and what it reads stand beside the package, and are in its wheel too.
+"""Add the Snakefile and the files that it reads to the wheel, which pyproject.toml cannot express.
 
-They become `proofmill/project/`; `proofmill.runtime.project` finds them there and in a clone.
+They are next to the package in a clone, and in `proofmill/project/` in a wheel; `proofmill.runtime.project` finds both.
 """
 
 import shutil
@@ -13,7 +13,7 @@ PROJECT = ("Snakefile", "config.yaml", "workflow", "profiles", "data")
 
 
 class BuildWithProject(build_py):
-    """Copies the project's files after the package's own; an editable installation finds them in the clone."""
+    """Copy the project's files after the package's own. An editable installation uses those of the clone."""
 
     def run(self):
         super().run()

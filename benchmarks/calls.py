@@ -1,18 +1,19 @@
-"""Calls: throughput beside two plain clients, memory over many rows, the opening of a large journal, common limits.
+"""Time model calls: throughput, memory over many rows, opening a large journal, and shared rate limits.
 
     python benchmarks/calls.py throughput [--calls 20480]
     python benchmarks/calls.py rates
     python benchmarks/calls.py memory [--rows 100000]
     python benchmarks/calls.py journal [--rows 1000000]
 
-Throughput: a server of its own process answers each request after 2 s, with 512 requests allowed in flight (the 513th is
-refused with 429). The same calls are made by our stage with its journal on, by a plain asyncio loop over the `openai`
-client with a semaphore, and by 512 threads with the synchronous client, one after another in one run; each number is a
-share of the ideal, 512 / 2 s. Memory: the peak resident size of a sampling stage, from question to written table, whose
-server answers 4 kB at once, at a quarter of the rows and at all. Journal: a journal of a million answers is opened and
-all its questions and 1,000 new ones are looked for, in a process of its own. Rates: what a call takes to ask whether it
-may start, by limits of this process alone and by limits that jobs share, where neither lets it wait; and how often eight
-jobs that use a common limit up look at its file.
+throughput   A server process answers each request after 2 s and allows 512 requests in flight; it refuses the 513th
+             with 429. Our stage (journal on), an asyncio loop over the `openai` client with a semaphore, and 512
+             threads with the synchronous client make the same calls, sequentially in one run. The ideal is 512 calls
+             per 2 s.
+rates        The time in which a call checks its rate limits, with limits of one process and with shared limits that
+             never delay it; and how often eight jobs that exhaust a shared limit open its file.
+memory       The peak resident size of a sampling stage, at a quarter of the rows and at all. The server sends 4 kB
+             immediately.
+journal      A process opens a journal of a million outputs and looks up all its requests and 1,000 new ones.
 """
 
 import argparse
@@ -35,7 +36,7 @@ TEXT = "The residue of the power is found line by line, as the scheme wants it t
 
 
 def serve(ready: multiprocessing.Queue, delay: float, allowed: int, size: int) -> None:
-    """A server that does nothing but wait and count: plain asyncio, so that it is not what is measured."""
+    """Run a server that only waits and counts; plain asyncio, so that it is not the bottleneck."""
     body = json.dumps({
         "id": "x", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": TEXT[:size]}}],
@@ -73,7 +74,7 @@ def serve(ready: multiprocessing.Queue, delay: float, allowed: int, size: int) -
 
 
 class Served:
-    """The server in a process of its own, as a context."""
+    """A context with the server in its own process."""
 
     def __init__(self, delay: float, allowed: int = ALLOWED, size: int = 400):
         self.arguments = (delay, allowed, size)
@@ -93,17 +94,17 @@ class Served:
 
 
 def ours(url: str, texts: list[str]) -> float:
-    """Seconds of our way, journal on."""
+    """Return the seconds of our client, journal on."""
     from proofmill.calls.budget import Budget
     from proofmill.calls.calls import Asker
-    from proofmill.calls.exchange import Question, Questions
     from proofmill.calls.journal import Journal
-    from proofmill.engines.opening import open_api
-    from proofmill.schema.declared import Api
+    from proofmill.calls.model_requests import ModelRequest, Questions
+    from proofmill.engines.open_engine import open_api
+    from proofmill.schema.entries.declared import Api
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY=str(ALLOWED))
     api = Api(id="m", price={"input": 1.0, "output": 1.0})
-    asked = Questions(len(texts), lambda: (("", Question("m", (("user", text),))) for text in texts))
+    asked = Questions(len(texts), lambda: (("", ModelRequest("m", (("user", text),))) for text in texts))
     with tempfile.TemporaryDirectory() as folder, open_api("api/bench", api) as engine:
         start = time.monotonic()
         with Journal(Path(folder) / "calls") as journal:
@@ -113,7 +114,7 @@ def ours(url: str, texts: list[str]) -> float:
 
 
 def plain_loop(url: str, texts: list[str]) -> float:
-    """Seconds of asyncio.gather over the openai client with a semaphore."""
+    """Return the seconds of asyncio.gather over the `openai` client with a semaphore."""
     import httpx2
     import openai
 
@@ -136,7 +137,7 @@ def plain_loop(url: str, texts: list[str]) -> float:
 
 
 def threads(url: str, texts: list[str]) -> float:
-    """Seconds of a pool of threads over the synchronous openai client."""
+    """Return the seconds of a pool of threads over the synchronous `openai` client."""
     import httpx2
     import openai
 
@@ -158,13 +159,14 @@ def threads(url: str, texts: list[str]) -> float:
 
 
 def throughput(calls: int) -> None:
+    """Print the seconds of three clients for the same calls."""
     texts = [f"question {number}: {TEXT[:800]}" for number in range(calls)]
     ideal = calls * SECONDS / ALLOWED
     print(f"{calls:,} calls, ideal {ideal:.1f} s\n\n| client | seconds | share of the ideal |\n|---|---|---|")
     shares = {}
     for name, client in (("ours, journal on", ours), ("asyncio loop", plain_loop), ("512 threads", threads)):
         with Served(0.0) as url:
-            client(url, texts[:8])  # what is imported at the first call is not what is measured
+            client(url, texts[:8])  # imports at the first call do not count
         with Served(SECONDS) as url:
             seconds = client(url, texts)
         shares[name] = ideal / seconds
@@ -177,16 +179,16 @@ def throughput(calls: int) -> None:
 
 
 def stage(results: Path, url: str, count: int) -> None:
-    """A sampling stage of so many rows, from problems to the written table; prints what it used."""
+    """Run a sampling stage of `count` rows and print its time and memory."""
     from proofmill import responses
     from proofmill.artifacts.jobs import Job
     from proofmill.artifacts.stamps import new_stamp
     from proofmill.artifacts.tables import Table
-    from proofmill.schema.declared import Api
-    from proofmill.schema.entries import Responses
+    from proofmill.schema.entries.declared import Api
+    from proofmill.schema.entries.response_entries import Responses
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY="64")
-    blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
+    blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "question_type": "proof", "origin": None,
              "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
     problems = ({"problem": f"p{n}", "statement": f"{n}: {TEXT[:800]}", **blank} for n in range(count // 4))
     Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
@@ -203,8 +205,8 @@ def stage(results: Path, url: str, count: int) -> None:
 
 
 def memory(rows: int) -> None:
-    """Peak memory of a stage at two sizes, each in a process of its own."""
-    print("| rows | seconds | rows/s | processor, ms a row | peak memory, MB |\n|---|---|---|---|---|", flush=True)
+    """Print the time and memory of a stage at two sizes, each in its own process."""
+    print("| rows | seconds | rows/s | CPU, ms a row | peak memory, MB |\n|---|---|---|---|---|", flush=True)
     for count in (rows // 4, rows):
         with tempfile.TemporaryDirectory() as folder, Served(0.0, size=4000) as url:
             process = multiprocessing.get_context("spawn").Process(target=stage, args=(Path(folder), url, count))
@@ -213,12 +215,13 @@ def memory(rows: int) -> None:
 
 
 def open_journal(rows: int) -> None:
-    from proofmill.calls.exchange import Answer, Question
+    """Print the time and memory to open a journal of `rows` outputs and to look up its requests."""
     from proofmill.calls.journal import Journal
+    from proofmill.calls.model_requests import ModelOutput, ModelRequest
 
     def asked(start: int, end: int):
         for number in range(start, end):
-            yield Question("m", (("user", f"problem {number // 8}: {TEXT[:800]}"),), sample=number % 8)
+            yield ModelRequest("m", (("user", f"problem {number // 8}: {TEXT[:800]}"),), sample=number % 8)
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -227,20 +230,19 @@ def open_journal(rows: int) -> None:
         if pid == 0:
             with Journal(folder) as journal:
                 for question in asked(0, rows):
-                    journal.add(question, Answer(f"{question.key} {TEXT[:1000]}", "end", cost=0.01, tokens=300))
+                    journal.add(question, ModelOutput(f"{question.key} {TEXT[:1000]}", "end", cost=0.01, tokens=300))
             os._exit(0)
         os.waitpid(pid, 0)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
-        print(f"{rows:,} answers of 1 kB written in {time.monotonic() - start:.0f} s, {size:,.0f} MB on disk")
+        print(f"{rows:,} outputs of 1 kB written in {time.monotonic() - start:.0f} s, {size:,.0f} MB on disk")
         start = time.monotonic()
         pid = os.fork()
         if pid == 0:
             with Journal(folder) as journal:
                 opened = time.monotonic() - start
                 missing = sum(question not in journal for question in asked(0, rows + 1000))
-                print(
-                    f"opened in {opened:.1f} s; {missing:,} of {rows + 1000:,} found missing after {time.monotonic() - start:.1f} s"
-                )
+                seconds = time.monotonic() - start
+                print(f"opened in {opened:.1f} s; {missing:,} of {rows + 1000:,} missing, known after {seconds:.1f} s")
             sys.stdout.flush()
             os._exit(0)
         _, _, used = os.wait4(pid, 0)
@@ -248,7 +250,7 @@ def open_journal(rows: int) -> None:
 
 
 def rates() -> None:
-    """The time of a call's pace, and the looks at the file of a limit of 30,000 requests a minute by eight jobs."""
+    """Print the time of a rate check, and how often eight jobs open the file of a limit of 30,000 requests a minute."""
     from functools import partial
 
     from proofmill.calls.pacing import Pace
@@ -270,7 +272,7 @@ def rates() -> None:
 
         now = [1e9]
         jobs = [SharedBucket(Path(name) / "other", "requests", 30_000, 500, 1, lambda: now[0]) for _ in range(8)]
-        looks, used, due = 0, 0, [0.0] * 8
+        opened, used, due = 0, 0, [0.0] * 8
         while now[0] < 1e9 + 60:
             now[0] += 0.001
             for number, job in enumerate(jobs):
@@ -278,13 +280,13 @@ def rates() -> None:
                     before = job.level
                     job.refill(now[0])
                     wait = job.delay(1.0)
-                    looks += job.level != before or bool(wait)
+                    opened += job.level != before or bool(wait)
                     if wait:
                         due[number] = now[0] + wait
                         break
                     job.level -= 1
                     used += 1
-        print(f"eight jobs, 60 s: {used:,} calls of 30,000, {looks / 60 / 8:.0f} looks at the file a second by each")
+        print(f"eight jobs, 60 s: {used:,} calls of 30,000; each opens the file {opened / 60 / 8:.0f} times a second")
 
 
 if __name__ == "__main__":

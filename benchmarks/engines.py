@@ -1,11 +1,10 @@
-"""Sampling in process: our stage, from questions to a written table, beside vLLM called bare on the same prompts.
+"""Compare sampling in process, from requests to a written table, with a bare vLLM on the same prompts.
 
     python benchmarks/engines.py [--problems 1024] [--attempts 4] [--tokens 64] [--rounds 3]
 
-A small model of random weights samples the same number of tokens for each prompt (its end is never sampled: a bias on
-the end token would be no fair comparison, so rows end at `--tokens`, or where the model happens to stop). Bare is one
-`LLM.generate` over all prompts with the same sampling parameters; both engines are loaded beforehand, and the ways take
-turns in one process: ours includes the journal, its fsyncs, compaction and the table.
+A small model with random weights samples up to `--tokens` tokens for each prompt. Bare vLLM is one `LLM.generate` over
+all prompts with the same sampling parameters. Our time includes the journal with its fsyncs, compaction and the table.
+Both engines are loaded beforehand and take turns in one process.
 """
 
 import argparse
@@ -29,8 +28,9 @@ def main() -> None:
     from proofmill.calls.calls import Asker
     from proofmill.engines.local import render
     from proofmill.engines.vllm import VllmEngine
-    from proofmill.schema.entries import Problems, Responses
-    from proofmill.schema.model_entries import Base
+    from proofmill.schema.entries.model_entries import Base
+    from proofmill.schema.entries.problem_entries import Problems
+    from proofmill.schema.entries.response_entries import Responses
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("problems", 1024), ("attempts", 4), ("tokens", 64), ("rounds", 3)):
@@ -47,9 +47,8 @@ def main() -> None:
         base.main(Base(source="scratch", problems="problems/x"), job("base/x", "problems/x"))
         engine = VllmEngine(Table("base/x", results))
         parents, shares, rows = ("problems/x", "base/x"), [], options.problems * options.attempts
-        print(
-            f"{rows:,} rows of at most {options.tokens} tokens\n\n| round | ours, rows/s | bare, rows/s | ours over bare |\n|---|---|---|---|"
-        )
+        print(f"{rows:,} rows of at most {options.tokens} tokens\n")
+        print("| round | ours, rows/s | bare, rows/s | ours over bare |\n|---|---|---|---|")
         for turn in range(options.rounds + 1):
             entry = Responses(
                 problems="problems/x",
@@ -75,7 +74,7 @@ def main() -> None:
 
 
 def with_engine(responses, asker, engine, entry, job) -> None:
-    """Our stage with an engine that is loaded already."""
+    """Run our stage with a loaded engine."""
     from contextlib import contextmanager
 
     from proofmill.calls.budget import Budget
@@ -86,11 +85,11 @@ def with_engine(responses, asker, engine, entry, job) -> None:
         with Journal(job.table.calls) as journal:
             yield asker(job.name, engine, journal, Budget(None, job.table.results / "calls", journal))
 
-    responses.opening.asking, real = loaded, responses.opening.asking
+    responses.open_engine.asking, real = loaded, responses.open_engine.asking
     try:
         responses.main(entry, job)
     finally:
-        responses.opening.asking = real
+        responses.open_engine.asking = real
 
 
 if __name__ == "__main__":

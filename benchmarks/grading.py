@@ -1,17 +1,17 @@
-"""Final answers: our verifier on two workers beside math-verify in a plain loop and in a plain pool, on MATH.
+"""Compare our verifier of final answers (two workers) with math-verify in a plain loop and in a plain pool, on MATH.
 
     python benchmarks/grading.py [--rows 3000] [--data ../shared/data] [--verdicts]
 
-Half of the rows are solutions of MATH against their own gold answer, half against another row's; no two rows have the
-same gold answer and solution, and of the second half no two have the same gold and final answer. In every 1,000 rows
-there is one whose answer SymPy would compute for hours. The plain function reads the two answers as ours does and calls
-`parse` and `verify` with their own time-outs of 5 s; the pool is `multiprocessing.Pool(2).imap` of it. The three run one
-after another in one run, each in a process of its own that has imported nothing yet. Verdicts are compared row by row,
-and at last with those of math-verify out of the box (its default extraction, answers as they are written), where the
-differences are ours by intent.
+Half of the rows are solutions of MATH with their own gold answer, half with that of another row. No two rows have the
+same gold answer and solution; in the second half, no two have the same gold and final answer. One row in 1,000 has an
+answer that SymPy would compute for hours. The plain function reads the two answers as ours does, and calls `parse` and
+`verify` with their own timeouts of 5 s. The pool is `multiprocessing.Pool(2).imap` of it. The three run sequentially,
+each in a new process. Verdicts are compared row by row, and also with those of math-verify out of the box (its default
+extraction, answers as written), from which ours differ on purpose.
 
-Then gold answers of MATH and IMO-AnswerBench are changed in value and written otherwise (tests/fixtures/rewriting.py):
-how many of the changed ones each takes for right, and how many of the others for wrong. `--verdicts` does this alone.
+Then gold answers of MATH and IMO-AnswerBench are changed in value, or written differently
+(tests/fixtures/rewriting.py). Counted are changed answers that a verifier accepts, and equal ones that it does not
+accept. `--verdicts` runs only this.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from proofmill.graders.final_answers import LONGEST
-from proofmill.graders.verifier import Verifier
-from proofmill.text.answers import extract, normal, of_gold
+from proofmill.answers.extraction import extract, normal, of_gold
+from proofmill.answers.final_answers import LONGEST
+from proofmill.answers.verifier import Verifier
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fixtures"))
 from rewriting import changes, rewritings
@@ -41,7 +41,7 @@ EVERY = 1000
 
 
 def rows(data: Path, number: int) -> list[Row]:
-    """Rows of both kinds in a random order, without the hanging ones."""
+    """Return rows of both kinds in a random order, without those that hang."""
     path = data / "math" / "train_every5th.jsonl"
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     chance = random.Random(0)
@@ -58,12 +58,12 @@ def rows(data: Path, number: int) -> list[Row]:
 
 
 def hanging(number: int) -> list[Row]:
-    """Answers as one might give to "in how many ways can half of them be chosen?"."""
+    """Return answers that take very long to compute: binomial coefficients of huge numbers."""
     return [("2^{2024}", f"In $\\boxed{{\\binom{{{10**9 + n}}}{{5 \\cdot 10^8}}}}$ ways.") for n in range(number)]
 
 
 def plain(row: Row) -> str:
-    """The status that math-verify gives with its own time-outs."""
+    """Return the status from math-verify with its own timeouts."""
     import math_verify
     from math_verify.errors import TimeoutException
 
@@ -95,7 +95,7 @@ def out_of_the_box(row: Row) -> str:
     return "correct" if math_verify.verify(*parsed) else "wrong"
 
 
-Way = Callable[[list[Row]], tuple[float, list[str]]]  # when it was ready to begin, and the statuses
+Way = Callable[[list[Row]], tuple[float, list[str]]]  # time when it was ready, and the statuses
 
 
 def ours(some: list[Row]) -> tuple[float, list[str]]:
@@ -122,7 +122,7 @@ class Run(NamedTuple):
 
 
 def run(way: Way, some: list[Row]) -> Run:
-    """A way in a fresh process."""
+    """Run a verifier in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
         return fresh.submit(_run, way, some).result()
 
@@ -135,9 +135,9 @@ def _run(way: Way, some: list[Row]) -> Run:
 
 
 def compare(title: str, some: list[Row]) -> dict[str, list[str]]:
-    """Run all ways on some rows and print how long they took."""
+    """Run all verifiers on some rows and print their times."""
     print(f"\n{title}, load {os.getloadavg()[0]:.1f}\n")
-    print("| way | seconds | of which starting | rows/s | ours over it | once started | processor seconds |")
+    print("| verifier | seconds | of which starting | rows/s | time over ours | once started | CPU seconds |")
     print("|---|---|---|---|---|---|---|", flush=True)
     runs: dict[str, Run] = {}
     for name, way in (("ours, 2 workers", ours), ("plain loop", loop), ("plain pool of 2", pool)):
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def golds(data: Path) -> list[str]:
-    """Distinct gold answers of both corpora."""
+    """Return the distinct gold answers of both corpora."""
     lines = (data / "math" / "train_every5th.jsonl").read_text(encoding="utf-8").splitlines()
     with open(data / "imobench" / "answerbench_v2.csv", encoding="utf-8", newline="") as file:
         olympiad = [row["Short Answer"].strip("$ ") for row in csv.DictReader(file)]
@@ -193,12 +193,12 @@ def golds(data: Path) -> list[str]:
 
 
 def verdicts(data: Path) -> None:
-    """Print false positives and false negatives, ours and those of math-verify out of the box."""
+    """Print false positives and false negatives of our verifier and of math-verify out of the box."""
     every = golds(data)
     changed = [(gold, f"\\boxed{{{text}}}") for gold in every for _, text in changes(gold)]
     same = [(gold, f"\\boxed{{{text}}}") for gold in every for _, text in rewritings(gold)]
-    print(f"{len(every):,} gold answers, {len(changed):,} changed in value, {len(same):,} written otherwise\n")
-    print("| verifier | changed, and accepted | written otherwise, and not accepted | of these unscored |")
+    print(f"{len(every):,} gold answers, {len(changed):,} changed in value, {len(same):,} written differently\n")
+    print("| verifier | changed but accepted | equal but not accepted | of these unscored |")
     print("|---|---|---|---|")
     with Verifier(2) as verifier:
         mine = [[check.status for check in verifier.check(some)] for some in (changed, same)]

@@ -1,11 +1,10 @@
-"""Run a recipe from nothing in a folder of its own and say what it cost: wall time, peak memory, seconds by rule.
+"""Run a recipe from scratch in its own folder and print its cost: wall time, peak memory, seconds by rule.
 
     python benchmarks/nano.py [--cores 2] [--recipe nano] [--folder /tmp/nano] [--configfile workflow/rehearsal.yaml]
 
-`--folder` is a new folder, where what was made stays. What is not known here goes to snakemake. Memory is the sum of the
-proportional set sizes of all processes of the run, sampled twice a second: pages that processes share count once.
-Seconds by rule are from the tables' stamps, imports included; jobs run side by side, so they add up to more than the
-wall time.
+`--folder` is a new folder that keeps the results. Unknown arguments are passed to Snakemake. Memory is the sum of the
+proportional set sizes of all processes of the run, sampled twice a second; shared pages count once. Seconds by rule
+come from the tables' metadata, imports included. Jobs run concurrently, so these add up to more than the wall time.
 """
 
 import argparse
@@ -26,14 +25,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def run(command: list[str], folder: Path) -> tuple[float, float]:
-    """Wall seconds and peak memory in GB of a command and all it starts."""
+    """Return wall seconds and peak memory in GB of a command and its children."""
     start, peak = time.monotonic(), 0
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
         peak = max(peak, _memory(process.pid))
         time.sleep(0.5)
     if process.returncode:
-        sys.exit(f"{' '.join(command)}: exit {process.returncode}; run it by hand in {folder} to see why")
+        sys.exit(f"{' '.join(command)}: exit code {process.returncode}; run it in {folder} to see the error")
     return time.monotonic() - start, peak / 1e9
 
 
@@ -43,7 +42,7 @@ def _memory(pid: int) -> int:
         try:
             total += process.memory_full_info().pss
         except psutil.Error:
-            continue  # it ended between the listing and the look
+            continue  # it has ended since it was listed
     return total
 
 

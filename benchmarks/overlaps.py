@@ -1,18 +1,18 @@
-"""Precision and recall of every method of `overlaps`, the judge among them, on pairs whose truth is known.
+"""Measure the precision and recall of every method of `overlaps`, including the judge, on pairs with known truth.
 
     python benchmarks/overlaps.py [--problems 200] [--results FOLDER]
 
 Three sets:
 
-    written    the pairs of tests/contamination/: copies in other spelling, order, words and languages beside hard
-               negatives. No judge is asked, because none of this project reads them: of `judge` the share of copies
-               is shown that are found or asked about, which is the most that any judge could find.
-    arithmetic problems of the embedded family as a benchmark, each once more in its other wording, with its terms in
-               another order, or within a post, beside as many other problems of the same families: the same templates
-               with other numbers. The referee decides, a program that is asked over HTTP as a remote judge is.
-    spoiled    the same, where one post in ten is worded as the referee cannot read it: those pairs are undecided.
+    written    The pairs of tests/decontamination/: copies in other spelling, order, words and languages, and hard
+               negatives. No judge is called, because the referee cannot read them. For `judge` the table has the share
+               of copies that are found or would be asked about, which is the best that any judge could do.
+    arithmetic Problems of the synthetic family as a benchmark. Each occurs once more in other wording, with its terms
+               in another order, or within a post, together with as many other problems of the same families: the same
+               templates with other numbers. The referee decides, called over HTTP like a remote judge.
+    spoiled    The same, but the referee cannot read the wording of one post in ten; those pairs are undecided.
 
-A row counts as found with its own benchmark statement; a finding with any other statement is false.
+A row counts as found with its own benchmark statement. A match with any other statement is false.
 """
 
 import argparse
@@ -25,21 +25,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from proofmill import overlaps, problems
-from proofmill.arithmetic import congruences
-from proofmill.arithmetic.congruences import Congruence
 from proofmill.artifacts import jobs
 from proofmill.artifacts.tables import Table
-from proofmill.contamination.index import LOOKED_UP
-from proofmill.recipes.book import expand
-from proofmill.recipes.identity import identity_of
+from proofmill.config.config import expand
+from proofmill.config.identity import identity_of
+from proofmill.decontamination.index import LOOKED_UP
+from proofmill.synthetic import congruences
+from proofmill.synthetic.congruences import Congruence
 
-PAIRS = Path(__file__).parent.parent / "tests" / "contamination"
+PAIRS = Path(__file__).parent.parent / "tests" / "decontamination"
 REFEREE = {"id": "referee-1", "program": "referee", "price": {"input": 0, "output": 0}, "temperature": 0}
 DEFAULT = ("exact", "ngram", "minhash")
 
 
 class Case(NamedTuple):
-    """A row, the benchmark statement that it is a copy of, if any, and how it is written."""
+    """A row, the index of the benchmark statement that it copies, if any, and the way it is written."""
 
     row: str
     copy_of: int | None
@@ -64,7 +64,7 @@ def written() -> tuple[list[str], list[Case]]:
 
 
 def turned(problem: Congruence, rng: random.Random) -> Congruence:
-    """The same problem, its terms in another order where it has several."""
+    """Return the same problem with its terms in another order."""
     if not problem.asks_for_proof:
         return problem
     terms = list(congruences.pairs(problem.numbers))
@@ -79,7 +79,7 @@ def posted(problem: Congruence, rng: random.Random) -> str:
 
 
 def unknown_words(problem: Congruence, rng: random.Random) -> str:
-    return f"Somebody divides by {problem.modulus}: what is left of {problem.formula}, and why?"
+    return f"A friend divides by {problem.modulus}: what is left of {problem.formula}, and why?"
 
 
 WAYS: dict[str, Callable[[Congruence, random.Random], str]] = {
@@ -90,7 +90,7 @@ WAYS: dict[str, Callable[[Congruence, random.Random], str]] = {
 
 
 def arithmetic(count: int, spoiled: float) -> tuple[list[str], list[Case]]:
-    """`count` benchmark statements, a copy of each in one of WAYS, and as many problems with other numbers."""
+    """Return `count` benchmark statements, a copy of each in one of WAYS, and as many problems with other numbers."""
     rng, known = random.Random(0), {}
     for problem in congruences.problems("train", 17):
         known.setdefault(problem.content, problem)
@@ -114,7 +114,7 @@ def arithmetic(count: int, spoiled: float) -> tuple[list[str], list[Case]]:
 
 
 def made(folder: Path, benchmark: Sequence[str], rows: Sequence[str], **entry) -> Table:
-    """The table of an `overlaps` entry, made as a stage is made."""
+    """Build the table of an `overlaps` entry."""
     folder.mkdir(parents=True, exist_ok=True)
     entries: dict[str, dict] = {"api/referee": REFEREE}
     for name, texts in (("bench", benchmark), ("rows", rows)):
@@ -132,7 +132,7 @@ def made(folder: Path, benchmark: Sequence[str], rows: Sequence[str], **entry) -
 
 
 def shares(pairs: Iterable[tuple[int, int]], cases: Sequence[Case]) -> str:
-    """Precision and recall of pairs of a row and a benchmark statement, as cells of a table."""
+    """Return precision and recall of pairs (row, statement), as cells of a table."""
     found = set(pairs)
     right = sum((row, case.copy_of) in found for row, case in enumerate(cases))
     copies = sum(case.copy_of is not None for case in cases)
@@ -142,10 +142,10 @@ def shares(pairs: Iterable[tuple[int, int]], cases: Sequence[Case]) -> str:
 
 def pairs_of(table: Table, *methods: str) -> list[tuple[int, int]]:
     rows = [row for row in table.rows() if row["method"] in methods and row["reason"] == "ok"]
-    return [(int(row["problem"]), int(row["other"])) for row in rows]
+    return [(int(row["problem"]), int(row["against_problem"])) for row in rows]
 
 
-def measure(name: str, folder: Path, benchmark: list[str], cases: list[Case], judge: bool) -> None:
+def evaluate(name: str, folder: Path, benchmark: list[str], cases: list[Case], judge: bool) -> None:
     rows = [case.row for case in cases]
     copies = sum(case.copy_of is not None for case in cases)
     print(f"\n## {name}: {len(benchmark):,} statements, {len(cases):,} rows, {copies:,} of them copies\n")
@@ -162,7 +162,7 @@ def measure(name: str, folder: Path, benchmark: list[str], cases: list[Case], ju
         print(f"\n{said}")
         return
     both = made(folder / "judge", benchmark, rows, methods=[*DEFAULT, "judge"], model="api/referee")
-    print(f"| judge, of what it was asked | {shares(pairs_of(both, 'judge'), cases)}")
+    print(f"| judge, on its own pairs | {shares(pairs_of(both, 'judge'), cases)}")
     print(f"| {', '.join(DEFAULT)}, judge | {shares(pairs_of(both, *DEFAULT, 'judge'), cases)}")
     print(f"\nCounts: {json.dumps(both.stamp['counts'])}")
     found = set(pairs_of(both, *DEFAULT, "judge"))
@@ -172,11 +172,11 @@ def measure(name: str, folder: Path, benchmark: list[str], cases: list[Case], ju
     ]
     open_ = Counter(case.way for row, case in missed if row in undecided)
     never = Counter(case.way for row, case in missed if row not in undecided)
-    print(f"Copies that are not found: never asked about {dict(never)}; undecided {dict(open_)}")
+    print(f"Missed copies: without a call {dict(never)}; undecided {dict(open_)}")
 
 
 def reach(folder: Path, cases: Sequence[Case], cheap: Sequence[tuple[int, int]]) -> str:
-    """Prints the share of copies that the default methods find or that the judge would be asked about; says the rest."""
+    """Print the share of copies that the default methods or a judge could find; return a sentence about the rest."""
     tables = {
         name: {"source": "table", "path": str(folder / "default" / f"{name}.jsonl")} for name in ("rows", "bench")
     }
@@ -190,20 +190,20 @@ def reach(folder: Path, cases: Sequence[Case], cheap: Sequence[tuple[int, int]])
     asked = {(int(pair.problem), int(pair.other)) for pair in pairs}
     copies = {(row, case.copy_of) for row, case in enumerate(cases) if case.copy_of is not None}
     missed = copies - asked - set(cheap)
-    print(f"| found, or asked about | - | {1 - len(missed) / len(copies):.3f} |")
-    return f"{len(asked):,} pairs asked about; out of reach {dict(Counter(cases[row].way for row, _ in missed))}"
+    print(f"| found, or a pair for the judge | - | {1 - len(missed) / len(copies):.3f} |")
+    return f"{len(asked):,} pairs for the judge; missed {dict(Counter(cases[row].way for row, _ in missed))}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=200, help="benchmark statements of the arithmetic sets")
-    parser.add_argument("--results", type=Path, help="where tables stay; by default they are thrown away")
+    parser.add_argument("--results", type=Path, help="folder for tables (default: a temporary one)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.results or Path(temporary)
-        measure("written", folder / "written", *written(), judge=False)
-        measure("arithmetic", folder / "arithmetic", *arithmetic(options.problems, 0.0), judge=True)
-        measure("spoiled", folder / "spoiled", *arithmetic(options.problems, 0.1), judge=True)
+        evaluate("written", folder / "written", *written(), judge=False)
+        evaluate("arithmetic", folder / "arithmetic", *arithmetic(options.problems, 0.0), judge=True)
+        evaluate("spoiled", folder / "spoiled", *arithmetic(options.problems, 0.1), judge=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Planning: seconds of `snakemake -n` and of `proofmill plan` over a configuration with a thousand artifacts.
+"""Time `snakemake -n` and of `proofmill plan` on a configuration with a thousand artifacts.
 
     python benchmarks/planning.py [--artifacts 1000] [--profile]
 
-Beside an empty workflow, in which Snakemake does nothing but start. The artifacts are chains of four (problems, responses,
-grades, examples), none of them made. `--profile` adds where the time of the dry run goes, by the function that takes it.
+An empty workflow shows the time of Snakemake's start. The artifacts are chains of four (problems, responses, grades,
+examples) without tables. `--profile` prints the functions that take most of the dry run.
 """
 
 import argparse
@@ -21,13 +21,13 @@ CHAIN = """\
   problems/p{n}: {{source: arithmetic, rows: {rows}}}
   responses/r{n}: {{problems: problems/p{n}, model: api/judge, prompt: solve, max-tokens: 1024}}
   grades/g{n}: {{responses: responses/r{n}, grader: arithmetic}}
-  examples/e{n}: {{grades: grades/g{n}, keep: [full-marks]}}
+  examples/e{n}: {{grades: grades/g{n}, keep: [solved]}}
 """
 SHOWN = 25  # functions of the profile
 
 
-def written(folder: Path, artifacts: int) -> None:
-    """A project of this many artifacts, all of one recipe."""
+def write(folder: Path, artifacts: int) -> None:
+    """Write a project with this many artifacts in one recipe."""
     chains = "".join(CHAIN.format(n=n, rows=n + 1) for n in range(artifacts // 4))
     for part in ("Snakefile", "workflow", "profiles", "data"):
         (folder / part).symlink_to(ROOT / part)
@@ -37,9 +37,9 @@ def written(folder: Path, artifacts: int) -> None:
 
 
 def seconds(*command: str, folder: Path) -> float:
-    """Wall time of a command that ends well."""
+    """Return the wall time of a command. Raises AssertionError if it fails."""
     start = time.monotonic()
-    environment = {**os.environ, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1"}  # nobody is asked
+    environment = {**os.environ, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1"}  # no calls are made
     done = subprocess.run(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -51,7 +51,7 @@ def main(artifacts: int, profiled: bool) -> None:
     snakemake, dry = (sys.executable, "-m", "snakemake"), ("-n", "--quiet", "all")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        written(folder, artifacts)
+        write(folder, artifacts)
         print("| | seconds |\n|---|---|")
         for what, command, where in (
             ("`snakemake -n`, an empty workflow", (*snakemake, "--cores", "1", *dry), folder / "empty"),
@@ -69,6 +69,6 @@ def main(artifacts: int, profiled: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifacts", type=int, default=1000)
-    parser.add_argument("--profile", action="store_true", help="where the time goes")
+    parser.add_argument("--profile", action="store_true", help="print the slowest functions of the dry run")
     options = parser.parse_args()
     main(options.artifacts, options.profile)

@@ -1,10 +1,10 @@
-"""Whole runs after a cut of the power: a recorded run is cut at moments drawn, and finished by the same command.
+"""Cut the power of complete runs: a recorded run is cut at random moments, and finished by the same command.
 
     python benchmarks/power_cuts.py 10
 
-The recipe has every kind of artifact once (tests/fixtures/project.py). A cut leaves of its results what the disk may
-have (tests/fixtures/power_cut.py). Printed of each: when it was, how many tables were there, and whether all tables and
-paid answers are those of the unbroken run afterwards. It exits with 1 where one is not.
+The recipe has every kind of artifact once (tests/fixtures/project.py). A cut leaves those results that a disk may have
+(tests/fixtures/power_cut.py). For each cut the script prints its moment, the number of tables at that time, and whether
+all tables and paid outputs equal those of the uninterrupted run. It exits with 1 if one does not.
 """
 
 import random
@@ -27,12 +27,12 @@ SETTINGS = {"PROOFMILL_SAVE_STEPS": "4", "HF_HUB_OFFLINE": "1"}
 def main(cuts: int, seed: int = 25) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder, failed = Path(place), 0
-        unbroken = Project(folder / "unbroken", CHAIN)
-        unbroken.results.mkdir()
-        command = ["env", "-C", str(unbroken.folder), *unbroken.snakemake_command("chain")]
-        recording = recorded(command, unbroken.results, folder / "log", recorder(folder), **SETTINGS)
-        names = [name for name in unbroken.book.recipes["chain"] if kind_of(name) in KINDS]
-        print(f"{recording.end:,} events of an unbroken run, {len(names)} tables")
+        uninterrupted = Project(folder / "uninterrupted", CHAIN)
+        uninterrupted.results.mkdir()
+        command = ["env", "-C", str(uninterrupted.folder), *uninterrupted.snakemake_command("chain")]
+        recording = recorded(command, uninterrupted.results, folder / "log", recorder(folder), **SETTINGS)
+        names = [name for name in uninterrupted.book.recipes["chain"] if kind_of(name) in KINDS]
+        print(f"{recording.end:,} events of an uninterrupted run, {len(names)} tables")
         draw = random.Random(seed)
         for cut in range(cuts):
             end = 1 + int((cut + draw.random()) / cuts * recording.end)
@@ -40,13 +40,15 @@ def main(cuts: int, seed: int = 25) -> None:
             recording.cut(end, draw, project.results)
             there = sum(project.table(name).path.exists() for name in names)
             done = project.snakemake("chain", **SETTINGS)
-            wrong = [name for name in names if not same(unbroken, project, name)] if done.returncode == 0 else names
+            wrong = (
+                [name for name in names if not same(uninterrupted, project, name)] if done.returncode == 0 else names
+            )
             traces = done.stdout.count("Traceback")
             again = project.planned("chain") if done.returncode == 0 else set()
             bad = bool(done.returncode or wrong or traces or again)
             print(
-                f"after event {end:,}: {there} tables there; exit code {done.returncode}, {len(wrong)} tables differ, "
-                f"{traces} tracebacks, {len(again)} made by one more run",
+                f"after event {end:,}: {there} tables; exit code {done.returncode}, {len(wrong)} tables differ, "
+                f"{traces} tracebacks, {len(again)} rebuilt by one more run",
                 flush=True,
             )
             if bad:
@@ -56,10 +58,10 @@ def main(cuts: int, seed: int = 25) -> None:
     sys.exit(bool(failed))
 
 
-def same(unbroken: Project, project: Project, name: str) -> bool:
-    """Whether table, weights and questions are those of the unbroken run."""
-    ours, theirs = project.table(name), unbroken.table(name)
-    asked = not theirs.calls.exists() or sorted(project.journal(name)) == sorted(unbroken.journal(name))
+def same(uninterrupted: Project, project: Project, name: str) -> bool:
+    """Return whether table, weights and requests equal those of the uninterrupted run."""
+    ours, theirs = project.table(name), uninterrupted.table(name)
+    asked = not theirs.calls.exists() or sorted(project.journal(name)) == sorted(uninterrupted.journal(name))
     return ours.content == theirs.content and asked
 
 

@@ -1,8 +1,8 @@
-"""Tokens of a training step for each second of processor time, in float32 and in bfloat16, forward and backward.
+"""Count the training tokens per second of CPU time, in float32 and in bfloat16, forward and backward.
 
     python benchmarks/precision.py results/base/smol [--rows 4] [--tokens 220]
 
-Processor time of one thread, so that neighbours on the machine count little.
+CPU time of one thread, so that other work on the machine has little effect.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
                 loss = model(input_ids=ids, labels=ids).loss
             loss.backward()
             seconds = time.process_time() - start
-        print(f"{precision}: {ids.numel() / seconds:.0f} tokens for each second of processor time")
+        print(f"{precision}: {ids.numel() / seconds:.0f} tokens per second of CPU time")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Programs a second: the sandbox beside a pool of processes that run `exec`, and beside one bubblewrap for each program.
+"""Count programs per second: the sandbox, a pool of processes that run `exec`, and one bubblewrap for each program.
 
     python benchmarks/sandbox.py [--rows 2000] [--workers 2] [--seconds 1] [--data ../shared/data]
 
-The programs are those of CRUXEval with their inputs, over and over, each with a comment of its own, so that nothing that is
-remembered of a text counts; where the file is absent, ten that are written here. None, 1 % and 5 % of them are replaced by
-endless loops. The pool is `pebble.ProcessPool` where that is installed (it is not among our requirements) and else one of
-the same kind written here: a process for each worker, which is killed after a program's seconds; it is unsafe. Each
-contender runs in a process of its own, one after another, in one run. Values are compared with the recorded ones. `cpu` is
-processor time per program, of all processes, starting included; it says more than programs per second where the machine is
-busy, and nothing where programs loop. Without `bwrap` the sandbox runs in its other jail, and one contender is left out.
+The programs are those of CRUXEval with their inputs, repeated, each with its own comment, so that caches of texts do
+not help. Without that file, ten programs of this module are used. None, 1 % and 5 % of them are replaced by endless
+loops. The pool is `pebble.ProcessPool` if installed (it is not a requirement), or one of this module: a process for
+each worker, killed when a program's seconds are over. It is unsafe. Each contender runs in its own process,
+sequentially. Values are compared with the recorded ones. `cpu` is the CPU time per program over all processes,
+including their start. It says more than programs per second if the machine is busy, but not if programs loop. Without
+`bwrap` the sandbox uses its other jail, and one contender is left out.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def with_pool(asked: list[Row], workers: int, seconds: float) -> Iterator[str]:
 
 
 def with_bubblewrap(asked: list[Row], workers: int, seconds: float) -> Iterator[str]:
-    # A program that is given up would loop on behind its bubblewrap.
+    # Otherwise a program would continue to loop after its timeout.
     bubblewrap = [*jails._bubblewrap()[:-1], "--die-with-parent", "--"]
     python = [*bubblewrap, jails._python(), "-I", "-S", "-c"]
 
@@ -140,14 +140,14 @@ CONTENDERS: dict[str, Callable[[list[Row], int, float], Iterator[str]]] = {
 START: list[float] = []  # when a contender was ready
 
 
-def measure(name: str, asked: list[Row], workers: int, seconds: float, pipe: Connection) -> None:
-    """Send programs per second, processor time per program, megabytes at most, and how many values are right."""
+def evaluate(name: str, asked: list[Row], workers: int, seconds: float, pipe: Connection) -> None:
+    """Send programs per second, CPU time per program, peak megabytes, and the number of correct values."""
     most = [0]
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.5):
-            with contextlib.suppress(psutil.Error):  # one has ended meanwhile
+            with contextlib.suppress(psutil.Error):  # one has ended
                 living = psutil.Process().children(recursive=True)
                 most.append(sum(process.memory_full_info().uss for process in living))
 
@@ -160,8 +160,8 @@ def measure(name: str, asked: list[Row], workers: int, seconds: float, pipe: Con
     cpu = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with contextlib.suppress(psutil.Error):
-            cpu += sum(process.cpu_times()[:4])  # with those of its children that have ended
-    for _ in running:  # it closes what it has opened
+            cpu += sum(process.cpu_times()[:4])  # including its finished children
+    for _ in running:  # closes its resources
         pass
     right = sum(bool(value) and same(text, value) for text, (_, _, value) in zip(found, asked, strict=True))
     pipe.send((len(asked) / spent, 1e6 * cpu / len(asked), max(most) / 1e6, right, sum(bool(row[2]) for row in asked)))
@@ -187,14 +187,14 @@ def main() -> None:
 
         CONTENDERS["pool"] = with_pebble
     except ImportError:
-        print("pebble is not installed: the pool is one of our own", file=sys.stderr)
+        print("pebble is not installed: using the pool of this script", file=sys.stderr)
     if not shutil.which("bwrap"):
-        print("bwrap is not installed: no bubblewrap for each program (`apt install bubblewrap`)", file=sys.stderr)
+        print("bwrap is not installed: skipping `bubblewrap for each` (`apt install bubblewrap`)", file=sys.stderr)
         del CONTENDERS["bubblewrap for each"]
-    kind = jails.plan()  # finds out once which jail holds
+    kind = jails.plan()  # tests once which jail works
     print(f"{options.workers} workers, {options.seconds:g} s, jail {kind}, load {os.getloadavg()[0]:.1f}")
     print(
-        f"{'loops':>5}  {'contender':<20} {'programs/s':>10} {'of pool':>8} {'cpu us':>8} {'of pool':>8} {'MB':>6}  right"
+        f"{'loops':>5}  {'contender':<20} {'programs/s':>10} {'of pool':>8} {'cpu us':>8} {'of pool':>8} {'MB':>6}  correct"
     )
     for loops in options.loops:
         asked = rows(options.data, options.rows, loops)
@@ -203,7 +203,7 @@ def main() -> None:
             mine = asked[: len(asked) // 10] if name == "bubblewrap for each" else asked
             ours, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("fork").Process(
-                target=measure, args=(name, mine, options.workers, options.seconds, theirs)
+                target=evaluate, args=(name, mine, options.workers, options.seconds, theirs)
             )
             process.start()
             theirs.close()

@@ -1,11 +1,11 @@
-"""Scaffolds: concurrency and memory of a stage of many calls for each problem, beside a plain asyncio loop.
+"""Measure the concurrency and the memory of a stage with many calls per problem, and of a plain asyncio loop.
 
     python benchmarks/scaffolds.py [--problems 200]
 
-A server of its own process answers each request after 1 s. `deepseek-math` at its defaults makes 60 calls for a problem in
-six rounds, since no proof is ever scored 1. The stage runs with its journal on; the plain version makes the same calls of
-each problem with asyncio.gather over the `openai` client and a semaphore, and keeps nothing. Each number is a share of
-the ideal, all calls at the allowed concurrency; then the peak memory of the stage at a quarter of the problems and at all.
+A server process answers each request after 1 s. `deepseek-math` with its defaults makes 60 calls per problem in six
+rounds, because no proof is ever scored 1. The stage runs with its journal on. The plain version makes the same calls
+with asyncio.gather over the `openai` client and a semaphore, and stores nothing. Numbers are shares of the ideal, which
+is all calls at the allowed concurrency. Peak memory is that of the stage at a quarter of the problems and at all.
 """
 
 import argparse
@@ -26,16 +26,16 @@ bench.TEXT = "Doubtful, and therefore \\boxed{0.5}. " + bench.TEXT
 
 
 def stage(results: Path, url: str, count: int, share: multiprocessing.Queue) -> None:
-    """The stage, from problems to the written table."""
+    """Run the stage, and send its seconds, its number of calls and its peak memory."""
     from proofmill import responses
     from proofmill.artifacts.jobs import Job
     from proofmill.artifacts.stamps import new_stamp
     from proofmill.artifacts.tables import Table
-    from proofmill.schema.declared import Api
-    from proofmill.schema.entries import Responses
+    from proofmill.schema.entries.declared import Api
+    from proofmill.schema.entries.response_entries import Responses
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY=str(ALLOWED))
-    blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "asks": "proof", "origin": None,
+    blank = {"solution": None, "answer": None, "candidates": [], "guidelines": None, "question_type": "proof", "origin": None,
              "year": None, "level": None, "tags": [], "dropped": None, "evidence": None, "matched": None}  # fmt: skip
     problems = ({"problem": f"p{n}", "statement": f"{n}: {bench.TEXT[:400]}", **blank} for n in range(count))
     Table("problems/x", results).write(problems, new_stamp("problems/x", '{"entry": {}}', "f", {}, {}))
@@ -48,12 +48,12 @@ def stage(results: Path, url: str, count: int, share: multiprocessing.Queue) -> 
     start = time.monotonic()
     responses.main(entry, Job(table, apis, "g", stamp))
     seconds = time.monotonic() - start
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before all steps are read to be counted
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before the steps are read
     share.put((seconds, sum(len(row["steps"]) for row in table.rows("steps")), used))
 
 
 def plain(url: str, count: int) -> float:
-    """Seconds of the same calls by asyncio.gather, one problem beside the other."""
+    """Return the seconds of the same calls by asyncio.gather, all problems concurrently."""
     import httpx2
     import openai
 

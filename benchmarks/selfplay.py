@@ -1,9 +1,9 @@
-"""Self-play on two cores: held-out accuracy by task, for each model and seed, from the tables of absolute-zero-nano.
+"""Print held-out accuracy of self-play on two cores by task, model and seed, from the tables of `absolute-zero-nano`.
 
     snakemake absolute-zero-nano absolute-zero-nano-seeds
     python benchmarks/selfplay.py [--results results] [--seeds 0 1 2] [--way greedy]
 
-Intervals are of one proportion, at 95 %. Seed 0 is `absolute-zero-nano` itself.
+Intervals are those of one proportion, at 95 %. Seed 0 is `absolute-zero-nano` itself.
 """
 
 import argparse
@@ -22,13 +22,13 @@ MODELS = (
 
 
 def accuracies(grades: Table, tasks: pl.DataFrame) -> dict[str, tuple[float, float, int]]:
-    """Share right, half of its interval, and number of tasks, by kind of task."""
+    """Return the share of correct answers, half of its interval, and the number of tasks, by kind of task."""
     rows = grades.scan().select("problem", "grade").collect().join(tasks, on="problem")
     found = {}
     for (task,), some in rows.group_by("task", maintain_order=True):
-        marks = some["grade"].drop_nulls()
-        share = float(marks.mean() or 0)
-        found[str(task)] = share, 1.96 * sqrt(share * (1 - share) / len(marks)), len(marks)
+        all_points = some["grade"].drop_nulls()
+        share = float(all_points.mean() or 0)
+        found[str(task)] = share, 1.96 * sqrt(share * (1 - share) / len(all_points)), len(all_points)
     return found
 
 

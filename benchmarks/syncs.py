@@ -1,11 +1,11 @@
-"""What it costs that writes survive a power cut: the same work with our syncs and without them, in turns.
+"""Measure the cost of surviving power cuts: the same work with our syncs and without them, in turns.
 
     python benchmarks/syncs.py
 
-A journal takes 20,000 answers of 1 kB, opened and closed once; a stage asks a judge about 200 threads, with the tables
-before and after it; a training of 40 steps makes a checkpoint after each fourth. Each number is the best of five, and
-without syncs `runtime/durable.py` waits for nothing (the journal's own sync, each second, stays: it was there before).
-Then a checkpoint of 1 GB in four files: its sync, its digests, and its check.
+The work is: a journal that takes 20,000 outputs of 1 kB; a stage that calls a judge for 200 threads, with the tables
+before and after it; a training of 40 steps with a checkpoint every four. Each number is the best of five. Without
+syncs, `runtime/durable.py` waits for nothing; the journal's own sync, once a second, stays on. Then a checkpoint of 1
+GB in four files is synced, digested and checked.
 """
 
 import sys
@@ -18,16 +18,16 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/fixtures"))
 
 from mill import SMALL, Mill
-from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.runtime import durable
 from proofmill.training import checkpoints
 
 TRIALS = 5
 STAGES = {
-    "problems/p": {"source": "arithmetic-threads", "rows": 200, "keep": ["has-problem"]},
+    "problems/p": {"source": "arithmetic-threads", "rows": 200, "keep": ["has-statement"]},
     "labels/l": {"problems": "problems/p", "model": "api/referee"},
-    "problems/q": {"source": "problems/p", "labels": "labels/l", "keep": ["labelled"]},
+    "problems/q": {"source": "problems/p", "labels": "labels/l", "keep": ["labeled"]},
 }
 TRAINING = {**SMALL, "sft/cold": {**SMALL["sft/cold"], "steps": 40}}
 
@@ -35,7 +35,7 @@ TRAINING = {**SMALL, "sft/cold": {**SMALL["sft/cold"], "steps": 40}}
 def journal(folder: Path) -> None:
     with Journal(folder / "calls") as opened:
         for number in range(20_000):
-            opened.add(SimpleNamespace(key=f"{number:0>32}"), Answer("x" * 1000, "end"))
+            opened.add(SimpleNamespace(key=f"{number:0>32}"), ModelOutput("x" * 1000, "end"))
 
 
 def stages(folder: Path) -> None:
@@ -43,7 +43,7 @@ def stages(folder: Path) -> None:
 
 
 def training(results: Path) -> Callable[[Path], None]:
-    """A training in a folder of finished parents, each time with another seed."""
+    """Return a function that trains in a folder with finished parents, each time with another seed."""
     Mill(results, **TRAINING).make("problems/train", "base/tiny", "examples/cold")
     seeds = iter(range(1, 100))
 

@@ -1,13 +1,13 @@
-"""Tasks of self-play: what it takes to find them valid, what passes that depends on the seed of hashes, and how programs
-are measured beside radon and complexipy.
+"""Check self-play tasks: the time to validate them, dependence on the hash seed, and code complexity.
 
     python benchmarks/tasks.py validity [--data FOLDER]
     python benchmarks/tasks.py sets
-    python benchmarks/tasks.py measures [--data FOLDER]      with radon 6.0.1 and complexipy 8.3.0, which no lock has
+    python benchmarks/tasks.py complexity [--data FOLDER]      needs radon 6.0.1 and complexipy 8.3.0, which no lock has
 
-Validity: the rows of CRUXEval in FOLDER as proposals, executed once, twice, and as often as is the default. Sets: 100
-programs that list a set of some texts, and how many pass by two executions and by the default. Measures: the programs of
-CRUXEval and of the published seeds, on how many of which the figures are equal.
+validity     Validate the rows of CRUXEval in FOLDER as proposals, with one execution, two, and the default.
+sets         Count which of 100 programs that list a set of texts pass with two executions and with the default.
+complexity   Count the programs of CRUXEval and of the published seed tasks for which our numbers equal those of radon
+             and complexipy.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from proofmill.sandbox import values
 from proofmill.sandbox.executor import Executor
-from proofmill.tasks.intrinsic import Science, cognitive_complexity, cyclomatic_complexity
-from proofmill.tasks.proposals import Proposal
-from proofmill.tasks.tasks import Task
-from proofmill.tasks.validity import valid
+from proofmill.selfplay_tasks.intrinsic import Science, cognitive_complexity, cyclomatic_complexity
+from proofmill.selfplay_tasks.proposals import Proposal
+from proofmill.selfplay_tasks.tasks import Task
+from proofmill.selfplay_tasks.validity import valid
 
 
 def rows(path: Path) -> list[dict]:
@@ -41,7 +41,7 @@ def validity(data: Path) -> None:
                 isinstance(task, Task) and values.same(values.parse(task.output), values.parse(row["output"]))
                 for task, row in zip(found, programs, strict=True)
             )
-            print(f"{name}: {seconds:.1f} s; {same} of {len(found)} are valid with the recorded output")
+            print(f"{name}: {seconds:.1f} s; {same} of {len(found)} valid, with the recorded output")
 
 
 def sets() -> None:
@@ -54,10 +54,10 @@ def sets() -> None:
                 sum(isinstance(each, Task) for each in valid(proposals, executor, **runs))
                 for runs in ({"runs_of_sets": 2}, {})
             ]
-            print(f"sets of {size}: {passed[0]} of 100 pass by two executions, {passed[1]} by the default")
+            print(f"sets of {size}: {passed[0]} of 100 pass with two executions, {passed[1]} with the default")
 
 
-def measures(data: Path) -> None:
+def complexity(data: Path) -> None:
     import complexipy
     from radon.complexity import cc_visit
     from radon.metrics import h_visit
@@ -83,10 +83,10 @@ def measures(data: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["validity", "sets", "measures"])
+    parser.add_argument("what", choices=["validity", "sets", "complexity"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     asked = parser.parse_args()
-    {"validity": lambda: validity(asked.data), "sets": sets, "measures": lambda: measures(asked.data)}[asked.what]()
+    {"validity": lambda: validity(asked.data), "sets": sets, "complexity": lambda: complexity(asked.data)}[asked.what]()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Threads as the API of the AoPS forum gives them, as many as one wants: the corpus that scale.py measures on.
+"""Generate threads in the form of the AoPS forum's API, in any number: the corpus of scale.py.
 
     python benchmarks/threads.py 1000 > threads.jsonl
 
-Thread n is the same wherever it is made, and needs no thread before it. Sizes are like real ones (two to five posts, 3 to
-13 kB with what the forum notes about each post). Of 100 threads about 6 state an earlier problem in another LaTeX
-spelling, 5 in nearly the same words, 3 in another language; 3 have broken LaTeX, 3 an image, 2 are adverts or questions
-about the forum, 1 is a heading, 2 have no first post, and one in five has nothing like a solution. No statement is a
-problem that anybody posed: they have the shape of one, not its sense.
+Thread n is the same in every run and does not depend on other threads. Sizes are realistic (two to five posts, 3 to 13
+kB with the forum's data about each post). Of 100 threads about 6 repeat an earlier problem in another LaTeX spelling, 5
+in nearly the same words, 3 in another language; 3 have broken LaTeX, 3 an image, 2 are adverts or questions about the
+forum, 1 is a heading, 2 have no first post, and one in five has no solution. The statements look like problems but have
+no meaning.
 """
 
 import json
@@ -120,24 +120,24 @@ SHAPES: tuple[Callable[[random.Random], str], ...] = (_numbers, _geometry, _ineq
 
 
 def posed(n: int) -> str:
-    """The statement of thread n, before anything is done to it."""
+    """Return the original statement of thread n."""
     rng = random.Random(n)
     return rng.choice(SHAPES)(rng)
 
 
 def _spelled(text: str) -> str:
-    """The same problem in another LaTeX spelling."""
+    """Return the problem in another LaTeX spelling."""
     return text.replace("\\frac", "\\dfrac").replace("$.", "$ .").replace(" \\ge ", " \\geq ").replace("Prove", "prove")
 
 
 def _reworded(text: str, rng: random.Random) -> str:
-    """Nearly the same words."""
+    """Return the problem in nearly the same words."""
     changed = text.replace("positive real numbers", "positive reals").replace("Show that", "Prove that")
     return f"{changed}{rng.choice((' Thanks.', ' (own)', ' Good luck!'))}"
 
 
 def statement(n: int, rng: random.Random) -> str:
-    """What the first post of thread n says."""
+    """Return the first post of thread n."""
     kind = rng.random()
     earlier = rng.randrange(n) if n else 0
     if kind < 0.06:
@@ -169,7 +169,7 @@ def solution(rng: random.Random) -> str:
 
 
 def post(n: int, number: int, text: str, rng: random.Random) -> dict:
-    """A post with what the forum notes beside it."""
+    """Return a post with the forum's data about it."""
     return {
         "post_id": 100 * n + number, "topic_id": n, "poster_id": 0, "post_canonical": text, "username": f"user{number}",
         "reported": False, "is_thanked": False, "is_nothanked": False, "attachment": False,
@@ -182,7 +182,7 @@ def post(n: int, number: int, text: str, rng: random.Random) -> dict:
 
 
 def thread(n: int) -> dict:
-    """Thread n as the forum's API gives it."""
+    """Return thread n in the form of the forum's API."""
     rng = random.Random(f"thread {n}")
     first = statement(n, rng)
     texts = [first] if rng.random() < 0.98 else []
@@ -205,7 +205,7 @@ def thread(n: int) -> dict:
 
 
 def lines(count: int) -> Iterator[str]:
-    """So many threads as JSON Lines."""
+    """Yield the first `count` threads as JSON Lines."""
     for n in range(count):
         yield f"{json.dumps(thread(n))}\n"
 

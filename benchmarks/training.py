@@ -1,16 +1,15 @@
-"""Our SFT and GRPO steps against a bare TRL script with the same settings, side by side on this machine.
+"""Compare our SFT and GRPO steps with a bare TRL script with the same settings, on the same machine.
 
     python benchmarks/training.py [--steps 20] [--pairs 10] [--kinds grpo sft]
 
-Both train the same model from the same weights on the same rows in the same order, in turns, each in a process of its
-own. What is compared is the training loop, from its first step to its last: processor seconds of the process (other work
-on the machine changes them less than wall time, which is printed too), and the median of the ratios of the pairs.
+Both train the same model from the same weights on the same rows in the same order, in turns, each in its own process.
+The result is the median ratio of the training loops, from the first step to the last, in CPU seconds of the process.
+Wall time is printed too, but other work on the machine changes it more.
 
-GRPO goes on from a model that was taught for some steps, with the settings of the recipe nano, so that rewards vary and
-some groups are idle. The bare script has the same seed and marks with the same checker; ours marks through the grader,
-measures, and writes every rollout down. Rollouts are compared token for token, and the number of steps in which they are
-identical is printed: gradients are the same up to the rounding of sums, and a token that stands on the edge between two
-others may fall to the other side after some steps.
+GRPO starts from a model that was trained for some steps, with the settings of `nano`, so that rewards vary and some
+groups are idle. The bare script has the same seed and the same checker. Ours grades through the grader, computes
+metrics and writes the rollout log. Rollouts are compared token by token, and the number of identical steps is printed.
+Gradients are equal up to the rounding of sums, so after some steps a token on the edge between two others may differ.
 """
 
 import argparse
@@ -31,22 +30,22 @@ ENTRIES = {
     "problems/train": {"source": "arithmetic", "rows": 400},
     "base/tiny": {"source": "scratch", "problems": "problems/train"},
     "examples/cold": {"problems": "problems/train"},
-    "sft/taught": {"model": "base/tiny", "examples": "examples/cold", "batch": BATCH, "learning-rate": RATE, "steps": 800},
-    "sft/timed": {"model": "base/tiny", "examples": "examples/cold", "batch": BATCH, "learning-rate": RATE},
+    "sft/taught": {"model": "base/tiny", "examples": "examples/cold", "batch-size": BATCH, "learning-rate": RATE, "steps": 800},
+    "sft/timed": {"model": "base/tiny", "examples": "examples/cold", "batch-size": BATCH, "learning-rate": RATE},
     "grpo/timed": {
         "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1, "format": 0.1},
-        "unscored": "drop", "group": GROUP, "problems-per-step": PROBLEMS, "max-tokens": TOKENS,
+        "unscored": "drop", "group-size": GROUP, "problems-per-step": PROBLEMS, "max-tokens": TOKENS,
         "learning-rate": GRPO_RATE,
     },
 }  # fmt: skip
 DATA = {name: entry for name, entry in ENTRIES.items() if not name.endswith("timed")}
-LONGER = {"grpo": 1, "sft": 15}  # a step of GRPO takes as long as many of SFT
+LONGER = {"grpo": 1, "sft": 15}  # SFT steps per step of GRPO
 
 Found = dict[str, Any]  # processor and wall seconds of the loop, and the tokens and the digest of each step's rollouts
 
 
 class Rollouts:
-    """The number of tokens and a digest of the rollouts of each step."""
+    """Collects the number of tokens and a digest of the rollouts of each step."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -58,7 +57,7 @@ class Rollouts:
 
 
 def timed(train: Any) -> Found:
-    """Seconds of a training loop."""
+    """Return CPU and wall seconds of a training loop."""
     cpu, wall = time.process_time(), time.monotonic()
     train()
     return {"cpu": time.process_time() - cpu, "wall": time.monotonic() - wall}
@@ -68,7 +67,7 @@ def timed(train: Any) -> Found:
 
 
 def ours(kind: str, steps: int) -> Found:
-    """`python -m proofmill.<kind> <kind>/timed`, with a clock around its loop and an ear for its rollouts."""
+    """Run `python -m proofmill.<kind> <kind>/timed`; return the time of its loop and its rollouts."""
     import importlib
 
     from proofmill.artifacts import jobs
@@ -96,7 +95,7 @@ def ours(kind: str, steps: int) -> Found:
 
 
 def bare(kind: str, steps: int) -> Found:
-    """What one would write with TRL alone."""
+    """Train with TRL alone; return the time of its loop and its rollouts."""
     import polars as pl
     import torch
     from datasets import Dataset
@@ -126,7 +125,7 @@ def bare(kind: str, steps: int) -> Found:
     else:
         from trl import GRPOConfig, GRPOTrainer
 
-        def marks(completions, completion_ids, statement, **_):
+        def grades(completions, completion_ids, statement, **_):
             rollouts.add(completion_ids)
             return checked([completion[0]["content"] for completion in completions], statement)
 
@@ -139,26 +138,30 @@ def bare(kind: str, steps: int) -> Found:
             max_completion_length=TOKENS, beta=0.0, logging_steps=5, lr_scheduler_type="constant", reward_weights=[1.0, 0.1],
         )  # fmt: skip
         trainer = GRPOTrainer(
-            model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=[marks, well_formed]
+            model=model, args=config, train_dataset=data, processing_class=tokenizer, reward_funcs=[grades, well_formed]
         )
     return {**timed(trainer.train), **vars(rollouts)}
 
 
 def checked(texts: list[str], statements: list[str]) -> list[float]:
-    from proofmill.graders.programs import PROGRAMS
+    from proofmill.graders.program_graders import PROGRAMS
     from proofmill.graders.submissions import Submission
 
     with PROGRAMS["arithmetic"].open() as check:
         verdicts = check([Submission(s, None, None, t) for s, t in zip(statements, texts, strict=True)])
-        return [verdict.grade / verdict.out_of for verdict in verdicts]
+        return [verdict.grade / verdict.max_points for verdict in verdicts]
 
 
 def well_formed(completions, completion_ids, trainer_state=None, **_):
     from proofmill.graders.submissions import Submission
-    from proofmill.schema.reasons import Stop
+    from proofmill.schema.reasons import StopReason
 
     return [
-        float(Submission("", None, None, c[0]["content"], stop=Stop.END if ids[-1] <= 1 else Stop.LENGTH).well_formed)
+        float(
+            Submission(
+                "", None, None, c[0]["content"], stop_reason=StopReason.END if ids[-1] <= 1 else StopReason.LENGTH
+            ).well_formed
+        )
         for c, ids in zip(completions, completion_ids, strict=True)
     ]
 
@@ -169,7 +172,7 @@ def well_formed(completions, completion_ids, trainer_state=None, **_):
 def in_a_process(who: str, kind: str, steps: int, folder: Path) -> Found:
     command = [sys.executable, __file__, "--child", who, "--kinds", kind, "--steps", str(steps)]
     environment = {
-        **os.environ, "PROOFMILL_FRESH": "all", "PROOFMILL_SAVE_STEPS": "1000000", "OMP_NUM_THREADS": "1",
+        **os.environ, "PROOFMILL_FORCE": "all", "PROOFMILL_SAVE_STEPS": "1000000", "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }  # fmt: skip
     done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True, env=environment)
@@ -177,7 +180,7 @@ def in_a_process(who: str, kind: str, steps: int, folder: Path) -> Found:
 
 
 def same_steps(one: Found, other: Found) -> int:
-    """The steps before the first whose rollouts differ in a token."""
+    """Return the number of steps before the first with different rollouts."""
     pairs = enumerate(zip(one["digests"], other["digests"], strict=True))
     return next((step for step, (a, b) in pairs if a != b), len(one["digests"]))
 
@@ -204,14 +207,12 @@ def compare(kind: str, steps: int, pairs: int, folder: Path) -> None:
                 f"; rollouts identical in {same} of {steps} steps ({tokens['bare']:,} and {tokens['ours']:,} tokens)"
             )
         print(f"{kind}, {steps} steps: {line}", flush=True)
-    print(
-        f"{kind}, ours over bare in {pairs} pairs: processor {summary(ratios['cpu'])}; wall {summary(ratios['wall'])}"
-    )
+    print(f"{kind}, ours over bare in {pairs} pairs: CPU {summary(ratios['cpu'])}; wall {summary(ratios['wall'])}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20, help="of GRPO; SFT takes fifteen times as many")
+    parser.add_argument("--steps", type=int, default=20, help="steps of GRPO; SFT takes 15 times as many")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--kinds", nargs="+", choices=list(LONGER), default=list(LONGER))
     parser.add_argument("--child", choices=["ours", "bare"], help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Base models: from a folder, the hub, or random numbers, with a row for each file."""
+"""Base models: from a folder, from the hub, or with random weights, with a row for each file."""
 
 import json
 import pickle
@@ -17,7 +17,7 @@ from proofmill.schema.errors import HubError, RecipeError, TableError
 
 
 def test_base_has_a_row_for_every_file(small):
-    """A base model is its files, with sizes and digests that are true."""
+    """The rows of a base model have the sizes and digests of its files."""
     table = small.table("base/tiny")
     rows = {row["file"]: row for row in table.rows()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(rows)
@@ -25,7 +25,7 @@ def test_base_has_a_row_for_every_file(small):
 
 
 def test_tokenizer_has_single_digits_and_a_template(small):
-    """Every digit is a token; the template ends an answer with the end token."""
+    """Every digit is a token, and the template ends an answer with the end token."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").weights())
@@ -38,8 +38,8 @@ def test_tokenizer_has_single_digits_and_a_template(small):
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
-def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
-    """A base model from a folder needs a configuration and weights; the message names what is not there."""
+def test_folder_without_a_model_is_refused(small, tmp_path, missing):
+    """A base model from a folder needs a configuration and weights; the message names the missing files."""
     folder = tmp_path / "model"
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / missing).unlink()
@@ -49,19 +49,19 @@ def test_folder_that_is_no_model_is_refused(small, tmp_path, missing):
 
 
 def digests(table):
-    """Digest of each file that makes a model."""
+    """Return the digest of each file of a model."""
     return {r["file"]: r["sha256"] for r in table.rows() if r["file"].endswith(("json", "safetensors"))}
 
 
-def test_folder_is_a_base_model_like_any_other(small, tmp_path):
-    """Weights from a folder have the rows of the files they are."""
+def test_folder_becomes_a_base_model(small, tmp_path):
+    """Weights from a folder have a row for each file."""
     made = Mill(tmp_path / "results", **{"base/x": {"source": "folder", "path": str(small.table("base/tiny").folder)}})
     found = digests(made.make("base/x"))
     assert all(found[name] == sha for name, sha in digests(small.table("base/tiny")).items())
 
 
 def test_base_from_another_entry_has_its_weights(small):
-    """The files of a training become those of a base, which is made from it and says so."""
+    """A base from a training has its files, and the training as parent."""
     made = Mill(small.results, **SMALL, **{"base/taught": {"source": "sft/cold"}})
     table = made.make("base/taught")
     weights = [folder / "model.safetensors" for folder in (table.folder, small.table("sft/cold").folder)]
@@ -77,8 +77,8 @@ def test_base_from_another_entry_has_its_weights(small):
         ({"source": "scrach"}, "expected"),
     ],
 )
-def test_base_from_an_entry_that_is_not_there_or_with_a_path_is_refused(small, entry, said):
-    """A name that no recipe declares, a path beside an entry, and an unknown word are mistakes of the recipe."""
+def test_base_from_an_unknown_entry_or_with_a_path_is_refused(small, entry, said):
+    """An undeclared name, a path together with an entry, and an unknown source are refused."""
     with pytest.raises(RecipeError, match=said):
         Mill(small.results, **SMALL, **{"base/taught": entry})
 
@@ -87,7 +87,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
-    """The hub's own client finds the pinned commit, here in a cache that holds it, and only that commit."""
+    """The hub's client loads exactly the pinned commit, here from its cache."""
     snapshot = tmp_path / "hub/models--org--tiny/snapshots" / COMMIT
     shutil.copytree(small.table("base/tiny").folder, snapshot)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -95,7 +95,7 @@ def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
     hub = {"source": "hub", "id": "org/tiny"}
     made = Mill(tmp_path / "results", **{"base/x": {**hub, "commit": COMMIT}, "base/y": {**hub, "commit": "f" * 40}})
     assert digests(small.table("base/tiny"))["model.safetensors"] == digests(made.make("base/x"))["model.safetensors"]
-    with pytest.raises(HubError, match="cannot be fetched"):
+    with pytest.raises(HubError, match="cannot be downloaded"):
         made.make("base/y")
 
 
@@ -112,7 +112,7 @@ def test_model_of_the_hub_is_taken_at_its_commit(small, tmp_path, monkeypatch):
     ],
 )
 def test_damaged_model_folder_is_refused(small, tmp_path, name, harm):
-    """A model that a copy cut off is named with its file before anything is taken from it."""
+    """A truncated file of a model is refused by name before anything is copied."""
     folder = tmp_path / "model"
     shutil.copytree(small.table("base/tiny").folder, folder)
     harm(folder / name)
@@ -122,7 +122,7 @@ def test_damaged_model_folder_is_refused(small, tmp_path, name, harm):
 
 
 class Runs:
-    """A pickle that writes a file when it is read."""
+    """A pickle that writes a file when loaded."""
 
     def __init__(self, path):
         self.path = path
@@ -132,8 +132,8 @@ class Runs:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "consolidated.00.pth", "weights.pkl", "last.ckpt"])
-def test_weights_that_are_a_pickle_are_refused_and_never_read(small, tmp_path, name):
-    """A folder with a pickle alone is refused by its file; beside safetensors it is not read. Its program never runs."""
+def test_pickled_weights_are_refused_and_never_loaded(small, tmp_path, name):
+    """A folder with only a pickle is refused; next to safetensors the pickle is ignored. Its code never runs."""
     folder, ran = tmp_path / "model", tmp_path / "ran"
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / name).write_bytes(pickle.dumps(Runs(ran)))
@@ -147,8 +147,8 @@ def test_weights_that_are_a_pickle_are_refused_and_never_read(small, tmp_path, n
     assert not ran.exists()
 
 
-def test_damaged_weights_are_a_model_or_one_message_that_names_the_file(small, tmp_path):
-    """Two hundred folders with a file changed at random are copied, or refused before anything is taken from them."""
+def test_damaged_weights_are_copied_or_refused_by_name(small, tmp_path):
+    """Two hundred folders with a randomly changed file are copied, or refused before anything is copied."""
     refused = 0
     for number in range(200):
         rng = random.Random(f"25-{number}")
@@ -171,7 +171,7 @@ def test_damaged_weights_are_a_model_or_one_message_that_names_the_file(small, t
 
 
 def with_config(table, folder, changes, without=()):
-    """A copy of a model's folder with some settings of its config.json changed, or removed."""
+    """Copy a model's folder, with some settings of its config.json changed or removed."""
     shutil.copytree(table.folder, folder)
     config = json.loads((folder / "config.json").read_text())
     kept = {key: value for key, value in config.items() if key not in without}
@@ -181,7 +181,7 @@ def with_config(table, folder, changes, without=()):
 
 @pytest.mark.parametrize("as_before", [False, True], ids=["rope_parameters", "rope_theta"])
 def test_context_and_rope_of_a_model_are_raised(small, tmp_path, as_before):
-    """The weights keep their bytes; transformers reads the new base and length, whichever way the file says them."""
+    """The weights keep their bytes, and transformers reads the new base and length from both forms of config.json."""
     from transformers import AutoConfig, AutoTokenizer
 
     old = {"rope_theta": 10000.0, "max_position_embeddings": 64}
@@ -197,8 +197,8 @@ def test_context_and_rope_of_a_model_are_raised(small, tmp_path, as_before):
     assert AutoTokenizer.from_pretrained(made.folder).model_max_length == 36864
 
 
-def test_context_alone_leaves_the_rest_as_it_was(small, tmp_path):
-    """Of a model's settings only the one that the entry names is another; without any, the file is the same."""
+def test_context_alone_changes_no_other_setting(small, tmp_path):
+    """Only the setting in the entry changes; without one, config.json stays equal."""
     table = small.table("base/tiny")
     entry = with_config(table, tmp_path / "m", {})
     mill = Mill(tmp_path / "results", **{"base/x": {**entry, "context": 1024}, "base/y": entry})
@@ -212,18 +212,18 @@ def test_context_alone_leaves_the_rest_as_it_was(small, tmp_path):
     [
         ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}}, [], "stretched already .`yarn`"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_parameters"], "stretched already .`linear`"),
-        ({}, ["max_position_embeddings"], "`max_position_embeddings` is not there"),
+        ({}, ["max_position_embeddings"], "`max_position_embeddings` is missing"),
     ],
 )
-def test_context_of_another_kind_of_model_is_refused(small, tmp_path, changes, without, found):
-    """A model without rotary embeddings, or with stretched ones, is not changed in a way that would mean something else."""
+def test_context_of_other_embeddings_is_refused(small, tmp_path, changes, without, found):
+    """A model without rotary embeddings, or with stretched ones, is refused."""
     entry = with_config(small.table("base/tiny"), tmp_path / "m", changes, without)
     mill = Mill(tmp_path / "results", **{"base/x": {**entry, "context": 1024}})
     with pytest.raises(TableError, match=found):
         mill.make("base/x")
 
 
-def test_rope_of_a_scratch_model_is_its_own(small):
-    """Without the fields a scratch model has 512 tokens and the usual base."""
+def test_scratch_model_has_a_default_context(small):
+    """Without the fields a scratch model has a context of 512 tokens and the usual base."""
     config = json.loads((small.table("base/tiny").folder / "config.json").read_text())
     assert (config["max_position_embeddings"], config["rope_parameters"]["rope_theta"]) == (512, 10_000)

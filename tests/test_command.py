@@ -15,12 +15,12 @@ from proofmill.runtime.project import project_folder, snakefile
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Every subcommand."""
+    """Return every subcommand."""
     return next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
 
 
 def run(*arguments: str, **options) -> subprocess.CompletedProcess:
-    """The command, in the root of the project."""
+    """Run the command in the root of the project."""
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     return subprocess.run([sys.executable, "-m", "proofmill", *arguments], check=False, **options)
 
@@ -42,7 +42,7 @@ def test_command_says_its_version(capsys):
 
 
 def test_completion_names_every_command_and_is_read_by_bash(capsys):
-    """What `--print-completion bash` prints is a script without mistakes that knows all commands and options."""
+    """The output of `--print-completion bash` is a valid script that knows all commands and options."""
     with pytest.raises(SystemExit):
         parser().parse_args(["--print-completion", "bash"])
     script = capsys.readouterr().out
@@ -80,3 +80,21 @@ def test_command_without_the_stages_packages_names_the_extra(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["proofmill", "plan"])
     with pytest.raises(SystemExit, match=r"polars is not installed.*proofmill\[pipeline\]"):
         main()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--help"], ["numpy", "polars", "pyarrow", "pydantic", "yaml", "jinja2", "msgspec", "torch", "proofmill.schema.kinds"]),
+        (["plan", "--help"], ["numpy", "polars", "pyarrow", "pydantic", "yaml", "jinja2", "torch"]),
+        (["plan", "nano"], ["torch", "transformers", "trl", "vllm", "datasets", "openai", "httpx", "rich", "matplotlib", "starlette"]),
+    ],
+)  # fmt: skip
+def test_command_imports_only_what_it_needs(arguments, absent):
+    """`--help` reads no table and no configuration; a plan loads no model, opens no connection and draws nothing."""
+    code = "import runpy, sys\ntry: runpy.run_module('proofmill', run_name='__main__')\nexcept SystemExit: pass\n"
+    command = [sys.executable, "-c", f"{code}print(*sys.modules, file=sys.stderr)", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "proofmill" in done.stdout or "problems/" in done.stdout
+    assert not loaded & set(absent)

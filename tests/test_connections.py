@@ -7,20 +7,20 @@ import sys
 import pytest
 
 from mill import SMALL, Mill
-from proofmill.recipes.identity import identity_of
+from proofmill.config.identity import identity_of
 from reached import alone, reached
 
 TRAININGS = {
     "sft/alone": {**SMALL["sft/cold"], "steps": 1},
     "grpo/alone": {
         "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
-        "rewards": {"grade": 1}, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 1, "max-tokens": 8,
+        "rewards": {"grade": 1}, "unscored": "drop", "group-size": 2, "problems-per-step": 2, "steps": 1, "max-tokens": 8,
     },
 }  # fmt: skip
 
 
 def run(folder, *command: str) -> subprocess.CompletedProcess:
-    """Python in a process that can reach nothing beyond this machine."""
+    """Run Python in a process that can reach nothing beyond this machine."""
     command = [sys.executable, *command]
     environment = {**os.environ, **alone(folder)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -51,7 +51,7 @@ def test_training_reports_to_nobody(small, tmp_path, name):
     ],
 )
 def test_process_that_reaches_elsewhere_is_found(tmp_path, code, tried):
-    """What would leave this machine is refused and written down, whatever the program makes of the refusal."""
+    """Traffic that would leave this machine is refused and recorded, whatever the program makes of the refusal."""
     assert "is not this machine" in run(tmp_path, "-c", code).stderr
     assert [line.partition(": ")[0] for line in reached(tmp_path)] == [tried]
 

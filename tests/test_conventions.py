@@ -1,4 +1,4 @@
-"""What others' tools look for in a repository: Snakemake's linter and catalog, citations, the versions of Python, types."""
+"""Test what others' tools look for: Snakemake's linter and catalog, citations, the versions of Python, types."""
 
 import re
 import subprocess
@@ -41,7 +41,7 @@ def test_citation_names_this_version_and_licence():
 
 
 def test_versions_of_python_are_the_same_everywhere():
-    """What pyproject.toml takes is what it says for people, what make tries and what the docs promise."""
+    """The Python versions of pyproject.toml are those of its classifiers, of make and of the docs."""
     versions = [found[1] for each in PROJECT["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
     low, high = versions[0], versions[-1]
     after = f"3.{int(high.partition('.')[2]) + 1}"

@@ -1,4 +1,4 @@
-"""What the pages say can be typed: every command is one, with options and targets that there are."""
+"""Test that the commands of the pages can be typed, with options and targets that exist."""
 
 import re
 import runpy
@@ -11,8 +11,8 @@ from mill import ROOT
 from pages import NOT_RUN, PAGES
 from pages import commands as shown
 from proofmill.__main__ import parser
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import expand
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
 
 PLACEHOLDERS = {"TARGET", "mine", "own", "...", "NAME", "RECIPE", "scores/judged"}  # recipes of the reader's own
 WITH_VALUE = ("--configfile", "--set-resources", "--workflow-profile", "--profile", "--cores", "--quiet", "--until")
@@ -20,7 +20,7 @@ WITH_VALUE += ("--snakefile", "-s", "--config", "--directory")
 
 
 def commands(page) -> list[list[str]]:
-    """The words of each command in blocks of shell and in inline code, of those that are ours."""
+    """Return the words of each of our commands in blocks of shell and in inline code."""
     text = page.read_text(encoding="utf-8")
     found = shown(page)
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -35,7 +35,7 @@ ALL = [(page.relative_to(ROOT), words) for page in PAGES for words in commands(p
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    """Every target: recipes, artifacts and tables of the shipped configuration."""
+    """Return every target: recipes, artifacts and tables of the shipped configuration."""
     book = expand(yaml_files.read(ROOT / "config.yaml"))
     return {*book.recipes, *book.entries, *(f"results/{name}.parquet" for name in book.entries)}
 
@@ -46,7 +46,7 @@ def test_pages_have_commands():
 
 
 def test_every_exception_is_one():
-    """What is named as not run is on some page, and the test that runs it instead is there."""
+    """Each command named as not run is on some page, and the test that runs it instead exists."""
     lines = [line for page in PAGES for line in shown(page)]
     for command, reason in NOT_RUN.items():
         assert any(re.match(command, line) for line in lines), command
@@ -65,7 +65,7 @@ def test_command_is_understood(page, words):
 
 @pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "snakemake"], ids=str)
 def test_target_is_one(page, words, known):
-    """What Snakemake is asked for is a recipe, an artifact or a table, or the reader's own."""
+    """Each target of Snakemake is a recipe, an artifact or a table, or the reader's own."""
     targets = [w for before, w in pairwise(words) if w[0] != "-" and before not in WITH_VALUE]
     after = words.index("--configfile") if "--configfile" in words else len(words)
     own = {target for target in targets if "/own" in target or "/mine" in target or target in PLACEHOLDERS}
@@ -75,14 +75,14 @@ def test_target_is_one(page, words, known):
 
 @pytest.mark.parametrize(("page", "words"), [(p, w) for p, w in ALL if w[0] == "make"], ids=str)
 def test_make_knows_it(page, words):
-    """What make is asked for is in the Makefile."""
+    """Each target of make is in the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     asked = [word for word in words[1:] if "=" not in word and word[0] not in "-$/."]
     assert [target for target in asked if not re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)] == []
 
 
 def test_picture_is_that_of_the_table():
-    """docs/pictures/marks.svg shows the marks that README.md has."""
-    made = runpy.run_path(str(ROOT / "docs/pictures/marks.py"))
+    """docs/images/nano-scores.svg shows the marks that README.md has."""
+    made = runpy.run_path(str(ROOT / "docs/images/nano-scores.py"))
     assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 8
-    assert made["picture"]() == (ROOT / "docs/pictures/marks.svg").read_text(encoding="utf-8")
+    assert made["picture"]() == (ROOT / "docs/images/nano-scores.svg").read_text(encoding="utf-8")

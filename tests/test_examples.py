@@ -1,4 +1,4 @@
-"""What is learned: selectors, mixtures, and the rows they leave."""
+"""Training examples: filters, mixtures, and the rows they keep."""
 
 import json
 import math
@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from mill import SMALL
 from proofmill.examples import apportioned, refusals, sampled
-from proofmill.filters.examples import SELECTORS
+from proofmill.filters.example_filters import EXAMPLE_FILTERS
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.text.reasoning import with_thought
 
 
 def rows(*given):
-    """Candidates from (problem, text, grade) triples."""
+    """Build candidates from (problem, text, grade) triples."""
     return [
         {
             "problem": p,
             "text": t,
             "grade": g,
-            "out_of": 7,
-            "stop": "end",
+            "max_points": 7,
+            "stop_reason": "end",
             "well_formed": True,
             "tokens": len(t),
             "dropped": None,
@@ -40,30 +40,30 @@ def rows(*given):
 @pytest.mark.parametrize(
     ("keep", "expected"),
     [
-        (["full-marks"], ["a", "b", "b", "e"]),
+        (["solved"], ["a", "b", "b", "e"]),
         (["scored"], ["a", "b", "b", "c", "e"]),
         ([{"at-least": 3}], ["a", "b", "b", "c", "e"]),
-        (["full-marks", "distinct"], ["a", "b", "e"]),
-        (["full-marks", "one-per-problem"], ["a", "e"]),
+        (["solved", "distinct"], ["a", "b", "e"]),
+        (["solved", "one-per-problem"], ["a", "e"]),
         ([{"at-most-per-problem": 2}], ["a", "b", "d", "e"]),
         (["shortest-per-problem"], ["a", "d"]),
     ],
 )
-def test_selectors_keep_what_their_names_say(keep, expected):
-    """Each selector sees what those before it left; no verdict is never full marks."""
+def test_filters_keep_the_expected_rows(keep, expected):
+    """Each filter sees the rows that earlier ones kept; an ungraded attempt does not count as solved."""
     some = rows(("p", "a", 7), ("p", "b", 7), ("p", "b", 7), ("p", "c", 3), ("q", "d", None), ("q", "e", 7))
     refused = refusals(some, keep)
     assert expected == [row["text"] for row, name in zip(some, refused, strict=True) if name is None]
 
 
-def test_first_selector_that_refuses_is_named():
-    """A dropped row says which selector refused it."""
+def test_first_filter_that_refuses_is_named():
+    """A dropped row has the name of its filter."""
     some = rows(("p", "a", 3), ("p", "b", 7), ("p", "c", 7))
-    assert refusals(some, ["full-marks", "one-per-problem"]) == ["full-marks", None, "one-per-problem"]
+    assert refusals(some, ["solved", "one-per-problem"]) == ["solved", None, "one-per-problem"]
 
 
-def test_shortest_of_attempts_whose_tokens_nobody_counted_is_the_only_one():
-    """Solutions that came with their problems have no tokens, and one for each problem needs none."""
+def test_shortest_attempt_without_token_counts_is_the_only_one():
+    """Solutions of problems have no token counts, and `one-per-problem` does not need them."""
     some = [{**row, "tokens": None} for row in rows(("p", "a", 7), ("q", "b", 7))]
     assert refusals(some, ["shortest-per-problem"]) == [None, None]
 
@@ -83,7 +83,7 @@ def test_shortest_of_attempts_whose_tokens_nobody_counted_is_the_only_one():
     ],
 )
 def test_shortest_attempt_is_found_in_one_unit(lengths, expected):
-    """Tokens count if each attempt at the problem has them, else characters; another problem's attempts change nothing."""
+    """Length is in tokens if each attempt at the problem has them, else in characters, independent of other problems."""
     own = [{**row, "tokens": tokens} for (tokens, n) in lengths for row in rows(("p", "x" * n, 7))]
     others = [{**row, "tokens": tokens} for tokens in (2, 1) for row in rows(("q", "x", 7))]
     for some in ([*own, *others], [*others, *own]):
@@ -92,18 +92,18 @@ def test_shortest_attempt_is_found_in_one_unit(lengths, expected):
         assert any(row is own[expected] for row in kept)
 
 
-def test_every_selector_answers_for_every_row():
-    """A selector gives one verdict for each row it is shown, also for none."""
+def test_every_filter_decides_every_row():
+    """A filter returns one verdict per row, also for no rows."""
     some = rows(("p", "a", 7), ("q", "", None))
     arguments = {"none": [], "number": [1], "count": [1], "texts": [["en"]]}
-    for named in SELECTORS.values():
+    for named in EXAMPLE_FILTERS.values():
         argument = arguments[named.argument]
         assert len(some) == len(named.apply(some, *argument))
         assert list(named.apply([], *argument)) == []
 
 
 def test_solutions_become_conversations(small):
-    """A demonstration asks the statement and answers with the forum's solution."""
+    """A demonstration has the statement as prompt and the forum's solution as answer."""
     problems = {row["problem"]: row for row in small.table("problems/train").rows()}
     for row in small.table("examples/cold").rows():
         problem = problems[row["problem"]]
@@ -112,8 +112,8 @@ def test_solutions_become_conversations(small):
         ]
 
 
-def test_mixture_has_its_shares_and_goes_through_all_before_repeating(small, mill):
-    """Shares are by rows; a source that is too small is gone through again evenly, with ids of their own."""
+def test_mixture_has_its_shares_and_repeats_evenly(small, mill):
+    """Shares count rows; a source that is too small is repeated evenly, with new ids."""
     made = mill({**SMALL, "examples/few": {"problems": "problems/train", "keep": [{"at-most-per-problem": 1}]},
                  "examples/mixed": {"mix": {"examples/few": 0.75, "examples/cold": 0.25}, "rows": 160}})  # fmt: skip
     made.results = small.results
@@ -126,11 +126,11 @@ def test_mixture_has_its_shares_and_goes_through_all_before_repeating(small, mil
     assert max(uses.values()) - min(uses.values()) <= 2
 
 
-def test_joined_tables_have_whole_shares_of_each(small, mill):
-    """A share of 1 is all rows, a smaller one as many whole rows of its source, none twice; the seed decides which and in what order."""
+def test_joined_tables_have_their_shares(small, mill):
+    """A share of 1 is all rows, a smaller one a subset without repetition; the seed determines rows and order."""
     few = {"examples/few": {"problems": "problems/train", "keep": [{"at-most-per-problem": 1}]}}
     shares = {"examples/cold": 1.0, "examples/few": 0.3}
-    joined = {f"examples/joined-{seed}": {"join": shares, "seed": seed} for seed in (0, 1)}
+    joined = {f"examples/joined-{seed}": {"concatenate": shares, "seed": seed} for seed in (0, 1)}
     made = mill({**SMALL, **few, **joined})
     shutil.copytree(small.results, made.results)
     made.make("examples/few", *joined)
@@ -145,8 +145,8 @@ def test_joined_tables_have_whole_shares_of_each(small, mill):
 
 
 @given(st.integers(0, 300), st.integers(0, 100), st.integers(0, 3))
-def test_part_has_the_whole_rows_of_its_share(count, percent, seed):
-    """So many hundredths of the rows, rounded down exactly, each once; the same for the same seed."""
+def test_share_of_rows_is_rounded_down(count, percent, seed):
+    """A percentage of the rows is rounded down exactly, without repetition, and equal for equal seeds."""
     rows = [{"example": n} for n in range(count)]
     drawn = sampled(rows, percent / 100, random.Random(seed))
     assert len(drawn) == count * percent // 100
@@ -154,16 +154,16 @@ def test_part_has_the_whole_rows_of_its_share(count, percent, seed):
     assert drawn == sampled(rows, percent / 100, random.Random(seed))
 
 
-def test_joining_nothing_stops_the_stage(small, mill):
-    """Shares too small for a row are a message that shows them."""
-    made = mill({**SMALL, "examples/x": {"join": {"examples/cold": 0.01}}})
+def test_joining_no_rows_stops_the_stage(small, mill):
+    """Shares too small for a row are refused with a message that shows them."""
+    made = mill({**SMALL, "examples/x": {"concatenate": {"examples/cold": 0.01}}})
     shutil.copytree(small.results, made.results)
-    with pytest.raises(TableError, match=r"none of 0 rows is kept.*See its shares"):
+    with pytest.raises(TableError, match=r"none of 0 rows is kept.*Raise its shares"):
         made.make("examples/x")
 
 
-def test_solution_that_writes_turns_is_learned_as_text(mill, tmp_path):
-    """Control tokens of a solution are escaped. One thought at its beginning is its form and stays, other such tags do not."""
+def test_control_tokens_of_a_solution_are_escaped(mill, tmp_path):
+    """Control tokens of a solution are escaped. Tags of one thought at its beginning stay, other reasoning tags do not."""
     solutions = {
         "a<|end|><|user|>b<|end|><|assistant|>c": "a&lt;|end|>&lt;|user|>b&lt;|end|>&lt;|assistant|>c",
         "<think>\nHm.</s>\n</think>\n\nSo $a<b$.": "<think>\nHm.&lt;/s>\n</think>\n\nSo $a<b$.",
@@ -179,8 +179,8 @@ def test_solution_that_writes_turns_is_learned_as_text(mill, tmp_path):
     assert [talk[0]["content"] for talk in learned] == [f"Prove {n}.&lt;|im_end|>" for n in range(len(solutions))]
 
 
-def test_reasoning_of_a_model_is_learned_with_its_tags(small, mill):
-    """Whatever tags of reasoning an attempt has, closed or not, are its model's own; its control tokens are escaped."""
+def test_reasoning_of_a_model_keeps_its_tags(small, mill):
+    """An attempt keeps all its reasoning tags, closed or not; its control tokens are escaped."""
     texts = ["<think>\ncut off", "a</think>b<think>c", "x<|user|>"]
     made = mill({**SMALL, "examples/x": {"responses": "responses/cold"}})
     shutil.copytree(small.results, made.results)
@@ -193,7 +193,7 @@ def test_reasoning_of_a_model_is_learned_with_its_tags(small, mill):
 
 
 def test_nothing_kept_stops_the_stage(small, mill):
-    """An empty training set is a message that names the selectors, not a training on nothing."""
+    """An empty training set is refused with a message that names the filters."""
     made = mill({**SMALL, "examples/none": {"grades": "grades/cold", "keep": [{"at-least": 8}]}})
     made.results = small.results
     with pytest.raises(TableError, match="none of 24 rows is kept"):
@@ -209,14 +209,14 @@ def test_nothing_kept_stops_the_stage(small, mill):
     ],
 )
 def test_shares_are_apportioned_to_the_last_row(shares, total, expected):
-    """A mixture has as many rows as it says, each part within one row of its share."""
+    """A mixture has the configured number of rows, each part within one row of its share."""
     counts = apportioned(shares, total)
     assert expected == sum(counts.values())
     assert all(abs(counts[name] - share * total) < 1 for name, share in shares.items())
 
 
-def test_attempt_without_a_response_is_never_learned(small, mill):
-    """A refused or failed attempt is dropped as `answered`, whatever the selectors say."""
+def test_failed_attempt_is_dropped(small, mill):
+    """A refused or failed attempt is dropped as `answered`, with any filters."""
     made = mill({**SMALL, "examples/x": {"responses": "responses/cold"}})
     shutil.copytree(small.results, made.results)
     table = made.table("responses/cold")
@@ -229,7 +229,7 @@ def test_attempt_without_a_response_is_never_learned(small, mill):
     )
     table.write(refused, table.stamp)
     rows = made.make("examples/x").rows(kept=False)
-    assert (sum(r["dropped"] == "answered" for r in rows), sum(r["dropped"] is None for r in rows)) == (12, 12)
+    assert (sum(r["dropped"] == "no-response" for r in rows), sum(r["dropped"] is None for r in rows)) == (12, 12)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_attempt_without_a_response_is_never_learned(small, mill):
         (None, None, None),
     ],
 )
-def test_reasoning_that_was_sent_apart_is_learned(text, reasoning, whole):
-    """A teacher's thoughts stand before its answer again; a text that has them, or has none, is as it is."""
+def test_separate_reasoning_is_put_before_the_answer(text, reasoning, whole):
+    """A teacher's reasoning is put before its answer; a text that contains it, or has none, is unchanged."""
     assert with_thought(text, reasoning) == whole
 
 
@@ -259,8 +259,8 @@ def chat_file(folder, *records):
     return str(path)
 
 
-def test_chat_file_is_an_entry_of_one_line(mill, tmp_path):
-    """Its conversations are rows with file and line, tools beside them; what nothing can be learned from is dropped with its reason."""
+def test_chat_file_becomes_rows(mill, tmp_path):
+    """Conversations of a file are rows with file, line and tools; unusable ones are dropped with the reason."""
     talks = [[ASKED, SAID], [ASKED, SAID], [ASKED], [], [{"role": "robot", "content": "x"}, SAID]]
     records = [{"messages": talk, "tools": [TOOL]} for talk in talks] + [{"prompt": "2 + 3?", "completion": "5."}]
     made = mill({"examples/chat": {"source": "table", "path": chat_file(tmp_path, *records)}}).make("examples/chat")
@@ -274,30 +274,30 @@ def test_chat_file_is_an_entry_of_one_line(mill, tmp_path):
     assert made.stamp["counts"] == {"kept": 3, "no-assistant": 1, "empty": 1, "unknown-role": 1}
 
 
-def test_selectors_and_mixtures_take_conversations_of_a_file(mill, tmp_path):
-    """`keep` sees what the assistant says and the file's own marks, `rows` limits what is read, and shares mix such tables."""
+def test_filters_and_mixtures_accept_conversations_of_a_file(mill, tmp_path):
+    """`keep` sees the assistant's text and the file's own grades, `rows` limits the rows, and shares mix such tables."""
     records = [{"messages": [{**ASKED, "content": f"{n}?"}, SAID], "mark": n} for n in range(9)]
     chat = {"source": "table", "path": chat_file(tmp_path, *records), "columns": {"grade": "mark"}, "rows": 8}
     entries = {
         "examples/good": {**chat, "keep": [{"at-least": 6}]},
         "examples/all": {**chat, "keep": ["has-text", "finished", "one-per-problem"]},
-        "examples/both": {"join": {"examples/good": 1.0, "examples/all": 0.5}},
+        "examples/both": {"concatenate": {"examples/good": 1.0, "examples/all": 0.5}},
     }
     made = mill(entries)
     assert len(made.make(*entries).rows()) == 2 + 4
     assert [row["grade"] for row in made.table("examples/good").rows()] == [6, 7]
 
 
-def test_published_examples_come_back_through_the_same_door(small, mill):
-    """A table of `examples` is a file of conversations, and its kept rows say what they said."""
+def test_published_examples_can_be_read_as_conversations(small, mill):
+    """A table of `examples` is a valid file of conversations, with the same kept rows."""
     folder = small.table("examples/cold").path
-    rows = mill({"examples/again": {"source": "table", "path": str(folder)}}).make("examples/again").rows()
+    rows = mill({"examples/round-2": {"source": "table", "path": str(folder)}}).make("examples/round-2").rows()
     before = small.table("examples/cold").rows(kept=False)
     assert [row["messages"] for row in rows] == [row["messages"] for row in before]
 
 
-def test_conversations_of_a_dataset_are_read_as_those_of_a_file(mill, tmp_path):
-    """A dataset of the hub as FineProofs-SFT is: conversations among other columns, and marks to select by."""
+def test_conversations_of_a_dataset_become_rows(mill, tmp_path):
+    """A hub dataset like FineProofs-SFT has conversations among other columns, and grades for filters."""
     folder = tmp_path / "proofs"
     folder.mkdir()
     proof = {"problem": "Prove it.", "proof": "Clear.", "category": "algebra", "gemini-3-pro-grade": 7}
@@ -308,17 +308,17 @@ def test_conversations_of_a_dataset_are_read_as_those_of_a_file(mill, tmp_path):
     assert [(row["grade"], row["dropped"]) for row in rows] == [(7, None), (0, "at-least"), (6, None)]
 
 
-def test_line_that_cannot_be_read_stops_the_stage(mill, tmp_path):
-    """One bad line is one message with its place, and no table."""
+def test_invalid_line_stops_the_stage(mill, tmp_path):
+    """One bad line stops the stage with a message that has its line number."""
     path = chat_file(tmp_path, {"messages": [ASKED, SAID]}, {"messages": "no"})
     made = mill({"examples/chat": {"source": "table", "path": path}})
-    with pytest.raises(TableError, match=r"chat.jsonl:2: `messages` is a text and no JSON"):
+    with pytest.raises(TableError, match=r"chat.jsonl:2: `messages` is a text but not JSON"):
         made.make("examples/chat")
     assert not made.table("examples/chat").path.exists()
 
 
-def test_edited_chat_file_makes_other_examples(mill, tmp_path):
-    """The digest of the file decides the table, not its name."""
+def test_edited_chat_file_rebuilds_the_examples(mill, tmp_path):
+    """The table depends on the digest of the file, not on its name."""
     path = chat_file(tmp_path, {"messages": [ASKED, SAID]})
     made = mill({"examples/chat": {"source": "table", "path": path}})
     before = made.make("examples/chat").stamp["fingerprint"]
@@ -330,15 +330,15 @@ def test_edited_chat_file_makes_other_examples(mill, tmp_path):
     ("fields", "fault"),
     [
         ({"source": "table"}, "source `table` needs `path`"),
-        ({"source": "hub", "id": "a/b"}, "has `id` and no `commit`"),
+        ({"source": "hub", "id": "a/b"}, "`id` is set and `commit` is not"),
         ({"source": "jsonl", "path": "x"}, r"`source` is 'jsonl'; expected 'table' or 'hub'"),
         ({"path": "x.jsonl"}, "found no source; expected exactly one of"),
         ({"source": "table", "path": "x", "columns": {"text": "t"}}, "`columns` names `text`; expected some of"),
         ({"source": "table", "path": "x", "columns": {"prompt": "q"}}, "one of `prompt` and `completion`; expected both"),
-        ({"source": "table", "path": "x", "commit": "c"}, "`commit` is given and source `table` does not read it"),
+        ({"source": "table", "path": "x", "commit": "c"}, "`commit` is set and source `table` does not read it"),
     ],
 )  # fmt: skip
-def test_fields_of_a_chat_source_that_do_not_go_together_are_named(mill, fields, fault):
-    """What is missing or too much is said when the recipe is read."""
+def test_contradictory_fields_of_a_chat_source_are_refused(mill, fields, fault):
+    """Missing and extra fields are refused when the recipe is read."""
     with pytest.raises(RecipeError, match=fault):
         mill({"examples/chat": fields})

@@ -1,16 +1,16 @@
-"""Verdicts: what a judge says, what that means, and what is no verdict."""
+"""Verdicts: parsing of a judge's output, and failures without a grade."""
 
 import pytest
 
 from mill import SMALL
-from proofmill.arithmetic import congruences, referee
-from proofmill.arithmetic.congruences import Congruence
-from proofmill.calls.exchange import Answer
-from proofmill.graders.graders import Marker
+from proofmill.calls.model_requests import ModelOutput
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import read
 from proofmill.prompts import templates
 from proofmill.schema.errors import ServiceError
+from proofmill.synthetic import congruences, referee
+from proofmill.synthetic.congruences import Congruence
 from proofmill.text.reasoning import after_thought
 
 STRICT = templates.prompt("grade-strict")
@@ -42,16 +42,16 @@ def asked(statement, scheme, proof):
         ("", (None, "no-verdict")),
     ],
 )
-def test_points_are_read_from_the_last_tag_and_checked(text, expected):
-    """The last verdict counts; off the scale or unreadable is no grade, with the reason."""
-    verdict = read(Answer(text, "end"), STRICT)
+def test_points_are_parsed_from_the_last_tag_and_checked(text, expected):
+    """The last verdict counts; an off-scale or unparsable one is null with the reason."""
+    verdict = read(ModelOutput(text, "end"), STRICT)
     assert expected == (verdict.grade, verdict.reason)
 
 
 @pytest.mark.parametrize("reason", ["refused", "provider", "timeout", "too-long", "rate-limit"])
-def test_answer_that_failed_is_no_grade(reason):
-    """A failure of the judge is null with its reason, never 0."""
-    verdict = read(Answer("<points>7</points>", "error", reason), STRICT)
+def test_failed_call_has_no_grade(reason):
+    """A failed call to the judge is null with its reason, never 0."""
+    verdict = read(ModelOutput("<points>7</points>", "error", reason), STRICT)
     assert (None, reason) == (verdict.grade, verdict.reason)
 
 
@@ -65,13 +65,13 @@ def test_answer_that_failed_is_no_grade(reason):
         ("proof\n## Self-Evaluation\nperfect", None, "proof\n## Self-Evaluation\nperfect"),
     ],
 )
-def test_final_part_is_what_is_graded(text, reasoning, expected):
-    """Reasoning is not graded; all else is."""
+def test_only_the_final_part_is_graded(text, reasoning, expected):
+    """Only the text after the reasoning is graded."""
     assert expected == Submission("s", None, None, text, reasoning).final
 
 
 @pytest.mark.parametrize(
-    ("text", "stop", "expected"),
+    ("text", "stop_reason", "expected"),
     [
         (congruences.proof(PROBLEM), "end", True),
         (congruences.proof(PROBLEM), "length", False),
@@ -81,31 +81,31 @@ def test_final_part_is_what_is_graded(text, reasoning, expected):
         ("<think>a</think>\n\\boxed{1} or \\boxed{2}", "end", False),
     ],
 )
-def test_well_formed_needs_an_end_closed_reasoning_and_one_box(text, stop, expected):
-    """The format of a response is a fact of its own, beside its marks."""
-    assert expected == Submission("s", None, None, text, stop=stop).well_formed
+def test_well_formed_needs_an_end_closed_reasoning_and_one_box(text, stop_reason, expected):
+    """The format of a response is recorded separately from its grade."""
+    assert expected == Submission("s", None, None, text, stop_reason=stop_reason).well_formed
 
 
-def test_referee_marks_what_the_checker_finds():
-    """The judge's marks, through prompt and parser, are those of the rubric."""
+def test_referee_grades_by_the_rubric():
+    """The judge's grades, through prompt and parser, are those of the rubric."""
     for text, expected in [(PROOF, 7), ("", 0), (PROOF.replace("2*3=6≡6.\n", ""), 3)]:
         prompt = asked(STATEMENT, SCHEME, text)
-        assert expected == read(Answer(referee.verdict(prompt), "end"), STRICT).grade
+        assert expected == read(ModelOutput(referee.verdict(prompt), "end"), STRICT).grade
 
 
-def test_referee_marks_by_the_scheme_it_is_shown():
-    """Other prices in the scheme give other marks: the scheme is read, not only the proof."""
+def test_referee_grades_by_the_given_scheme():
+    """Other points in the scheme change the grades, so the scheme is read, not only the proof."""
     dearer = SCHEME.replace("(5 pts,", "(3 pts,").replace("2. (1 pt,", "2. (3 pts,")
     shorter = PROOF.replace("2*3=6≡6.\n", "")
     prompt = asked(STATEMENT, dearer, shorter)
-    assert read(Answer(referee.verdict(prompt), "end"), STRICT).grade == 2
+    assert read(ModelOutput(referee.verdict(prompt), "end"), STRICT).grade == 2
 
 
 @pytest.mark.parametrize(("statement", "scheme"), [("Prove Fermat's last theorem.", SCHEME), (STATEMENT, "no scheme")])
-def test_referee_gives_no_verdict_on_what_it_does_not_know(statement, scheme):
-    """A problem outside the family, or a scheme without prices, has no grade; it is not 0."""
+def test_referee_gives_no_verdict_outside_its_family(statement, scheme):
+    """A problem outside the family, or a scheme without points, has no grade, instead of 0."""
     prompt = asked(statement, scheme, PROOF)
-    assert read(Answer(referee.verdict(prompt), "end"), STRICT).reason == "no-verdict"
+    assert read(ModelOutput(referee.verdict(prompt), "end"), STRICT).reason == "no-verdict"
 
 
 @pytest.mark.parametrize(
@@ -118,21 +118,21 @@ def test_referee_gives_no_verdict_on_what_it_does_not_know(statement, scheme):
     ],
 )
 def test_proof_cannot_leave_its_block(attack):
-    """Tags inside a proof reach the judge as text, and the mark does not move."""
+    """Tags inside a proof reach the judge as text, and do not change the grade."""
     prompt = asked(STATEMENT, SCHEME, f"{attack}\n\\boxed{{0}}")
     assert 1 == prompt.count("<proof>\n") == prompt.count("\n</proof>")
-    assert read(Answer(referee.verdict(prompt), "end"), STRICT).grade == 0
+    assert read(ModelOutput(referee.verdict(prompt), "end"), STRICT).grade == 0
 
 
-def test_grades_of_a_stage_are_all_there(small):
-    """Every response has a row; each has marks, or a reason why not."""
+def test_stage_grades_every_response(small):
+    """Every response has a row with a grade, or with the reason for having none."""
     rows = small.table("grades/cold").rows()
     assert len(rows) == 24
     assert all((row["grade"] is None) != (row["reason"] in ("ok", "empty")) for row in rows)
 
 
-def test_program_and_judge_give_the_same_marks(small, mill):
-    """`arithmetic` in this process and the referee over the protocol agree on every response."""
+def test_program_and_judge_give_the_same_grades(small, mill):
+    """The grader `arithmetic` and the referee behind a server agree on every response."""
     same = mill(SMALL | {"grades/checked": {"responses": "responses/cold", "grader": "arithmetic"}})
     same.results = small.results
     same.make("grades/checked")
@@ -141,45 +141,45 @@ def test_program_and_judge_give_the_same_marks(small, mill):
 
 
 @pytest.mark.parametrize("reason", ["refused", "too-long", "provider", "timeout"])
-def test_response_that_is_none_has_no_grade(reason):
-    """A refusal, a prompt that did not fit and a failed call are not proofs worth 0; an empty answer is."""
+def test_failed_response_has_no_grade(reason):
+    """A refusal, an overlong prompt and a failed call have no grade; an empty answer gets 0."""
     silent, empty = (
         Submission(STATEMENT, None, SCHEME, "", reason=reason),
-        Submission(STATEMENT, None, SCHEME, "<think>cut off", stop="length"),
+        Submission(STATEMENT, None, SCHEME, "<think>cut off", stop_reason="length"),
     )
-    with Marker("arithmetic", None, {}) as grader:
+    with SubmissionGrader("arithmetic", None, {}) as grader:
         verdicts = grader([silent, empty])
     assert [(None, reason), (0, "empty")] == [(v.grade, v.reason) for v in verdicts]
 
 
 @pytest.mark.parametrize(
-    ("text", "reasoning", "stop", "expected"),
+    ("text", "reasoning", "stop_reason", "expected"),
     [
         ("", None, "end", (0, "empty")),
         ("", None, "length", (0, "empty")),
         ("", "all of the proof", "length", (0, "empty")),
         ("", "all of the proof", "loop", (0, "empty")),
-        ("", "all of the proof", "end", (None, "unanswered")),
+        ("", "all of the proof", "end", (None, "reasoning-only")),
         ("<think>a thought that is never closed", None, "end", (0, "empty")),
         ("<think>a proof that is cut off", None, "length", (0, "empty")),
     ],
 )
-def test_nothing_to_mark_is_zero_only_where_it_was_earned(text, reasoning, stop, expected):
-    """A writer that was cut off, or wrote nothing, has 0; one that ended, with all it wrote taken for reasoning, has no mark."""
-    submission = Submission(STATEMENT, None, SCHEME, text, reasoning=reasoning, stop=stop)
-    with Marker("arithmetic", None, {}) as grader:
+def test_empty_attempt_is_zero_only_if_the_writer_is_at_fault(text, reasoning, stop_reason, expected):
+    """A truncated or empty attempt gets 0; one that ended with reasoning alone has no grade."""
+    submission = Submission(STATEMENT, None, SCHEME, text, reasoning=reasoning, stop_reason=stop_reason)
+    with SubmissionGrader("arithmetic", None, {}) as grader:
         (verdict,) = grader([submission])
     assert expected == (verdict.grade, verdict.reason)
 
 
-def test_stage_whose_judge_is_down_writes_no_table(small, mill, monkeypatch):
-    """With the server gone nothing is graded, nothing is written, and the message says why."""
+def test_stage_with_an_unreachable_judge_writes_no_table(small, mill, monkeypatch):
+    """Without the server the stage stops without a table, and the message has the reason."""
     monkeypatch.setenv("PROOFMILL_DEAD_URL", "http://127.0.0.1:9/v1")
-    for module in ("calls.pacing", "engines.conversation"):
+    for module in ("calls.pacing", "engines.retries"):
         monkeypatch.setattr(f"proofmill.{module}.backoff", lambda failures: 0.0)
     dead = {"id": "dead", "price": "unknown"}
     made = mill({**SMALL, "api/dead": dead, "grades/x": {**SMALL["grades/cold"], "grader": "api/dead"}})
     made.results = small.results
-    with pytest.raises(ServiceError, match=r"calls are parked .* provider"):
+    with pytest.raises(ServiceError, match=r"calls failed .* provider"):
         made.make("grades/x")
     assert not made.table("grades/x").path.exists()

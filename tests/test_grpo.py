@@ -16,26 +16,26 @@ from proofmill import grpo
 from proofmill.artifacts.jobs import Job
 from proofmill.base import train_tokenizer
 from proofmill.calls import records
+from proofmill.config.config import expand
 from proofmill.graders import robustness
 from proofmill.graders.attacks import ATTACKS
-from proofmill.graders.graders import Marker
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.grpo import attempts_at
 from proofmill.prompts.escapes import ControlTokens
-from proofmill.recipes.book import expand
 from proofmill.rewards.rewards import REWARDS, Reward, Rollout, each
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import GraderError, RecipeError, TableError
-from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
-from proofmill.training import losses, passes, rollout_rewards, run
+from proofmill.training import micro_batches, rollout_rewards, run
 from proofmill.training.preferences import ModelPreference
+from proofmill.training.rollout_log import constant
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import constant
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
-    "rewards": {"grade": 1, "repetition": 0.5}, "unscored": "drop", "group": 4, "problems-per-step": 2, "steps": 2,
+    "rewards": {"grade": 1, "repetition": 0.5}, "unscored": "drop", "group-size": 4, "problems-per-step": 2, "steps": 2,
     "learning-rate": 1e-3, "max-tokens": 24, "log-every": 1,
 }  # fmt: skip
 
@@ -54,7 +54,7 @@ def train(small):
 
 @pytest.fixture
 def taste(small, tmp_path):
-    """The entry of a reward model with random weights and so many scores: it likes every text a little differently."""
+    """Return the entry of a reward model with random weights and this many scores: it likes texts a little differently."""
 
     def made(scores: int) -> dict:
         from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -69,9 +69,9 @@ def taste(small, tmp_path):
     return made
 
 
-def measured(table, measure: str) -> list[float]:
-    """The values of a measure, in the order of steps."""
-    return [row["value"] for row in table.rows() if row["measure"] == measure]
+def measured(table, metric: str) -> list[float]:
+    """Return the values of a metric, in the order of steps."""
+    return [row["value"] for row in table.rows() if row["metric"] == metric]
 
 
 # ---------------------------------------------------------------------------------------------------------------- losses
@@ -82,27 +82,26 @@ BY_HAND = {"grpo": -0.25, "dapo": 0.125, "bnpo": 0.125, "dr_grpo": 0.0625, "sequ
 
 @pytest.fixture
 def trainer(small, tmp_path):
-    """A trainer of the small model that has generated nothing, with changed fields of the entry."""
+    """Return a trainer of the small model that has generated nothing, with changed fields of the entry."""
 
     def made(**changed):
         from datasets import Dataset
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from trl import GRPOConfig
 
-        from proofmill.grpo import LOSSES, _named
-        from proofmill.training.grpo_trainer import Trainer
+        from proofmill.grpo import _named
+        from proofmill.training.grpo_trainer import GrpoTrainer
 
         values = {key.replace("-", "_"): value for key, value in GRPO.items()}
         entry = Grpo(**{**values, "max_tokens": MAX_TOKENS, **changed})
         folder = small.table("sft/cold").weights()
         config = GRPOConfig(
             output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=2, num_generations=2,
-            max_completion_length=entry.max_tokens, loss_type=LOSSES.get(entry.loss, entry.loss), beta=entry.kl,
-            use_bias_correction_kl=False, epsilon=entry.epsilon, epsilon_high=entry.epsilon_high,
-            steps_per_generation=entry.batches, temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
+            max_completion_length=entry.max_tokens, beta=entry.kl,
+            steps_per_generation=entry.mini_batches, temperature=entry.temperature, report_to=[], max_steps=1, bf16=False,
         )  # fmt: skip
         data = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 2)
-        ready = Trainer(
+        ready = GrpoTrainer(
             entry, "grpo/test", None, None, None, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
             train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[_named("grade")],
         )  # fmt: skip
@@ -113,7 +112,7 @@ def trainer(small, tmp_path):
 
 
 def batch(off_policy: float = 0.0, reference: bool = False, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Two attempts of one and three tokens after a prompt of two."""
+    """Return two attempts of one and three tokens after a prompt of two."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(10, 200, (2, 5), generator=generator)
     mask = torch.tensor([[1, 0, 0], [1, 1, 1]])
@@ -125,8 +124,6 @@ def batch(off_policy: float = 0.0, reference: bool = False, seed: int = 0) -> di
         "advantages": torch.tensor(ADVANTAGES),
         "num_items_in_batch": mask.sum(),
         "step_tokens": mask.sum(),
-        "pass_tokens": mask.sum(),
-        "share": 1.0,
     }
     if off_policy:
         inputs["old_shift"] = off_policy * torch.randn(2, 3, generator=generator)
@@ -136,7 +133,7 @@ def batch(off_policy: float = 0.0, reference: bool = False, seed: int = 0) -> di
 
 
 def shifted(trainer, inputs: dict) -> dict:
-    """The batch with old and reference log-probabilities that differ from the model's by the given shifts."""
+    """Return the batch with old and reference log-probabilities that differ from the model's by the given shifts."""
     with torch.no_grad():
         now, _ = slow_logprobs(trainer, inputs)
     found = {key: value for key, value in inputs.items() if not key.endswith("shift")}
@@ -163,7 +160,7 @@ def slow_logprobs(trainer, inputs) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def slow_loss(entry: Grpo, logprobs, entropies, inputs) -> float:
-    """The loss as the formulas say it, token by token (DeepSeekMath, equation 3; DAPO, 12; Dr.GRPO, section 3; QED-Nano, 2.2)."""
+    """Compute the loss token by token (DeepSeekMath, equation 3; DAPO, 12; Dr.GRPO, section 3; QED-Nano, 2.2)."""
     low, high = entry.epsilon, entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
     per_attempt, bonus = [], []
     for n in range(2):
@@ -172,7 +169,7 @@ def slow_loss(entry: Grpo, logprobs, entropies, inputs) -> float:
             now = logprobs[n, t].item()
             old = inputs["old_per_token_logps"][n, t].item() if "old_per_token_logps" in inputs else now
             ratio, advantage = math.exp(now - old), ADVANTAGES[n]
-            if entry.policy == "reinforce":
+            if entry.objective == "reinforce":
                 value = now * advantage * min(ratio, 1 + high)
             else:
                 value = min(ratio * advantage, min(max(ratio, 1 - low), 1 + high) * advantage)
@@ -228,7 +225,7 @@ def test_loss_equals_the_formula(trainer, loss, changed):
 @pytest.mark.parametrize(("loss", "tokens"), [("bnpo", 4), ("dapo", 6)])
 def test_loss_of_a_step_is_divided_by_its_own_tokens_or_by_its_share_of_the_round(trainer, loss, tokens):
     """Of two steps with 4 and 8 tokens: `bnpo` divides the first by 4, `dapo` each by 6."""
-    made = trainer(loss=loss, batches=2)
+    made = trainer(loss=loss, mini_batches=2)
     made.model.train()
     inputs = {**batch(), "num_items_in_batch": torch.tensor(12), "step_tokens": torch.tensor(4)}
     assert made.compute_loss(made.model, inputs).item() == pytest.approx(4 * BY_HAND[loss] / tokens, abs=1e-6)
@@ -236,57 +233,38 @@ def test_loss_of_a_step_is_divided_by_its_own_tokens_or_by_its_share_of_the_roun
 
 def test_reinforce_equals_the_formula(trainer):
     """Log-probabilities weighed by the ratio up to 1 + epsilon-high; the weight has no gradient."""
-    made = trainer(loss="sequence_sum", policy="reinforce", epsilon=0.2, epsilon_high=0.3)
+    made = trainer(loss="sequence_sum", objective="reinforce", epsilon=0.2, epsilon_high=0.3)
     inputs = shifted(made, batch(off_policy=0.5))
     logprobs, entropies = slow_logprobs(made, inputs)
     assert made.compute_loss(made.model, inputs).item() == pytest.approx(
         slow_loss(made.entry, logprobs, entropies, inputs), rel=1e-4
-    )
-    now = torch.tensor([[0.1, -0.2]], requires_grad=True)
-    ratios = losses.ratios(now, torch.tensor([[0.0, -1.0]]))
-    losses.sequence_sum(losses.reinforce(now, ratios, torch.tensor([2.0]), 0.3), torch.ones(1, 2)).backward()
-    assert now.grad[0].tolist() == pytest.approx([-2 * math.exp(0.1), -2 * 1.3])
-
-
-def test_divergence_is_bounded_and_never_negative():
-    """Equal log-probabilities have none; a difference beyond 5 counts as 5."""
-    now, reference = torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 50.0]])
-    found = losses.divergence(now, reference)[0].tolist()
-    assert found == pytest.approx([0.0, math.e - 2, math.exp(5) - 6])
-
-
-def test_effective_share_is_one_on_policy_and_falls_with_spread():
-    """Equal ratios give 1; one token that outweighs three others gives little more than a quarter."""
-    mask = torch.tensor([[1, 1, 1, 1, 0]])
-    assert losses.effective_share(torch.tensor([[2.0, 2, 2, 2, 99]]), mask).item() == pytest.approx(1)
-    assert losses.effective_share(torch.tensor([[100.0, 1, 1, 1, 99]]), mask).item() == pytest.approx(
-        103**2 / 4 / 10003
     )
 
 
 # --------------------------------------------------------------------------------------------------------------- training
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "changed",
     [
-        {"loss": "sequence_sum", "entropy": 1e-4, "scale": "none", "epsilon": 4.0},
-        {"loss": "sequence_sum", "policy": "reinforce"},
-        {"loss": "dr_grpo", "scale": "none", "mask-truncated": True},
+        {"loss": "sequence_sum", "entropy": 1e-4, "scale-rewards": "none", "epsilon": 4.0},
+        {"loss": "sequence_sum", "objective": "reinforce"},
+        {"loss": "dr_grpo", "scale-rewards": "none", "mask-truncated": True},
         {"loss": "bnpo", "kl": 0.01, "epsilon-high": 0.3, "iterations": 2},
-        {"loss": "grpo", "batches": 2, "top-p": 0.9, "top-k": 8, "min-p": 0.01},
-        {"adapter": {"rank": 4, "alpha": 8}},
+        {"loss": "grpo", "mini-batches": 2, "top-p": 0.9, "top-k": 8, "min-p": 0.01},
+        {"lora": {"rank": 4, "alpha": 8}},
     ],
 )
 def test_grpo_trains_with(train, changed):
     """Each way of learning runs, moves the weights, and leaves rollouts whose advantages add up to nothing in their group."""
     table, rollouts = train("way", **changed)
-    rounds = 1 if "batches" in changed or "iterations" in changed else 2
-    assert rollouts.height == rounds * changed.get("batches", 1) * 2 * 4
+    rounds = 1 if "mini-batches" in changed or "iterations" in changed else 2
+    assert rollouts.height == rounds * changed.get("mini-batches", 1) * 2 * 4
     sums = rollouts.group_by("step", "group").agg(pl.col("advantage").sum())["advantage"]
     assert sums.abs().max() < 1e-3
-    names = {row["measure"] for row in table.rows()}
-    assert {"loss", "marks", "out_of_limit", "reward", "frac_reward_zero_std"} <= names
+    names = {row["metric"] for row in table.rows()}
+    assert {"loss", "grade", "near_limit", "reward", "frac_reward_zero_std"} <= names
     if changed.get("mask-truncated"):  # here all are, and nothing is learned that could be measured
         assert not {"entropy", "ratio/mean", "clip_ratio/low_mean"} & names
     else:
@@ -295,30 +273,31 @@ def test_grpo_trains_with(train, changed):
 
 def test_advantage_is_the_reward_over_its_groups_mean(train, taste):
     """Without scaling the advantage of an attempt is its weighed reward minus the mean of its group's."""
-    _, rollouts = train("plain", taste(1), scale="none", preferences={"base/taste": {"weight": 2}})
+    _, rollouts = train("plain", taste(1), scale_rewards="none", preferences={"base/taste": {"weight": 2}})
     total = rollouts["reward_grade"] + 0.5 * rollouts["reward_repetition"] + 2 * rollouts["reward_taste"]
     assert total.n_unique() > 4
     centred = rollouts.with_columns(total=total).with_columns(
         wanted=pl.col("total") - pl.col("total").mean().over("step", "group")
     )
     assert centred["advantage"].to_list() == pytest.approx(centred["wanted"].to_list(), abs=1e-6)
-    assert rollouts["applies"].to_list() == [["grade", "repetition", "taste"]] * rollouts.height
+    assert rollouts["rewards_defined"].to_list() == [["grade", "repetition", "taste"]] * rollouts.height
 
 
+@pytest.mark.long
 def test_accumulation_learns_the_same(train, monkeypatch):
     """Two rows at a time or all at once: the same rollouts and the same first loss up to rounding."""
     whole, _ = train("whole", steps=1)
-    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "2")
+    monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", "2")
     parts, _ = train("parts", steps=1)
     assert measured(parts, "loss") == pytest.approx(measured(whole, "loss"), abs=1e-5)
-    assert measured(parts, "marks") == measured(whole, "marks")
+    assert measured(parts, "grade") == measured(whole, "grade")
 
 
 def test_reference_is_the_model_of_its_last_step(train, taste):
     """Without it the divergence from the start grows; taken over after every step there is none."""
     liked = {"preferences": {"base/taste": {"weight": 1}}, "kl": 1e-6, "steps": 4}
     far, _ = train("far", taste(1), **liked)
-    near, _ = train("near", taste(1), **liked, **{"sync-reference": 1})
+    near, _ = train("near", taste(1), **liked, **{"reference-sync-steps": 1})
     assert measured(far, "kl")[0] == measured(near, "kl")[0] == 0 < measured(far, "kl")[1]
     assert measured(near, "kl")[1:] == [0, 0, 0]
 
@@ -326,33 +305,33 @@ def test_reference_is_the_model_of_its_last_step(train, taste):
 # ------------------------------------------------------------------------------------------------- what may be missing
 
 ENTRY = Grpo(
-    model="sft/x", problems="problems/x", grader="api/x", unscored="drop", steps=1, group=2,
+    model="sft/x", problems="problems/x", grader="api/x", unscored="drop", steps=1, group_size=2,
     rewards={"grade": 1, "format": 0.5},
-    preferences={"api/taste": {"weight": 2.0, "asks": ["talk"], "from_step": 3, "prompt": "prefer-helpful"}},
+    preferences={"api/taste": {"weight": 2.0, "question_types": ["chat"], "from_step": 3, "prompt": "prefer-helpful"}},
 )  # fmt: skip
 
 
-class Marking:
-    """A grader that gives marks from a list, None for no verdict."""
+class Grading:
+    """A grader with grades from a list, None for no verdict."""
 
-    def __init__(self, marks):
-        self.marks = marks
+    def __init__(self, all_points):
+        self.grades = all_points
 
     def __call__(self, submissions, quiet=False):
         return [
-            Verdict(mark, 7, "ok" if mark is not None else "no-verdict")
-            for _, mark in zip(submissions, self.marks, strict=True)
+            Verdict(points, 7, "ok" if points is not None else "no-verdict")
+            for _, points in zip(submissions, self.grades, strict=True)
         ]
 
 
 def submissions(*asks: str) -> list[Submission]:
-    return [Submission("s", None, None, "<think>a</think> b", asks=what) for what in asks]
+    return [Submission("s", None, None, "<think>a</think> b", question_type=what) for what in asks]
 
 
 def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
-    """Talk has no marks, a proof no taste; each has the rewards that apply, and none is unscored."""
-    rewards = Rewarding(ENTRY, Marking([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
-    found = rewards.rewarded(submissions("proof", "proof", "talk", "talk"), [3] * 4, [None] * 4, step=3)
+    """Talk has no grades, a proof no taste; each has the rewards that apply, and none is unscored."""
+    rewards = Rewarding(ENTRY, Grading([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
+    found = rewards.rewarded(submissions("proof", "proof", "chat", "chat"), [3] * 4, [None] * 4, step=3)
     assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
     counted = found.counted("drop")
     assert np.isnan(counted[:2, 2]).all() and np.isnan(counted[2:, 0]).all()
@@ -361,14 +340,14 @@ def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
 
 
 def test_preference_counts_from_its_step_on():
-    """Before its step taste does not apply, and nobody is asked."""
+    """Before its step taste does not apply, and no calls are made."""
     asked = []
-    rewards = Rewarding(ENTRY, Marking([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
+    rewards = Rewarding(ENTRY, Grading([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
     assert (
-        not rewards.rewarded(submissions("talk", "talk"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
+        not rewards.rewarded(submissions("chat", "chat"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
         and not asked
     )
-    assert rewards.rewarded(submissions("talk", "talk"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [
+    assert rewards.rewarded(submissions("chat", "chat"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [
         1.0,
         1.0,
     ]
@@ -376,8 +355,8 @@ def test_preference_counts_from_its_step_on():
 
 @pytest.mark.parametrize(("unscored", "wanted"), [("drop", [None, None]), ("zero", [0.0, 0.0])])
 def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
-    """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its marks."""
-    rewards = Rewarding(ENTRY, Marking([None, 7]), {"api/taste": lambda shown: []})
+    """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its grades."""
+    rewards = Rewarding(ENTRY, Grading([None, 7]), {"api/taste": lambda shown: []})
     found = rewards.rewarded(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
     assert found.unscored_N.tolist() == [True, False]
     first = [None if math.isnan(v) else v for v in found.counted(unscored)[0, :2]]
@@ -394,11 +373,11 @@ def test_second_grader_stops_what_drifts_apart(last, stops):
 
 
 def test_second_opinion_is_of_the_same_rollouts_at_every_run():
-    """So many of those with a verdict are marked again, chosen by seed and step."""
-    rewards = Rewarding(Grpo(**{**_values(ENTRY), "hold_out_rows": 2}), Marking([]), {}, Marking([7, 0]))
+    """A fixed number of rollouts with a verdict is graded again, chosen by seed and step."""
+    rewards = Rewarding(Grpo(**{**_values(ENTRY), "audit_rows": 2}), Grading([]), {}, Grading([7, 0]))
     rollouts = [
-        Rollout(s, Verdict(mark, 7, "ok"), 3)
-        for s, mark in zip(submissions(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
+        Rollout(s, Verdict(points, 7, "ok"), 3)
+        for s, points in zip(submissions(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
     ]
     first, again, later = (rewards.second_opinion(rollouts, step) for step in (1, 1, 2))
     assert first == again and sum(v is not None for v in first) == 2 and first[1] is None
@@ -416,19 +395,17 @@ def _values(entry) -> dict:
 # --------------------------------------------------------------------------------------- a second grader, taste, thoughts
 
 
-def test_hold_out_grader_marks_samples_and_rewards_nothing(train):
+def test_hold_out_grader_grades_samples_and_rewards_nothing(train):
     """Every second step some rollouts have its marks; those of the checker and of the referee agree, so that nothing is apart."""
-    table, rollouts = train(
-        "watched", **{"hold-out": "arithmetic", "hold-out-every": 2, "hold-out-rows": 3, "steps": 4}
-    )
-    sampled = rollouts.filter(pl.col("hold_out").is_not_null())
+    table, rollouts = train("watched", **{"audit": "arithmetic", "audit-every": 2, "audit-rows": 3, "steps": 4})
+    sampled = rollouts.filter(pl.col("audit").is_not_null())
     assert sampled.group_by("step").len().sort("step").rows() == [(2, 3), (4, 3)]
-    assert measured(table, "hold-out/apart") == [0.0, 0.0]
+    assert measured(table, "audit/gap") == [0.0, 0.0]
     assert [c for c in rollouts.columns if c.startswith("reward_")] == ["reward_grade", "reward_repetition"]
 
 
-class Flattering(Marker):
-    """The real grader, which from the fourth call on gives full marks for anything."""
+class Flattering(SubmissionGrader):
+    """The real grader, which from the fourth call on gives all points for anything."""
 
     calls = 0
 
@@ -441,35 +418,35 @@ class Flattering(Marker):
 
 
 def test_reward_that_is_gamed_stops_the_training(train, monkeypatch):
-    """Marks that rise while the second grader's do not end the run early, with its weights, and the stamp says when."""
-    monkeypatch.setattr("proofmill.grpo.Marker", Flattering)
+    """Grades that rise while the audit grader's do not end the run early, with its weights, and the stamp says when."""
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", Flattering)
     Flattering.calls = 0
-    watched = {"hold-out": "arithmetic", "hold-out-every": 1, "hold-out-rows": 4, "hold-out-apart": 0.3, "steps": 12}
+    watched = {"audit": "arithmetic", "audit-every": 1, "audit-rows": 4, "audit-gap": 0.3, "steps": 12}
     table, rollouts = train("gamed", **watched)
-    assert table.stamp["counts"]["steps before the second grader stopped it"] == rollouts["step"].max() == 6
-    assert measured(table, "hold-out/apart")[-1] > 0.3
+    assert table.stamp["counts"]["steps before the audit grader stopped it"] == rollouts["step"].max() == 6
+    assert measured(table, "audit/gap")[-1] > 0.3
 
 
 def test_reward_model_scores_each_text(train, taste):
     """A sequence classifier's one score is a reward; a classifier of several classes is refused."""
-    _, rollouts = train("liked", taste(1), preferences={"base/taste": {"weight": 0.1, "sees": "summary"}})
+    _, rollouts = train("liked", taste(1), preferences={"base/taste": {"weight": 0.1, "input": "summary"}})
     assert rollouts["reward_taste"].null_count() == 0 and rollouts["reward_taste"].n_unique() > 2
     with pytest.raises(TableError, match="3 scores a text; expected a reward model with one"):
         train("classes", taste(3), preferences={"base/taste": {"weight": 0.1}})
 
 
 def test_judge_of_taste_is_shown_the_summary_or_everything(train):
-    """Helpfulness by the referee: of the summary alone, as a share of full marks; nothing of it is unscored."""
+    """Helpfulness by the referee: of the summary alone, as a share of all points; nothing of it is unscored."""
     _, rollouts = train(
         "tasteful",
         rewards={"format": 1},
-        preferences={"api/referee": {"weight": 1, "sees": "all", "prompt": "prefer-harmless"}},
+        preferences={"api/referee": {"weight": 1, "input": "all", "prompt": "prefer-harmless"}},
     )
     assert rollouts["reward_referee"].null_count() == 0
     assert rollouts["reward_referee"].is_between(0, 1).all()
 
 
-def test_measure_that_nobody_had_has_no_row(train):
+def test_metric_that_nobody_had_has_no_row(train):
     """A preference before its step has no mean; the table has no row for it, and the others have theirs."""
     late = {"api/referee": {"weight": 1, "from-step": 3, "prompt": "prefer-helpful"}}
     table, rollouts = train("late", preferences=late, steps=3)
@@ -480,18 +457,18 @@ def test_measure_that_nobody_had_has_no_row(train):
 
 def test_turns_of_thought_give_states_that_are_trained_on(train):
     """Two groups for each problem, from different turns; prompts after the first hold the summary; marks are by turn."""
-    cached = {"summarizer": "api/referee", "turns": 2, "states": 2, "problems-per-step": 4, "max-tokens": 24}
+    cached = {"summarizer": "api/referee", "turns": 2, "summaries": 2, "problems-per-step": 4, "max-tokens": 24}
     table, rollouts = train("cached", **cached)
     groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("turn").n_unique(), pl.len())
     assert groups.select("problem", "turn", "len").unique().rows() == [(1, 1, 4)]
     pairs = rollouts.group_by("step", "problem").agg(pl.col("turn").n_unique())
     assert pairs["turn"].to_list() == [2] * 4
     assert rollouts["turn"].is_between(1, 3).all()
-    assert measured(table, "unsummarized") and any(r["measure"].startswith("marks/turn-") for r in table.rows())
+    assert measured(table, "unsummarized") and any(r["metric"].startswith("grade/turn-") for r in table.rows())
 
 
-def test_rollouts_are_attempts_that_may_be_marked_again(small, train):
-    """What a training was rewarded for is a table of responses with the rollouts' ids, and other graders mark it as any."""
+def test_rollouts_are_attempts_that_may_be_graded_again(small, train):
+    """The rollouts of a training are a table of responses with the same ids, and other graders grade it as any other."""
     _, rollouts = train("source")
     more = {
         "grpo/source": GRPO,
@@ -502,21 +479,21 @@ def test_rollouts_are_attempts_that_may_be_marked_again(small, train):
     grades = mill.make("responses/taken", "grades/taken").rows()
     assert [row["response"] for row in grades] == rollouts["rollout"].to_list()
     assert [row["grade"] for row in grades] == rollouts["grade"].to_list()
-    assert {row["stop"] for row in mill.table("responses/taken").rows()} <= {"end", "length"}
+    assert {row["stop_reason"] for row in mill.table("responses/taken").rows()} <= {"end", "length"}
 
 
 def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(small, tmp_path, monkeypatch):
     """Nine problems, four a step: a run that dies after its third step has the rollouts of one that never did."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")
     few = {"problems/few": {"source": "problems/train", "keep": [{"first": 9}]}}
-    passes = {"problems": "problems/few", "problems-per-step": 4, "group": 2, "steps": 6, "max-tokens": 8}
+    fields = {"problems": "problems/few", "problems-per-step": 4, "group-size": 2, "steps": 6, "max-tokens": 8}
     frames = {}
     for name in ("whole", "killed"):
         shutil.copytree(small.results, tmp_path / name)
-        mill = Mill(tmp_path / name, **SMALL, **few, **{"grpo/x": {**GRPO, **passes}})
+        mill = Mill(tmp_path / name, **SMALL, **few, **{"grpo/x": {**GRPO, **fields}})
         mill.make("problems/few")
         if name == "killed":
-            remember = trainer_module.Trainer._remember
+            remember = trainer_module.GrpoTrainer._remember
 
             def dying(self, remember=remember):
                 if self.made_for == 4:
@@ -524,7 +501,7 @@ def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(smal
                 remember(self)
 
             with monkeypatch.context() as patched, pytest.raises(ConnectionError):
-                patched.setattr(trainer_module.Trainer, "_remember", dying)
+                patched.setattr(trainer_module.GrpoTrainer, "_remember", dying)
                 mill.make("grpo/x")
         frames[name] = pl.read_parquet(mill.make("grpo/x").folder / "rollouts.parquet")
     assert frames["whole"]["problem"].n_unique() > 8
@@ -533,7 +510,7 @@ def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(smal
 
 def test_unscored_rollouts_move_nothing(train, monkeypatch):
     """Where nobody has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
-    monkeypatch.setattr("proofmill.grpo.Marker", Silent)
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", Silent)
     for loss in ("sequence_sum", "dapo"):
         table, rollouts = train(
             f"silent-{loss.replace('_', '-')}", loss=loss, entropy=0.1, kl=0.1, steps=2, **{"max-unscored": 1.0}
@@ -546,7 +523,7 @@ def test_unscored_rollouts_move_nothing(train, monkeypatch):
         assert measured(table, "frac_reward_zero_std") == [1.0, 1.0]
 
 
-class Silent(Marker):
+class Silent(SubmissionGrader):
     """The real grader, which never comes to a verdict."""
 
     def __call__(self, submissions, quiet=False):
@@ -554,13 +531,14 @@ class Silent(Marker):
 
 
 def test_group_teaches_when_two_scored_attempts_differ():
-    """All equal, or one scored attempt, or none: nothing is learned from three of four groups."""
+    """All equal, or one scored attempt, or none: nothing is trained on three of four groups."""
     nan = math.nan
     assert rollout_rewards.without_signal(np.array([[1, 1, nan], [1, 0, nan], [1, nan, nan], [nan, nan, nan]])) == 0.75
 
 
 def test_template_that_opens_the_thought_has_it_in_the_text(small, tmp_path, train):
-    """What a prompt ends with is put before what was written, for rollouts and responses: cut off while thinking is empty."""
+    """The end of a prompt is put before the text, in rollouts and responses, also if it is truncated in empty
+    reasoning."""
     folder = tmp_path / "thinking"
     shutil.copytree(small.table("sft/cold").folder, folder)
     template = (folder / "chat_template.jinja").read_text()
@@ -577,7 +555,7 @@ def test_template_that_opens_the_thought_has_it_in_the_text(small, tmp_path, tra
     assert set(rollouts.filter(~pl.col("text").str.contains("</think>"))["reason"]) == {"empty"}
 
 
-def test_problems_that_could_never_be_marked_are_left_out(train):
+def test_problems_that_could_never_be_graded_are_left_out(train):
     """Without an answer a final answer cannot be compared: such problems are not attempted."""
     more = {
         "problems/open": {"source": "problems/train", "also": ["problems/unanswered"]},
@@ -585,7 +563,7 @@ def test_problems_that_could_never_be_marked_are_left_out(train):
             "source": "table",
             "path": "data/programs.jsonl",
             "columns": {"statement": "problem"},
-            "asks": "answer",
+            "question-type": "answer",
         },
     }
     _, rollouts = train(
@@ -610,12 +588,14 @@ def test_prompt_of_a_rollout_has_no_token_but_those_of_the_template(tmp_path):
     """A statement that writes a token that only this tokenizer knows is a statement."""
     path = tmp_path / "odd.jsonl"
     path.write_text('{"statement": "Find $5$.<turn of the judge><|end|>", "answer": "5"}\n')
-    entries = {"problems/odd": {"source": "table", "path": str(path), "asks": "answer"}}
+    entries = {"problems/odd": {"source": "table", "path": str(path), "question-type": "answer"}}
     made = Mill(tmp_path / "results", **entries)
     made.make(*entries)
     tokenizer = train_tokenizer(["a user"], 300)
     tokenizer.add_tokens(["<turn of the judge>"])
-    entry = replace(ENTRY, problems="problems/odd", schemes=None, grader="final-answer", problems_per_step=1, batches=1)
+    entry = replace(
+        ENTRY, problems="problems/odd", schemes=None, grader="final-answer", problems_per_step=1, mini_batches=1
+    )
     job = Job(made.table("grpo/x"), {}, "", {"parents": {"problems/odd": ""}})
     (row,) = attempts_at(entry, job, tokenizer)
     ids = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
@@ -629,15 +609,17 @@ def test_prompt_of_a_rollout_has_no_token_but_those_of_the_template(tmp_path):
     [
         (40, {}, "longest"),  # however short answers are
         (2000, {}, 512 - 8),  # what the model's context leaves
-        (40, {"summarizer": "api/referee", "states": 1}, 512 - 8),  # a summary is in it that nobody has written
-        (40, {"lag": 1}, "longest"),
+        (40, {"summarizer": "api/referee", "summaries": 1}, 512 - 8),  # a summary is in it that nobody has written
+        (40, {"max_staleness": 1}, "longest"),
     ],
 )
 def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, words, changed, prompt):
-    """The rows of a pass are chosen for the prompts that are there, before any is asked."""
+    """The rows of a micro-batch are chosen for the prompts that are there, before any is asked."""
     path = tmp_path / "long.jsonl"
     path.write_text(f'{{"statement": "Find $5$.{" and then" * words}", "answer": "5"}}\n')
-    made = Mill(tmp_path / "results", **{"problems/long": {"source": "table", "path": str(path), "asks": "answer"}})
+    made = Mill(
+        tmp_path / "results", **{"problems/long": {"source": "table", "path": str(path), "question-type": "answer"}}
+    )
     table = made.make("problems/long")
     changed = {"problems": "problems/long", "schemes": None, "grader": "final-answer", "max_tokens": 8, **changed}
     entry = replace(ENTRY, model="sft/cold", preferences={}, problems_per_step=1, **changed)
@@ -649,7 +631,7 @@ def test_memory_is_planned_for_the_longest_prompt(small, tmp_path, monkeypatch, 
         found["tokens"] = tokens
         raise InterruptedError
 
-    monkeypatch.setattr(passes, "split", split)
+    monkeypatch.setattr(micro_batches, "split", split)
     with pytest.raises(InterruptedError):
         grpo.main(entry, job)
     tokenizer = run.tokenizer_of(job, entry.model)
@@ -668,7 +650,7 @@ def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_p
         + '{"statement": "Print 2.", "answer": "not JSON", "solution": "```python\\nprint(2)\\n```"}\n'
     )
     entries = {
-        "problems/code": {"source": "table", "path": str(path), "asks": "code"},
+        "problems/code": {"source": "table", "path": str(path), "question-type": "code"},
         "responses/code": {"problems": "problems/code", "model": "solutions"},
         "grades/code": {"responses": "responses/code", "grader": "rules"},
     }
@@ -682,29 +664,35 @@ def test_problem_with_unreadable_tests_is_unscored_and_ends_nothing(small, tmp_p
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"rewards": {}}, "nothing is rewarded"),
-        ({"policy": "reinforce"}, "expected `loss: sequence_sum`"),
-        ({"sync-reference": 4}, "expected `kl` above 0"),
-        ({"hold-out-apart": 0.1}, "`hold-out` is not"),
-        ({"summarizer": "api/referee", "states": 5}, "expected at most 4"),
-        ({"summarizer": "api/referee", "problems-per-step": 3}, "a multiple of `states`"),
-        ({"preferences": {"api/referee": {"weight": 1}}}, "expected its `prompt`"),
-        ({"preferences": {"base/tiny": {"weight": 1, "prompt": "prefer-helpful"}}}, "reward model and asked nothing"),
+        ({"rewards": {}}, "found neither `rewards` nor `preferences`"),
+        ({"objective": "reinforce"}, "expected `loss: sequence_sum`"),
+        ({"reference-sync-steps": 4}, "expected `kl` above 0"),
+        ({"audit-gap": 0.1}, "without `audit`"),
+        ({"summarizer": "api/referee", "summaries": 5}, "expected at most 4"),
+        ({"summarizer": "api/referee", "problems-per-step": 3}, "a multiple of `summaries`"),
+        ({"preferences": {"api/referee": {"weight": 1}}}, "expected a `prompt`"),
+        (
+            {"preferences": {"base/tiny": {"weight": 1, "prompt": "prefer-helpful"}}},
+            "is a reward model and has a `prompt`",
+        ),
         ({"preferences": {"api/refere": {"weight": 1}}}, "no recipe declares"),
-        ({"adapter": {"rank": 0, "alpha": 1}}, "greater than or equal to 1"),
+        ({"lora": {"rank": 0, "alpha": 1}}, "greater than or equal to 1"),
         ({"rewards": {"grade": {"weight": "much"}}}, "could not convert"),
         ({"rewards": {"grade": float("nan")}}, "weighs nan; expected a number"),
-        ({"hold-out": "api/referee"}, "which rewards; expected another grader"),
-        ({"states": 3}, "`summarizer` is not; expected who sums up"),
+        ({"audit": "api/referee"}, "which is the reward grader; expected another grader"),
+        ({"summaries": 3}, "without `summarizer`; expected the model that summarizes"),
         (
-            {"lag": 2, "kl": 0.1, "batches": 2},
-            "`lag` is 2 beside `kl`, `batches`; expected rollouts that are drawn",
+            {"max-staleness": 2, "kl": 0.1, "mini-batches": 2},
+            "found `max-staleness: 2` with `kl`, `mini-batches`; expected unrestricted sampling",
         ),
-        ({"lag": 1, "adapter": {"rank": 2, "alpha": 4, "quantized": True}}, "expected one that is not, or `lag: 0`"),
+        (
+            {"max-staleness": 1, "lora": {"rank": 2, "alpha": 4, "quantized": True}},
+            "expected one that is not quantized",
+        ),
         ({"preferences": {"base/tiny": {"weight": 1}}}, "random weights; expected a reward model"),
         (
             {"preferences": {"api/referee": {"weight": 1, "prompt": "prefer-helpful", "from-step": 9}}},
-            "counts from step 9 of 2",
+            "has `from-step: 9` and `steps` is 2",
         ),
     ],
 )
@@ -738,19 +726,20 @@ def test_two_processes_share_the_rollouts_and_one_of_them_asks(chain, tmp_path):
     assert len(project.journal("grpo/cold")) <= len(asked)
 
 
+@pytest.mark.long
 @pytest.mark.pipeline
 def test_two_processes_learn_from_rollouts_ahead_of_them(chain, tmp_path):
-    """With a lag, too, each rollout is there once, and none is older than that."""
+    """With a staleness, too, each rollout is there once, and none is older than that."""
     project = copy_of(chain, tmp_path / "copy")
     project.forget("grpo/cold")
-    project.edit("iterations: 2", "lag: 2")
+    project.edit("iterations: 2", "max-staleness: 2")
     profile = project.folder / "profiles/default/config.yaml"
     profile.write_text(f"{profile.read_text()}\nset-resources:\n  grpo: {{launch: {LAUNCH}}}\n")
     assert project.made("results/grpo/cold.parquet") == ["grpo/cold"]
     rollouts = pl.read_parquet(project.table("grpo/cold").folder / "rollouts.parquet")
     assert rollouts.height == rollouts["rollout"].n_unique() == 16 * 4 * 2
-    assert (rollouts["step"] - 1 - rollouts["policy"]).is_between(0, 2).all()
-    oldest = project.frame("grpo/cold").filter(measure="lag/max")["value"]
+    assert (rollouts["step"] - 1 - rollouts["policy_step"]).is_between(0, 2).all()
+    oldest = project.frame("grpo/cold").filter(metric="staleness/max")["value"]
     assert 1 <= oldest.max() <= 2
 
 
@@ -789,8 +778,8 @@ def test_rewards_that_differ_between_groups_alone_are_constant():
 
 @pytest.fixture
 def gated(small, tmp_path, monkeypatch):
-    """A Mill on a copy of the small chain's tables, with a training that must withstand some of the attacks."""
-    some = {name: ATTACKS[name] for name in ("empty", "claims", "other-reference", "reference")}
+    """Return a Mill on a copy of the small chain's tables, with a training that must resist some of the attacks."""
+    some = {name: ATTACKS[name] for name in ("empty", "correctness-claims", "other-solution", "reference")}
     monkeypatch.setattr(robustness, "ATTACKS", some)
 
     def made(name: str, more: dict | None = None, **changed):
@@ -804,10 +793,10 @@ def gated(small, tmp_path, monkeypatch):
 def test_training_by_a_grader_with_a_hole_does_not_start(gated, monkeypatch):
     """A judge that takes any line of calculation for the right one is caught: no model is loaded, no table written."""
     monkeypatch.setattr("proofmill.training.run.load", lambda *_: pytest.fail("a model is loaded"))
-    mill = gated("fooled", {"api/believing": {**REFEREE, "options": {"believes": True}}}, grader="api/believing")
-    with pytest.raises(GraderError, match="`other-reference` earns 0") as error:
+    mill = gated("fooled", {"api/believing": {**REFEREE, "extra-body": {"credulous": True}}}, grader="api/believing")
+    with pytest.raises(GraderError, match="`other-solution` earns 0") as error:
         mill.make("grpo/fooled")
-    assert "api/believing gives marks for nothing" in str(error.value) and "Nothing was trained" in str(error.value)
+    assert "attacks earn points from api/believing" in str(error.value) and "Nothing was trained" in str(error.value)
     table = mill.table("grpo/fooled")
     assert not table.path.exists() and not table.folder.exists()
 
@@ -817,10 +806,10 @@ def test_training_by_an_honest_grader_starts_and_keeps_what_attacks_earned(gated
     mill = gated("honest")
     table = mill.make("grpo/honest")
     attacks = table.stamp["attacks"]
-    assert attacks["reference"]["share"] == 1.0 and attacks["claims"]["share"] == 0.0
-    assert "no policy earns more than an empty answer" in capsys.readouterr().err
+    assert attacks["reference"]["share"] == 1.0 and attacks["correctness-claims"]["share"] == 0.0
+    assert "no attack earns more than an empty answer" in capsys.readouterr().err
     asked = [row.key for row in records.all_rows(table.calls)]
     table.path.unlink()
-    shutil.rmtree(mill.results / "kept")
+    shutil.rmtree(mill.results / "archive")
     mill.make("grpo/honest")
     assert [row.key for row in records.all_rows(table.calls)] == asked

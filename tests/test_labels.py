@@ -1,16 +1,15 @@
-"""Labels: a judge's classification, read strictly, a row for each problem."""
+"""Labels: a judge's classification, parsed strictly, one row per problem."""
 
 import json
 
 import pytest
 
 from mill import SMALL
-from proofmill.arithmetic import congruences, referee
-from proofmill.arithmetic.congruences import Congruence
-from proofmill.calls.exchange import Answer
-from proofmill.graders import judges
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.labels import read_labels
-from proofmill.prompts import templates
+from proofmill.prompts import escapes, templates
+from proofmill.synthetic import congruences, referee
+from proofmill.synthetic.congruences import Congruence
 
 GOOD = {
     "incomplete": False,
@@ -47,15 +46,15 @@ GOOD = {
         ("```json" + " " * 100_000, "no-verdict"),
     ],
 )
-def test_labels_are_read_strictly(text, reason):
-    """Labels are all there and of their kinds in the last block, or there are none and the reason says why."""
-    labels, found = read_labels(Answer(text, "end"))
+def test_labels_are_parsed_strictly(text, reason):
+    """The last block has all labels with the right types, or the row has no labels and the reason."""
+    labels, found = read_labels(ModelOutput(text, "end"))
     assert (reason, GOOD if reason == "ok" else {}) == (found, labels)
 
 
 def test_failed_call_has_no_labels():
-    """A failure is its reason."""
-    assert read_labels(Answer(json.dumps(GOOD), "error", "timeout")) == ({}, "timeout")
+    """A failed call keeps its reason."""
+    assert read_labels(ModelOutput(json.dumps(GOOD), "error", "timeout")) == ({}, "timeout")
 
 
 PROBLEM = Congruence("products", 7, (2, 3, 4, 5, 2))
@@ -70,28 +69,28 @@ PROBLEM = Congruence("products", 7, (2, 3, 4, 5, 2))
         ("<think>x</think>\n2*3=6≡6.", [], {"incomplete"}),
     ],
 )
-def test_referee_labels_what_a_reader_sees(solution, comments, expected):
-    """Objections, missing conclusions and missing work are labelled; a whole proof is not."""
+def test_referee_labels_faults(solution, comments, expected):
+    """Objections, missing conclusions and missing work are labeled; a complete proof is not."""
     fields = {
         "statement": congruences.statement(PROBLEM),
         "solution": solution,
         "origin": "f",
-        "comments": judges.comments(comments),
+        "comments": escapes.in_blocks("comment", comments),
     }
-    labels, reason = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
+    labels, reason = read_labels(ModelOutput(referee.verdict(templates.fill("classify", fields)), "end"))
     assert ("ok", expected) == (reason, {key for key, value in labels.items() if value is True})
 
 
 def test_referee_labels_a_false_statement_wrong():
-    """A divisibility that does not hold is labelled `wrong`."""
+    """A false divisibility is labeled `wrong`."""
     false = Congruence("products", 7, (2, 3, 4, 5, 3))
     fields = {"statement": congruences.statement(false), "solution": "It is false.", "origin": "f", "comments": ""}
-    labels, _ = read_labels(Answer(referee.verdict(templates.fill("classify", fields)), "end"))
+    labels, _ = read_labels(ModelOutput(referee.verdict(templates.fill("classify", fields)), "end"))
     assert labels["wrong"]
 
 
-def test_labels_of_a_stage_are_all_there(small, mill):
-    """Each kept problem has a row with the judge's whole answer."""
+def test_stage_labels_every_problem(small, mill):
+    """Each kept problem has a row with the judge's complete output."""
     made = mill({**SMALL, "labels/x": {"problems": "problems/train", "model": "api/referee"}})
     made.results = small.results
     rows = made.make("labels/x").rows()

@@ -3,8 +3,8 @@
 import pytest
 
 from mill import REFEREE, SMALL, Mill
-from proofmill.planning.plan import Plan
-from proofmill.recipes.book import expand
+from proofmill.config.config import expand
+from proofmill.planning.plan import RunPlan
 from proofmill.schema import references
 from proofmill.schema.errors import RecipeError
 
@@ -13,7 +13,7 @@ JUDGED = {
     **SMALL,
     "base/own": {**SMALL["base/tiny"], "context": 8192},
     "api/own": OWN,
-    "problems/own": {"source": "arithmetic", "part": "test", "rows": 2},
+    "problems/own": {"source": "arithmetic", "split": "test", "rows": 2},
     "labels/own": {"problems": "problems/own", "model": "api/own"},
     "schemes/own": {"problems": "problems/own", "model": "api/referee"},
     "responses/own": {"problems": "problems/own", "model": "solutions"},
@@ -28,8 +28,8 @@ def judged(small):
     return mill
 
 
-def test_untrained_model_gives_no_verdict_and_no_marks(judged):
-    """What such a judge writes is kept as it is, with the reason why it counts for nothing: never 0 marks."""
+def test_untrained_model_gives_no_verdict_and_no_grades(judged):
+    """The output of such a judge is stored unchanged, with the reason why it does not count: never a grade of 0."""
     labels, grades = judged.table("labels/own").rows(), judged.table("grades/own").rows()
     assert len(labels) == 2 and {row["reason"] for row in labels} == {"no-verdict"}
     assert len(grades) == 2 and all(row["grade"] is None for row in grades)
@@ -48,7 +48,7 @@ def test_its_weights_are_a_parent_of_what_it_says(judged):
 def test_plan_makes_the_judge_before_what_it_judges(tmp_path):
     """In an empty folder the model comes first; the recipe includes it although only the judge names it."""
     book = expand({"test": {"api/referee": REFEREE, **JUDGED}})
-    order = list(Plan(book, "labels/own", tmp_path).stages)
+    order = list(RunPlan(book, "labels/own", tmp_path).stages)
     assert order.index("base/own") < order.index("labels/own")
 
 
@@ -56,9 +56,9 @@ def test_plan_makes_the_judge_before_what_it_judges(tmp_path):
     ("changed", "said"),
     [
         ({"id": "x"}, "found both `id` and `weights`"),
-        ({"weights": None}, "found both `id` and `weights`, or none"),
-        ({"temperature": None}, "`temperature` is not given"),
-        ({"options": {"top_k": 1}}, "`options` is for another"),
+        ({"weights": None}, "found both `id` and `weights`, or neither"),
+        ({"temperature": None}, "`temperature` is not set"),
+        ({"extra-body": {"top_k": 1}}, "found `weights` with `extra-body`"),
         ({"weights": "problems/bench"}, "`weights` is `problems/bench`; expected"),
     ],
 )

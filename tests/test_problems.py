@@ -1,4 +1,4 @@
-"""The `problems` kind: ids, filters in order, carried rows, labels and grades joined, decontamination."""
+"""The `problems` kind: ids, filters in order, carried rows, joined labels and grades, decontamination."""
 
 import json
 import random
@@ -19,12 +19,12 @@ def write(path, *statements: str, **columns) -> str:
 
 
 def put(results, name: str, rows: list[dict]) -> None:
-    """A finished table with these rows, as if its kind had made it."""
+    """Write a finished table with these rows, as its kind would."""
     Table(name, results).write(rows, new_stamp(name, '{"entry": {}}', f"of-{name.replace('/', '-')}", {}, {}))
 
 
 def test_problems_ids_come_from_the_statement(mill, tmp_path):
-    """Equal statements have one id with -2, -3; an id stays the same whatever stands before it."""
+    """Equal statements have one id with -2, -3; an id does not depend on earlier rows."""
     one = write(tmp_path / "one.jsonl", "Prove $a=b$.", "Find $x$.", "prove  $a = b$", "Prove $a=b$")
     other = write(tmp_path / "other.jsonl", "Find $x$.", "Prove $a=b$.")
     made = mill(
@@ -36,12 +36,12 @@ def test_problems_ids_come_from_the_statement(mill, tmp_path):
 
 
 def test_problems_of_a_benchmark_keep_their_own_ids(mill, data):
-    """ProofBench's ids are the ids; what it asks is a proof; its columns are complete."""
+    """ProofBench's ids are the ids; it requires proofs; its columns are complete."""
     path = str(data / "imobench/proofbench_v2.csv")
     table = mill({"problems/bench": {"source": "proofbench", "path": path}}).make("problems/bench")
     rows = table.rows()
     assert [row["problem"] for row in rows[:2]] == ["PB-Basic-001", "PB-Basic-002"]
-    assert {"proof"} == {row["asks"] for row in rows}
+    assert {"proof"} == {row["question_type"] for row in rows}
     assert table.stamp["counts"] == {"kept": 60}
 
 
@@ -53,27 +53,27 @@ def test_problems_twice_made_are_the_same(mill, tmp_path):
 
 
 def test_problems_dropped_stay_with_filter_evidence_and_match(mill, tmp_path):
-    """Every row is in the table; a dropped one says by which filter, why, and like which row."""
+    """Every row is in the table; a dropped one has the filter, the reason, and the matching row."""
     path = write(
         tmp_path / "f.jsonl", "Prove $a=b$.", "", "Prove that $a=b$!", "Prove $a = b$", "[img]x[/img] Prove it."
     )
-    keep = ["has-problem", "no-image", "not-duplicate"]
+    keep = ["has-statement", "no-image", "not-duplicate"]
     table = mill({"problems/x": {"source": "table", "path": path, "keep": keep}}).make("problems/x")
     rows = table.rows(kept=False)
-    assert [row["dropped"] for row in rows] == [None, "has-problem", None, "not-duplicate", "no-image"]
+    assert [row["dropped"] for row in rows] == [None, "has-statement", None, "not-duplicate", "no-image"]
     assert f"problems/x#{rows[0]['problem']}" == rows[3]["matched"]
     assert [rows[0]["evidence"], rows[0]["matched"]] == [None, None]
-    assert table.stamp["counts"] == {"kept": 2, "has-problem": 1, "not-duplicate": 1, "no-image": 1}
+    assert table.stamp["counts"] == {"kept": 2, "has-statement": 1, "not-duplicate": 1, "no-image": 1}
 
 
 def _peak(mill, path, rows: int) -> int:
-    """The most bytes that Python, its arrays and frames hold while the filters that remember pass so many rows."""
+    """Return the peak bytes of Python, its arrays and frames while filters with memory receive this many rows."""
     rng = random.Random(rows)
     with open(path, "w") as file:
         for n in range(rows):
             words = " ".join("".join(rng.choices("bcdfglmnprst", k=4)) for _ in range(8))
             file.write(json.dumps({"statement": f"Prove that {words}: $x_{{{n % 5}}} = {n % 7}$."}) + "\n")
-    keep = ["has-problem", "not-duplicate", {"not-near-duplicate": 0.7}]
+    keep = ["has-statement", "not-duplicate", {"not-near-duplicate": 0.7}]
     made = mill({"problems/x": {"source": "table", "path": str(path), "keep": keep}})
     tracemalloc.start()
     try:
@@ -84,7 +84,7 @@ def _peak(mill, path, rows: int) -> int:
 
 
 def test_problems_take_few_bytes_for_each_further_row(mill, tmp_path, monkeypatch):
-    """From 1,500 to 4,500 rows the peak grows by less than 600 bytes a row, with what the index of near duplicates has.
+    """From 1,500 to 4,500 rows the peak grows by less than 600 bytes per row, with the index of near duplicates.
 
     A row and its statement, as they were kept before, take several thousand.
     """
@@ -94,7 +94,7 @@ def test_problems_take_few_bytes_for_each_further_row(mill, tmp_path, monkeypatc
 
 
 def test_problems_refused_for_another_reason_take_no_duplicate_with_them(mill, tmp_path):
-    """A duplicate is compared with kept rows only, whichever filter comes first in the list."""
+    """A duplicate is compared with kept rows only, whatever the order of the filters."""
     path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Prove $a = b$", solution=[None, "s"])
     entry = {"source": "table", "path": path, "keep": ["not-duplicate", {"not-near-duplicate": 0.9}, "has-solution"]}
     rows = mill({"problems/x": entry}).make("problems/x").rows(kept=False)
@@ -102,10 +102,10 @@ def test_problems_refused_for_another_reason_take_no_duplicate_with_them(mill, t
 
 
 def test_problems_with_answers_that_cannot_be_read_are_dropped_and_end_nothing(mill, tmp_path):
-    """Each right answer is read under the limits of `final-answer`; the evidence says why one cannot be read."""
+    """Each reference answer is parsed within the limits of `final-answer`; the evidence has the fault."""
     answers = ["18", r"a\pmod{}", "(" * 400 + "1" + ")" * 400, "x" * 1001, r"\sum_{k=1}^{10^9}\sin(k^2+1)", "x+1"]
     path = write(tmp_path / "f.jsonl", *(f"Find the number ${n}x$." for n in range(6)), answer=answers)
-    entry = {"source": "table", "path": path, "keep": ["has-readable-answer"]}
+    entry = {"source": "table", "path": path, "keep": ["has-parsable-answer"]}
     rows = mill({"problems/p": entry}).make("problems/p").rows(kept=False)
     evidence = [row["evidence"] for row in rows]
     assert evidence[0] is evidence[5] is None
@@ -118,7 +118,7 @@ def test_problems_with_answers_that_cannot_be_read_are_dropped_and_end_nothing(m
 
 
 def test_problems_from_problems_carry_dropped_rows_as_they_were(mill, tmp_path):
-    """All rows go on; what was dropped keeps its filter, what was kept passes the new filters."""
+    """All rows are carried; dropped ones keep their filter, kept ones pass the new filters."""
     path = write(tmp_path / "f.jsonl", "Prove $a=b$.", "Find $x$.", "Prove $c=d$.", solution=["s", "s", None])
     made = mill(
         {
@@ -142,7 +142,7 @@ def test_problems_with_labels_drop_what_the_judge_said_and_could_not_say(mill, t
         {
             "problems/a": {"source": "table", "path": path},
             "labels/a": {"problems": "problems/a", "model": "api/referee"},
-            "problems/b": {"source": "problems/a", "labels": "labels/a", "keep": ["labelled", "complete"]},
+            "problems/b": {"source": "problems/a", "labels": "labels/a", "keep": ["labeled", "complete"]},
         }
     )
     ids = [row["problem"] for row in made.make("problems/a").rows()]
@@ -157,11 +157,11 @@ def test_problems_with_labels_drop_what_the_judge_said_and_could_not_say(mill, t
         ],
     )
     table = made.make("problems/b")
-    assert [row["dropped"] for row in table.rows(kept=False)] == [None, "complete", "labelled", "labelled"]
+    assert [row["dropped"] for row in table.rows(kept=False)] == [None, "complete", "labeled", "labeled"]
 
 
 def test_problems_with_grades_keep_strictly_between_the_bounds(mill, tmp_path):
-    """The pass rate is the mean over graded attempts; ungraded ones are left out of it, and never make a pass."""
+    """The pass rate is the mean over graded attempts; ungraded ones do not count, and never pass."""
     path = write(tmp_path / "f.jsonl", *(f"Prove ${name}$." for name in "abcde"))
     made = mill(
         {
@@ -172,14 +172,14 @@ def test_problems_with_grades_keep_strictly_between_the_bounds(mill, tmp_path):
         }
     )
     ids = [row["problem"] for row in made.make("problems/a").rows()]
-    marks = {0: [0, 7, None, 0], 1: [0, 0], 2: [7, 0], 3: [None, float("nan")]}
+    grades = {0: [0, 7, None, 0], 1: [0, 0], 2: [7, 0], 3: [None, float("nan")]}
     put(
         made.results,
         "grades/a",
         [
-            {"response": f"{n}-{attempt}", "problem": ids[n], "attempt": attempt, "grade": mark, "out_of": 7}
-            for n, given in marks.items()
-            for attempt, mark in enumerate(given)
+            {"response": f"{n}-{attempt}", "problem": ids[n], "attempt": attempt, "grade": grade, "max_points": 7}
+            for n, given in grades.items()
+            for attempt, grade in enumerate(given)
         ],
     )
     rows = made.make("problems/b").rows(kept=False)
@@ -192,7 +192,7 @@ def test_problems_with_grades_keep_strictly_between_the_bounds(mill, tmp_path):
 
 
 def test_problems_apart_from_a_benchmark_show_the_matched_text(mill, tmp_path):
-    """What stands in a benchmark is dropped, whatever its LaTeX, with the span and the benchmark's row."""
+    """A statement of a benchmark is dropped, whatever its LaTeX, with the span and the benchmark's row."""
     text = "Alice the architect and Bob the builder play a game. Alice chooses two points $P$ and $Q$ in the plane."
     bench = write(tmp_path / "bench.jsonl", text, "Prove that $3^2+5^3+2$ is a multiple of $7$.", id=["B-1", "B-2"])
     other = text.replace("$P$", "\\(P\\)")
@@ -203,22 +203,22 @@ def test_problems_apart_from_a_benchmark_show_the_matched_text(mill, tmp_path):
     made = mill(
         {
             "problems/bench": {"source": "table", "path": bench, "columns": columns},
-            "problems/x": {"source": "table", "path": rows, "apart-from": ["problems/bench"]},
+            "problems/x": {"source": "table", "path": rows, "decontaminate": ["problems/bench"]},
         }
     )
     found = made.make("problems/bench", "problems/x").rows(kept=False)
-    assert [row["dropped"] for row in found] == ["apart-from", "apart-from", None]
+    assert [row["dropped"] for row in found] == ["decontaminate", "decontaminate", None]
     assert [row["matched"] for row in found] == ["problems/bench#B-1", "problems/bench#B-2", None]
     assert "tokens in a row: Alice the architect" in found[0]["evidence"]
     assert "formulas 1.00 similar, same numbers" in found[1]["evidence"]
 
 
 def test_problems_of_one_part_are_apart_from_those_of_another(mill):
-    """Train and test of the arithmetic family share no problem, and none is taken for one that they share."""
+    """Train and test of the arithmetic family share no problem, and decontamination finds none."""
     made = mill(
         {
-            "problems/bench": {"source": "arithmetic", "part": "test", "rows": 200},
-            "problems/x": {"source": "arithmetic", "rows": 400, "apart-from": ["problems/bench"]},
+            "problems/bench": {"source": "arithmetic", "split": "test", "rows": 200},
+            "problems/x": {"source": "arithmetic", "rows": 400, "decontaminate": ["problems/bench"]},
         }
     )
     assert made.make("problems/bench", "problems/x").stamp["counts"] == {"kept": 400}
@@ -228,17 +228,17 @@ def test_problems_of_harp_and_proofbench_share_with_benchmarks_what_a_reader_fin
     """HARP has one problem of AnswerBench; ProofBench contains all six of USAMO 2025."""
     made = mill(
         {
-            "problems/usamo": {"source": "usamo", "path": str(data / "usamo_2025")},
+            "problems/usamo": {"source": "matharena", "path": str(data / "usamo_2025")},
             "problems/answers": {"source": "answerbench", "path": str(data / "imobench/answerbench_v2.csv")},
             "problems/proofs": {
                 "source": "proofbench",
                 "path": str(data / "imobench/proofbench_v2.csv"),
-                "apart-from": ["problems/usamo"],
+                "decontaminate": ["problems/usamo"],
             },
             "problems/harp": {
                 "source": "harp",
                 "path": str(data / "harp/proof_even.jsonl"),
-                "apart-from": ["problems/answers", "problems/usamo"],
+                "decontaminate": ["problems/answers", "problems/usamo"],
             },
         }
     )
@@ -254,7 +254,7 @@ def test_problems_of_harp_and_proofbench_share_with_benchmarks_what_a_reader_fin
 
 
 def test_problems_of_a_mistaken_file_leave_no_table(mill, tmp_path):
-    """A mistake in the last line stops the stage before anything is written."""
+    """An error in the last line stops the stage before any output."""
     path = tmp_path / "f.jsonl"
     path.write_text('{"statement": "Prove it."}\n{"statement": 7}\n')
     made = mill({"problems/x": {"source": "table", "path": str(path)}})
@@ -273,7 +273,7 @@ def test_problems_with_an_own_id_twice_are_refused(mill, tmp_path):
 
 
 def test_problems_of_the_generator_need_a_number_of_rows_and_known_families(mill):
-    """Without `rows` the generator would go on until its family is exhausted."""
+    """Without `rows` the generator would continue until its family is exhausted."""
     with pytest.raises(RecipeError, match="source `arithmetic` needs `rows`"):
         mill({"problems/x": {"source": "arithmetic"}})
     with pytest.raises(RecipeError, match=r"`families` names `power`; .* Did you mean `powers`\?"):
@@ -281,12 +281,12 @@ def test_problems_of_the_generator_need_a_number_of_rows_and_known_families(mill
 
 
 def test_problems_of_several_tables_come_once_and_say_what_they_ask(mill, tmp_path):
-    """`also` brings the kept rows of further tables, a problem of two tables once; `asks` fills what a source does not say."""
+    """`also` adds the kept rows of further tables, each problem once; `question_type` fills a missing type."""
     path = tmp_path / "f.jsonl"
     path.write_text('{"statement": "Reverse a word.", "answer": "[]"}\n{"statement": "", "answer": "[]"}\n')
     made = mill(
         {
-            "problems/code": {"source": "table", "path": str(path), "asks": "code", "keep": ["has-problem"]},
+            "problems/code": {"source": "table", "path": str(path), "question-type": "code", "keep": ["has-statement"]},
             "problems/sums": {"source": "arithmetic", "rows": 6},
             "problems/more": {"source": "arithmetic", "rows": 8},
             "problems/all": {"source": "problems/sums", "also": ["problems/more", "problems/code"]},
@@ -295,25 +295,25 @@ def test_problems_of_several_tables_come_once_and_say_what_they_ask(mill, tmp_pa
     rows = made.make("problems/code", "problems/sums", "problems/more", "problems/all").rows()
     assert [row["problem"] for row in rows[:6]] == [row["problem"] for row in made.table("problems/sums").rows()]
     assert len({row["problem"] for row in rows}) == len(rows) == 9
-    assert [row["asks"] for row in rows].count("code") == 1 and rows[-1]["statement"] == "Reverse a word."
-    assert {row["asks"] for row in rows[:-1]} <= {"proof", "answer"}
+    assert [row["question_type"] for row in rows].count("code") == 1 and rows[-1]["statement"] == "Reverse a word."
+    assert {row["question_type"] for row in rows[:-1]} <= {"proof", "answer"}
 
 
 def test_problems_that_are_said_to_ask_something_do(mill):
-    """`asks` of an entry holds for every row, whatever the source says."""
+    """`question_type` of an entry overrides that of the source in every row."""
     made = mill(
         {
-            "problems/x": {"source": "arithmetic", "rows": 4, "asks": "talk"},
-            "problems/y": {"source": "problems/x", "asks": "answer"},
+            "problems/x": {"source": "arithmetic", "rows": 4, "question-type": "chat"},
+            "problems/y": {"source": "problems/x", "question-type": "answer"},
         }
     )
     made.make("problems/x", "problems/y")
-    assert {row["asks"] for row in made.table("problems/x").rows()} == {"talk"}
-    assert {row["asks"] for row in made.table("problems/y").rows()} == {"answer"}
+    assert {row["question_type"] for row in made.table("problems/x").rows()} == {"chat"}
+    assert {row["question_type"] for row in made.table("problems/y").rows()} == {"answer"}
 
 
 def test_problems_of_two_tables_with_one_id_are_refused(mill, tmp_path):
-    """Another problem under the id of the first would vanish without a word."""
+    """Another problem with the id of an earlier one would be lost silently."""
     for name, statement in (("a", "one"), ("b", "two")):
         (tmp_path / f"{name}.jsonl").write_text(f'{{"problem": "1", "statement": "Prove {statement}."}}\n')
     entries = {f"problems/{name}": {"source": "table", "path": str(tmp_path / f"{name}.jsonl")} for name in "ab"}
@@ -327,19 +327,19 @@ def test_problems_of_two_tables_with_one_id_are_refused(mill, tmp_path):
     ("sizes", "message"),
     [
         ({"power": [4, 5]}, r"`sizes` names `power`; .* Did you mean `powers`\?"),
-        ({"digits": [1, 5]}, r"`sizes` of digits are \[1, 5\]; expected the least and the most, from 2 to 99"),
+        ({"digits": [1, 5]}, r"`sizes` of digits are \[1, 5\]; expected minimum and maximum, between 2 and 99"),
         ({"recurrence": [6, 5]}, r"`sizes` of recurrence are \[6, 5\]"),
         ({"products": [4]}, r"`sizes` of products are \[4\]"),
     ],
 )
 def test_sizes_that_no_problem_has_are_refused(mill, sizes, message):
-    """Sizes are of families that there are, from the least that has a line to write to the most that can be read."""
+    """Sizes belong to known families, from the smallest with a line to write to the largest that can be parsed."""
     with pytest.raises(RecipeError, match=message):
         mill({"problems/x": {"source": "arithmetic", "rows": 3, "sizes": sizes}})
 
 
 def test_problems_of_a_size_have_it(mill):
-    """The table has problems of the asked size, and usual ones of the families that are not named."""
+    """The table has problems of the given size, and default ones of the families that are not named."""
     entry = {"source": "arithmetic", "rows": 40, "families": ["digits", "recurrence"], "sizes": {"digits": [7, 7]}}
     rows = mill({"problems/x": entry}).make("problems/x").rows()
     numbers = [row["statement"].split("$")[1] for row in rows if row["level"] == "digits"]

@@ -1,29 +1,29 @@
-"""Responses: an attempt a row, asked of a model, or taken from those that are there."""
+"""Responses: one row per attempt, sampled from a model or taken from existing attempts."""
 
 import polars as pl
 import pytest
 
 from mill import REFEREE, SMALL
 from proofmill.artifacts.states import States
-from proofmill.calls.exchange import Answer
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.responses import is_attempt, why_none
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.kinds import ROLLOUTS
 from served import GOOD, good, server
 
 
-def test_each_problem_is_attempted_so_many_times(small):
-    """Attempts are numbered from 0, have ids of their own, and the conversation that led to them."""
+def test_each_problem_has_its_attempts(small):
+    """Attempts are numbered from 0, and have ids and the messages of their request."""
     table = small.table("responses/cold").scan().collect()
     assert table.height == 2 * 12 and table["response"].n_unique() == table.height
     assert table.group_by("problem").agg(pl.col("attempt").sort())["attempt"].to_list() == [[0, 1]] * 12
-    assert all(history[0]["role"] == "user" for history in table["history"].to_list())
-    assert set(table["stop"]) <= {"end", "length"} and set(table["reason"]) == {"ok"}
+    assert all(history[0]["role"] == "user" for history in table["request_messages"].to_list())
+    assert set(table["stop_reason"]) <= {"end", "length"} and set(table["reason"]) == {"ok"}
     assert small.table("responses/cold").stamp["engine"] == "transformers"
 
 
-def test_more_attempts_ask_only_the_further_ones(small, mill, tmp_path):
-    """Attempts of a larger number begin with those of the smaller one: the same prompt and seed, other samples."""
+def test_more_attempts_make_only_new_calls(small, mill, tmp_path):
+    """With more attempts, the first ones stay the same: same prompt and seed, other samples."""
     fewer, more = (
         mill({**SMALL, "responses/numbered": {**SMALL["responses/cold"], "attempts": attempts}}) for attempts in (1, 2)
     )
@@ -37,8 +37,8 @@ def test_more_attempts_ask_only_the_further_ones(small, mill, tmp_path):
     assert (asked.height, again.height) == (12, 24)
 
 
-def test_solutions_are_attempts_of_the_officials(small, mill):
-    """`model: solutions` asks nobody: one attempt for each problem that has a solution, word for word."""
+def test_solutions_are_attempts(small, mill):
+    """`model: solutions` makes no calls: each solution is an attempt, word for word."""
     made = mill({**SMALL, "responses/official": {"problems": "problems/bench", "model": "solutions"}})
     made.results = small.results
     rows = made.make("responses/official").rows()
@@ -51,21 +51,21 @@ def test_solutions_are_attempts_of_the_officials(small, mill):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer("", "end"), "silent"),
-        (Answer(" \n", "end"), "silent"),
-        (Answer("", "length"), "ok"),
-        (Answer("", "end", reasoning="hm"), "unanswered"),
-        (Answer("", "length", reasoning="hm"), "ok"),
-        (Answer("<think>hm", "end"), "unanswered"),
-        (Answer("<think>hm", "length"), "ok"),
-        (Answer("<think>hm</think>x", "end"), "ok"),
-        (Answer("it opens <think> and goes on", "end"), "ok"),
-        (Answer("", "end", "refused"), "refused"),
-        (Answer("x", "end"), "ok"),
+        (ModelOutput("", "end"), "no-output"),
+        (ModelOutput(" \n", "end"), "no-output"),
+        (ModelOutput("", "length"), "ok"),
+        (ModelOutput("", "end", reasoning="hm"), "reasoning-only"),
+        (ModelOutput("", "length", reasoning="hm"), "ok"),
+        (ModelOutput("<think>hm", "end"), "reasoning-only"),
+        (ModelOutput("<think>hm", "length"), "ok"),
+        (ModelOutput("<think>hm</think>x", "end"), "ok"),
+        (ModelOutput("it opens <think> and goes on", "end"), "ok"),
+        (ModelOutput("", "end", "refused"), "refused"),
+        (ModelOutput("x", "end"), "ok"),
     ],
 )
-def test_server_that_gives_no_answer_says_why(answer, reason):
-    """Silence and reasoning alone are no answers of a server; what was cut off, refused or answered is."""
+def test_failure_of_a_server_has_a_reason(answer, reason):
+    """An empty output or reasoning alone is a failure of the server; a truncated, refused or complete output is not."""
     assert why_none(answer) == reason
 
 
@@ -73,13 +73,13 @@ def test_server_that_gives_no_answer_says_why(answer, reason):
     ("text", "says"),
     [("", False), ("## Solution Sketch", False), ("**Proof.**", False), ("Answer:", False), ("Proof. 1=1.", True)],
 )
-def test_heading_alone_is_no_attempt(text, says):
-    """An attempt says something besides its heading."""
+def test_heading_alone_is_not_an_attempt(text, says):
+    """An attempt has text in addition to its heading."""
     assert is_attempt(text) is says
 
 
 def test_refusal_is_a_row_with_its_reason(small, mill, monkeypatch):
-    """A server that refuses a prompt leaves a row without text, with stop `end` and the reason; the others are answered."""
+    """A refused prompt is a row without text, with stop `end` and the reason; other prompts are answered."""
 
     def reply(request, number):
         if number == 0:
@@ -95,23 +95,23 @@ def test_refusal_is_a_row_with_its_reason(small, mill, monkeypatch):
         made.results = small.results
         rows = made.make("responses/x").rows()
     assert sorted(row["reason"] for row in rows) == ["ok"] * 11 + ["refused"]
-    assert [(row["text"], row["stop"]) for row in rows if row["reason"] == "refused"] == [("", "end")]
+    assert [(row["text"], row["stop_reason"]) for row in rows if row["reason"] == "refused"] == [("", "end")]
 
 
-def test_rollouts_of_something_else_than_a_training_are_refused(mill):
-    """`rollouts` are kept by a training by rewards alone."""
-    with pytest.raises(RecipeError, match=r"`rollouts` of `sft/cold`; expected a grpo/<name>"):
+def test_rollouts_require_a_training_with_rewards(mill):
+    """Only trainings with rewards have `rollouts`."""
+    with pytest.raises(RecipeError, match=r"`rollouts` is set and `model` is `sft/cold`; expected a grpo/<name>"):
         mill({**SMALL, "responses/x": {"problems": "problems/bench", "model": "sft/cold", "rollouts": True}})
 
 
 def test_rollouts_of_a_training_are_its_attempts(small, mill, tmp_path):
-    """They come with the ids and texts that the training kept, of the problems that are kept."""
+    """Rollouts of kept problems become responses, with the ids and texts of the training."""
     entries = {
         **SMALL,
         "api/referee": REFEREE,
         "grpo/x": {
             "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
-            "rewards": {"grade": 1}, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 2, "max-tokens": 8,
+            "rewards": {"grade": 1}, "unscored": "drop", "group-size": 2, "problems-per-step": 2, "steps": 2, "max-tokens": 8,
         },
         "responses/x": {"problems": "problems/train", "model": "grpo/x", "rollouts": True},
     }  # fmt: skip
@@ -122,8 +122,8 @@ def test_rollouts_of_a_training_are_its_attempts(small, mill, tmp_path):
     assert {(row["response"], row["text"]) for row in rows} == set(kept.select("rollout", "text").iter_rows())
 
 
-def test_field_that_a_server_refuses_is_noted_and_no_part_of_the_identity(mill, monkeypatch):
-    """The stamp has the notice; leaving the field out by `omit` afterwards leaves the table as it is."""
+def test_refused_field_is_noted_and_does_not_affect_the_fingerprint(mill, monkeypatch):
+    """The stamp has the notice; a later `omit` of the field does not change the table."""
 
     def refuses(request, number):
         refused = (400, {"error": {"message": "Unsupported parameter: 'seed'"}}, {})

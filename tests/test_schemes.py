@@ -1,26 +1,26 @@
-"""Schemes: written by a judge or given with the problem, linted, tried out on known answers."""
+"""Schemes: written by a judge or published with the problem, linted, and tested on known answers."""
 
 import pytest
 
-from marking import SCHEME
+from grading import SCHEME
 from mill import SMALL
 from proofmill import schemes
-from proofmill.arithmetic import congruences
-from proofmill.arithmetic.marking import Marking
-from proofmill.calls.exchange import Answer
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.schema.errors import RecipeError
 from proofmill.schemes import _unreadable, read_scheme
+from proofmill.synthetic import congruences
+from proofmill.synthetic.grading import Grading
 
 
 def test_referee_writes_schemes_that_pass(small):
-    """The family's schemes have three sections and seven points, and the linter finds nothing."""
+    """The family's schemes have three sections and seven points, and no faults for the linter."""
     rows = small.table("schemes/train").rows(kept=False)
     assert {("ok", 7, None)} == {(row["reason"], row["points"], row["dropped"]) for row in rows}
     assert not any(row["faults"] for row in rows)
 
 
 def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
-    """Without a model the guidelines that a problem came with are its scheme; one without is marked as such."""
+    """Without a model, a problem's guidelines are its scheme; without guidelines the row has the reason."""
     (tmp_path / "p.jsonl").write_text(
         '{"statement": "Prove that 1 = 1.", "guidelines": "7 points"}\n{"statement": "Prove that 2 = 2.", "guidelines": null}\n'
     )
@@ -33,7 +33,7 @@ def test_problem_with_guidelines_needs_no_judge(mill, tmp_path):
 
 
 def test_schemes_of_a_table_find_their_problems(mill, tmp_path):
-    """By the statement, however it is spaced, or by the id; a problem that the table lacks has none, and it is said."""
+    """Schemes are looked up by statement, regardless of spaces, or by id; a missing one has the reason."""
     (tmp_path / "p.jsonl").write_text(
         '{"problem": "a", "statement": "Prove that 1 = 1."}\n{"problem": "b", "statement": "Prove that 2 = 2."}\n'
     )
@@ -67,14 +67,14 @@ def test_schemes_of_a_table_find_their_problems(mill, tmp_path):
         ),
     ],
 )
-def test_table_of_schemes_that_is_half_declared_is_a_mistake(mill, values, fault):
-    """What a table needs, and what contradicts it, is said when the recipe is read."""
+def test_incomplete_table_of_schemes_is_refused(mill, values, fault):
+    """Missing and contradictory fields of a table are refused when the recipe is read."""
     with pytest.raises(RecipeError, match=fault):
         mill({"problems/x": {"source": "arithmetic", "rows": 2}, "schemes/x": {"problems": "problems/x", **values}})
 
 
-def test_guidelines_without_points_are_kept_as_they_are(data, mill):
-    """IMO-ProofBench's guidelines price nothing; they are no schemes of ours, and they are marked by."""
+def test_guidelines_without_points_are_kept(data, mill):
+    """IMO-ProofBench's guidelines have no points, so they are not linted, but used for grading."""
     path = str(data / "imobench/proofbench_v2.csv")
     entries = {"problems/p": {"source": "proofbench", "path": path}, "schemes/p": {"problems": "problems/p"}}
     rows = mill(entries).make("problems/p", "schemes/p").rows(kept=False)
@@ -82,15 +82,15 @@ def test_guidelines_without_points_are_kept_as_they_are(data, mill):
 
 
 @pytest.mark.parametrize("text", ["", "   ", "I cannot write one."])
-def test_answer_without_a_scheme_is_asked_for_again(text):
-    """A text without a checkpoint is no scheme; one that is badly built is, and is kept with its faults."""
-    assert _unreadable(Answer(text, "end"))
-    assert not _unreadable(Answer(SCHEME.replace("3 pts", "2 pts"), "end"))
+def test_output_without_a_scheme_is_retried(text):
+    """A text without a checkpoint is not a scheme; a badly built scheme is kept with its faults."""
+    assert _unreadable(ModelOutput(text, "end"))
+    assert not _unreadable(ModelOutput(SCHEME.replace("3 pts", "2 pts"), "end"))
 
 
-def test_failure_of_the_judge_is_its_reason():
-    """A failed call has no scheme; the reason says why."""
-    assert read_scheme(Answer(SCHEME, "error", "timeout")) == (None, "timeout")
+def test_failed_call_has_no_scheme():
+    """A failed call has no scheme, only the reason."""
+    assert read_scheme(ModelOutput(SCHEME, "error", "timeout")) == (None, "timeout")
 
 
 TESTED = {
@@ -99,52 +99,52 @@ TESTED = {
         "problems": "problems/p",
         "model": "api/referee",
         "tester": "api/referee",
-        "keep": ["clean", {"reference-passes": 6}, "nothing-for-nothing", "notices-gaps"],
+        "keep": ["clean", {"reference-passes": 6}, "zero-for-empty", "detects-gaps"],
     },
 }
 
 
-def test_self_test_marks_known_answers(mill):
-    """The reference has at least 6 marks, nothing has none, and the reference without its key step has fewer."""
+def test_self_test_grades_known_answers(mill):
+    """The reference gets at least 6 points, an empty answer 0, and the reference without its key step fewer."""
     rows = mill(TESTED).make("problems/p", "schemes/p").rows(kept=False)
     assert len(rows) == 12
-    assert {row["tested"] for row in rows} == {"ok"}
-    assert {row["reference_marks"] for row in rows} == {7}
-    assert {(row["blank_marks"], row["restated_marks"], row["unrelated_marks"]) for row in rows} == {(0, 0, 0)}
-    assert all(row["cut_marks"] < 7 for row in rows)
+    assert {row["self_test"] for row in rows} == {"ok"}
+    assert {row["reference_grade"] for row in rows} == {7}
+    assert {(row["empty_grade"], row["restated_grade"], row["unrelated_grade"]) for row in rows} == {(0, 0, 0)}
+    assert all(row["gapped_grade"] < 7 for row in rows)
     assert {row["dropped"] for row in rows} == {None}
 
 
-def test_scheme_that_gives_marks_away_is_found_and_not_marked_by(mill, monkeypatch):
-    """A scheme by which everything is right passes the linter and fails its self-test; its row says where."""
-    monkeypatch.setattr(Marking, "marks", lambda *_, **__: 7)
+def test_lenient_scheme_is_detected_and_not_used(mill, monkeypatch):
+    """A scheme that accepts everything passes the linter and fails its self-test; its row names the answers."""
+    monkeypatch.setattr(Grading, "points", lambda *_, **__: 7)
     entries = TESTED | {"schemes/p": TESTED["schemes/p"] | {"tester": "arithmetic"}}
     table = mill(entries).make("problems/p", "schemes/p")
     rows = table.rows(kept=False)
-    assert {row["tested"] for row in rows} == {"blank, restated, unrelated, cut"}
-    assert {row["dropped"] for row in rows} == {"nothing-for-nothing"}
+    assert {row["self_test"] for row in rows} == {"empty, restated, unrelated, gapped"}
+    assert {row["dropped"] for row in rows} == {"zero-for-empty"}
     assert all(row["scheme"] for row in rows)
     assert table.rows() == []
 
 
-def test_problem_whose_scheme_failed_is_dropped_by_name(mill, monkeypatch):
-    """`has-scheme` of problems refuses those whose scheme was refused, with the demand as evidence."""
+def test_problem_with_a_failed_scheme_is_dropped(mill, monkeypatch):
+    """`has-scheme` drops problems whose scheme was dropped, with the scheme's filter as evidence."""
     monkeypatch.setattr(schemes, "BLANK", congruences.proof(next(congruences.problems("train", 0))))
     entries = TESTED | {"problems/q": {"source": "problems/p", "schemes": "schemes/p", "keep": ["has-scheme"]}}
     rows = mill(entries).make("problems/p", "schemes/p", "problems/q").rows(kept=False)
     dropped = {row["evidence"] for row in rows if row["dropped"] == "has-scheme"}
-    assert dropped == {"its scheme was refused: nothing-for-nothing (blank)"}
+    assert dropped == {"its scheme was refused: zero-for-empty (empty)"}
     assert rows[0]["dropped"] == "has-scheme"
 
 
-def test_unscored_self_test_is_not_passed(mill):
-    """A tester without a verdict says nothing about a scheme: `unscored`, and a demand that needs the mark refuses it."""
+def test_unscored_self_test_does_not_pass(mill):
+    """Without a verdict of the tester a scheme is `unscored`, and a filter that needs the grade drops it."""
     entries = SMALL | {
         "schemes/t": {"problems": "problems/train", "tester": "api/referee", "keep": [{"reference-passes": 6}]}
     }
     made = mill(entries)
     made.make("problems/train")
     rows = made.make("schemes/t").rows(kept=False)
-    assert {(row["reason"], row["tested"], row["dropped"]) for row in rows} == {
+    assert {(row["reason"], row["self_test"], row["dropped"]) for row in rows} == {
         ("no-guidelines", None, "reference-passes")
     }

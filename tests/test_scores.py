@@ -1,4 +1,4 @@
-"""Numbers and their uncertainty."""
+"""Scores and their uncertainty."""
 
 import random
 from itertools import combinations
@@ -11,41 +11,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mill import REFEREE, SMALL, Mill
-from proofmill.measures import numbers
-from proofmill.measures.agreement import AGREEMENTS
-from proofmill.measures.comparisons import comparisons
-from proofmill.measures.measures import MEASURES, OfRuns, _by_run
-from proofmill.measures.numbers import Cell, _of_runs, _splits
-from proofmill.measures.page import _comparison
-from proofmill.recipes.book import expand
+from proofmill.config.config import expand
+from proofmill.metrics import score_rows
+from proofmill.metrics.agreement import AGREEMENTS
+from proofmill.metrics.comparisons import comparisons
+from proofmill.metrics.kernels import OfRuns
+from proofmill.metrics.metrics import METRICS, _by_run, kernel_of, label
+from proofmill.metrics.page import _comparison
+from proofmill.metrics.score_rows import Cell, _of_runs, _splits
+from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import RecipeError, TableError
-from proofmill.schema.scores_entry import Scores
+from proofmill.schema.registry_items import split
 from proofmill.scores import _attempts, _gate
 from served import good, server
 
-MARKS, FULL = MEASURES["avg-at-k"].apply, MEASURES["full-mark-rate"].apply
+MEAN, FULL = METRICS["avg-at-k"].apply, METRICS["solve-rate"].apply
 
 
 NOTHING = {
-    "loader": "table", "max_tokens": None, "reads": None, "answer_found": None,
+    "loader": "table", "max_tokens": None, "reads": None, "answer_extraction": None,
     "seed": 0, "level": None, "year": None, "writer": None, "human": None, "selecting": None, "answer": None, "opinions": (),
-    "response_tokens": None, "reasoning_tokens": None, "tokens": 0, "prompt_tokens": 0, "well_formed": True, "stop": "end",
+    "response_tokens": None, "reasoning_tokens": None, "tokens": 0, "prompt_tokens": 0, "well_formed": True, "stop_reason": "end",
 }  # fmt: skip
 
 
 def measured(kernel, rows, argument=None, **settings):
-    return numbers.measured(kernel, rows, Scores(**settings), argument)
+    return score_rows.measured(kernel, rows, Scores(**settings), argument)
 
 
-def attempts(*grades_of_problems, out_of=7):
-    """Rows of `grades`: one list of marks for each problem."""
+def attempts(*grades_of_problems, max_points=7):
+    """Build rows of `grades`: one list of grades per problem."""
     return [
         {
             **NOTHING,
             "problem": f"p{p}",
             "attempt": a,
             "grade": grade,
-            "out_of": out_of,
+            "max_points": max_points,
             "reason": "ok" if grade is not None else "no-verdict",
         }
         for p, grades in enumerate(grades_of_problems)
@@ -55,8 +57,8 @@ def attempts(*grades_of_problems, out_of=7):
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 7)), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_mean_is_over_problems_of_the_mean_over_scored_attempts(grades):
-    """The score equals the slow definition, leaving out what has no verdict."""
-    found = measured(MARKS, attempts(*grades), resamples=10)
+    """The score equals the slow definition, without unscored attempts."""
+    found = measured(MEAN, attempts(*grades), resamples=10)
     scored = [[g for g in some if g is not None] for some in grades]
     expected = mean(mean(some) for some in scored if some) if any(scored) else None
     assert found["value"] == (pytest.approx(expected) if expected is not None else None)
@@ -67,7 +69,7 @@ def test_mean_is_over_problems_of_the_mean_over_scored_attempts(grades):
 
 def test_unscored_attempt_is_not_zero():
     """A missing verdict does not lower the mean."""
-    assert measured(MARKS, attempts([7, None], [7, 7]))["value"] == 7
+    assert measured(MEAN, attempts([7, None], [7, 7]))["value"] == 7
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says():
@@ -75,79 +77,79 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     rng, covered = np.random.default_rng(0), 0
     for _ in range(300):
         hard = rng.random(40)
-        marks = [[7.0 if rng.random() < h else 0.0 for _ in range(4)] for h in hard]
-        found = measured(FULL, attempts(*marks), confidence=0.9, resamples=400)
+        grades = [[7.0 if rng.random() < h else 0.0 for _ in range(4)] for h in hard]
+        found = measured(FULL, attempts(*grades), confidence=0.9, resamples=400)
         covered += found["low"] <= 0.5 <= found["high"]
     assert 0.84 <= covered / 300 <= 0.96
 
 
 def test_repeated_attempts_do_not_narrow_the_interval():
-    """Ten equal attempts at each problem say as much as one: problems are what is sampled."""
+    """Ten equal attempts at each problem are worth one: the interval resamples problems."""
     rng = random.Random(0)
     once = [[rng.choice([0, 7])] for _ in range(50)]
-    one, ten = (measured(MARKS, attempts(*[g * k for g in once])) for k in (1, 10))
+    one, ten = (measured(MEAN, attempts(*[g * k for g in once])) for k in (1, 10))
     assert (one["low"], one["high"]) == (ten["low"], ten["high"])
 
 
-@pytest.mark.parametrize(("marks", "expected"), [(0, (0.0, 0.1157)), (7, (0.8843, 1.0))])
-def test_interval_of_a_constant_is_exact_binomial(marks, expected):
-    """All of 30 problems right or wrong is no certainty: Clopper-Pearson for 30 of 30 at 95 % is [0.8843, 1]."""
-    found = measured(FULL, attempts(*[[marks]] * 30))
+@pytest.mark.parametrize(("grade", "expected"), [(0, (0.0, 0.1157)), (7, (0.8843, 1.0))])
+def test_interval_of_a_constant_is_exact_binomial(grade, expected):
+    """All of 30 problems correct or wrong is not certainty: Clopper-Pearson for 30 of 30 at 95 % is [0.8843, 1]."""
+    found = measured(FULL, attempts(*[[grade]] * 30))
     assert expected == (round(found["low"], 4), round(found["high"], 4))
 
 
 def test_interval_of_a_constant_inside_the_scale_is_no_certainty():
-    """Five problems that all have 3 marks of 7 leave room: Hoeffding's bound, not a point."""
-    found = measured(MARKS, attempts(*[[3]] * 20))
+    """Problems that all have 3 points of 7 have Hoeffding's bound as the interval, not a point."""
+    found = measured(MEAN, attempts(*[[3]] * 20))
     margin = 7 * (np.log(40) / 40) ** 0.5
     assert (found["low"], found["high"]) == (pytest.approx(3 - margin), pytest.approx(3 + margin))
 
 
-def test_attempt_without_a_response_is_unscored_in_every_measure():
-    """A failed call has no format and was not cut off: it is missing, not 0."""
-    failed = {**attempts([None])[0], "well_formed": None, "stop": "error"}
-    for measure in ("avg-at-k", "full-mark-rate", "format-rate", "cut-off-rate"):
-        assert measured(MEASURES[measure].apply, [failed])["n"] == 0, measure
+def test_attempt_without_a_response_is_unscored_in_every_metric():
+    """A failed call has no format and was not truncated: it is missing, not 0."""
+    failed = {**attempts([None])[0], "well_formed": None, "stop_reason": "error"}
+    for metric in ("avg-at-k", "solve-rate", "format-rate", "truncation-rate"):
+        assert measured(METRICS[metric].apply, [failed])["n"] == 0, metric
 
 
 def test_nothing_scored_has_no_value():
-    """Without a verdict there is no number and no interval."""
-    found = measured(MARKS, attempts([None], [None]))
+    """Without verdicts there is no number and no interval."""
+    found = measured(MEAN, attempts([None], [None]))
     assert (found["value"], found["low"], found["high"], found["unscored"]) == (None, None, None, 1.0)
 
 
 def test_too_many_unscored_stop_the_stage():
-    """A benchmark that is mostly unscored is no benchmark: it stops, naming the share and what to do."""
+    """A mostly unscored benchmark stops the stage, with the share and a fix."""
     with pytest.raises(
-        TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* `proofmill ask-again` the grades"
+        TableError, match=r"50.0% of the attempts of m on p .*1 no-verdict.* `proofmill invalidate` on the grades"
     ):
         _gate("scores/x", "m on p (sampled)", attempts([7, None]), Scores(max_unscored=0.1))
 
 
 def test_scores_of_a_chain_are_long_form(small, mill):
-    """A scores table has a row for each number, with model, interval, n and share unscored, and a page to read."""
-    made = mill({**SMALL, "scores/cold": {"grades": ["grades/cold"], "measures": ["avg-at-k", "format-rate"]}})
+    """A scores table has a row per number, with model, interval, n and share unscored, and a score page."""
+    made = mill({**SMALL, "scores/cold": {"grades": ["grades/cold"], "metrics": ["avg-at-k", "format-rate"]}})
     made.results = small.results
     table = made.make("scores/cold")
     rows = table.rows()
-    whole = [row for row in rows if row["split"] == "all"]
-    assert [(r["model"], r["problems"], r["sampling"], r["measure"], r["n"], r["problems_n"]) for r in whole] == [
+    whole = [row for row in rows if row["slice"] == "all"]
+    assert [(r["model"], r["problems"], r["sampling"], r["metric"], r["n"], r["n_problems"]) for r in whole] == [
         ("sft/cold", "problems/bench", "T=1", "avg@2", 24, 12),
         ("sft/cold", "problems/bench", "T=1", "format-rate", 24, 12),
     ]
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
-    assert {"powers", "digits", "products", "recurrence"} == {row["split"] for row in rows} - {"all"}
+    assert {"powers", "digits", "products", "recurrence"} == {row["slice"] for row in rows} - {"all"}
     assert "| sft/cold | problems/bench |" in table.page.read_text()
 
 
 def test_calls_that_failed_or_came_from_another_model_stand_beside_the_score(mill, monkeypatch):
-    """A word that is no proper end is counted in stamp and page with the word, and so is the name of another model."""
+    """Stamp and page count an unknown finish reason, with its word, and report the name of another model."""
     entries = {
-        "api/solver": {"id": "asked", "price": "unknown", "max-parked": 0.5},
+        "api/solver": {"id": "asked", "price": "unknown", "max-failed": 0.5},
         "problems/few": {"source": "arithmetic", "rows": 4},
         "responses/few": {"problems": "problems/few", "model": "api/solver", "max-tokens": 64},
         "grades/few": {"responses": "responses/few", "grader": "arithmetic"},
-        "scores/few": {"grades": ["grades/few"], "measures": ["avg-at-k"], "max-unscored": 1},
+        "scores/few": {"grades": ["grades/few"], "metrics": ["avg-at-k"], "max-unscored": 1},
     }
     first = []
 
@@ -162,7 +164,7 @@ def test_calls_that_failed_or_came_from_another_model_stand_beside_the_score(mil
         table = made.make("problems/few", "responses/few", "grades/few", "scores/few")
     said = ["3 calls were answered by `other`, not by `asked`", "1 call finished with `tool_calls`"]
     assert made.table("responses/few").stamp["calls_noticed"] == said
-    assert [row["stop"] for row in made.table("responses/few").rows()].count("error") == 1
+    assert [row["stop_reason"] for row in made.table("responses/few").rows()].count("error") == 1
     for sentence in said:
         assert f"- responses/few: {sentence}" in table.page.read_text()
         assert f"responses/few: {sentence}" in table.stamp["notices"]
@@ -171,7 +173,7 @@ def test_calls_that_failed_or_came_from_another_model_stand_beside_the_score(mil
 def test_shared_problems_are_counted(small, mill):
     """Two tables of the same problems share them all; train and test share none."""
     made = mill(
-        {**SMALL, "scores/apart": {"problems": ["problems/train", "problems/bench"], "measures": ["shared-problems"]}}
+        {**SMALL, "scores/apart": {"problems": ["problems/train", "problems/bench"], "metrics": ["shared-problems"]}}
     )
     made.results = small.results
     assert [row["value"] for row in made.make("scores/apart").rows()] == [0.0]
@@ -185,52 +187,52 @@ def test_shared_problems_are_counted(small, mill):
     st.integers(1, 3),
 )
 def test_pass_at_k_is_the_share_of_choices_that_hold_a_success(grades, k):
-    """Over all choices of k scored attempts, averaged over the problems that have k; others do not count."""
-    found = measured(MEASURES["pass-at-k"].apply, attempts(*grades), k, success=6 / 7)
+    """pass@k is over all choices of k scored attempts, averaged over the problems with at least k."""
+    found = measured(METRICS["pass-at-k"].apply, attempts(*grades), k, success_threshold=6 / 7)
     scored = [[g for g in some if g is not None] for some in grades]
     chances = [mean(max(c) >= 6 for c in combinations(some, k)) for some in scored if len(some) >= k]
     assert found["value"] == (pytest.approx(mean(chances)) if chances else None)
-    assert found["problems_n"] == len(chances)
+    assert found["n_problems"] == len(chances)
 
 
 def test_majority_takes_all_right_answers_for_one():
-    """Two right answers written differently outvote a wrong one that stands twice less; equal ones are told by their text."""
-    rows = attempts([1, 1, 0, 0], out_of=1)
+    """Two correct answers in different spellings outvote a wrong one given fewer times; equal ones compare by text."""
+    rows = attempts([1, 1, 0, 0], max_points=1)
     for row, answer in zip(rows, ["\\frac12", "0.5", "3", "4"], strict=True):
         row["answer"] = answer
-    assert measured(MEASURES["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(1)
+    assert measured(METRICS["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(1)
     for row in rows[2:]:
         row["answer"] = "$3$"
-    assert measured(MEASURES["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(0.5)
+    assert measured(METRICS["majority-at-k"].apply, rows, 4)["value"] == pytest.approx(0.5)
 
 
 def test_one_text_is_one_answer_whatever_a_judge_says_of_it():
-    """Marks of 7, 6 and 6 for the same answer: it has three votes, and is right because it was once."""
+    """Grades of 7, 6 and 6 for the same answer: it has three votes, and is correct because it was once."""
     rows = attempts([7, 6, 6])
     for row in rows:
         row["answer"] = "5"
-    assert measured(MEASURES["majority-at-k"].apply, rows, 3)["value"] == pytest.approx(1 / 3)
+    assert measured(METRICS["majority-at-k"].apply, rows, 3)["value"] == pytest.approx(1 / 3)
 
 
 def test_best_of_k_is_chosen_by_another_grader():
-    """The attempt that the selecting marks put first is the one that counts, however good another one is."""
+    """The attempt that the selecting grades rank first counts, however good another one is."""
     rows = attempts([7, 0, 3])
     for row, selecting in zip(rows, [1, 5, 2], strict=True):
         row["selecting"] = selecting
-    assert measured(MEASURES["best-at-k"].apply, rows, 3)["value"] == 0
-    assert measured(MEASURES["max-at-k"].apply, rows, 3)["value"] == 7
+    assert measured(METRICS["best-at-k"].apply, rows, 3)["value"] == 0
+    assert measured(METRICS["max-at-k"].apply, rows, 3)["value"] == 7
 
 
 def test_runs_are_merged_as_the_definitions_say():
     """A run is one attempt at every problem: means 4 and 5, so mean 4.5, best 5, worst 4, deviation 0.707 (n - 1)."""
     rows = attempts([7, 3], [1, 7])
-    values = {m: _of_runs(MEASURES[m].apply, m, rows, Scores())["value"] for m in RUNS}
+    values = {m: _of_runs(METRICS[m].apply, m, rows, Scores())["value"] for m in RUNS}
     assert values == pytest.approx({"run-mean": 4.5, "run-max": 5, "run-min": 4, "run-std": 0.5**0.5})
-    assert _of_runs(MEASURES["run-std"].apply, "run-std", attempts([7], [1]), Scores())["value"] is None
+    assert _of_runs(METRICS["run-std"].apply, "run-std", attempts([7], [1]), Scores())["value"] is None
 
 
 def test_runs_stand_in_the_order_of_their_first_attempts_scored_or_not():
-    """A sum's last digit hangs on its order, which is no matter of who was scored first."""
+    """The last digit of a sum depends on its order, which does not depend on which attempts are scored."""
     rows = attempts([None, 1, 2], [7, 3, 5])
     assert [list(run) for run in _by_run(rows, lambda row: row["grade"])] == [[7], [1, 3], [2, 5]]
 
@@ -239,22 +241,45 @@ RUNS = ("run-mean", "run-max", "run-min", "run-std")
 
 
 def test_tokens_are_those_of_the_definitions():
-    """What a judge read counts as the solution, the rest of what was written as thought; correct and incorrect are apart."""
+    """The part that a judge read is the solution, the rest the chain of thought; correct and incorrect are separate."""
     rows = attempts([7, 3, None])
     for row, written, judge in zip(rows, [100, 300, 50], [40, 60, 0], strict=True):
         row.update(response_tokens=written, prompt_tokens=judge, tokens=9)
     entry = Scores()
 
     def value(name, argument=None):
-        kernel = MEASURES[name].apply
+        kernel = kernel_of(name, argument)
         if isinstance(kernel, OfRuns):
             return _of_runs(kernel, name, rows, entry)["value"]
         return measured(kernel, rows, argument)["value"]
 
-    assert (value("tokens-mean"), value("tokens-min"), value("tokens-max")) == (150, 50, 300)
-    assert (value("solution-tokens-mean"), value("cot-tokens-min"), value("cot-tokens-max")) == (50, 60, 240)
+    assert [value("tokens", {"stat": stat}) for stat in ("mean", "min", "max", "p95")] == [150, 50, 300, 280]
+    assert [value("tokens", {"of": "chain-of-thought", "stat": stat}) for stat in ("min", "max")] == [60, 240]
+    assert (value("tokens"), value("tokens", {"of": "solution"}), value("tokens", {"of": "verdict"})) == (150, 50, 9)
     assert (value("tokens-correct", 6), value("tokens-incorrect", 6)) == (100, 300)
     assert value("tokens-per-run") == 150
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ("tokens", "tokens(response, mean)"),
+        ({"tokens": {"of": "reasoning", "stat": "p95"}}, "tokens(reasoning, p95)"),
+        ({"text-tokens": {"stat": "max"}}, "text-tokens(statement, max)"),
+        ({"grade-share": 3}, "grade-share(3)"),
+        ("run-std", "run-std"),
+    ],
+)
+def test_name_of_a_metric_has_its_argument(item, name):
+    """The name has every option, also defaults."""
+    assert label(*split(item), 4) == name
+
+
+@pytest.mark.parametrize("argument", [{"stat": "p96"}, {"by": "run"}, "p95", []])
+def test_unknown_option_of_a_metric_is_refused(argument):
+    """The message lists the options and their values."""
+    fault = METRICS["tokens"].fault({"tokens": argument})
+    assert f"has the argument {argument!r}; expected `tokens` or `{{tokens: {{of: response / reasoning" in fault
 
 
 @pytest.mark.parametrize(
@@ -267,17 +292,17 @@ def test_tokens_are_those_of_the_definitions():
     ],
 )
 def test_published_splits_are_made(ids, years, expected):
-    """Of the ProofBenches alone: Basic and Advanced by id, else by year; a year inside a digest is none."""
+    """Only ProofBench has Basic and Advanced by id, else a split by year; a year inside a digest does not count."""
     rows = attempts([7], [3])
     for row, id, year in zip(rows, ids, years, strict=True):
         row.update(problem=id, year=year, loader="proofbench")
-    assert {part for part, _ in _splits(rows, given=False)} - {"all"} == expected
+    assert {part for part, _ in _splits(rows, by_writer=False)} - {"all"} == expected
     own = [{**row, "loader": "table"} for row in rows]
-    assert [part for part, _ in _splits(own, given=False)] == ["all"]
+    assert [part for part, _ in _splits(own, by_writer=False)] == ["all"]
 
 
 def test_interval_of_right_and_wrong_problems_is_exact_binomial():
-    """8 of 20 problems right at one attempt each: Clopper-Pearson's 95 % interval is [0.1912, 0.6395]."""
+    """8 of 20 problems correct at one attempt each: Clopper-Pearson's 95 % interval is [0.1912, 0.6395]."""
     found = measured(FULL, attempts(*[[7]] * 8, *[[0]] * 12))
     assert (round(found["low"], 4), round(found["high"], 4)) == (0.1912, 0.6395)
 
@@ -291,33 +316,33 @@ def compared(ours, theirs, **settings):
 
 
 def test_difference_is_by_problem_and_called_only_when_shown():
-    """Half a point with a deviation of three between problems is no difference; two points on each of 30 problems are."""
+    """Half a point with a deviation of three is not significant; two points on each of 30 problems are."""
     rng = random.Random(1)
     base = [[rng.uniform(0, 4)] for _ in range(30)]
     noise = [[b[0] + 0.5 + rng.gauss(0, 2.9)] for b in base]
     (unclear,) = compared(noise, base)
-    assert unclear["p"] > 0.05 and unclear["low"] < 0 < unclear["high"]
+    assert unclear["p_value"] > 0.05 and unclear["low"] < 0 < unclear["high"]
     assert "no difference shown" in _comparison(unclear, 0.05)
     (clear,) = compared([[b[0] + 2 + rng.gauss(0, 1)] for b in base], base)
-    assert clear["p"] < 0.001 and clear["low"] > 1
+    assert clear["p_value"] < 0.001 and clear["low"] > 1
     assert "no difference" not in _comparison(clear, 0.05)
 
 
 def test_comparison_uses_only_problems_that_both_scored():
-    """A problem that one of the two has no verdict on is left out of both."""
+    """A problem that one model has no verdict on is left out of both."""
     (row,) = compared([[7], [None], [3]], [[5], [7], [None]])
-    assert (row["value"], row["problems_n"], row["against"]) == (2, 1, "b")
+    assert (row["value"], row["n_problems"], row["baseline"]) == (2, 1, "b")
 
 
 def test_compare_names_what_is_measured():
-    """A pair with a model that is not there is refused when the configuration is read."""
+    """A pair with an unknown model is rejected when the configuration is read."""
     entry = SMALL | {
         "scores/x": {
             "models": ["sft/cold"], "problems": ["problems/bench"], "schemes": ["schemes/bench"], "grader": "api/referee",
-            "sampling": {"greedy": {"temperature": 0}}, "measures": ["avg-at-k"], "compare": [["sft/cold", "sft/colt"]],
+            "sampling": {"greedy": {"temperature": 0}}, "metrics": ["avg-at-k"], "compare": [["sft/cold", "sft/colt"]],
         }
     }  # fmt: skip
-    with pytest.raises(RecipeError, match=r"names `sft/colt`, which is not measured; .* Did you mean `sft/cold`"):
+    with pytest.raises(RecipeError, match=r"names `sft/colt`, which is not in `models`; .* Did you mean `sft/cold`"):
         expand({"r": {"api/referee": REFEREE, **entry}})
 
 
@@ -347,39 +372,41 @@ def scored(study, mill, **entry):
     return made.make("scores/s").rows()
 
 
-def test_grader_that_gives_human_marks_agrees_with_people(study, mill):
-    """Error 0 and all agreements 1, with exact intervals that are no certainty."""
-    measures = [*AGREEMENTS, {"balanced-accuracy": 5}, {"cohen-kappa": 5}]
-    rows = scored(study, mill, grades=["grades/lines", "grades/judge"], human="grades/human", measures=measures)
-    whole = {(r["grader"], r["measure"]): r for r in rows if r["split"] == "all"}
+def test_grader_that_gives_human_grades_agrees_with_people(study, mill):
+    """Error 0 and all agreements 1, with exact intervals that are not certainty."""
+    metrics = [*AGREEMENTS, {"balanced-accuracy": 5}, {"cohen-kappa": 5}]
+    rows = scored(
+        study, mill, grades=["grades/lines", "grades/judge"], **{"gold-grades": "grades/human"}, metrics=metrics
+    )
+    whole = {(r["grader"], r["metric"]): r for r in rows if r["slice"] == "all"}
     assert len(whole) == 20
-    for (_, measure), row in whole.items():
-        assert row["value"] == (0 if measure in ("mae", "bias", "advantage-difference") else 1), measure
-        assert (row["n"], row["problems_n"], row["unscored"], row["against"]) == (48, 12, 0, "grades/human")
-    assert whole["arithmetic", "mae"]["high"] > 1 and whole["arithmetic", "pair-agreement"]["low"] < 0.8
+    for (_, metric), row in whole.items():
+        assert row["value"] == (0 if metric in ("mae", "bias", "advantage-difference") else 1), metric
+        assert (row["n"], row["n_problems"], row["unscored"], row["baseline"]) == (48, 12, 0, "grades/human")
+    assert whole["arithmetic", "mae"]["high"] > 1 and whole["arithmetic", "pairwise-agreement"]["low"] < 0.8
 
 
 def test_grader_is_split_by_writer(study, mill):
-    """Whose proofs a grader favours is a split of its own."""
-    rows = scored(study, mill, grades=["grades/lines"], human="grades/human", measures=["bias"])
-    assert {"by forum-1", "by forum-2", "by forum-3"} <= {row["split"] for row in rows}
+    """The scores of a grader are split by the writer of the proofs."""
+    rows = scored(study, mill, grades=["grades/lines"], **{"gold-grades": "grades/human"}, metrics=["bias"])
+    assert {"by forum-1", "by forum-2", "by forum-3"} <= {row["slice"] for row in rows}
 
 
-def test_marks_on_two_scales_are_not_subtracted(study, mill):
-    """An error between marks of 1 and of 7 means nothing: it is refused, and decisions are named instead."""
-    with pytest.raises(TableError, match=r"human marks are out of 7, the grader's out of 1; .* balanced-accuracy"):
-        scored(study, mill, grades=["grades/answers"], human="grades/human", measures=["mae"])
+def test_grades_on_two_scales_are_not_subtracted(study, mill):
+    """An error between grades out of 1 and out of 7 is refused, and the message suggests decisions."""
+    with pytest.raises(TableError, match=r"human grades are out of 7, the grader's out of 1; .* balanced-accuracy"):
+        scored(study, mill, grades=["grades/answers"], **{"gold-grades": "grades/human"}, metrics=["mae"])
 
 
-@pytest.mark.parametrize(("threshold", "message"), [(8, "a decision is made from 8"), (5, None), (1, None)])
+@pytest.mark.parametrize(("threshold", "message"), [(8, "the threshold is 8"), (5, None), (1, None)])
 def test_decision_is_on_the_scale_of_each_side(study, mill, threshold, message):
-    """Right and wrong of one side is compared with marks of the other from the threshold on; one beyond the scale is refused."""
-    entry = {"grades": ["grades/answers"], "human": "grades/human", "measures": [{"balanced-accuracy": threshold}]}
+    """Correct and wrong on one side compares with grades at the threshold on the other; it must be on the scale."""
+    entry = {"grades": ["grades/answers"], "gold-grades": "grades/human", "metrics": [{"balanced-accuracy": threshold}]}
     if message:
         with pytest.raises(TableError, match=message):
             scored(study, mill, **entry)
         return
-    (row,) = [row for row in scored(study, mill, **entry) if row["split"] == "all"]
+    (row,) = [row for row in scored(study, mill, **entry) if row["slice"] == "all"]
     human = {r["response"]: r["grade"] >= threshold for r in study.table("grades/human").rows()}
     grader = {r["response"]: r["grade"] >= 1 for r in study.table("grades/answers").rows()}
     right, wrong = ([r for r in human if human[r] is value] for value in (True, False))
@@ -388,27 +415,27 @@ def test_decision_is_on_the_scale_of_each_side(study, mill, threshold, message):
 
 
 def test_grades_on_two_scales_are_not_merged(study, mill):
-    """A mean of marks of 7 and of 1 is no mark."""
+    """Averaging grades out of 7 and out of 1 is refused."""
     with pytest.raises(TableError, match="on several scales"):
-        scored(study, mill, grades=["grades/lines", "grades/answers"], merge="mean", measures=["avg-at-k"])
+        scored(study, mill, grades=["grades/lines", "grades/answers"], reduce="mean", metrics=["avg-at-k"])
 
 
 def test_several_graders_are_merged_into_one(study, mill):
-    """`merge` takes the marks of several tables of the same attempts for one grader's."""
+    """`reduce` combines the grades of several tables of the same attempts into those of one grader."""
     rows = scored(
         study,
         mill,
         grades=["grades/lines", "grades/judge"],
-        human="grades/human",
-        merge="mean",
-        measures=["mae", "variance-judge"],
+        **{"gold-grades": "grades/human"},
+        reduce="mean",
+        metrics=["mae", "variance-judge"],
     )
     assert {row["grader"] for row in rows} == {"mean of arithmetic, api/referee"}
-    assert {row["value"] for row in rows if row["split"] == "all"} == {0}
+    assert {row["value"] for row in rows if row["slice"] == "all"} == {0}
 
 
-def test_marks_of_a_panel_are_kept_and_not_what_it_wrote(study, mill):
-    """Of a million attempts the texts of their judges would not fit into memory; one value stands for equal marks."""
+def test_grades_of_a_panel_are_kept_and_not_what_it_wrote(study, mill):
+    """The judges' texts of a million attempts would not fit into memory; equal grades share one value."""
     panel = {"grader/panel": {"judges": ["api/referee", "api/referee"]}}
     made = mill(STUDY | panel | {"grades/panel": {**STUDY["grades/judge"], "grader": "grader/panel"}})
     made.results = study.results
@@ -419,10 +446,10 @@ def test_marks_of_a_panel_are_kept_and_not_what_it_wrote(study, mill):
 
 
 def test_judge_that_fails_is_unscored_in_the_comparison(study, mill, monkeypatch):
-    """A judge of garbage gives no marks of 0: the gate stops the stage, and says what was missing and what to do."""
+    """Garbage of a judge does not give grades of 0: the stage stops with the reasons and a fix."""
     garbage = '{"shares": {"garbage": 0.8}, "seed": 3}'
     monkeypatch.setenv("PROOFMILL_REFEREE_FAULTS", garbage)
-    half = {"grades/half": {**STUDY["grades/judge"], "prompt": "grade-brief"}}
+    half = {"grades/half": {**STUDY["grades/judge"], "grader-prompt": "grade-brief"}}
     made = mill(STUDY | half)
     made.results = study.results
     rows = made.make("grades/half").rows()
@@ -431,26 +458,30 @@ def test_judge_that_fails_is_unscored_in_the_comparison(study, mill, monkeypatch
     assert 0 < len(scored_rows) < len(rows)
     assert all(row["grade"] == honest[row["response"]] for row in scored_rows)
     assert {row["reason"] for row in rows if row["grade"] is None} <= {"no-verdict", "off-scale"}
-    entry = {"grades": ["grades/half"], "human": "grades/human", "measures": ["mae"]}
+    entry = {"grades": ["grades/half"], "gold-grades": "grades/human", "metrics": ["mae"]}
     made = mill(STUDY | half | {"scores/s": entry})
     made.results = study.results
     with pytest.raises(
-        TableError, match=r"of the attempts of given on problems/g .* have no verdict \(.* no-verdict.*`requeries`"
+        TableError, match=r"of the attempts of given on problems/g .* have no verdict \(.* no-verdict.*`parse-retries`"
     ):
         made.make("scores/s")
 
 
 def test_real_proofs_graded_by_a_failing_judge_are_never_zero(mill, data, monkeypatch):
-    """Proofs that the referee knows nothing about, and faults on top: no mark at all, and no score is made of them."""
+    """Proofs that the referee cannot grade, with faults: there are no grades, and no score."""
     monkeypatch.setenv(
         "PROOFMILL_REFEREE_FAULTS", '{"shares": {"garbage": 0.2, "broken": 0.1, "truncated": 0.1}, "seed": 1}'
     )
     entries = {
-        "problems/o": {"source": "graded", "path": str(data / "opc/graded_proofs.jsonl"), "keep": ["is-problem"]},
+        "problems/o": {
+            "source": "graded-proofs",
+            "path": str(data / "opc/graded_proofs.jsonl"),
+            "keep": ["is-problem"],
+        },
         "responses/o": {"problems": "problems/o", "model": "given"},
         "grades/h": {"responses": "responses/o", "grader": "human"},
-        "grades/o": {"responses": "responses/o", "grader": "api/referee", "prompt": "grade-imo"},
-        "scores/o": {"grades": ["grades/o"], "human": "grades/h", "measures": [{"balanced-accuracy": 6}]},
+        "grades/o": {"responses": "responses/o", "grader": "api/referee", "grader-prompt": "grade-imo"},
+        "scores/o": {"grades": ["grades/o"], "gold-grades": "grades/h", "metrics": [{"balanced-accuracy": 6}]},
     }
     made = mill(entries)
     made.make("problems/o", "responses/o", "grades/h", "grades/o")

@@ -1,4 +1,4 @@
-"""Self-play: what a step leaves behind, who is trained, and a training that is broken off and goes on."""
+"""Self-play: what a step leaves behind, who is trained, and a training that is broken off and continues."""
 
 import json
 from pathlib import Path
@@ -9,18 +9,18 @@ from pyarrow import parquet
 
 from mill import Mill
 from playing import SELFPLAY, entries
+from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
-from proofmill.inspect import curves
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import BUFFER, ROLLOUTS
-from proofmill.tasks import play
-from proofmill.tasks.tasks import Task
+from proofmill.selfplay_tasks import round
+from proofmill.selfplay_tasks.tasks import Task
 
 
 @pytest.fixture(scope="module")
 def player(tmp_path_factory) -> Mill:
-    """A tiny model that knows the form of proposals and solutions, and first tasks."""
+    """Train a tiny model on the form of proposals and solutions, with first tasks."""
     folder = tmp_path_factory.mktemp("player")
     made = Mill(folder / "results", **entries(folder / "files"))
     made.make("problems/play", "problems/seeds", "base/play", "examples/play", "sft/play")
@@ -29,7 +29,7 @@ def player(tmp_path_factory) -> Mill:
 
 @pytest.fixture(scope="module")
 def train(player):
-    """Self-play of the tiny model with changed fields; gives its table."""
+    """Return a function that runs self-play of the tiny model with changed fields, and returns its table."""
 
     def made(name: str, **changed) -> Table:
         values = {key: value for key, value in {**SELFPLAY, **changed}.items() if value is not None}
@@ -51,8 +51,8 @@ def buffer(table: Table) -> pl.DataFrame:
     return pl.read_parquet(table.folder / BUFFER)
 
 
-def measured(table: Table, task: str | None, role: str | None, measure: str) -> list[float]:
-    wanted = {"task": task, "role": role, "measure": measure}
+def measured(table: Table, task: str | None, role: str | None, metric: str) -> list[float]:
+    wanted = {"task": task, "role": role, "metric": metric}
     return [row["value"] for row in table.rows() if all(row[key] == value for key, value in wanted.items())]
 
 
@@ -83,21 +83,21 @@ def test_what_is_proposed_in_a_step_is_solved_in_the_next(played):
     """Valid proposals of a step are in the buffer with its number; the next step's solver is asked them first."""
     frame, tasks = rollouts(played), buffer(played)
     valid = frame.filter(pl.col("role") == "propose", pl.col("reason") == "ok")
-    assert set(valid["subject"]) <= set(tasks["id"])
+    assert set(valid["task_id"]) <= set(tasks["id"])
     steps = {id: step for id, step in tasks.select("id", "step").rows()}
     for step in (2, 3):
         new = {id for id, made in steps.items() if made == step - 1}
         solved = frame.filter(pl.col("role") == "solve", pl.col("step") == step)
         for task in ("abduce", "deduce", "induce"):
             of_task = new & set(tasks.filter(pl.col("kind") == task)["id"])
-            asked = set(solved.filter(pl.col("task") == task)["subject"])
+            asked = set(solved.filter(pl.col("task") == task)["task_id"])
             assert len(asked & of_task) == min(len(of_task), 4)
 
 
-def test_measures_are_by_task_and_role(played):
+def test_metrics_are_by_task_and_role(played):
     """The share that is valid and the shares by reason add up to 1; what is of the whole step has no task."""
     for task in ("abduce", "deduce", "induce"):
-        reasons = {row["measure"] for row in played.rows() if row["measure"].startswith("invalid/")}
+        reasons = {row["metric"] for row in played.rows() if row["metric"].startswith("invalid/")}
         shares = [measured(played, task, "propose", name) or [0.0] * 3 for name in ("valid", *reasons)]
         assert [sum(step) for step in zip(*shares, strict=True)] == pytest.approx([1.0] * 3)
         assert len(measured(played, task, "solve", "accuracy")) == 3
@@ -116,7 +116,7 @@ def test_curves_name_task_and_role(played):
 
 
 def test_buffer_is_no_part_of_the_model(played, tmp_path):
-    """Another buffer or other rollouts beside the same weights make no other model; the table's content is another."""
+    """Another buffer or other rollouts next to the same weights make no other model; the table's content is another."""
     from proofmill.artifacts.weights import facts_of, model_digest
 
     before = model_digest("selfplay", facts_of(played.folder))
@@ -130,7 +130,7 @@ def test_buffer_is_no_part_of_the_model(played, tmp_path):
 
 @pytest.mark.parametrize("proposer", ["frozen", "absent"])
 def test_proposer_that_is_not_trained_has_no_rollouts(train, proposer):
-    """Frozen, it fills the buffer and is not learned from; absent, the solver has the first tasks alone."""
+    """Frozen, it fills the buffer and is not trained on; absent, the solver has the first tasks alone."""
     table = train(f"selfplay/{proposer}", proposer=proposer, steps=2)
     assert set(rollouts(table)["role"]) == {"solve"}
     assert rollouts(table).height == 2 * 3 * 4
@@ -140,7 +140,7 @@ def test_proposer_that_is_not_trained_has_no_rollouts(train, proposer):
 
 def test_replies_that_all_earn_the_same_say_that_nothing_was_learned(train, capsys):
     """Replies of one token are all malformed and earn the same: the notice says that nothing was learned."""
-    table = train("selfplay/constant", **{"max-tokens": 1}, steps=2, batch=2)
+    table = train("selfplay/constant", **{"max-tokens": 1, "batch-size": 2}, steps=2)
     assert rollouts(table)["reward"].n_unique() == 1
     (notice,) = table.stamp["notices"]
     assert notice.startswith("no reward varied") and notice in capsys.readouterr().err
@@ -148,7 +148,7 @@ def test_replies_that_all_earn_the_same_say_that_nothing_was_learned(train, caps
 
 def test_model_writes_its_own_first_tasks(train):
     """Without a table it begins with the function that returns its argument, and asks about it until there are enough."""
-    table = train("selfplay/alone", **{"seed-tasks": None}, seeds=6, steps=1, tasks=["deduce", "induce"])
+    table = train("selfplay/alone", **{"seed-tasks": None, "max-seed-tasks": 6}, steps=1, tasks=["deduce", "induce"])
     first = buffer(table).filter(pl.col("step") == 0)
     assert "def f(a):\n    return a" in set(first["program"])
     assert 1 < first.filter(pl.col("kind") == "induce").height <= 6
@@ -157,9 +157,10 @@ def test_model_writes_its_own_first_tasks(train):
 def test_options_of_the_game_are_played(train):
     """One task, intrinsic rewards, a small buffer that keeps the newest, one baseline, two updates of each round."""
     table = train(
-        "selfplay/options", tasks=["induce"], intrinsic={"complexity": {"weight": 1.0}, "input-diversity": {"weight": 0.1}},
-        buffer=5, **{"buffer-keeps": "newest", "baselines": "one", "baseline-over": "sample", "dual-clip": 3.0},
-        admits="non-one", induced="mean", iterations=2, steps=4,
+        "selfplay/options", tasks=["induce"],
+        **{"intrinsic-rewards": {"complexity": {"weight": 1.0}, "input-diversity": {"weight": 0.1}}, "buffer-size": 5},
+        **{"buffer-admits": "non-one", "induction-reward": "mean", "buffer-keeps": "newest", "baselines": "global", "baseline-over": "rollout", "dual-clip": 3.0},
+        iterations=2, steps=4,
     )  # fmt: skip
     assert set(rollouts(table)["step"]) == {1, 3}
     assert buffer(table).group_by("kind").len()["len"].max() <= 5
@@ -171,13 +172,14 @@ class Broken(Exception):
     """A training that is killed."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", [1, 2, 4])
 def test_broken_off_training_ends_with_the_same_table_weights_and_tasks(player, train, monkeypatch, at):
     """Killed in its first, second or fourth step, with a checkpoint every second, it ends like one that was not."""
-    fields = {"steps": 5, "seed": 3, "seed-tasks": None, "seeds": 5}
+    fields = {"steps": 5, "seed": 3, "seed-tasks": None, "max-seed-tasks": 5}
     whole = train("selfplay/whole", **fields)
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
-    name, step = f"selfplay/broken-{at}", play.Play.step
+    name, step = f"selfplay/broken-{at}", round.SelfplayRound.step
 
     def until(self, number, ask):
         turns = step(self, number, ask)
@@ -186,14 +188,14 @@ def test_broken_off_training_ends_with_the_same_table_weights_and_tasks(player, 
         return turns
 
     with monkeypatch.context() as broken, pytest.raises(Broken):
-        broken.setattr(play.Play, "step", until)
+        broken.setattr(round.SelfplayRound, "step", until)
         train(name, **fields)
     table = train(name, **fields)
     assert table.scan().collect().equals(whole.scan().collect())
     assert file_sha256(table.folder / "model.safetensors") == file_sha256(whole.folder / "model.safetensors")
     assert rollouts(table).drop("rollout").equals(rollouts(whole).drop("rollout"))
     assert buffer(table).equals(buffer(whole))
-    counted = [parquet.read_schema(t.folder / BUFFER).metadata[play.COUNTERS] for t in (table, whole)]
+    counted = [parquet.read_schema(t.folder / BUFFER).metadata[round.COUNTERS] for t in (table, whole)]
     assert json.loads(counted[0]) == json.loads(counted[1])
 
 
@@ -207,12 +209,15 @@ DECLARED = {
     ("changed", "said"),
     [
         ({"tasks": ["deduce", "deduce"]}, "`tasks` names `deduce` 2 times"),
-        ({"proposer": "absent", "seed-tasks": None}, "there are no `seed-tasks`"),
-        ({"proposer": "frozen", "intrinsic": {"complexity": {"weight": 1.0}}}, "`intrinsic` rewards proposals"),
-        ({"tasks": ["induce"], "composite": {"chance": 0.5}}, "an induction is about a known one"),
+        ({"proposer": "absent", "seed-tasks": None}, "`proposer: absent` needs `seed-tasks`"),
+        (
+            {"proposer": "frozen", "intrinsic-rewards": {"complexity": {"weight": 1.0}}},
+            "`intrinsic-rewards` rewards proposals",
+        ),
+        ({"tasks": ["induce"], "composite": {"probability": 0.5}}, "`composite` applies to new programs"),
         ({"dual-clip": 1.1}, "`dual-clip` is 1.1"),
-        ({"reworded": {"solve-deduce": "prove"}}, "`reworded` > `solve-deduce`"),
-        ({"reworded": {"solve-deduce": "tasks/solve-abduce"}}, "which shows output"),
+        ({"prompts": {"solve-deduce": "prove"}}, "`prompts` > `solve-deduce`"),
+        ({"prompts": {"solve-deduce": "tasks/solve-abduce"}}, "which has the fields output"),
         ({"tasks": []}, "tasks"),
     ],
 )
@@ -225,7 +230,7 @@ def test_fields_that_do_not_go_together_are_refused(changed, said):
 
 def test_task_of_a_row_has_its_id(played):
     """An id in the buffer is that of the task: nothing of it is lost."""
-    from proofmill.tasks.tasks import from_row
+    from proofmill.selfplay_tasks.tasks import from_row
 
     for row in buffer(played).iter_rows(named=True):
         task = from_row(row)

@@ -32,7 +32,7 @@ from proofmill.schema.ids import file_sha256
 from proofmill.sft import IGNORED, Encoder, drawn, end_of_turn
 from proofmill.training import run
 from proofmill.training.checkpoints import Intervals
-from proofmill.training.sft_trainer import FilledSampler, Trainer
+from proofmill.training.sft_trainer import FilledSampler, SftTrainer
 
 COLD = {**SMALL["sft/cold"], "log-every": 1}
 TALK = [
@@ -50,7 +50,8 @@ def tokenizer():
 
 @pytest.fixture
 def trained(small, tmp_path):
-    """`trained({"packing": True})` is the table of `sft/x`: `sft/cold` with these fields; `others` are made before it."""
+    """Return `trained({"packing": True})`, which builds `sft/x`: `sft/cold` with these fields; `others` are built
+    before."""
     results = tmp_path / "results"
     shutil.copytree(small.results, results)
 
@@ -60,13 +61,13 @@ def trained(small, tmp_path):
     return make
 
 
-def values(table, measure: str) -> list[float]:
-    rows = pl.DataFrame(table.rows()).filter(pl.col("measure") == measure).sort("step")
+def values(table, metric: str) -> list[float]:
+    rows = pl.DataFrame(table.rows()).filter(pl.col("metric") == metric).sort("step")
     return rows["value"].to_list()
 
 
 def assert_close(one, other) -> None:
-    """Two trainings gave the same rows up to rounding."""
+    """Assert that two trainings gave the same rows up to rounding."""
     one, other = pl.DataFrame(one.rows()), pl.DataFrame(other.rows())
     assert one.drop("value").equals(other.drop("value"))
     assert one["value"].to_list() == pytest.approx(other["value"].to_list(), rel=1e-4, abs=1e-6)
@@ -75,15 +76,15 @@ def assert_close(one, other) -> None:
 def test_sft_learns_and_says_so(small):
     """The loss of the last steps is below that of the first, in long form."""
     rows = pl.DataFrame(small.table("sft/cold").rows())
-    loss = rows.filter(pl.col("measure") == "loss").sort("step")["value"].to_list()
+    loss = rows.filter(pl.col("metric") == "loss").sort("step")["value"].to_list()
     assert loss[-1] < loss[0]
-    assert rows.filter(pl.col("measure") == "loss")["step"].to_list() == [2, 4, 6, 8]
+    assert rows.filter(pl.col("metric") == "loss")["step"].to_list() == [2, 4, 6, 8]
 
 
 def test_table_of_steps_has_no_clock(small):
-    """What depends on the machine is in the stamp, so that equal trainings have equal tables."""
-    measures = {row["measure"] for row in small.table("sft/cold").rows()}
-    assert not [m for m in measures if "runtime" in m or "per_second" in m or "time" in m]
+    """Values that depend on the machine are in the stamp, so that equal trainings have equal tables."""
+    metrics = {row["metric"] for row in small.table("sft/cold").rows()}
+    assert not [m for m in metrics if "runtime" in m or "per_second" in m or "time" in m]
     assert small.table("sft/cold").stamp["training_seconds"] > 0
 
 
@@ -115,7 +116,7 @@ def test_example_beyond_the_context_stops_the_stage(trained):
 
 
 def learned(tokenizer, messages, learn: str) -> str:
-    """The text of the tokens that are learned."""
+    """Return the text of the trained tokens."""
     made = Encoder(tokenizer, learn, "base/x")(messages)
     assert all(label in (i, IGNORED) for i, label in zip(made["input_ids"], made["labels"], strict=True))
     assert made["input_ids"] == tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"]
@@ -168,7 +169,7 @@ def test_solution_that_writes_turns_is_learned_as_one(tokenizer, learn):
 
 
 def test_marked_template_has_no_tokens_but_its_own(tokenizer):
-    """Where generation marks decide what is learned, a message writes no token of a turn either."""
+    """Where generation tags decide what is learned, a message writes no token of a turn either."""
     other = train_tokenizer(["x"], 300)
     marked = "{% generation %}{{ message['content'] }}<|end|>{% endgeneration %}"
     other.chat_template = "{% for message in messages %}<|user|>" + marked + "{% endfor %}"
@@ -192,7 +193,7 @@ def test_reasoning_tokens_of_a_tokenizer_are_learned(tokenizer):
 
 
 def test_batch_of_forged_turns_learns_the_turns_that_are_ours(small, tmp_path):
-    """What a training step sees of a forum's solutions: in each row one turn of the assistant, learned to its one end."""
+    """Each row of a forum's solutions has one turn of the assistant, trained on up to its one end."""
     folder = small.table("base/tiny").folder
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = ["a<|end|><|user|>b", "<|assistant|>x", "a ≡ b.", f"{END}{END}"]
@@ -231,7 +232,7 @@ def test_message_that_a_template_rewrites_later_is_refused(tokenizer, role, lear
 
 
 def test_marks_of_a_template_decide_what_is_learned(tokenizer):
-    """Where a template has generation marks, what they enclose is learned and nothing else."""
+    """Where a template has generation tags, what they enclose is learned and nothing else."""
     other = train_tokenizer(["x"], 300)
     marked = "{% generation %}{{ message['content'] }}{% endgeneration %}"
     other.chat_template = (
@@ -267,7 +268,7 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
 
 
 def with_template(name):
-    """A tokenizer with a published chat template, as TRL ships it, and its control tokens."""
+    """Return a tokenizer with a published chat template, as TRL ships it, and its control tokens."""
     made = train_tokenizer(["What is 2 + 2? It is 4."], 300)
     made.add_special_tokens({"additional_special_tokens": [*CONTROL]})
     made.chat_template = (Path(trl.__file__).parent / f"chat_templates/{name}.jinja").read_text(encoding="utf-8")
@@ -295,7 +296,7 @@ def test_turns_and_calls_of_published_templates_are_learned_exactly(template, ex
 
 
 def test_template_that_rewrites_turns_is_learned_in_trls_version():
-    """Qwen3 drops the thoughts of earlier turns: its version with marks learns each turn as it was written."""
+    """Qwen3 drops the thoughts of earlier turns: its version with tags trains on each turn as it was written."""
     qwen = with_template("qwen3")
     talk = [{**m, "reasoning_content": "Hm."} if m["role"] == "assistant" else m for m in TALK]
     labels = Encoder(qwen, "assistant", "base/x")(talk)["labels"]
@@ -316,7 +317,7 @@ def test_control_tokens_in_calls_and_tools_are_text():
 
 
 def test_what_follows_the_last_answer_is_left_out(tokenizer):
-    """With `learn: answer` a conversation that ends with a question teaches its last answer, not the question."""
+    """With `train-on: answer` a conversation that ends with a question teaches its last answer, not the question."""
     made = Encoder(tokenizer, "answer", "base/x")([*TALK, TALK[0]])
     assert made == Encoder(tokenizer, "answer", "base/x")(TALK)
 
@@ -327,6 +328,7 @@ OFFERED = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
 NAMES = "{{ m.content | trim }}"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("template", "talk", "tools", "lost"),
     [
@@ -400,7 +402,7 @@ def test_examples_that_a_template_renders_in_part_stop_the_stage(small, tmp_path
     shutil.copytree(small.results, results)
     chat = {"source": "table", "path": str(path)}
     entries = {"examples/chat": chat, "examples/plain": {**chat, "keep": ["no-tools"]}}
-    fields = {"learn": "answer", "steps": 2, "evaluate-share": 0.0}
+    fields = {"train-on": "answer", "steps": 2, "evaluate-share": 0.0}
     sft = {f"sft/{n}": {**COLD, **fields, "examples": f"examples/{n}"} for n in ("chat", "plain")}
     made = Mill(results, **SMALL, **entries, **sft)
     with pytest.raises(
@@ -421,7 +423,7 @@ def test_chat_file_of_others_is_learned(small, tmp_path, learn):
     results = tmp_path / "results"
     shutil.copytree(small.results, results)
     chat = {"examples/chat": {"source": "table", "path": str(path)}}
-    fields = {"examples": "examples/chat", "learn": learn, "steps": 6, "evaluate-share": 0.0}
+    fields = {"examples": "examples/chat", "train-on": learn, "steps": 6, "evaluate-share": 0.0}
     table = Mill(results, **SMALL, **chat, **{"sft/chat": {**COLD, **fields}}).make("examples/chat", "sft/chat")
     assert values(table, "loss")[-1] < values(table, "loss")[0]
 
@@ -460,13 +462,13 @@ def test_end_of_turn_becomes_an_end_of_generation(small, tmp_path):
 
 @pytest.mark.parametrize("learn", ["answer", "assistant", "all"])
 def test_chat_template_is_kept_as_it_was(trained, learn):
-    """Whatever is learned, the template beside the weights is the one that the model came with."""
-    table = trained({"steps": 1, "learn": learn})
+    """Whatever is learned, the template next to the weights is the one that the model came with."""
+    table = trained({"steps": 1, "train-on": learn})
     assert AutoTokenizer.from_pretrained(table.folder).chat_template == CHAT_TEMPLATE
 
 
 def untalkative(small, folder):
-    """A model's folder without a chat template."""
+    """Return a model's folder without a chat template."""
     shutil.copytree(small.table("base/tiny").folder, folder)
     (folder / "chat_template.jinja").unlink()
     return {"source": "folder", "path": str(folder)}
@@ -476,12 +478,12 @@ def test_model_without_a_chat_template_is_refused_with_both_remedies(small, tmp_
     """A base model that cannot be talked to is named where it is taught, rewarded or asked, with what to write in its entry."""
     plain = untalkative(small, tmp_path / "plain")
     rewarded = {"model": "base/plain", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1}}
-    grpo = {**rewarded, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 1}
+    grpo = {**rewarded, "unscored": "drop", "group-size": 2, "problems-per-step": 2, "steps": 1}
     asked = {"problems": "problems/bench", "model": "base/plain", "max-tokens": 4}
     entries = {"base/plain": plain, "sft/plain": {**COLD, "model": "base/plain"}}
     made = Mill(tmp_path / "results", **SMALL, **entries, **{"grpo/plain": grpo, "responses/plain": asked})
     made.make("problems/train", "problems/bench", "examples/cold", "base/plain")
-    remedies = r"base/plain: its tokenizer has no chat template; .* `template: plain` .* `template: PATH`"
+    remedies = r"base/plain: its tokenizer has no chat template; .* `chat-template: plain` .* `chat-template: PATH`"
     for name in ("sft/plain", "grpo/plain", "responses/plain"):
         with pytest.raises(TableError, match=remedies):
             made.make(name)
@@ -491,10 +493,10 @@ def test_model_without_a_chat_template_is_refused_with_both_remedies(small, tmp_
 
 
 def test_chat_template_of_a_file_is_the_models(small, tmp_path):
-    """`template: PATH` gives a model a template, also in place of its own; another content of the file is another model."""
+    """`chat-template: PATH` gives a model a template, also in place of its own; another content of the file is another model."""
     path = tmp_path / "chat.jinja"
     path.write_text(CHAT_TEMPLATE)
-    entries = {"base/plain": {**untalkative(small, tmp_path / "plain"), "template": str(path)}}
+    entries = {"base/plain": {**untalkative(small, tmp_path / "plain"), "chat-template": str(path)}}
     entries["base/again"] = {**entries["base/plain"], "path": str(small.table("base/tiny").folder)}
     made = Mill(tmp_path / "results", **entries)
     for name in entries:
@@ -519,7 +521,7 @@ def test_file_that_is_no_chat_template_is_refused(small, tmp_path, text, fault):
     path = tmp_path / "chat.jinja"
     if text is not None:
         path.write_text(text)
-    made = Mill(tmp_path / "r", **{"base/x": {**untalkative(small, tmp_path / "plain"), "template": str(path)}})
+    made = Mill(tmp_path / "r", **{"base/x": {**untalkative(small, tmp_path / "plain"), "chat-template": str(path)}})
     with pytest.raises(TableError, match=fault):
         made.make("base/x")
 
@@ -537,11 +539,11 @@ def trainer_of(small, packing: bool, rows: list[dict], folder, attention: str = 
         per_device_train_batch_size=2,
     )  # fmt: skip
     tokenizer = AutoTokenizer.from_pretrained(small.table("sft/cold").folder)
-    return Trainer(model=model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+    return SftTrainer(model=model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
 
 
 def losses(model, **inputs) -> list[float]:
-    """Minus the log-probability of each learned token, by the model's plain logits."""
+    """Return minus the log-probability of each trained token, by the model's plain logits."""
     labels = inputs.pop("labels")[:, 1:]
     with torch.no_grad():
         logprobs = model(**inputs).logits[:, :-1].log_softmax(-1)
@@ -582,12 +584,12 @@ def unpacked(row: dict) -> list[tuple[int, ...]]:
 
 def test_packing_learns_every_example_once_a_pass(trained, small):
     """A pass over packed rows has as many tokens as the examples, in fewer steps."""
-    table = trained({"packing": True, "steps": None, "epochs": 1.0, "learn": "all"})
+    table = trained({"packing": True, "steps": None, "epochs": 1.0, "train-on": "all"})
     tokenizer = AutoTokenizer.from_pretrained(table.folder)
     rows = small.table("examples/cold").rows()
     tokens = sum(len(tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"]) for row in rows)
     assert values(table, "num_tokens")[-1] == tokens
-    assert table.stamp["counts"]["steps"] < len(rows) / COLD["batch"]
+    assert table.stamp["counts"]["steps"] < len(rows) / COLD["batch-size"]
 
 
 # --------------------------------------------------------------------------------------------- which examples, and lengths
@@ -614,13 +616,13 @@ def test_drawn_problems_have_their_share_of_the_examples(problems, share, seed):
 def test_evaluated_examples_are_not_learned(trained, monkeypatch):
     """The share that is evaluated and the rest are all the examples, and no problem is in both."""
     seen = {}
-    original = Trainer.__init__
+    original = SftTrainer.__init__
 
     def init(self, **given):
         seen.update(learned=given["train_dataset"], evaluated=given["eval_dataset"])
         original(self, **given)
 
-    monkeypatch.setattr(Trainer, "__init__", init)
+    monkeypatch.setattr(SftTrainer, "__init__", init)
     table = trained({"steps": 2, "evaluate-share": 0.25})
     learned, evaluated = ({tuple(ids) for ids in seen[part]["input_ids"]} for part in ("learned", "evaluated"))
     assert not learned & evaluated
@@ -629,7 +631,7 @@ def test_evaluated_examples_are_not_learned(trained, monkeypatch):
 
 
 OTHER = {
-    "problems/other": {"source": "arithmetic", "part": "dev", "rows": 7},
+    "problems/other": {"source": "arithmetic", "split": "dev", "rows": 7},
     "examples/other": {"problems": "problems/other"},
 }
 
@@ -638,7 +640,7 @@ OTHER = {
 def test_evaluation_is_the_mean_over_all_learned_tokens(trained, packing):
     """`eval_loss` is measured when due and at the end, and at the end is that of the weights that are kept, token by token."""
     table = trained({"steps": 5, "evaluate": "examples/other", "evaluate-every": 2, "packing": packing}, others=OTHER)
-    measured = pl.DataFrame(table.rows()).filter(pl.col("measure") == "eval_loss")
+    measured = pl.DataFrame(table.rows()).filter(pl.col("metric") == "eval_loss")
     assert measured["step"].to_list() == [2, 4, 5]
     model, tokenizer = AutoModelForCausalLM.from_pretrained(table.folder), AutoTokenizer.from_pretrained(table.folder)
     encoder, found = Encoder(tokenizer, "answer", "base/tiny"), []
@@ -661,7 +663,7 @@ def test_too_long_examples_are_left_out_and_counted(trained, small):
     texts = [row["messages"] for row in small.table("examples/cold").rows()]
     lengths = [len(tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"]) for messages in texts]
     limit = sorted(lengths)[len(lengths) // 2]
-    fields = {"too-long": "drop", "max-length": limit, "steps": None, "epochs": 1.0, "learn": "all"}
+    fields = {"too-long": "drop", "max-length": limit, "steps": None, "epochs": 1.0, "train-on": "all"}
     table = trained(fields)
     assert table.stamp["counts"]["too long"] == sum(length > limit for length in lengths) > 0
     assert values(table, "num_tokens")[-1] == sum(length for length in lengths if length <= limit)
@@ -670,7 +672,7 @@ def test_too_long_examples_are_left_out_and_counted(trained, small):
 
 
 def test_too_long_example_to_evaluate_stops_the_stage(trained, small, tmp_path):
-    """What is evaluated is not cut either, and the message names its table."""
+    """Evaluation examples are not truncated either, and the message names their table."""
     rows = [{"id": str(n), "question": "What is 1 + 1? " * 200, "answer": f"{n}"} for n in range(3)]
     (tmp_path / "long.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     columns = {"statement": "question", "solution": "answer"}
@@ -687,7 +689,7 @@ def test_too_long_example_to_evaluate_stops_the_stage(trained, small, tmp_path):
 
 def test_cosine_ends_at_its_floor(trained):
     """Each step's learning rate is the cosine's between the highest and the floor."""
-    table = trained({"steps": 10, "floor": 0.1, "warmup": 0.0, "learning-rate": 0.01})
+    table = trained({"steps": 10, "min-learning-rate-ratio": 0.1, "warmup-ratio": 0.0, "learning-rate": 0.01})
     cosine = [0.5 * (1 + math.cos(math.pi * step / 10)) for step in range(10)]
     assert values(table, "learning_rate") == pytest.approx([0.01 * (0.1 + 0.9 * share) for share in cosine])
 
@@ -697,7 +699,7 @@ def test_last_step_ends_a_longer_schedule(trained):
     whole = pl.DataFrame(trained({"steps": 8}).rows())
     part = pl.DataFrame(trained({"steps": 8, "last-step": 5}, "sft/part").rows())
     assert part.equals(whole.filter(pl.col("step") <= 5))
-    with pytest.raises(RecipeError, match="`last-step` is 9 of 8 `steps`"):
+    with pytest.raises(RecipeError, match="`last-step` is 9 and `steps` is 8; expected at most 8"):
         trained({"steps": 8, "last-step": 9}, "sft/beyond")
     with pytest.raises(RecipeError, match="`last-step` is 9 and the schedule ends with step 6"):
         trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
@@ -709,18 +711,19 @@ CONSTANT = {"schedule": "constant", "steps": 5}
 
 
 def shorter_and_longer(small, results, first, longer):
-    """A Mill with `sft/x` and `sft/longer`, which goes on from it, besides the small chain."""
+    """Return a Mill with `sft/x` and `sft/longer`, which resumes from it, in addition to the small chain."""
     shutil.copytree(small.results, results)
     x = {key: value for key, value in {**COLD, "log-every": 2, **first}.items() if value is not None}
     return Mill(results, **SMALL, **OTHER, **{"sft/x": x, "sft/longer": {"continue": "sft/x", **longer}})
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("first", "longer"),
     [
         (CONSTANT, {"steps": 9}),
-        ({"steps": 9, "last-step": 5, "schedule": "cosine", "warmup": 0.3}, {"last-step": None}),
-        ({"schedule": "constant", "steps": None, "epochs": 0.5, "adapter": {"rank": 4, "alpha": 8.0}}, {"epochs": 1.0}),
+        ({"steps": 9, "last-step": 5, "schedule": "cosine", "warmup-ratio": 0.3}, {"last-step": None}),
+        ({"schedule": "constant", "steps": None, "epochs": 0.5, "lora": {"rank": 4, "alpha": 8.0}}, {"epochs": 1.0}),
         ({"schedule": "constant", "steps": None, "epochs": 1.0}, {"epochs": 1.5}),
         ({**CONSTANT, "evaluate": "examples/other", "evaluate-every": 3, "packing": True}, {"steps": 8}),
     ],
@@ -732,8 +735,8 @@ def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, fi
     made.make("problems/other", "examples/other", "sft/x")
     steps = []
     with pytest.MonkeyPatch.context() as patch:
-        step = Trainer.training_step
-        patch.setattr(Trainer, "training_step", lambda self, *a, **k: steps.append(1) or step(self, *a, **k))
+        step = SftTrainer.training_step
+        patch.setattr(SftTrainer, "training_step", lambda self, *a, **k: steps.append(1) or step(self, *a, **k))
         table = made.make("sft/longer")
     counts = [made.table(name).stamp["counts"]["steps"] for name in ("sft/x", "sft/longer")]
     assert len(steps) == counts[1] - counts[0] > 0
@@ -742,6 +745,7 @@ def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, fi
     assert table.rows() == unbroken.rows() and weights(table) == weights(unbroken)
 
 
+@pytest.mark.long
 def test_longer_training_that_was_stopped_goes_on_from_its_own_checkpoint(small, tmp_path):
     """After a SIGTERM the longer training resumes where it was, not where the shorter one ended."""
     made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 9})
@@ -760,22 +764,22 @@ def test_longer_training_that_was_stopped_goes_on_from_its_own_checkpoint(small,
 
 
 def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, capsys):
-    """Where nothing was kept the longer training begins anew and ends with the same table; its log says so."""
+    """Where nothing was kept the longer training begins again and ends with the same table; its log says so."""
     made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 7})
     alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
     kept = alone.make("sft/x").kept(alone.table("sft/x").stamp["fingerprint"])
     assert not kept.state.exists()
     content = made.make("sft/longer").content
-    assert "sft/x has no state (`keep-state` is not set there): begins at the first step" in capsys.readouterr().err
+    assert "sft/x has no state (`save-state` is not set there): starts at the first step" in capsys.readouterr().err
     whole = Mill(made.results, **SMALL, **{"sft/whole": {**COLD, "log-every": 2, **CONSTANT, "steps": 7}})
     assert whole.make("sft/whole").content == content
 
 
 def test_state_is_kept_where_the_entry_asks_for_it_and_is_no_part_of_its_identity(small, tmp_path):
-    """`keep-state` keeps what an entry written later goes on from, and asking for it makes no table again."""
-    made = shorter_and_longer(small, tmp_path / "results", {**CONSTANT, "keep-state": True}, {"steps": 7})
-    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT, "keep-state": True}})
-    assert alone.book.entries["sft/x"].keep_state and alone.book.states == ["sft/x"] == made.book.states
+    """`save-state` keeps what an entry written later resumes from, and asking for it makes no table again."""
+    made = shorter_and_longer(small, tmp_path / "results", {**CONSTANT, "save-state": True}, {"steps": 7})
+    alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT, "save-state": True}})
+    assert alone.book.entries["sft/x"].save_state and alone.book.states == ["sft/x"] == made.book.states
     table = alone.make("sft/x")
     state = table.kept(table.stamp["fingerprint"]).state
     assert [path.name for path in state.iterdir()] == ["checkpoint-5"]
@@ -787,16 +791,16 @@ def test_state_is_kept_where_the_entry_asks_for_it_and_is_no_part_of_its_identit
 @pytest.mark.parametrize(
     ("first", "longer", "fault"),
     [
-        ({"steps": 5}, {"steps": 9}, "whose schedule `cosine` is laid out for 5 steps and would be another one for more"),
-        (CONSTANT, {"steps": 5}, "and ends where that ends; expected more `steps`"),
-        (CONSTANT, {"steps": 3}, "and ends before that ends"),
-        (CONSTANT, {"steps": 9, "batch": 2}, "which has another `batch`; expected one training. For another, begin anew: `model: sft/x`"),
-        (CONSTANT, {"epochs": 9.0}, "which counts in `steps`; expected the same here"),
-        ({"steps": 9, "last-step": 5}, {"last-step": 4}, "and ends where that ends"),
+        ({"steps": 5}, {"steps": 9}, "whose schedule `cosine` spans 5 steps and would change with the length"),
+        (CONSTANT, {"steps": 5}, "and ends at the same step; expected more `steps`"),
+        (CONSTANT, {"steps": 3}, "and ends before it does"),
+        (CONSTANT, {"steps": 9, "batch-size": 2}, "which has another `batch-size`; expected equal fields. To start a new training from its weights, set `model: sft/x`"),
+        (CONSTANT, {"epochs": 9.0}, "whose length is in `steps`; expected the same unit here"),
+        ({"steps": 9, "last-step": 5}, {"last-step": 4}, "and ends at the same step"),
     ],
 )  # fmt: skip
 def test_training_that_cannot_go_on_as_one_is_refused(first, longer, fault):
-    """What would be another training is said when the recipe is read, with what to write instead."""
+    """A change that would make another training is reported when the recipe is read, with what to write instead."""
     entries = {"sft/x": {**COLD, **first}, "sft/longer": {"continue": "sft/x", **longer}}
     with pytest.raises(RecipeError, match=f"sft/longer: continues sft/x, {fault}"):
         Mill(Path("results"), **SMALL, **entries)
@@ -820,7 +824,7 @@ def weights(table) -> str:
 
 def test_adapter_is_merged_into_ordinary_weights(trained, small):
     """Each layer is the base's plus alpha / rank B A, as the adapter's own file has them; nothing else has changed."""
-    table = trained({"adapter": {**LORA, "layers": ["q_proj", "down_proj"]}})
+    table = trained({"lora": {**LORA, "target-modules": ["q_proj", "down_proj"]}})
     before = load_file(small.table("base/tiny").folder / "model.safetensors")
     after, added = (
         load_file(table.folder / "model.safetensors"),
@@ -839,7 +843,7 @@ def test_adapter_is_merged_into_ordinary_weights(trained, small):
 
 def test_adapter_without_layers_has_all_linear_ones(trained, small):
     """Every linear layer but the last one is trained, and no other weight."""
-    table = trained({"adapter": LORA, "steps": 2})
+    table = trained({"lora": LORA, "steps": 2})
     before, after = (load_file(t.folder / "model.safetensors") for t in (small.table("base/tiny"), table))
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {name for name in before if "_proj" in name}
@@ -848,14 +852,14 @@ def test_adapter_without_layers_has_all_linear_ones(trained, small):
 def test_adapter_with_an_unknown_layer_is_refused(trained):
     """The message has the layers that there are."""
     with pytest.raises(TableError, match=r"names the layers wq, lm_head.*down_proj, gate_proj, k_proj"):
-        trained({"adapter": {**LORA, "layers": ["q_proj", "wq", "lm_head"]}})
+        trained({"lora": {**LORA, "target-modules": ["q_proj", "wq", "lm_head"]}})
 
 
 def test_quantized_adapter_without_its_library_is_refused(trained, monkeypatch):
     """Where bitsandbytes is not installed, the message says so before anything is loaded."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ServiceError, match="bitsandbytes is not installed"):
-        trained({"adapter": {**LORA, "quantized": True}})
+        trained({"lora": {**LORA, "quantized": True}})
 
 
 # ------------------------------------------------------------------------------------- how a batch is shared out, and stops
@@ -889,12 +893,13 @@ def test_filled_pass_has_the_order_of_a_single_process(rows, more, epoch):
     assert len(sampler) == rows + more
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "fields",
     [
         {"steps": 14},
-        {"steps": 9, "packing": True, "evaluate-share": 0.3, "evaluate-every": 4, "learn": "all", "max-length": 256},
-        {"steps": 4, "adapter": LORA},
+        {"steps": 9, "packing": True, "evaluate-share": 0.3, "evaluate-every": 4, "train-on": "all", "max-length": 256},
+        {"steps": 4, "lora": LORA},
     ],
     ids=["plain", "packed", "adapter"],
 )
@@ -902,7 +907,7 @@ def test_rows_at_a_time_and_recomputed_activations_change_no_row(trained, monkey
     """A batch in turns of one row, its activations computed twice, gives the same table up to rounding, the ends of passes included."""
     fields = {**fields, "log-every": 2}
     at_once = trained(fields)
-    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "1")
+    monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", "1")
     monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", "1")
     assert_close(at_once, trained(fields, "sft/turns"))
 
@@ -920,25 +925,26 @@ class At(TrainerCallback):
 
 @contextmanager
 def acting(step, act):
-    """Whatever is trained inside does something at this step."""
+    """Run `act` at this step of whatever is trained inside."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "watching", lambda name: nullcontext([At(step, act)]))
         yield
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("turns", "fields"),
     [
         (1, {}),
-        (2, {"packing": True, "evaluate-share": 0.3, "evaluate-every": 3, "learn": "all", "max-length": 256}),
-        (2, {"adapter": {**LORA, "dropout": 0.3}, "evaluate-share": 0.3, "evaluate-every": 5}),
+        (2, {"packing": True, "evaluate-share": 0.3, "evaluate-every": 3, "train-on": "all", "max-length": 256}),
+        (2, {"lora": {**LORA, "dropout": 0.3}, "evaluate-share": 0.3, "evaluate-every": 5}),
         (1, {"last-step": 10}),
     ],
     ids=["plain", "packed", "adapter", "last-step"],
 )
 def test_training_that_was_stopped_goes_on_to_the_same_table(trained, monkeypatch, turns, fields):
     """After a SIGTERM between two rows of the table, numbers and weights are those of an unbroken training, bit by bit."""
-    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", str(4 // turns))
+    monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", str(4 // turns))
     fields = {"steps": 11, "log-every": 4, **fields}
     whole = trained(fields).content
     with (
@@ -949,13 +955,14 @@ def test_training_that_was_stopped_goes_on_to_the_same_table(trained, monkeypatc
     assert trained(fields, "sft/stopped").content == whole
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "fields",
     [{"steps": 6}, {"steps": None, "epochs": 0.5, "evaluate-share": 0.3}, {"steps": 6, "last-step": 5}],
     ids=["plain", "evaluated", "last-step"],
 )
 def test_training_that_was_killed_after_its_last_step_is_only_written_down(trained, monkeypatch, fields):
-    """What was trained to its end is trained no further: the table is that of an unbroken training, its last row included."""
+    """A finished training is trained no further: its table is that of an uninterrupted training, its last row included."""
     fields = {"log-every": 4, **fields}
     whole = trained(fields).content
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -983,6 +990,7 @@ def test_broken_checkpoint_is_not_gone_on_from(trained, tmp_path, monkeypatch):
     assert trained(fields, "sft/broken").content == whole
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("environment", "kept"),
     [
@@ -1019,14 +1027,15 @@ def test_interval_of_checkpoints_that_is_no_number_is_refused(monkeypatch, varia
 
 def test_training_that_stands_still_is_ended(trained, monkeypatch):
     """When no step ends for the minutes given, the job ends with an error that names the variable."""
-    monkeypatch.setenv("PROOFMILL_STALL_MINUTES", "0.1")  # longer than a busy machine takes to begin
-    monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: threading.Event().wait())
+    monkeypatch.setenv("PROOFMILL_TRAINING_STALL_MINUTES", "0.1")  # longer than a busy machine takes to begin
+    monkeypatch.setattr(SftTrainer, "training_step", lambda *_, **__: threading.Event().wait())
     with pytest.raises(
-        ServiceError, match=r"no step has ended for 0.1 minutes; expected one in PROOFMILL_STALL_MINUTES"
+        ServiceError, match=r"no step has ended for 0.1 minutes; expected one in PROOFMILL_TRAINING_STALL_MINUTES"
     ):
         trained({})
 
 
+@pytest.mark.long
 def test_training_that_hangs_in_foreign_code_is_ended_too():
     """Where the main thread hears no signal, the process ends with the same sentence, and every thread's stack before it."""
     code = (
@@ -1035,7 +1044,7 @@ def test_training_that_hangs_in_foreign_code_is_ended_too():
         "def stuck(): time.sleep(600)\n"
         "with watching('sft/x'): stuck()\n"
     )
-    environment = {**os.environ, "PROOFMILL_STALL_MINUTES": "0.01", "PROOFMILL_GRACE": "0.1"}
+    environment = {**os.environ, "PROOFMILL_TRAINING_STALL_MINUTES": "0.01", "PROOFMILL_GRACE_SECONDS": "0.1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and ", line 3 in stuck" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("ServiceError: sft/x: no step has ended for 0.01 minutes")
@@ -1068,7 +1077,7 @@ def test_two_processes_train_what_one_does(chain, tmp_path):
     project.forget(name)
     profile = project.folder / "profiles/default/config.yaml"
     profile.write_text(f"{profile.read_text()}\nset-resources:\n  sft: {{launch: {LAUNCH}}}\n")
-    assert project.made(f"results/{name}.parquet", PROOFMILL_ROWS_PER_DEVICE="1") == [name]
+    assert project.made(f"results/{name}.parquet", PROOFMILL_MICRO_BATCH_SIZE="1") == [name]
     assert_close(chain.table(name), project.table(name))
     one, two = (load_file(p.table(name).folder / "model.safetensors") for p in (chain, project))
     for weight in one:
@@ -1096,11 +1105,12 @@ def test_error_of_one_process_ends_all_of_them(chain, tmp_path):
         "proofmill.sft",
         "sft/cold",
     ]
-    done = project.run(*command, PROOFMILL_ROWS_PER_DEVICE="0")
+    done = project.run(*command, PROOFMILL_MICRO_BATCH_SIZE="0")
     assert done.returncode != 0 and not project.table("sft/cold").path.exists()
-    assert "\nSettingError: PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
+    assert "\nSettingError: PROOFMILL_MICRO_BATCH_SIZE is `0`; expected a whole number of rows." in f"\n{done.stdout}"
 
 
+@pytest.mark.long
 def test_training_reports_to_the_trackers_that_are_asked_for(mill, monkeypatch):
     """TensorBoard's file has the loss of every logged step that the table has; without the variable there is none."""
     from tensorboardX.proto.event_pb2 import Event
@@ -1108,7 +1118,7 @@ def test_training_reports_to_the_trackers_that_are_asked_for(mill, monkeypatch):
     made = mill({**SMALL})
     made.make(*(name for name in SMALL if name not in ("responses/cold", "grades/cold", "sft/cold")))
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
-    monkeypatch.setenv("PROOFMILL_TRACKERS", "tensorboard")
+    monkeypatch.setenv("PROOFMILL_REPORT_TO", "tensorboard")
     table = made.make("sft/cold")
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
     (file,) = (made.results / "tensorboard/sft/cold").glob("events*")
@@ -1118,15 +1128,16 @@ def test_training_reports_to_the_trackers_that_are_asked_for(mill, monkeypatch):
         event = Event.FromString(data[place + 12 : place + 12 + length])
         losses |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
         place += 16 + length
-    logged = {row["step"]: row["value"] for row in table.rows() if row["measure"] == "loss"}
+    logged = {row["step"]: row["value"] for row in table.rows() if row["metric"] == "loss"}
     assert {step: value for (step, tag), value in losses.items() if tag == "train/loss"} == pytest.approx(logged)
 
 
+@pytest.mark.long
 def test_tracker_that_is_not_there_is_refused(mill, monkeypatch):
     """Before a model is loaded, with what there is."""
     made = mill({**SMALL})
     made.make(*(name for name in SMALL if name not in ("responses/cold", "grades/cold", "sft/cold")))
-    monkeypatch.setenv("PROOFMILL_TRACKERS", "tensorbord")
+    monkeypatch.setenv("PROOFMILL_REPORT_TO", "tensorbord")
     with pytest.raises(
         SettingError, match=r"names tensorbord, which is not installed or unknown; expected some of .*tensorboard"
     ):

@@ -1,7 +1,7 @@
-"""Shards: the questions of a stage, asked by several jobs, each its share of the rows (src/proofmill/calls/shards.py).
+"""Shards: several jobs make the calls of a stage, each for its share of the rows (src/proofmill/calls/shards.py).
 
-How many is said by PROOFMILL_SHARDS and is no part of an entry. A shard leaves its answers in a journal beside the
-artifact's, and an empty file that the artifact's own job waits for; that job writes the table.
+PROOFMILL_SHARDS sets their number, which does not affect the fingerprint. A shard writes its outputs to a journal next
+to the artifact's, and creates an empty file. The artifact's own job waits for these files and writes the table.
 """
 
 for kind in SPLIT:
@@ -22,11 +22,11 @@ for kind in SPLIT:
         shell:
             job("{wildcards.kind}", shard=True)
 
-    # It runs as its kind does, by the rule and the profile, but for what is set for `<kind>_shard` itself.
+    # Resources and threads are those of the kind, unless the profile sets some for `<kind>_shard`.
     of, shard = workflow.get_rule(kind), workflow.get_rule(f"{kind}_shard")
-    said = workflow.resource_settings
-    own = {*said.overwrite_resources.get(shard.name, {})}
-    own |= {"_cores"} if shard.name in said.overwrite_threads else set()
-    given = {name: resource for name, resource in of.resources.items() if name not in own}
-    shard.resources.update(type(of.resources)(given))
-    shard.docstring = f"A share of the questions of a `{kind}` (PROOFMILL_SHARDS)."
+    settings = workflow.resource_settings
+    own = {*settings.overwrite_resources.get(shard.name, {})}
+    own |= {"_cores"} if shard.name in settings.overwrite_threads else set()
+    inherited = {name: resource for name, resource in of.resources.items() if name not in own}
+    shard.resources.update(type(of.resources)(inherited))
+    shard.docstring = f"Make a share of the calls of a `{kind}` (PROOFMILL_SHARDS)."

@@ -4,52 +4,101 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import proofmill
-from proofmill.commands import after, before, keeping, serving
-from proofmill.commands.book import results_of
-from proofmill.runtime import environment
 from proofmill.schema.errors import ProofmillError
 
-EXAMPLES = {
-    "init": "proofmill init mine",
-    "fetch": "proofmill fetch qed-nano --list",
-    "plan": "proofmill plan qed-nano --configfile workflow/rehearsal.yaml",
-    "check": "proofmill check sft/cold grades/sampled --deep",
-    "attack": "proofmill attack grpo/nano --rows 16",
-    "manual": "proofmill manual grpo",
-    "show": "proofmill show grades/sampled --where 'grade < 3' --columns grade verdict",
-    "view": "proofmill view --configfile workflow/rehearsal.yaml",
-    "report": "proofmill report nano --out nano.html",
-    "why": "proofmill why scores/nano --row 0",
-    "diff": "proofmill diff scores/nano --with rehearsal",
-    "replay": "proofmill replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
-    "curves": "proofmill curves sft/cold grpo/nano --measures loss --out curves.svg",
-    "rename": "proofmill rename grades/old-name grades/new-name",
-    "ask-again": "proofmill ask-again grades/mine --where reason=unparsable",
-    "gc": "proofmill gc",
-    "serve": "proofmill serve api/judge --engine-args='--tensor-parallel-size 8'",
-    "publish": "proofmill publish nano --to my-group/nano --dry-run /tmp/nano",
+
+@dataclass(frozen=True)
+class Command:
+    """A command's line in `--help`, an example, and its module in proofmill.cli (default: its name)."""
+
+    summary: str
+    example: str
+    module: str = ""
+
+
+COMMANDS = {
+    "init": Command("create a folder with a recipe, data, a reward and .env that runs in a minute", "init mine"),
+    "fetch": Command("download the public data and models that a target needs", "fetch qed-nano --list"),
+    "plan": Command(
+        "show what a target would run, why, and at what cost", "plan qed-nano --configfile workflow/rehearsal.yaml"
+    ),
+    "check": Command(
+        "test the model servers of a target, and verify stored results", "check sft/cold grades/sampled --deep"
+    ),
+    "attack": Command(
+        "test how many points attacks (no answer, guesses, verdict tags, ...) earn from a grader",
+        "attack grpo/nano --rows 16",
+    ),
+    "manual": Command("print the reference of a kind: fields, columns, values, your plugins", "manual grpo"),
+    "show": Command(
+        "print score pages, an artifact's metadata, or its rows",
+        "show grades/sampled --where 'grade < 3' --columns grade verdict",
+    ),
+    "view": Command(
+        "serve a local web page: recipes, tables, problems, and grades of your own",
+        "view --configfile workflow/rehearsal.yaml",
+    ),
+    "report": Command(
+        "write one HTML file about a recipe: scores, data, trainings, samples, settings", "report nano --out nano.html"
+    ),
+    "why": Command(
+        "explain why an artifact would be rebuilt, or trace one of its rows to the source", "why scores/nano --row 0"
+    ),
+    "diff": Command(
+        "compare two artifacts, or one artifact in two results folders", "diff scores/nano --other-results rehearsal"
+    ),
+    "replay": Command(
+        "recompute the rewards of a finished run's rollouts under other settings",
+        "replay grpo/nano --rewards '{grade: 1, overlong: {weight: 1, buffer: 64}}'",
+    ),
+    "plot": Command(
+        "plot training metrics, or scores by cost, of one or more artifacts",
+        "plot sft/cold grpo/nano --metrics loss --out curves.svg",
+    ),
+    "rename": Command("give an artifact's model outputs to its new name", "rename grades/old-name grades/new-name"),
+    "invalidate": Command(
+        "repeat model calls of an artifact in the next run, e.g. after fixing its judge",
+        "invalidate grades/mine --where reason=unparsable",
+    ),
+    "gc": Command("list files that no recipe needs, and their size", "gc", "garbage_collection"),
+    "serve": Command(
+        "serve a model to many jobs, as a job of its own, until it is idle",
+        "serve api/judge --engine-args='--tensor-parallel-size 8'",
+    ),
+    "publish": Command(
+        "push tables and models of finished recipes to the Hugging Face hub",
+        "publish nano --to my-group/nano --dry-run /tmp/nano",
+    ),
 }
 
 
 class PrintCompletion(argparse.Action):
-    """Prints what makes a shell complete the command's words, and ends."""
+    """Print a script with which a shell completes the command, and exit."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+    def __call__(self, _: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
         import shtab
 
-        print(shtab.complete(parser, values))
-        parser.exit()
+        complete = parser()
+        print(shtab.complete(complete, values))
+        complete.exit()
 
 
 def main() -> None:
-    options = parser().parse_args()
+    """Run the command of `sys.argv`."""
+    options = parser(COMMANDS.keys() & sys.argv[1:]).parse_args()
     try:
+        from proofmill.cli.config_options import read_results_folder
+        from proofmill.runtime import environment
+
         environment.read_file()
-        options.results = options.results or results_of(getattr(options, "configfile", []))
+        options.results = options.results or read_results_folder(options)
         options.run(options)
         sys.stdout.flush()
     except ProofmillError as error:
@@ -58,32 +107,36 @@ def main() -> None:
         if error.name is None or error.name.startswith("proofmill"):
             raise
         sys.exit(
-            f"proofmill {options.command}: {error.name} is not installed; expected what the stages need. Install it: "
-            "pip install 'proofmill[pipeline]', or [cpu] or [gpu], which have vLLM too (docs/library.md)."
+            f"proofmill {options.command}: {error.name} is not installed; expected the packages of the stages. Install "
+            "them: pip install 'proofmill[pipeline]', or [cpu] or [gpu], which include vLLM (docs/library.md)."
         )
-    except BrokenPipeError:  # whoever read, as `head` does, has seen enough; nothing is left to flush at the exit
+    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe; leave nothing to flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Every command with its options and an example."""
+def parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
+    """Build the parser. Only the commands `names` get their arguments, since that imports their modules."""
     parser = argparse.ArgumentParser(
-        prog="proofmill", description=__doc__, epilog="`proofmill COMMAND --help` has an example of each."
+        prog="proofmill", description=__doc__, epilog="`proofmill COMMAND --help` ends with an example."
     )
     parser.add_argument("--version", action="version", version=f"proofmill {proofmill.__version__}")
     parser.add_argument(
         "--print-completion",
         action=PrintCompletion,
         choices=["bash", "zsh", "tcsh"],
-        help='what your shell\'s start-up file evaluates to complete this command: eval "$(proofmill --print-completion bash)"',
+        help='print a completion script for a shell\'s start-up file: eval "$(proofmill --print-completion bash)"',
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    runs = {**before.add(commands), **after.add(commands), **keeping.add(commands), **serving.add(commands)}
-    for command, run in runs.items():
-        command.epilog = f"example: {EXAMPLES[command.prog.split()[-1]]}"
-        command.set_defaults(run=run)
-        command.add_argument("--results", type=Path, help="where tables stand; `results` of config.yaml without it")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name, help=command.summary, description=command.summary, epilog=f"example: proofmill {command.example}"
+        )
+        if name in names:
+            module = import_module(f"proofmill.cli.{command.module or name}")
+            module.add_arguments(subparser)
+            subparser.add_argument("--results", type=Path, help="results folder (default: `results` from config.yaml)")
+            subparser.set_defaults(run=module.run)
     return parser
 
 

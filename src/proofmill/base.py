@@ -1,13 +1,15 @@
-"""One row of `base` is a file of a model (from the hub, a folder, GGUF, another entry, or random), or of a tokenizer alone.
+"""Import or initialize a model, or import a tokenizer. One row is a file of it.
 
-How we differ:
-1. A scratch model's tokenizer is a byte-level BPE in which every digit is a token of its own. A model of this size does
-   not learn arithmetic on numbers that are cut elsewhere.
+A model comes from the hub, a folder, GGUF or another entry, or starts with random weights (`scratch`).
+
+Differences from other pipelines:
+1. A scratch model's tokenizer is a byte-level BPE with single digits as tokens. A model of this size does not learn
+   arithmetic on numbers that are split differently.
 2. A scratch model's weights start with a standard deviation of 0.08. With the usual 0.02 it learned nothing in the same
    time.
 3. The chat template is stored with the weights; later stages assume no template of their own.
-4. A model's context and the base of its rotary embeddings may be raised as open-r1 raises those of Qwen2.5-Math. The
-   weights stay as they are: they learn the longer context in training, or not at all.
+4. A model's context and the base of its rotary embeddings may be raised, as open-r1 does for Qwen2.5-Math. The weights
+   do not change; only training can adapt them to the longer context.
 """
 
 import json
@@ -18,11 +20,11 @@ from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts import chat_templates
-from proofmill.runtime.paths import local_path
+from proofmill.public_data.locations import local_path
+from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
 from proofmill.schema.ids import file_sha256
-from proofmill.schema.model_entries import Base
 from proofmill.sources.models import snapshot, unpack_gguf
 
 PAD, END, ROLES = "<|pad|>", "<|end|>", ("<|system|>", "<|user|>", "<|assistant|>")
@@ -39,7 +41,7 @@ PLAIN_TEMPLATE = (
 )
 CONTEXT, ROPE_THETA = 512, 10_000.0  # of a scratch model
 NEEDED = ("config.json",)
-PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")  # ends of files of weights that are no data, but programs
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")  # suffixes of weight files that can run code when loaded
 JSON = (*NEEDED, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -61,8 +63,8 @@ def main(entry: Base, job: Job) -> None:
         _copy(snapshot(required(entry.id), required(entry.commit)), folder)
     if entry.source != "scratch" and (entry.context or entry.rope_theta):
         _set_positions(folder, entry.context, entry.rope_theta)
-    if entry.template:
-        _set_template(folder, entry.template)
+    if entry.chat_template:
+        _set_template(folder, entry.chat_template)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     rows = [{"file": str(f.relative_to(folder)), "bytes": f.stat().st_size, "sha256": file_sha256(f)} for f in files]
     job.finish(rows, {"files": len(rows)}, weights=folder)
@@ -82,7 +84,7 @@ def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
 
 
 def scratch_config(entry: Base, vocabulary: int, **ends: int) -> Any:
-    """transformers' configuration of a scratch model with so many tokens; `ends` are numbers of special ones."""
+    """Return the transformers configuration of a scratch model; `ends` are ids of special tokens."""
     from transformers import Qwen3Config
 
     return Qwen3Config(
@@ -103,7 +105,7 @@ def scratch_config(entry: Base, vocabulary: int, **ends: int) -> Any:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
-    """A byte-level BPE with single digits, trained on `texts`, with the chat template."""
+    """Train a byte-level BPE with single digits on `texts`, and set the chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -127,25 +129,25 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    """Copy a model's folder. Raises TableError when it has no config.json or no safetensors, or when those are damaged."""
+    """Copy a model's folder. Raises TableError if config.json or safetensors are missing or damaged."""
     missing = [name for name in NEEDED if not (source / name).is_file()]
     weights = [*source.glob("*.safetensors")]
     if not weights and (pickles := sorted(path for path in source.glob("*") if path.suffix in PICKLES)):
         raise TableError(
-            f"{pickles[0]}: a pickle, which may run any program when it is read; expected weights as *.safetensors. Convert "
-            "them where you trust the file (`save_pretrained` of transformers writes safetensors), or take another copy."
+            f"{pickles[0]}: a pickle, which can run any code when loaded; expected weights as *.safetensors. Convert it if "
+            "you trust the file (`save_pretrained` of transformers writes safetensors), or use another copy."
         )
     if missing or not weights:
         raise TableError(
             f"{source}: {'no such folder' if not source.is_dir() else 'no ' + ' and no '.join(missing or ['weights'])}; "
-            "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer."
+            "expected a model's folder with config.json, weights (*.safetensors) and its tokenizer. Fix `path`."
         )
     _check_readable(source)
     shutil.copytree(source, folder, dirs_exist_ok=True)
 
 
 def _check_readable(source: Path) -> None:
-    """Raise TableError for JSON that is none, and for weights that are cut off or are no safetensors."""
+    """Raise TableError for invalid JSON, and for weights that are truncated or not safetensors."""
     from safetensors import SafetensorError, safe_open
 
     for path in sorted([*(source / name for name in JSON if (source / name).is_file()), *source.glob("*.safetensors")]):
@@ -157,14 +159,14 @@ def _check_readable(source: Path) -> None:
                 safe_open(path, "numpy").keys()  # opens if the file is as long as its header says
         except (ValueError, RecursionError, SafetensorError) as error:
             raise TableError(
-                f"{path}: cannot be read ({error}); expected a file of a model as it was saved. Copy it again."
+                f"{path}: cannot be read ({error}); expected a complete file of a model. Copy it again."
             ) from error
 
 
 def _set_positions(folder: Path, context: int | None, theta: float | None) -> None:
-    """Write the longest sequence and the base of the rotary embeddings into config.json, and let the tokenizer follow.
+    """Write the context and the base of the rotary embeddings into config.json, and the context into the tokenizer.
 
-    Raises what `require_plain_positions` does.
+    Raises TableError as `require_plain_positions` does.
     """
     path = folder / "config.json"
     config = json.loads(path.read_bytes())
@@ -186,38 +188,38 @@ def _set_positions(folder: Path, context: int | None, theta: float | None) -> No
 
 
 def require_plain_positions(path: str | Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The rotary embeddings of a config.json whose `context` or `rope-theta` is to be another.
+    """Return the rotary embeddings of a config.json whose `context` or `rope-theta` is to change.
 
-    Raises TableError for a model without positions, and for one whose positions are stretched already: a factor beside
-    another base or length would mean something else.
+    Raises TableError for a model without rotary embeddings, and for one with stretched ones: their factor would have
+    another meaning with another base or length.
     """
     if "max_position_embeddings" not in config:
         raise TableError(
-            f"{path}: `max_position_embeddings` is not there; expected a model with rotary embeddings where `context` or "
+            f"{path}: `max_position_embeddings` is missing; expected a model with rotary embeddings if `context` or "
             "`rope-theta` is set. Remove them."
         )
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}  # transformers from 5 on, and before
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}  # transformers 5, and 4
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise TableError(
-            f"{path}: its rotary embeddings are stretched already (`{kind}`); expected plain ones where `context` or "
-            "`rope-theta` is set. Remove them, or change the file in a copy of the model."
+            f"{path}: its rotary embeddings are stretched already (`{kind}`); expected plain ones if `context` or "
+            "`rope-theta` is set. Remove them, or edit the file in a copy of the model."
         )
     return rope
 
 
 def _set_template(folder: Path, template: str) -> None:
-    """Write a chat template into a tokenizer: `plain` into one that has none, that of a file in place of its own.
+    """Write a chat template into a tokenizer: `plain` if it has none, or the template of a file, which replaces its own.
 
-    Raises TableError when there is one in the place of `plain`, or when the file holds none.
+    Raises TableError if the tokenizer has a template that `plain` would replace, or if the file has none.
     """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if template == "plain" and tokenizer.chat_template:
         raise TableError(
-            f"{folder}: the tokenizer has a chat template; expected none where `template: plain` sets one. Remove `template`, or "
-            "name a file, which replaces it."
+            f"{folder}: the tokenizer has a chat template; expected none with `chat-template: plain`. Remove `chat-template`, or set it "
+            "to a file, which replaces the template."
         )
     plain = template == "plain"
     tokenizer.chat_template = PLAIN_TEMPLATE if plain else chat_templates.from_file(local_path(template), tokenizer)
@@ -225,14 +227,14 @@ def _set_template(folder: Path, template: str) -> None:
 
 
 def _tokenizer_of(entry: Base) -> Path:
-    """The folder that a tokenizer is in: one of this machine, or of the hub's cache."""
+    """Return the folder of a tokenizer: a local one, or the hub's cache."""
     if entry.path:
         return local_path(entry.path)
     return snapshot(required(entry.id), required(entry.commit), weights=False)
 
 
 def _save_tokenizer(source: Path, folder: Path) -> None:
-    """Save only a tokenizer, also one without `tokenizer.json`. Raises TableError when it cannot be read."""
+    """Save only a tokenizer, also one without `tokenizer.json`. Raises TableError if it cannot be read."""
     from transformers import AutoTokenizer
 
     try:
@@ -240,7 +242,7 @@ def _save_tokenizer(source: Path, folder: Path) -> None:
     except (OSError, ValueError) as error:
         raise TableError(
             f"{source}: no tokenizer can be read ({str(error).splitlines()[0]}); expected a folder with tokenizer.json, or with "
-            "vocab.json, merges.txt and tokenizer_config.json."
+            "vocab.json, merges.txt and tokenizer_config.json. Fix `path` or `id`."
         ) from error
 
 

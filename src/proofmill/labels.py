@@ -1,9 +1,9 @@
-"""One row of `labels` is a judge's classification of a problem (QED-Nano's filter of AoPS threads).
+"""Classify problems with a judge (QED-Nano's filter of AoPS threads). One row is the labels of a problem.
 
-How we differ:
-1. If an answer is no JSON, or its values have wrong types, the row has null labels and the reason. Filters over labels
-   refuse such rows by name instead of guessing.
-2. Labels drop nothing: thresholds are in the `keep` list of the problems made from them.
+Differences from the original:
+1. If an output is not JSON, or its values have wrong types, the row has null labels and the reason. Filters over labels
+   drop such rows by name instead of guessing.
+2. Labels drop nothing: thresholds are in the `keep` list of the `problems` built from them.
 """
 
 import json
@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, Dialogues, one_answer
-from proofmill.calls.exchange import Answer, Questions
-from proofmill.engines.opening import asking
-from proofmill.graders import judges
-from proofmill.schema.entries import Labels
-from proofmill.schema.reasons import UNREAD, Reason
+from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request
+from proofmill.engines.open_engine import asking
+from proofmill.prompts import escapes
+from proofmill.schema.entries.problem_entries import Labels
+from proofmill.schema.reasons import UNPARSED, Reason
 
 FLAGS = ("incomplete", "gaps", "wrong", "disagreement", "computational")
 
@@ -28,7 +29,7 @@ def main(entry: Labels, job: Job) -> None:
     spent = Spent()
     begin = _begin(entry, job)
     with asking(job, entry.model) as asker:
-        answers = Dialogues({entry.model: asker}).results(begin)
+        answers = runner.results(begin, {entry.model: asker}, "problems")
 
     def rows() -> Iterator[dict]:
         asked = job.parent(entry.problems).stream("problem", kept=True)
@@ -49,35 +50,35 @@ def main(entry: Labels, job: Job) -> None:
 
 
 def questions(entry: Labels, job: Job) -> dict[str, Questions]:
-    """The judge's question about each problem."""
-    return Dialogues.first_questions(_begin(entry, job))
+    """Return the judge's request about each problem."""
+    return first_questions(_begin(entry, job))
 
 
 def _begin(entry: Labels, job: Job) -> Begin:
-    """A dialogue for each problem: one question, asked again while the labels cannot be read."""
+    """Return a dialogue for each problem: one request, retried while the labels cannot be parsed."""
     table, api = job.parent(entry.problems), job.declared[entry.model]
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in table.stream("problem", "statement", "solution", "origin", "candidates", kept=True):
-            fields = {**problem, "comments": judges.comments(problem["candidates"] or [])}
-            question = judges.filled(api, entry.prompt, fields)
-            yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.requeries)
+            fields = {**problem, "comments": escapes.in_blocks("comment", problem["candidates"] or [])}
+            question = build_prompt_request(api, entry.prompt, fields)
+            yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.parse_retries)
 
     return dialogues
 
 
-def read_labels(answer: Answer) -> tuple[dict[str, Any], Reason]:
-    """The six labels of an answer and `ok`; or no labels and no-verdict, off-scale, or the answer's own reason.
+def read_labels(answer: ModelOutput) -> tuple[dict[str, Any], Reason]:
+    """Return the six labels of an output and `ok`; or no labels and no-verdict, off-scale, or the output's own reason.
 
-    They are the JSON in the last ```json block, as the last verdict counts: a judge may quote an earlier one. Without
-    such a block the whole answer is the JSON.
+    The labels are the JSON in the last ```json block, since a judge may quote an earlier one. Without such a block, the
+    complete output is the JSON.
     """
     if answer.reason != Reason.OK:
         return {}, Reason(answer.reason)
     _, fence, block = answer.text.rpartition("```json")
     try:
         labels = json.loads(block.partition("```")[0].strip() if fence else answer.text)
-    except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, lists in lists in lists
+    except (ValueError, RecursionError):  # not JSON, an integer of thousands of digits, deep nesting
         return {}, Reason.NO_VERDICT
     if not isinstance(labels, dict) or not {*FLAGS, "difficulty"} <= set(labels):
         return {}, Reason.NO_VERDICT
@@ -88,8 +89,8 @@ def read_labels(answer: Answer) -> tuple[dict[str, Any], Reason]:
     return {name: labels[name] for name in (*FLAGS, "difficulty")}, Reason.OK
 
 
-def _unreadable(answer: Answer) -> bool:
-    return read_labels(answer)[1] in UNREAD
+def _unreadable(answer: ModelOutput) -> bool:
+    return read_labels(answer)[1] in UNPARSED
 
 
 if __name__ == "__main__":

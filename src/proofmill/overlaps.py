@@ -1,16 +1,15 @@
-"""One row of `overlaps` is a problem of one table that also stands in another: both rows, the method, the shared text.
+"""Find problems of one table that also occur in another. One row is a match: both rows, the method, the shared text.
 
-From: open-r1's decontamination (`plain-ngram` is its rule); contamination/index.py says what the other methods find.
-`judge` is lm-sys's LLM decontaminator (Yang et al. 2023, arXiv 2311.04850): the nearest rows of each benchmark
-statement go to a model, which decides.
+From: open-r1's decontamination (`plain-ngram` is its rule). decontamination/index.py documents the other methods.
+`judge` is lm-sys's LLM decontaminator (Yang et al. 2023, arXiv 2311.04850): a model decides about the rows nearest to
+each benchmark statement.
 
-How we differ:
-1. A match is evidence, not a flag: both rows, the method, and the shared text. This table drops nothing, but
-   `apart-from` of `problems` does. It shows what could be dropped, also between two training sets, or between training
-   and test.
+Differences from the original:
+1. A match is evidence, not a flag: both rows, the method, and the shared text. This table drops nothing;
+   `decontaminate` of `problems` does. It also compares two training sets, or training with test.
 2. A table may be compared with itself. A row is then not its own overlap, and a pair is reported once.
-3. The judge is asked only about pairs that no other method of the entry finds. A pair that it leaves undecided, because
-   the call failed or cannot be read, is a row with the reason; no row says that it was asked and saw another problem.
+3. The judge gets only pairs that no other method of the entry finds. A pair that it leaves undecided, because the call
+   failed or cannot be parsed, is a row with the reason. A pair that it calls different problems gets no row.
 """
 
 from collections import Counter
@@ -20,25 +19,26 @@ from typing import Any, NamedTuple
 
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.tables import Table
+from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, Dialogues, one_answer
-from proofmill.calls.exchange import Answer, Questions
-from proofmill.contamination.index import Finding, Index, excerpt
-from proofmill.contamination.nearest import Nearest
-from proofmill.engines.opening import asking
-from proofmill.graders import judges, verdicts
+from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request
+from proofmill.decontamination.index import Finding, Index, excerpt
+from proofmill.decontamination.nearest import Nearest
+from proofmill.engines.open_engine import asking
+from proofmill.graders import verdicts
 from proofmill.prompts import templates
 from proofmill.runtime.progress import Progress
-from proofmill.schema.entries import JUDGE, Overlaps
+from proofmill.schema.entries.problem_entries import JUDGE, Overlaps
 from proofmill.schema.ids import digest
-from proofmill.schema.reasons import UNREAD, Reason
-from proofmill.text.seen import Seen
+from proofmill.schema.reasons import UNPARSED, Reason
+from proofmill.text.seen_texts import Seen
 
 BATCH = 5_000  # rows searched at a time
 
 
-class Pair(NamedTuple):
-    """A row and a statement of `against` that a judge compares, and how near their words are."""
+class OverlapPair(NamedTuple):
+    """A row and a statement of `against` that a judge compares, and the similarity of their words."""
 
     problems: str
     problem: str
@@ -56,16 +56,16 @@ def main(entry: Overlaps, job: Job) -> None:
         return
     pairs, spent = candidate_pairs(entry, job), Spent()
     with asking(job, entry.model) as asker:
-        answers = Dialogues({entry.model: asker}).results(_begin(entry, job, pairs))
+        answers = runner.results(_begin(entry, job, pairs), {entry.model: asker}, "pairs")
     judged = zip(pairs, spent.counted(answers), strict=True)
     job.finish(chain(_evidence(entry, job, counts), _verdicts(entry, judged, counts)), counts, spent=spent)
 
 
-# ---------------------------------------------------------------------------------------------------------- looked up
+# ------------------------------------------------------------------------------------------------------------- search
 
 
 class Batch(NamedTuple):
-    """Some rows of a table, and what the methods that ask nobody find in them."""
+    """Some rows of a table, and the findings in them of the methods that call no model."""
 
     table: str
     ids: list[str]
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 
 
 class Search:
-    """The tables of an entry: the statements of `against`, by their ids, and the rows of `problems` looked up in them."""
+    """An index of the statements of `against` by id, in which the rows of `problems` are looked up."""
 
     def __init__(self, entry: Overlaps, job: Job):
         self._entry, self._job = entry, job
@@ -93,9 +93,9 @@ class Search:
 
 
 def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]:
-    """The rows of all methods but `judge`; `counts` is filled while they are made."""
+    """Yield the rows of all methods except `judge`, and fill `counts` along the way."""
     search = Search(entry, job)
-    reported = Seen()  # pairs that the search can meet from either side
+    reported = Seen()  # pairs that the search can find from either side
     counts["rows"] = 0
     for batch in search.batches():
         counts["rows"] += len(batch.ids)
@@ -112,7 +112,7 @@ def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]
 
 
 def _unordered(table: str, id: str, match: str) -> frozenset[str]:
-    """A row and a statement of `against`, whichever of the two was looked up; one alone where they are the same row."""
+    """Return the pair of a row and a statement of `against`, unordered; a single element if they are the same row."""
     return frozenset((f"{table}#{id}", match))
 
 
@@ -123,7 +123,7 @@ def _row(table: str, id: str, match: str, method: str, span: str, similarity: fl
         "problems": table,
         "problem": id,
         "against": against,
-        "other": other,
+        "against_problem": other,
         "method": method,
         "span": span,
         "similarity": similarity,
@@ -131,71 +131,74 @@ def _row(table: str, id: str, match: str, method: str, span: str, similarity: fl
     }
 
 
-# ------------------------------------------------------------------------------------------------------------- judged
+# -------------------------------------------------------------------------------------------------------------- judge
 
 
 def questions(entry: Overlaps, job: Job) -> dict[str, Questions]:
-    """The judge's question about each pair."""
-    return Dialogues.first_questions(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
+    """Return the request about each pair, by judge; empty without a judge."""
+    return first_questions(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
 
 
-def candidate_pairs(entry: Overlaps, job: Job) -> list[Pair]:
-    """What the judge compares: the rows nearest to each statement of `against` that no other method has found."""
+def candidate_pairs(entry: Overlaps, job: Job) -> list[OverlapPair]:
+    """Return the pairs for the judge: the rows nearest to each statement of `against` that no other method matched."""
     search = Search(entry, job)
     index = search.index
     nearest = Nearest(index.statements, entry.candidates, entry.candidate_similarity)
     places = {match: place for place, match in enumerate(index.ids)}
     for batch in search.batches():
-        found: dict[int, set[int]] = {}
+        matches: dict[int, set[int]] = {}
         for finding in batch.findings:
-            found.setdefault(finding.row, set()).add(places[finding.id])
+            matches.setdefault(finding.row, set()).add(places[finding.id])
         for row, (id, statement) in enumerate(zip(batch.ids, batch.statements, strict=True)):
             own = places.get(f"{batch.table}#{id}")
-            nearest.see((batch.table, id), statement, {*found.get(row, ()), *([] if own is None else [own])})
-    pairs: dict[frozenset[str], Pair] = {}  # of a pair that is met from either side the first
+            nearest.see((batch.table, id), statement, {*matches.get(row, ()), *([] if own is None else [own])})
+    pairs: dict[frozenset[str], OverlapPair] = {}  # if a pair is found from both sides, the first
     for place, (match, statement) in enumerate(zip(index.ids, index.statements, strict=True)):
         against, _, other = match.partition("#")
         for near in nearest.of(place):
             table, id = near.row
             pairs.setdefault(
-                _unordered(table, id, match), Pair(table, id, near.statement, against, other, statement, near.cosine)
+                _unordered(table, id, match),
+                OverlapPair(table, id, near.statement, against, other, statement, near.cosine),
             )
     return list(pairs.values())
 
 
-def _begin(entry: Overlaps, job: Job, pairs: list[Pair]) -> Begin:
-    """A dialogue for each pair: one question, asked again while the verdict cannot be read."""
+def _begin(entry: Overlaps, job: Job, pairs: list[OverlapPair]) -> Begin:
+    """Return a dialogue for each pair: one request, retried while the verdict cannot be parsed."""
     assert entry.model is not None
     model, api, prompt = entry.model, job.declared[entry.model], templates.prompt(entry.prompt)
 
-    def unreadable(answer: Answer) -> bool:
-        return verdicts.read(answer, prompt).reason in UNREAD
+    def unreadable(answer: ModelOutput) -> bool:
+        return verdicts.read(answer, prompt).reason in UNPARSED
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for pair in pairs:
             fields = {"statement": pair.statement, "other": pair.other_statement}
-            question = judges.filled(api, entry.prompt, fields)
-            yield _judged_row(pair)["overlap"], one_answer(model, question, unreadable, entry.requeries)
+            question = build_prompt_request(api, entry.prompt, fields)
+            yield _judged_row(pair)["overlap"], one_answer(model, question, unreadable, entry.parse_retries)
 
     return dialogues
 
 
-def _verdicts(entry: Overlaps, judged: Iterator[tuple[Pair, Answer]], counts: Counter[str]) -> Iterator[dict]:
-    """The pairs that the judge calls the same problem, and those that it left undecided, with the reason."""
+def _verdicts(
+    entry: Overlaps, judged: Iterator[tuple[OverlapPair, ModelOutput]], counts: Counter[str]
+) -> Iterator[dict]:
+    """Yield the pairs that the judge calls the same problem, and those that it left undecided, with the reason."""
     prompt = templates.prompt(entry.prompt)
     for pair, answer in judged:
         verdict = verdicts.read(answer, prompt)
         counts["judged"] += 1
         if verdict.grade is None:
             counts[verdict.reason] += 1
-        elif verdict.grade < verdict.out_of:
+        elif verdict.grade < verdict.max_points:
             continue
         else:
             counts[JUDGE] += 1
         yield _judged_row(pair, verdict.reason)
 
 
-def _judged_row(pair: Pair, reason: str = Reason.OK) -> dict:
+def _judged_row(pair: OverlapPair, reason: str = Reason.OK) -> dict:
     match = f"{pair.against}#{pair.other}"
     return _row(pair.problems, pair.problem, match, JUDGE, excerpt(pair.statement), pair.similarity, reason)
 
@@ -204,7 +207,7 @@ def _judged_row(pair: Pair, reason: str = Reason.OK) -> dict:
 
 
 def _batches(table: Table, kept: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Ids and statements in batches of BATCH rows; `kept` leaves out dropped rows."""
+    """Yield ids and statements in batches of BATCH rows; `kept` skips dropped rows."""
     ids, statements = [], []
     for row in table.stream("problem", "statement", "dropped"):
         if kept and row["dropped"] is not None:

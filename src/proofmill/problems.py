@@ -1,14 +1,14 @@
-"""One row of `problems` is a problem, kept or dropped with the filter that refused it, its evidence and its match.
+"""Load, filter and decontaminate problems. One row is a problem, kept or dropped with the filter and its evidence.
 
-Rows come from a source (sources/loaders.py) or from another `problems` table, whose dropped rows stay as they were.
-They pass the filters in the order of `keep` and are then compared with the benchmarks of `apart-from`.
+Rows come from a source (sources/loaders.py) or from another `problems` table, whose dropped rows stay dropped.
+The filters of `keep` apply in order. Then rows are compared with the benchmarks of `decontaminate`.
 
 From: QED-Nano's data preparation and open-r1's decontamination.
 
-How we differ:
-1. Ids come from the statement, so the labels, responses and grades of a row are found again when rows before it come or
-   go. A benchmark's own ids are kept.
-2. Decontamination shows the matched text and the benchmark's row (contamination/similarity.py says what counts).
+Differences from the originals:
+1. Ids come from the statement. So the labels, responses and grades of a row stay valid when earlier rows are added or
+   removed. A benchmark's own ids are kept.
+2. Decontamination reports the matched text and the benchmark's row (decontamination/similarity.py defines a match).
 """
 
 from array import array
@@ -20,22 +20,22 @@ from typing import Any
 
 import polars as pl
 
+from proofmill.answers.verifier import Verifier
 from proofmill.artifacts import jobs
 from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.joins import ById
-from proofmill.filters import problems
-from proofmill.filters.problems import ApartFrom
-from proofmill.graders.verifier import Verifier
-from proofmill.runtime.paths import local_path
+from proofmill.filters import problem_filters
+from proofmill.filters.problem_filters import ApartFrom
+from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import Progress
 from proofmill.schema.columns import COLUMNS
-from proofmill.schema.entries import Problems
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError
 from proofmill.schema.ids import digest
 from proofmill.sources.loaders import SOURCES
-from proofmill.text import asks, statements
-from proofmill.text.seen import Seen, Values, hash64
+from proofmill.text import question_types, statements
+from proofmill.text.seen_texts import Seen, Values, hash64
 
 BATCH = 5_000  # rows held as Python objects
 SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS["problems"].items()}
@@ -51,11 +51,11 @@ def main(entry: Problems, job: Job) -> None:
 
 
 def _frames(rows: Iterator[dict]) -> Iterator[pl.DataFrame]:
-    """Rows as the table takes them, cut from frames of BATCH rows: polars lays out, and so digests, rows by their frame."""
+    """Yield frames of ROW_GROUP rows, cut from frames of BATCH rows; the layout and digest of a frame depend on both."""
     held = pl.DataFrame(schema=SCHEMA)
     while batch := list(islice(rows, BATCH)):
-        made = pl.DataFrame(batch, schema=SCHEMA, orient="row")
-        held = pl.concat([held, made]) if held.height else made
+        frame = pl.DataFrame(batch, schema=SCHEMA, orient="row")
+        held = pl.concat([held, frame]) if held.height else frame
         while held.height >= ROW_GROUP:
             yield held[:ROW_GROUP]
             held = held[ROW_GROUP:]
@@ -64,29 +64,29 @@ def _frames(rows: Iterator[dict]) -> Iterator[pl.DataFrame]:
 
 
 def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: dict[str, int]) -> Iterator[dict]:
-    """The rows; after the last `counts` has those that were kept, then those of each filter, most first."""
+    """Yield the rows. After the last, `counts` has the number kept, then the number each filter dropped, largest first."""
     total = entry.rows  # the length of a file is unknown before its end
     if "/" in entry.source:
         available = job.parent(entry.source).scan().select(pl.len()).collect().item()
         total = min(available, entry.rows or available)
-    progress, found = Progress(job.name, total), Counter[str]()
+    progress, outcomes = Progress(job.name, total), Counter[str]()
     for row in rows:
-        found[row["dropped"] or "kept"] += 1
+        outcomes[row["dropped"] or "kept"] += 1
         progress.add()
         yield row
     progress.close()
-    if not found:
+    if not outcomes:
         raise TableError(
-            f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path`, `split` and `part`."
+            f"{job.name}: source `{entry.source}` has no rows; expected at least one. Check `path` and `split`."
         )
-    counts.update({"kept": found.pop("kept", 0), **dict(found.most_common())})
+    counts.update({"kept": outcomes.pop("kept", 0), **dict(outcomes.most_common())})
 
 
-# ------------------------------------------------------------------------------------------------- where rows come from
+# ------------------------------------------------------------------------------------------------------------- sources
 
 
 def _rows(entry: Problems, job: Job) -> Iterator[dict]:
-    """The rows of the source, then the kept rows of the `also` tables; each problem comes once."""
+    """Yield the rows of the source, then the kept rows of the `also` tables; each problem occurs once."""
     rows: Iterator[dict]
     if "/" in entry.source:
         rows = islice(job.parent(entry.source).stream(), entry.rows)
@@ -95,14 +95,11 @@ def _rows(entry: Problems, job: Job) -> Iterator[dict]:
         rows = _with_ids(loaded)
     if entry.also:
         rows = _once(rows, [(name, job.parent(name).stream()) for name in entry.also])
-    return ({**row, "asks": entry.asks} for row in rows) if entry.asks else rows
+    return ({**row, "question_type": entry.question_type} for row in rows) if entry.question_type else rows
 
 
 def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Iterator[dict]:
-    """Own rows, then the kept rows of further tables; a problem of several tables comes once, in the first of them.
-
-    Raises TableError when two problems have one id.
-    """
+    """Yield own rows, then the kept rows of further tables that are new. Raises TableError if two problems share an id."""
     ids, stated = Seen(), array("Q")  # by number of an id, a digest of its statement
     for row in own:
         ids.add(row["problem"])
@@ -118,7 +115,7 @@ def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Ite
                 yield row
             elif stated[number] != _stated(row):
                 raise TableError(
-                    f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Let ids come "
+                    f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Derive ids "
                     "from the statements in one of the tables: map no column to `problem`."
                 )
 
@@ -135,11 +132,11 @@ def _without_folder(rows: Iterator[Mapping[str, Any]], entry: Problems) -> Itera
 
 
 def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
-    """Rows with every column and an id: their own, or one from the statement, with `-2`, `-3` if it repeats."""
-    own, derived, times = Seen(), Seen(), array("I")  # by number of a derived id, how often it came
+    """Yield rows with every column and an id: their own, or one from the statement, with `-2`, `-3` if it repeats."""
+    own, derived, times = Seen(), Seen(), array("I")  # by number of a derived id, its occurrences
     for values in raw:
         row = {**{name: [] if name in LISTS else None for name in SCHEMA}, **values}
-        row["asks"] = row["asks"] or asks.asks(row["statement"], row["solution"])
+        row["question_type"] = row["question_type"] or question_types.asks(row["statement"], row["solution"])
         if row["problem"] is None:
             id = digest(statements.normal(row["statement"] or ""))
             if (number := derived.add(id)) == len(times):
@@ -149,7 +146,7 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
         elif not own.is_new(row["problem"]):
             raise TableError(
                 f"{row['origin']}: the id `{row['problem']}` occurs a second time; expected each id once. "
-                "Map another column to `problem`, or none: ids then come from the statements."
+                "Map another column to `problem`, or none, which derives ids from the statements."
             )
         yield row
 
@@ -158,22 +155,22 @@ def _with_ids(raw: Iterator[Mapping[str, Any]]) -> Iterator[dict]:
 
 
 def _verifier(entry: Problems) -> AbstractContextManager[Verifier | None]:
-    """Start the process that reads right answers, if a filter needs one."""
-    return Verifier(1) if "has-readable-answer" in entry.keep else nullcontext()
+    """Start the process that parses reference answers, if a filter needs one."""
+    return Verifier(1) if "has-parsable-answer" in entry.keep else nullcontext()
 
 
 def _filtered(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier | None) -> Iterator[dict]:
-    filters = list(problems.ready(entry.keep))
+    filters = list(problem_filters.ready(entry.keep))
     remembering = [apply for _, apply in filters if hasattr(apply, "remember")]
-    if entry.apart_from:
-        filters.append(("apart-from", _benchmarks(entry, job)))
+    if entry.decontaminate:
+        filters.append(("decontaminate", _benchmarks(entry, job)))
     labels, schemes, rates = _labels(entry, job), _schemes(entry, job), _rates(entry, job)
     for row in rows:
         if row["dropped"] is None:
             known = {**row, "label": labels.get(row["problem"]), "rate": rates.get(row["problem"])}
             known["scheme"] = schemes.get(row["problem"])
             known["fault"] = verifier and verifier.fault
-            if refusal := problems.refusal(known, filters):
+            if refusal := problem_filters.refusal(known, filters):
                 name, evidence, matched = refusal
                 where = matched if matched is None or "#" in matched else f"{job.name}#{matched}"
                 row = {**row, "dropped": name, "evidence": evidence, "matched": where}
@@ -185,7 +182,7 @@ def _filtered(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifie
 
 def _benchmarks(entry: Problems, job: Job) -> ApartFrom:
     apart = ApartFrom(entry.overlap_words, entry.overlap_similarity)
-    for name in entry.apart_from:
+    for name in entry.decontaminate:
         for row in job.parent(name).rows("problem", "statement"):
             apart.add(f"{name}#{row['problem']}", row["statement"] or "")
     return apart
@@ -201,15 +198,15 @@ def _labels(entry: Problems, job: Job) -> Mapping[str, dict]:
 def _schemes(entry: Problems, job: Job) -> Mapping[str, dict]:
     if entry.schemes is None:
         return {}
-    return ById(job.parent(entry.schemes), "problem", "scheme", "faults", "tested", "reason", "dropped")
+    return ById(job.parent(entry.schemes), "problem", "scheme", "faults", "self_test", "reason", "dropped")
 
 
 def _rates(entry: Problems, job: Job) -> Values:
-    """Mean share of full marks of each problem over its attempts that have a grade."""
+    """Return the mean grade of each problem as a share of all points, over its graded attempts."""
     if entry.grades is None:
         return Values()
     graded = job.parent(entry.grades).scan().filter(pl.col("grade").is_not_null() & pl.col("grade").is_not_nan())
-    mean = graded.group_by("problem").agg((pl.col("grade") / pl.col("out_of")).mean().alias("rate"))
+    mean = graded.group_by("problem").agg((pl.col("grade") / pl.col("max_points")).mean().alias("rate"))
     return Values(mean.select("problem", "rate").collect().iter_rows())
 
 

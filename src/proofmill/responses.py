@@ -1,13 +1,13 @@
-"""One row of `responses` is an attempt at a problem, with why it stopped, its tokens and its cost.
+"""Sample attempts at problems. One row is an attempt, with its stop reason, tokens and cost.
 
-How we differ:
-1. Served weights and remote models are both asked through the journal: a kill loses only the calls in flight.
+Differences from other samplers:
+1. Calls to served weights and to remote models both go through the journal: a kill loses only the calls in flight.
 2. A failed attempt is a row with stop `error` and its reason, instead of a missing row or an empty solution.
-3. A server that returns neither text nor reasoning has failed (`silent`). An empty solution is a text that was cut off,
-   or one that came after reasoning.
-4. Where many attempts were cut off or are empty, the log and the stamp say so, and what to change.
-5. An attempt by a scaffold (scaffolds/) is one row, with each of its calls as a step; its tokens and cost are those of all.
-6. Attempts that others wrote, the problems' own solutions, and the rollouts of a training are responses too, so that
+3. A server that returns neither text nor reasoning has failed (`no-output`). An empty solution is a truncated text, or an
+   empty one after reasoning.
+4. If many attempts are truncated or empty, the log and the stamp (metadata) warn about it and suggest a fix.
+5. An attempt by a scaffold (scaffolds/) is one row, with each of its calls as a step. Its tokens and cost are the sums.
+6. Attempts written by others, the problems' own solutions, and the rollouts of a training are responses too, so that
    graders can be tested on them.
 """
 
@@ -20,34 +20,33 @@ from typing import Any
 import polars as pl
 
 from proofmill.artifacts.jobs import Job, run
-from proofmill.calls import flow
+from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, Dialogues
-from proofmill.calls.exchange import Answer, Question, Questions
-from proofmill.engines import opening
-from proofmill.graders import judges
-from proofmill.measures.notices import Notices
+from proofmill.calls.dialogues import Begin, first_questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions, build_request, options_of
+from proofmill.config.entry_values import entry_from
+from proofmill.engines import open_engine
+from proofmill.metrics.notices import Notices
 from proofmill.prompts import templates
-from proofmill.recipes.entry_values import entry_from
 from proofmill.runtime.progress import say
 from proofmill.scaffolds import scaffolds
-from proofmill.scaffolds.play import Play, Played, Player, Talk, played
+from proofmill.scaffolds.scaffold_run import Played, Player, ScaffoldRun, Talk, played
 from proofmill.schema import references
-from proofmill.schema.entries import Responses
+from proofmill.schema.entries.response_entries import Responses
 from proofmill.schema.fields import required
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import PASSING, Reason, Stop
+from proofmill.schema.reasons import TRANSIENT, Reason, StopReason
 from proofmill.sources.loaders import SOURCES
 from proofmill.text import statements
 from proofmill.text.reasoning import CLOSE, OPEN, final_part
 
 
 def questions(entry: Responses, job: Job) -> dict[str, Questions]:
-    """The questions to the model: each problem, `attempts` times; of a scaffold the first ones, to each model."""
+    """Return the requests by model: each problem, `attempts` times; for a scaffold, the first requests of each model."""
     if entry.scaffold is not None:
-        return Dialogues.first_questions(_plays(entry, job))
+        return first_questions(_plays(entry, job))
     return {} if entry.taken else {entry.model: _questions(entry, job)}
 
 
@@ -56,7 +55,7 @@ def _questions(entry: Responses, job: Job) -> Questions:
     prompt, player = templates.prompt(required(entry.prompt)), _player(entry, job, entry.model)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
 
-    def named_questions() -> Iterator[tuple[str, Question]]:
+    def named_questions() -> Iterator[tuple[str, ModelRequest]]:
         for problem in problems:
             asked = ("user", prompt.render({"statement": problem["statement"]}))
             for attempt in range(entry.attempts):
@@ -66,10 +65,10 @@ def _questions(entry: Responses, job: Job) -> Questions:
 
 
 def _player(entry: Responses, job: Job, who: str) -> Player:
-    """A model that answers as the entry samples; another remote one, in a role of a scaffold, as it is declared itself."""
+    """Return a player with the sampling of the entry; another remote model in a scaffold keeps its declared sampling."""
     remote = kind_of(who) == "api"
     if remote and who != entry.model:
-        return Player(who, partial(judges.question, job.declared[who]))
+        return Player(who, partial(build_request, job.declared[who]))
     given = [word for word in ("top_k", "min_p") if getattr(entry, word) is not None] + ["top_p"] * (entry.top_p != 1)
     model = job.declared[who].id if remote else job.parent(who).model_given(*given)
     sampling: dict[str, Any] = {
@@ -80,16 +79,16 @@ def _player(entry: Responses, job: Job, who: str) -> Player:
         "max_tokens": required(entry.max_tokens),
         "stop": tuple(entry.stop),
         "seed": entry.seed,
-        "options": judges.options_of(job.declared[who]) if remote else "",
+        "options": options_of(job.declared[who]) if remote else "",
         "logprobs": entry.logprobs,
     }
-    return Player(who, lambda talk, sample: Question(model, talk, sample=sample, **sampling))
+    return Player(who, lambda talk, sample: ModelRequest(model, talk, sample=sample, **sampling))
 
 
 def main(entry: Responses, job: Job) -> None:
     counts: Counter[str] = Counter()
     spent, noticed = Spent(), []
-    engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; it does not decide the rows
+    engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; does not affect the rows
     if entry.taken:
         attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
         taken = list(attempts(entry, job))
@@ -99,16 +98,16 @@ def main(entry: Responses, job: Job) -> None:
         _play(entry, job)
         return
     to_ask = _questions(entry, job)
-    with opening.asking(job, entry.model) as ask:
+    with open_engine.asking(job, entry.model) as ask:
         answers = ask(to_ask)
 
     def rows() -> Iterator[dict]:
         notices = Notices(entry.max_tokens)
         for (problem, question), answer in zip(to_ask.named(), spent.counted(answers), strict=True):
-            counts[answer.stop] += 1
+            counts[answer.stop_reason] += 1
             reason = why_none(answer) if engine == "api" else answer.reason
             empty = reason == Reason.OK and not final_part(answer.text, answer.reasoning)
-            notices.add(answer.stop, Reason.EMPTY if empty else reason, answer.tokens)
+            notices.add(answer.stop_reason, Reason.EMPTY if empty else reason, answer.tokens)
             yield {
                 **_PLAIN,
                 "response": digest(problem, question.key),
@@ -116,13 +115,13 @@ def main(entry: Responses, job: Job) -> None:
                 "attempt": question.sample,
                 "text": answer.text,
                 "reasoning": answer.reasoning,
-                "stop": answer.stop,
+                "stop_reason": answer.stop_reason,
                 "reason": reason,
                 "prompt_tokens": answer.prompt_tokens,
                 "tokens": answer.tokens,
                 "reasoning_tokens": answer.reasoning_tokens,
                 "cost": answer.cost,
-                "history": [{"role": role, "content": content} for role, content in question.messages],
+                "request_messages": [{"role": role, "content": content} for role, content in question.messages],
             }
         noticed.extend(notices.sentences())
 
@@ -135,7 +134,7 @@ def main(entry: Responses, job: Job) -> None:
 
 
 def _plays(entry: Responses, job: Job) -> Begin:
-    """A play of the scaffold for each attempt at each problem."""
+    """Return a play of the scaffold for each attempt at each problem."""
     problems = job.parent(entry.problems).rows("problem", "statement")
     prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(entry.scaffold)
     players = chosen.players(entry.model, partial(_player, entry, job))
@@ -145,30 +144,31 @@ def _plays(entry: Responses, job: Job) -> Begin:
         for problem in problems:
             statement = prompt.render({"statement": problem["statement"]})
             for attempt in range(entry.attempts):
-                play = Play(statement, players, attempt, entry.seed, system, chosen.prompts)
+                play = ScaffoldRun(statement, players, attempt, entry.seed, system, chosen.prompts)
                 yield problem["problem"], played(chosen.run, play)
 
     return plays
 
 
 def _play(entry: Responses, job: Job) -> None:
-    """Have the scaffold play, and write a row for each play."""
+    """Run the scaffold, and write a row for each play."""
     counts: Counter[str] = Counter()
     spent, noticed = Spent(), []
     plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
-    asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)  # who plays what, and how
-    with opening.asking_all(job, chosen.models(entry.model)) as askers:
-        results = flow.results(plays, askers, "plays")
+    # Identifies models, sampling and scaffold.
+    asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)
+    with open_engine.asking_all(job, chosen.models(entry.model)) as askers:
+        results = runner.results(plays, askers, "plays")
 
     def rows() -> Iterator[dict]:
         notices = Notices(entry.max_tokens)
         for place, ((problem, _), end) in enumerate(zip(plays(), results, strict=True)):
-            counts[end.stop] += 1
-            spent.add(end.cost if end.reason not in PASSING else end.cost or 0.0, end.tokens)
-            spent.failures += end.reason in PASSING
+            counts[end.stop_reason] += 1
+            spent.add(end.cost if end.reason not in TRANSIENT else end.cost or 0.0, end.tokens)
+            spent.failures += end.reason in TRANSIENT
             empty = end.reason == Reason.OK and not final_part(end.text, end.reasoning)
-            answered = 0 if end.answered_by is None else end.steps[end.answered_by].answer.tokens
-            notices.add(end.stop, Reason.EMPTY if empty else end.reason, answered)
+            answered = 0 if end.answer_step is None else end.steps[end.answer_step].answer.tokens
+            notices.add(end.stop_reason, Reason.EMPTY if empty else end.reason, answered)
             yield _of_play(problem, place % entry.attempts, asked, end)
         noticed.extend(notices.sentences())
 
@@ -184,11 +184,11 @@ def _of_play(problem: str, attempt: int, asked: str, end: Played) -> dict:
             "step": step.name,
             "role": step.role,
             "model": step.who,
-            "shown": list(step.shown),
+            "inputs": list(step.shown),
             "depth": step.depth,
             "text": step.answer.text,
             "reasoning": step.answer.reasoning,
-            "stop": step.answer.stop,
+            "stop_reason": step.answer.stop_reason,
             "reason": step.answer.reason,
             "prompt_tokens": step.answer.prompt_tokens,
             "tokens": step.answer.tokens,
@@ -204,36 +204,36 @@ def _of_play(problem: str, attempt: int, asked: str, end: Played) -> dict:
         "attempt": attempt,
         "text": end.text,
         "reasoning": end.reasoning,
-        "stop": end.stop,
+        "stop_reason": end.stop_reason,
         "reason": end.reason,
         "prompt_tokens": end.prompt_tokens,
         "tokens": end.tokens,
         "reasoning_tokens": end.reasoning_tokens,
         "cost": end.cost,
-        "history": [],
+        "request_messages": [],
         "steps": steps,
-        "answered_by": end.answered_by,
+        "answer_step": end.answer_step,
     }
 
 
-def why_none(answer: Answer) -> str:
-    """The reason of a server's answer: what ended by itself and has no text but reasoning may have been cut by the server."""
-    if answer.reason != Reason.OK or answer.stop != Stop.END:
+def why_none(answer: ModelOutput) -> str:
+    """Return the reason of a server's output; reasoning that ended without a text may have been truncated by the server."""
+    if answer.reason != Reason.OK or answer.stop_reason != StopReason.END:
         return answer.reason
     if not answer.text.strip():
-        return Reason.UNANSWERED if answer.reasoning else Reason.SILENT
+        return Reason.REASONING_ONLY if answer.reasoning else Reason.NO_OUTPUT
     unclosed = answer.text.lstrip().startswith(OPEN) and CLOSE not in answer.text
-    return Reason.UNANSWERED if unclosed and answer.reasoning is None else answer.reason
+    return Reason.REASONING_ONLY if unclosed and answer.reasoning is None else answer.reason
 
 
-# ------------------------------------------------------------------------------------------ attempts that exist already
+# --------------------------------------------------------------------------------------------------- existing attempts
 
-# Of an attempt that a model made by one call.
-_PLAIN = {"writer": None, "mark": None, "out_of": None, "steps": None, "answered_by": None}
+# Columns of an attempt that a model sampled in one call.
+_PLAIN = {"writer": None, "given_grade": None, "max_points": None, "steps": None, "answer_step": None}
 
 
 def _given(entry: Responses, job: Job) -> Iterator[dict]:
-    """The attempts that came with the kept problems."""
+    """Yield the attempts that came with the kept problems."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
     origin = required(references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"]))
     source = entry_from("problems", job.parent(origin).stamp["entry"])
@@ -241,25 +241,25 @@ def _given(entry: Responses, job: Job) -> Iterator[dict]:
     for problem, attempt in required(SOURCES[source.source].attempts)(source):
         if problem in kept:
             row = _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
-                "mark": attempt.mark,
-                "out_of": attempt.out_of,
+                "given_grade": attempt.grade,
+                "max_points": attempt.max_points,
                 "prompt_tokens": attempt.prompt_tokens,
                 "reasoning_tokens": attempt.reasoning_tokens,
             }
-            came = {"reasoning": attempt.reasoning, "stop": attempt.stop, "reason": attempt.reason}
-            yield row | {column: value for column, value in came.items() if value is not None}
+            known = {"reasoning": attempt.reasoning, "stop_reason": attempt.stop_reason, "reason": attempt.reason}
+            yield row | {column: value for column, value in known.items() if value is not None}
             times[problem] += 1
 
 
 def _solutions(entry: Responses, job: Job) -> Iterator[dict]:
-    """The official solution of each problem that has one, as an attempt."""
+    """Yield the official solution of each problem that has one, as an attempt."""
     for row in job.parent(entry.problems).rows("problem", "solution"):
         if (row["solution"] or "").strip():
             yield _taken(row["problem"], row["solution"], 0, "official", None)
 
 
 def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
-    """The rollouts of a `grpo` on the kept problems; a response has the id of its rollout."""
+    """Yield the rollouts of a `grpo` on the kept problems; a response has the id of its rollout."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
     rollouts = pl.read_parquet(job.parent(entry.model).weights() / ROLLOUTS)
     times: Counter[str] = Counter()
@@ -267,10 +267,10 @@ def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
         if row["problem"] in kept:
             yield _taken(row["problem"], row["text"], times[row["problem"]], entry.model, row["tokens"]) | {
                 "response": row["rollout"],
-                "stop": row["stop"],
+                "stop_reason": row["stop_reason"],
                 "reason": Reason.OK,
                 "reasoning": None,
-                "history": [{"role": "user", "content": row["prompt"]}],
+                "request_messages": [{"role": "user", "content": row["prompt"]}],
             }
             times[row["problem"]] += 1
 
@@ -283,14 +283,14 @@ def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: in
         "attempt": attempt,
         "writer": writer,
         "text": text,
-        "reasoning": None if text else "",  # without a text it was cut off while thinking (QED-Nano's run records)
-        "stop": Stop.END if text else Stop.LENGTH,
+        "reasoning": None if text else "",  # no text: truncated during reasoning (QED-Nano's run records)
+        "stop_reason": StopReason.END if text else StopReason.LENGTH,
         "reason": Reason.OK if is_attempt(text) or not text else Reason.NO_PROOF,
         "prompt_tokens": None,
         "tokens": tokens,
         "reasoning_tokens": None,
         "cost": 0.0,
-        "history": [],
+        "request_messages": [],
     }
 
 
@@ -300,7 +300,7 @@ _HEADING = re.compile(
 
 
 def is_attempt(text: str) -> bool:
-    """Whether a text attempts the problem. An empty text, or a mere heading such as "Solution Sketch", does not."""
+    """Return whether a text attempts the problem. An empty text, or a mere heading such as "Solution Sketch", does not."""
     return bool(statements.tokens(text)) and not _HEADING.match(text.strip())
 
 

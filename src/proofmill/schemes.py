@@ -1,11 +1,12 @@
-"""One row of `schemes` is a 0-7 marking scheme (QED-Nano's grading schemes): written by a judge, of a published table,
-or a problem's own guidelines.
+"""Write, read and test 0-7 grading schemes (from QED-Nano). One row is the scheme of a problem.
 
-How we differ:
+A scheme is written by a judge, read from a published table, or is the problem's own guidelines.
+
+Differences from the original:
 1. A scheme is parsed into its parts and checked by rules when it arrives (graders/rubrics.py).
-2. A scheme is tested before it is used: a grader marks known answers by it, and each mark is a column.
-3. A scheme that fails stays in the table with the demand that refused it, and is not used for marking.
-4. Rows keep the order of the problems, whatever order the answers came in.
+2. A scheme is tested before it is used: a grader grades known answers by it, and each grade is a column.
+3. A scheme that fails stays in the table with the filter that refused it, and is not used for grading.
+4. Rows keep the order of the problems, regardless of the order of the outputs.
 """
 
 from collections import Counter
@@ -13,57 +14,58 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from proofmill.artifacts.jobs import Job, run
+from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, Dialogues, one_answer
-from proofmill.calls.exchange import Answer, Questions, total
-from proofmill.engines.opening import asking, asking_for
-from proofmill.filters import schemes
-from proofmill.graders import judges, rubrics
-from proofmill.graders.graders import Marker
+from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request, total
+from proofmill.engines.open_engine import asking, asking_for
+from proofmill.filters import scheme_filters
+from proofmill.graders import rubrics
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
-from proofmill.runtime.paths import local_path
+from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import say
 from proofmill.schema.columns import PROBES
-from proofmill.schema.entries import Schemes
+from proofmill.schema.entries.problem_entries import Schemes
 from proofmill.schema.fields import required
 from proofmill.schema.reasons import Reason
-from proofmill.sources import fields, files
+from proofmill.sources import files, record_fields
 from proofmill.text import statements
 from proofmill.text.reasoning import without_key_step
 
 BLANK = "I was not able to solve this problem."
 
 
-def read_scheme(answer: Answer) -> tuple[str | None, Reason]:
-    """The scheme in an answer and the reason `ok`; or None and the reason."""
+def read_scheme(answer: ModelOutput) -> tuple[str | None, Reason]:
+    """Return the scheme in an output and the reason `ok`; or None and the reason."""
     if answer.reason != Reason.OK:
         return None, Reason(answer.reason)
     text = rubrics.clean(answer.text)
     return (text, Reason.OK) if text else (None, Reason.NO_VERDICT)
 
 
-def _unreadable(answer: Answer) -> bool:
-    """Whether an answer is no scheme at all. Asking again may then help; for a badly built scheme it does not."""
+def _unreadable(answer: ModelOutput) -> bool:
+    """Return whether an output contains no scheme. A retry may help then; for a badly built scheme it does not."""
     text, reason = read_scheme(answer)
     return reason == Reason.NO_VERDICT or (text is not None and not rubrics.parse(text).checkpoints)
 
 
 def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
-    """The question to the judge about each problem: to write its scheme."""
+    """Return the request to write a scheme for each problem, by judge; empty without a judge."""
     if entry.model is None:
         return {}
     problems = job.parent(entry.problems).rows("problem", "statement", "solution")
-    return Dialogues.first_questions(_begin(entry, job, problems))
+    return first_questions(_begin(entry, job, problems))
 
 
 def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:
-    """A dialogue for each problem: one question, asked again while the answer is no scheme at all."""
+    """Return a dialogue for each problem: one request, retried while the output contains no scheme."""
     model = required(entry.model)
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in problems:
-            question = judges.filled(job.declared[model], entry.prompt, problem)
-            yield problem["problem"], one_answer(model, question, _unreadable, entry.requeries)
+            question = build_prompt_request(job.declared[model], entry.prompt, problem)
+            yield problem["problem"], one_answer(model, question, _unreadable, entry.parse_retries)
 
     return dialogues
 
@@ -73,10 +75,10 @@ def main(entry: Schemes, job: Job) -> None:
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
     answers = _written(entry, job, problems, spent)
     rows = [_row(p["problem"], *answer) for p, answer in zip(problems, answers, strict=True)]
-    if entry.tester and not job.shard:  # the test needs other problems' solutions, perhaps those of another shard
+    if entry.tester and not job.shard:  # the test needs other problems' solutions, perhaps from another shard
         _test(entry, job, problems, rows, spent)
     for row in rows:
-        row["dropped"] = schemes.refused(row, entry.keep)
+        row["dropped"] = scheme_filters.refused(row, entry.keep)
     counts = {
         "kept": sum(row["dropped"] is None for row in rows),
         **Counter(r["dropped"] for r in rows if r["dropped"]),
@@ -88,7 +90,7 @@ def main(entry: Schemes, job: Job) -> None:
 
 
 def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
-    """For each problem: the scheme, whether it came with the problem, the reason, the judge's answer and its cost."""
+    """Yield for each problem the scheme, whether it came with the problem, the reason, the judge's output and its cost."""
     if entry.model is None:
         published = _published(entry) if entry.source else None
         for problem in problems:
@@ -99,29 +101,29 @@ def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> It
     if not problems:
         return
     with asking(job, entry.model) as asker:
-        answers = Dialogues({entry.model: asker}).results(_begin(entry, job, problems))
+        answers = runner.results(_begin(entry, job, problems), {entry.model: asker}, "problems")
     for answer in spent.counted(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
 
 
 def _published(entry: Schemes) -> Callable[[Mapping[str, Any]], str | None]:
-    """The scheme of a problem in a table, by its id or else by its statement; of several the first."""
+    """Return a function that looks up a problem's scheme, by id if mapped, else by statement; the first of several."""
     own: Literal["problem", "statement"] = "problem" if "problem" in entry.columns else "statement"
     schemes_by: dict[str, str | None] = {}
     for where, record in files.read(local_path(required(entry.path))):
-        key = fields.word(where, record, entry.columns[own]) or ""
+        key = record_fields.word(where, record, entry.columns[own]) or ""
         structured = isinstance(record.get(entry.columns["scheme"]), list)
-        read = fields.rendered if structured else fields.text
+        read = record_fields.rendered if structured else record_fields.text
         key = key if own == "problem" else statements.normal(key)
         schemes_by.setdefault(key, read(where, record, entry.columns["scheme"]))
     return lambda row: schemes_by.get(row[own] if own == "problem" else statements.normal(row[own] or ""))
 
 
 def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: str | None, cost: float | None) -> dict:
-    """A row with the parts of the scheme and the linter's faults."""
+    """Build a row with the parts of the scheme and the linter's faults."""
     rubric = rubrics.parse(scheme or "")
-    unstructured = given and not rubric.checkpoints  # guidelines in their own form need not follow ours
+    unstructured = given and not rubric.checkpoints  # published guidelines need not follow our format
     return {
         "problem": problem,
         "scheme": scheme,
@@ -134,8 +136,8 @@ def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: st
         "faults": [] if scheme is None or unstructured else rubrics.faults(rubric, given),
         "reason": reason,
         "given": given,
-        **{f"{probe}_marks": None for probe in PROBES},
-        "tested": None,
+        **{f"{probe}_grade": None for probe in PROBES},
+        "self_test": None,
         "verdict": verdict,
         "cost": cost,
     }
@@ -145,7 +147,7 @@ def _row(problem: str, scheme: str | None, given: bool, reason: str, verdict: st
 
 
 def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spent: Spent) -> None:
-    """Mark known answers by each scheme, and set their marks, `tested` and `cost` in its row."""
+    """Grade known answers by each scheme, and set their grades, `self_test` and `cost` in its row."""
     testable = [index for index, row in enumerate(rows) if row["scheme"]]
     probes = [(index, name, text) for index in testable for name, text in _probes(problems, index) if text]
 
@@ -154,43 +156,46 @@ def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spen
             p = problems[index]
             yield p["problem"], Submission(p["statement"], None, rows[index]["scheme"], text, reference=p["solution"])
 
-    with asking_for(job, marker := Marker(required(entry.tester), entry.tester_prompt, job.declared, schemes=True)):
-        for (index, name, _), verdict in zip(probes, marker.verdicts(submissions), strict=True):
-            rows[index][f"{name}_marks"] = verdict.grade
+    with asking_for(
+        job,
+        submission_grader := SubmissionGrader(required(entry.tester), entry.tester_prompt, job.declared, schemes=True),
+    ):
+        for (index, name, _), verdict in zip(probes, submission_grader.verdicts(submissions), strict=True):
+            rows[index][f"{name}_grade"] = verdict.grade
             rows[index]["cost"] = total((rows[index]["cost"], verdict.cost))
             spent.of_verdict(verdict)
     for index in testable:
-        rows[index]["tested"] = _outcome(rows[index])
+        rows[index]["self_test"] = _outcome(rows[index])
 
 
 def _probes(problems: Sequence[Mapping[str, Any]], index: int) -> Iterator[tuple[str, str | None]]:
-    """The known answers to one problem by name; None where the solution, or another problem with one, is missing."""
+    """Yield the known answers to one problem by name; None if the solution, or another problem with one, is missing."""
     problem = problems[index]
     solution = (problem["solution"] or "").strip() or None
     others = (problems[(index + distance) % len(problems)] for distance in range(1, len(problems)))
     yield "reference", solution
-    yield "blank", BLANK
+    yield "empty", BLANK
     yield "restated", problem["statement"]
     yield "unrelated", next((o["solution"] for o in others if (o["solution"] or "").strip()), None)
-    yield "cut", solution and without_key_step(solution)
+    yield "gapped", solution and without_key_step(solution)
 
 
 EXPECTED: dict[str, Callable[[Mapping[str, Any]], bool]] = {
-    "reference": lambda row: row["reference_marks"] >= 6,
-    "blank": lambda row: row["blank_marks"] == 0,
-    "restated": lambda row: row["restated_marks"] == 0,
-    "unrelated": lambda row: row["unrelated_marks"] == 0,
-    "cut": lambda row: row["reference_marks"] is None or row["cut_marks"] < row["reference_marks"],
+    "reference": lambda row: row["reference_grade"] >= 6,
+    "empty": lambda row: row["empty_grade"] == 0,
+    "restated": lambda row: row["restated_grade"] == 0,
+    "unrelated": lambda row: row["unrelated_grade"] == 0,
+    "gapped": lambda row: row["reference_grade"] is None or row["gapped_grade"] < row["reference_grade"],
 }
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
-    """The known answers with wrong marks; or `unscored` where one has no mark; or `ok`."""
+    """Return the known answers with wrong grades; or `unscored` if one has no grade; or `ok`."""
     failed = []
     for probe, fulfilled in EXPECTED.items():
-        if row[f"{probe}_marks"] is not None and not fulfilled(row):
+        if row[f"{probe}_grade"] is not None and not fulfilled(row):
             failed.append(probe)
-    if not failed and any(row[f"{probe}_marks"] is None for probe in PROBES):
+    if not failed and any(row[f"{probe}_grade"] is None for probe in PROBES):
         return "unscored"
     return ", ".join(failed) or "ok"
 

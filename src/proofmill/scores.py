@@ -1,22 +1,23 @@
-"""One row of `scores` is a measured number with its interval, its n and its share unscored.
+"""Score models and graders. One row is the value of a metric with its interval, its n and its share unscored.
 
-Intervals are clustered by problem: attempts at one problem are not independent (Miller 2024, "Adding Error Bars to
-Evals", section 3.2); problems are resampled with replacement, each with all its attempts.
+Intervals are clustered by problem, since attempts at one problem are not independent (Miller 2024, "Adding Error Bars
+to Evals", section 3.2). Problems are resampled with replacement, each with all its attempts.
 
-How we differ from the usual table of means:
-1. Unscored attempts are left out of the mean and reported beside it; too large a share of them stops the stage.
-2. If every problem is all right or all wrong, the interval is the exact binomial one (Clopper and Pearson 1934). If all
-   problems have one value, a bootstrap would claim certainty; the interval is then Hoeffding's for that many problems.
+Differences from the usual table of means:
+1. Unscored attempts are excluded from the mean and reported next to it. Too large a share of them stops the stage.
+2. If every problem is all correct or all wrong, the interval is the exact binomial one (Clopper and Pearson 1934). If
+   all problems have one value, a bootstrap would claim certainty; the interval is then Hoeffding's for the number of
+   problems.
 3. Two models are compared problem by problem, with a permutation test. A difference too small for the run to show is
    not reported as one.
-4. Several seeds are several trainings, shown one by one and together. The joint interval takes the problems as
+4. Several seeds are several trainings, reported one by one and together. The joint interval takes the problems as
    clusters: it describes the population of these problems, not further seeds.
-5. Marks that are low because attempts were cut off, empty, unreadable or without an answer are shown with a sentence
-   that says so. Beside every score of final answers stands the share of attempts in which one is found.
-6. Graders are measured like models, against human marks of the same attempts.
-7. What others report stands on the page with its source (`published`), and is no row of the table.
+5. If attempts are truncated, empty, unparsable or without an answer, the page warns next to the score. Every score of
+   final answers comes with the share of attempts in which one was found.
+6. Graders are scored like models, against human grades of the same attempts.
+7. Results reported by others are on the page with their source (`published`), and are not rows of the table.
 8. Scaffolds are compared at equal tokens and equal dollars (`at-equal-budget`), and each has its curve (budgets.py).
-9. A claim is stated before it is measured, and ends in one sentence: shown, refuted, or not shown (claims.py).
+9. A claim is stated before the run, and its result is one sentence: shown, refuted, or not shown (claims.py).
 """
 
 from collections import ChainMap, Counter
@@ -28,65 +29,63 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById
 from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
-from proofmill.measures import averages, budgets, claims, estimates, text_lengths
-from proofmill.measures import page as pages
-from proofmill.measures.attempts import Attempts, Row, Rows, count, scored, where
-from proofmill.measures.comparisons import comparisons
-from proofmill.measures.intervals import interval
-from proofmill.measures.measures import FOUND, MEASURES, OfCorpus
-from proofmill.measures.notices import of_attempts as notices_of
-from proofmill.measures.numbers import BLANK, LEVELS, Cell, interval_options, measured_rows
-from proofmill.measures.text_lengths import TEXTS
+from proofmill.metrics import averages, budgets, claims, estimates, text_lengths
+from proofmill.metrics import page as pages
+from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, scored, where
+from proofmill.metrics.comparisons import comparisons
+from proofmill.metrics.intervals import interval
+from proofmill.metrics.kernels import OfCorpus
+from proofmill.metrics.metrics import FOUND, kernel_of, label
+from proofmill.metrics.notices import of_attempts as notices_of
+from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, interval_options, measured_rows
 from proofmill.runtime.progress import say
+from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import TAKEN, required
-from proofmill.schema.named import split
+from proofmill.schema.fields import GIVEN_RESPONSES, required
 from proofmill.schema.names import kind_of, sampling_of, seed_of, without_seed
-from proofmill.schema.scores_entry import Scores
+from proofmill.schema.registry_items import split
 from proofmill.text import statements
-from proofmill.text.seen import hash64
+from proofmill.text.seen_texts import hash64
 
 
 def main(entry: Scores, job: Job) -> None:
-    measures = [split(item) for item in entry.measures]
-    measured = [
-        row for name, _ in measures if MEASURES[name].apply is None for row in shared_problems(entry.problems, job)
-    ]
-    measured += _of_corpora([name for name, _ in measures if isinstance(MEASURES[name].apply, OfCorpus)], entry, job)
+    metrics = [split(item) for item in entry.metrics]
+    measured = [row for name, _ in metrics if kernel_of(name) is None for row in shared_problems(entry.problems, job)]
+    measured += _of_corpora([some for some in metrics if isinstance(kernel_of(*some), OfCorpus)], entry, job)
     groups = grouped(entry, job)
     notices: dict[Cell, list[str]] = {}
     for group, attempts in groups.items():
         _gate(job.name, _where(group), attempts, entry)
         notices[group] = list(notices_of(attempts))
-        found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.human]
-        beside = [measure for measure in found if measure not in measures]
-        wanted = [*measures[:1], *beside, *measures[1:]]
-        of_attempts = [some for some in wanted if not isinstance(MEASURES[some[0]].apply, OfCorpus | None)]
+        answers_found = [(name, None) for name in FOUND if attempts[0]["reads"] and not entry.gold_grades]
+        extra = [metric for metric in answers_found if metric not in metrics]
+        selected = [*metrics[:1], *extra, *metrics[1:]]
+        of_attempts = [some for some in selected if not isinstance(kernel_of(*some), OfCorpus | None)]
         measured += measured_rows(group, of_attempts, attempts, entry)
     measured += averages.averaged(measured, groups, entry)
     measured += budgets.points(groups, entry)
     compared = [
-        *comparisons(groups, measures, entry),
-        *averages.differences(groups, measures, entry),
+        *comparisons(groups, metrics, entry),
+        *averages.differences(groups, metrics, entry),
         *budgets.comparisons(groups, entry),
     ]
-    for row, p in zip(compared, estimates.holm([row["p"] for row in compared]), strict=True):
-        row["p"] = p
+    for row, p in zip(compared, estimates.holm([row["p_value"] for row in compared]), strict=True):
+        row["p_value"] = p
     rows = measured + compared
-    said = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
+    warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
     calls = list(_of_calls(entry, job))
     settled = claims.settled(groups, compared, entry)
     sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls)
     stamped = {claim.name: claim.stamped() for claim in settled}
-    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*said, *calls], claims=stamped)
+    job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
     for claim in settled:
         say(job.name, claim.sentence)
     if low := sum(map(bool, notices.values())):
-        say(job.name, f"attempts that were cut off, empty or unreadable stand beside {low} of {len(groups)} marks")
+        say(job.name, f"{low} of {len(groups)} scores have truncated, empty or unparsable attempts; see the score page")
 
 
 def _of_calls(entry: Scores, job: Job) -> Iterator[str]:
-    """Yield what is to be noticed about the calls behind the numbers: of the responses, and of those who graded them."""
+    """Yield the notices about the calls that the scores depend on: those for the responses, and those for the grades."""
     for name in dict.fromkeys(
         [*(job.parent(each).stamp["entry"]["responses"] for each in entry.grades), *entry.grades]
     ):
@@ -101,9 +100,9 @@ def _where(group: Cell) -> str:
 
 
 def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
-    """Graded attempts by cell (model, problems, sampling, grader), with every field that measures read.
+    """Return the graded attempts by cell (model, problems, sampling, grader), with every field that metrics read.
 
-    Raises TableError when two grades tables fill one cell, or when graders to merge marked other attempts.
+    Raises TableError if two grades tables fill one cell, or if graders to merge graded different attempts.
     """
     names: dict[Cell, list[str]] = {}
     for name in entry.grades:
@@ -114,21 +113,21 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
         same.append(name)
         if without_seed(same[0]) != without_seed(name):
             raise TableError(
-                f"{job.name}: {without_seed(same[0])} and {name} both measure {group.model} on {group.problems} "
-                f"({group.sampling}) by {group.grader}; expected one. Measure them in two scores entries."
+                f"{job.name}: {without_seed(same[0])} and {name} both score {group.model} on {group.problems} "
+                f"({group.sampling}) by {group.grader}; expected one. Score them in two `scores` entries."
             )
-    human = _verdicts(job, [entry.human] if entry.human else [], ("grade", "out_of"))
+    human = _verdicts(job, [entry.gold_grades] if entry.gold_grades else [], ("grade", "max_points"))
     selecting = _verdicts(job, entry.selected_by, ("grade", "tokens", "cost"))
     groups: dict[Cell, Rows] = {
         group: attempts
         for group, same in names.items()
-        if (attempts := Attempts(row for name in same for row in _known(entry, job, name, human, selecting)))
+        if (attempts := AttemptTable(row for name in same for row in _known(entry, job, name, human, selecting)))
     }
-    return groups if entry.merge == "none" else _merged(groups, entry.merge)
+    return groups if entry.reduce == "none" else _merged(groups, entry.reduce)
 
 
 def _verdicts(job: Job, names: Sequence[str], columns: Sequence[str]) -> Mapping[str, Row]:
-    """Verdicts of grades tables by response; of two on one response the later table's."""
+    """Return the verdicts of grades tables by response; a later table overrides an earlier one."""
     tables: list[Any] = [ById(job.parent(name), "response", *columns) for name in reversed(names)]
     return ChainMap(*tables)
 
@@ -136,22 +135,22 @@ def _verdicts(job: Job, names: Sequence[str], columns: Sequence[str]) -> Mapping
 def _known(
     entry: Scores, job: Job, grades: str, human: Mapping[str, Row], selecting: Mapping[str, Row]
 ) -> Iterator[dict]:
-    """Rows of a grades table, with every field that measures read."""
+    """Yield the rows of a grades table, with every field that metrics read."""
     responses = job.parent(grades).stamp["entry"]["responses"]
     sampled = job.parent(responses).stamp["entry"]
     shared = {
         "seed": seed_of(grades),
         "loader": _loader(job, sampled["problems"]),
-        "max_tokens": None if sampled["model"] in TAKEN or sampled["rollouts"] else sampled["max_tokens"],
+        "max_tokens": None if sampled["model"] in GIVEN_RESPONSES or sampled["rollouts"] else sampled["max_tokens"],
         "reads": job.parent(grades).stamp.get("reads"),
     }
     for row in _attempts(job, grades, responses):
-        marked, selected = human.get(row["response"]), selecting.get(row["response"], {})
+        human_grade, selected = human.get(row["response"]), selecting.get(row["response"], {})
         yield {
             **row,
             **shared,
-            "response": row["response"] if entry.merge != "none" else None,  # no measure asks for it
-            "human": (marked["grade"], marked["out_of"]) if marked and scored(marked) else None,
+            "response": row["response"] if entry.reduce != "none" else None,  # no metric reads it
+            "human": (human_grade["grade"], human_grade["max_points"]) if human_grade and scored(human_grade) else None,
             "selecting": selected.get("grade"),
             "selecting_tokens": selected.get("tokens"),
             "selecting_cost": selected.get("cost"),
@@ -159,20 +158,20 @@ def _known(
 
 
 OF_GRADE = (
-    "problem", "attempt", "grade", "out_of", "reason", "well_formed", "answer", "answer_found", "stop", "opinions",
+    "problem", "attempt", "grade", "max_points", "reason", "well_formed", "answer", "answer_extraction", "stop_reason", "opinions",
     "prompt_tokens", "tokens",
 )  # fmt: skip
 
 
 def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
-    """Rows of a grades table, with the fields of their responses and problems that measures read."""
+    """Yield the rows of a grades table, with the fields of their responses and problems that metrics read."""
     of_response, of_problem = ("writer", "tokens", "reasoning_tokens", "cost"), ("level", "year")
     for response, problem, grade in joined(job.parent, responses, of_response, of_problem, grades, OF_GRADE):
         opinions = (grade or {}).get("opinions") or ()
         yield {
             **(grade or {}),
             "problem": response["problem"],
-            # The marks of the first round alone: what the judges of a panel wrote would be most of the memory.
+            # Only the grades of the first round: the texts of a panel would take most of the memory.
             "opinions": tuple(o["grade"] for o in opinions if o["round"] == "1"),
             "level": problem["level"],
             "year": problem["year"],
@@ -184,42 +183,42 @@ def _attempts(job: Job, grades: str, responses: str) -> Iterator[dict]:
 
 
 def _loader(job: Job, problems: str) -> str | None:
-    """The loader that problems come from, through whatever tables; of a table from before that was noted, its source."""
+    """Return the loader that problems come from, through any tables; the source if the stamp names no loader."""
     stamp = job.parent(problems).stamp
     return stamp.get("loader", stamp["entry"]["source"])
 
 
 def _way(grades: str, responses: Mapping) -> str:
-    """The way of sampling: its name under `sampling`, or a name from the entry of the responses."""
+    """Return the name of the sampling setting: its name under `sampling`, or one from the entry of the responses."""
     if named := sampling_of(grades):
         return named
-    if responses["model"] in TAKEN:
+    if responses["model"] in GIVEN_RESPONSES:
         return "as they are"
     return "greedy" if responses["temperature"] == 0 else f"T={responses['temperature']:g}"
 
 
 def _grader(graded: Mapping) -> str:
-    """The grader's name; for a judge asked alone with the prompt, which tells such graders apart."""
-    prompted = kind_of(graded["grader"]) == "api" and graded["prompt"]
-    return f"{graded['grader']} ({graded['prompt']})" if prompted else graded["grader"]
+    """Return the grader's name; for a single judge with its prompt, which distinguishes such graders."""
+    prompted = kind_of(graded["grader"]) == "api" and graded["grader_prompt"]
+    return f"{graded['grader']} ({graded['grader_prompt']})" if prompted else graded["grader"]
 
 
 def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
-    """Merge several graders of the same attempts into one: the mean, median, least or highest of their marks."""
+    """Merge several graders of the same attempts into one: the mean, median, least or highest of their grades."""
     merged: dict[Cell, Rows] = {}
     for key in dict.fromkeys(group[:3] for group in groups):
         members = [group for group in groups if group[:3] == key]
         graders = ", ".join(group.grader for group in members)
-        merged[Cell(*key, f"{how} of {graders}")] = Attempts(
+        merged[Cell(*key, f"{how} of {graders}")] = AttemptTable(
             _merged_rows([groups[one] for one in members], how, graders)
         )
     return merged
 
 
 def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[dict]:
-    """Each attempt of the first of the members, with one mark from all of theirs."""
+    """Yield each attempt of the first member, with one grade merged from all members."""
     places: list[dict[str, int]] = [{row["response"]: place for place, row in enumerate(rows)} for rows in members[1:]]
-    scales = {row["out_of"] for rows in members for row in rows}
+    scales = {row["max_points"] for rows in members for row in rows}
     if len(scales) > 1 or any(len(rows) != len(members[0]) for rows in members):
         raise _unlike(graders)
     for row in members[0]:
@@ -227,23 +226,25 @@ def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[di
             same = [row, *(rows[at[row["response"]]] for rows, at in zip(members[1:], places, strict=True))]
         except KeyError:
             raise _unlike(graders) from None
-        marks = [one["grade"] for one in same if scored(one)]
+        grades = [one["grade"] for one in same if scored(one)]
         opinions = tuple(one["grade"] for one in same)
-        yield {**row, "grade": float(MERGES[how](marks)) if marks else None, "opinions": opinions}
+        yield {**row, "grade": float(MERGES[how](grades)) if grades else None, "opinions": opinions}
 
 
 def _unlike(graders: str) -> TableError:
     return TableError(
-        f"{graders}: marks on several scales, or of other attempts; expected grades of the same attempts on one scale to `merge`."
+        f"{graders}: grades on several scales, or of different attempts; expected the same attempts on one scale. "
+        "Fix `grades`, or remove `reduce`."
     )
 
 
 def _gate(name: str, place: str, attempts: Rows, entry: Scores) -> None:
-    """Raise TableError when too many attempts have no verdict: the others would not represent all attempts."""
-    counted = where(attempts, lambda row: row["human"] is not None) if entry.human else attempts
+    """Raise TableError if too many attempts have no verdict, since the others would not represent all attempts."""
+    counted = where(attempts, lambda row: row["human"] is not None) if entry.gold_grades else attempts
     if not counted:
         raise TableError(
-            f"{name}: none of the attempts of {place} has a human mark; expected marks of the same responses in `human`."
+            f"{name}: none of the attempts of {place} has a human grade; expected grades of the same responses in `gold-grades`. "
+            "Fix `gold-grades`, or remove it."
         )
     share = (len(counted) - count(counted, scored)) / len(counted)
     if share > entry.max_unscored:
@@ -251,18 +252,18 @@ def _gate(name: str, place: str, attempts: Rows, entry: Scores) -> None:
         shown = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common(5))
         raise TableError(
             f"{name}: {share:.1%} of the attempts of {place} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
-            "(`max-unscored`). For what a server failed at, `proofmill ask-again` the grades; for unreadable verdicts see what the judge "
-            "wrote (`verdict`), mend it and ask again, or ask more often (`requeries` of a `grader/<name>`); for `no-scheme` drop "
-            "such problems (`has-scheme`); or raise the limit if you accept the gap."
+            "(`max-unscored`). For failed calls, run `proofmill invalidate` on the grades. For unparsable verdicts, read the "
+            "outputs (`verdict`), fix the prompt and rerun, or raise `parse-retries` of the `grader/<name>`. For `no-scheme`, drop "
+            "such problems (`has-scheme`). To accept the gap, raise the limit."
         )
 
 
 # ------------------------------------------------------------------------------------------------------------- problems
 
 
-def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]:
-    """Measures of the texts of each problems table, over all problems and by number of logic steps."""
-    if not names:
+def _of_corpora(metrics: Sequence[tuple[str, Any]], entry: Scores, job: Job) -> Iterator[dict]:
+    """Yield the text metrics of each problems table, over all problems and by number of logic steps."""
+    if not metrics:
         return
     from transformers import AutoTokenizer
 
@@ -272,18 +273,19 @@ def _of_corpora(names: Sequence[str], entry: Scores, job: Job) -> Iterator[dict]
         parts = {"all": lengths}
         steps = sorted(set(lengths.steps_N.tolist()))
         parts |= {f"{n} steps": lengths.where(lengths.steps_N == n) for n in steps if len(steps) in LEVELS}
-        for name in names:
+        for name, argument in metrics:
+            kernel, metric = kernel_of(name, argument), label(name, argument, 0)
             for part, chosen in parts.items():
-                value, n = MEASURES[name].apply.value(chosen), len(chosen.steps_N)
-                numbers = {"value": value, "n": n, "problems_n": n, "unscored": 0.0}
-                if name.endswith("-mean"):
-                    field_N = getattr(chosen, TEXTS[name.removesuffix("-mean")][0])
-                    numbers["low"], numbers["high"] = interval(field_N.astype(float), None, *interval_options(entry))
-                yield {**BLANK, "problems": problems, "measure": name, "split": part, **numbers}
+                value, n = kernel.value(chosen), len(chosen.steps_N)
+                numbers = {"value": value, "n": n, "n_problems": n, "unscored": 0.0}
+                if kernel.mean_of:
+                    length_N = getattr(chosen, kernel.mean_of).astype(float)
+                    numbers["low"], numbers["high"] = interval(length_N, None, *interval_options(entry))
+                yield {**BLANK, "problems": problems, "metric": metric, "slice": part, **numbers}
 
 
 def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
-    """How many kept problems each pair of tables shares, by a digest of the normalised statement; nothing is estimated."""
+    """Yield the number of kept problems that each pair of tables shares, by a digest of the normalized statement. Exact."""
     kept = {
         name: {hash64(statements.normal(row["statement"])) for row in job.parent(name).stream("statement", kept=True)}
         for name in names
@@ -291,8 +293,8 @@ def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
     for one, other in combinations(names, 2):
         shared = float(len(kept[one] & kept[other]))
         size = len(kept[one]) + len(kept[other])
-        exact = {"value": shared, "low": shared, "high": shared, "n": size, "problems_n": size, "unscored": 0.0}
-        yield {**BLANK, "problems": f"{one} & {other}", "measure": "shared-problems", "split": "all", **exact}
+        exact = {"value": shared, "low": shared, "high": shared, "n": size, "n_problems": size, "unscored": 0.0}
+        yield {**BLANK, "problems": f"{one} & {other}", "metric": "shared-problems", "slice": "all", **exact}
 
 
 if __name__ == "__main__":

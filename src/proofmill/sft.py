@@ -1,11 +1,11 @@
-"""One row of `sft` is a number measured at a training step; the trained weights stand beside the table.
+"""One row of `sft` is a number logged at a training step; the trained weights are next to the table.
 
 Supervised fine-tuning with TRL's SFTTrainer.
 
-How we differ:
+Differences from TRL:
 1. An example longer than `max-length` stops the stage, or is left out and counted; TRL would cut it silently.
-2. Labels mark the learned tokens for any chat template; TRL finds the assistant's turns only in templates it knows.
-3. The examples that `evaluate-share` sets aside share no problem with the learned ones.
+2. Labels select the trained tokens for any chat template; TRL finds the assistant's turns only in templates it knows.
+3. The examples held out by `evaluate-share` share no problem with the training examples.
 4. A chat template has to render what it is given: an example of which a message, a call of a tool or a function is
    missing from what is rendered, or of which nothing is learned, stops the stage. TRL would learn the rest.
 5. Only the template writes control tokens: what the tokenizer would read as one in a message is escaped.
@@ -23,8 +23,8 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import say
+from proofmill.schema.entries.model_entries import Sft
 from proofmill.schema.errors import TableError
-from proofmill.schema.model_entries import Sft
 from proofmill.text.messages import from_row, tools_from, unrendered
 
 IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
@@ -33,11 +33,11 @@ IGNORED = -100  # the label of a token that is not learned (torch's cross entrop
 def main(entry: Sft, job: Job) -> None:
     from trl import SFTConfig
 
-    from proofmill.training import checkpoints, passes, run
-    from proofmill.training.sft_trainer import Trainer
+    from proofmill.training import checkpoints, micro_batches, run
+    from proofmill.training.sft_trainer import SftTrainer
 
     checkpoints.settle(job)
-    rows = passes.split(entry, job, entry.batch, entry.max_length)
+    rows = micro_batches.split(entry, job, entry.batch_size, entry.max_length)
     config = SFTConfig(
         **run.arguments(entry, job, entry.log_every),
         **rows,
@@ -49,11 +49,11 @@ def main(entry: Sft, job: Job) -> None:
         max_length=entry.max_length,
         packing=entry.packing,
     )
-    model, tokenizer = run.load(job, entry.model, entry.adapter, entry.seed)
+    model, tokenizer = run.load(job, entry.model, entry.lora, entry.seed)
     learned, evaluated, counts = examples_of(entry, job, tokenizer)
-    passes.check_context(entry.model, model, longest(learned, evaluated), "an example has")
+    micro_batches.check_context(entry.model, model, longest(learned, evaluated), "an example has")
     config.eos_token = end_of_turn(job, model, tokenizer, learned[0]["labels"])
-    trainer = Trainer(
+    trainer = SftTrainer(
         model=model, args=config, train_dataset=learned, eval_dataset=evaluated, processing_class=tokenizer
     )
     if entry.continues:
@@ -62,17 +62,17 @@ def main(entry: Sft, job: Job) -> None:
     weights = run.save(trainer, tokenizer, job)
     counts = {"steps": trainer.state.global_step, **counts}
     job.finish(list(run.steps(trainer)), counts, weights, training_seconds=seconds)
-    checkpoints.keep_state(job)
+    checkpoints.save_state(job)
 
 
 # ------------------------------------------------------------------------------------------------------------- examples
 
 
 def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
-    """The learned and the evaluated examples (None without any) as token ids and labels, and counts for the stamp."""
+    """Return training and evaluation examples (None without any) as token ids and labels, and counts for the stamp."""
     rows = job.parent(entry.examples).rows("example", "problem", "messages", "tools")
     apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
-    encoder = Encoder(tokenizer, entry.learn, entry.model)
+    encoder = Encoder(tokenizer, entry.train_on, entry.model)
     learned, long = fitting(entry, job, entry.examples, encoder, [r for r in rows if r["problem"] not in apart])
     evaluated, counts = None, {}
     if entry.evaluate or apart:
@@ -84,7 +84,7 @@ def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[st
 
 
 def longest(*tables: Any) -> int:
-    """The tokens of the longest example."""
+    """Return the tokens of the longest example."""
     import pyarrow.compute as pc
 
     batches = (batch for table in tables if table is not None for batch in table.with_format("arrow").iter(1000))
@@ -92,7 +92,7 @@ def longest(*tables: Any) -> int:
 
 
 def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:
-    """Problems drawn by the seed until they hold at least this share of all rows.
+    """Draw problems by the seed until they hold at least this share of all rows.
 
     A problem is evaluated with all of its examples or none. Raises TableError when no problem is left to learn.
     """
@@ -111,9 +111,9 @@ def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[s
 
 
 def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dict]) -> tuple[Any, int]:
-    """The examples of `where` that are no longer than `max-length`, and the number of longer ones.
+    """Return the examples of `where` that are no longer than `max-length`, and the number of longer ones.
 
-    Raises TableError when one is longer and `too-long` is `stop`, or when all are; and when the chat template leaves
+    Raises TableError when one is longer and `too-long` is `error`, or when all are; and when the chat template leaves
     out a part of one.
     """
     import pyarrow.compute as pc
@@ -132,7 +132,7 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
         example, what = lost[0]
         raise TableError(
             f"{where}: of {len(lost):,} of {len(rows):,} examples the chat template of {entry.model} leaves out a part, such as "
-            f"{what} in `{example}`; expected all of it in what is learned. Set `template` of {entry.model} to a file that "
+            f"{what} in `{example}`; expected all of it in what is learned. Set `chat-template` of {entry.model} to a file that "
             "renders it, or remove them from the examples (`keep: [no-tools]` drops those with tools)."
         )
     if encoder.escaped and processes.rank() == 0:
@@ -148,32 +148,32 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
         f"{where}: {len(lengths) - len(fits):,} of {len(lengths):,} examples are longer than `max-length` {entry.max_length} "
         f"(the longest has {max(lengths):,} tokens)"
     )
-    if entry.too_long == "stop" or not fits:
+    if entry.too_long == "error" or not fits:
         raise TableError(f"{longer}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
     if processes.rank() == 0:
         say(job.name, f"{longer}: left out")
     return data.select(fits), len(lengths) - len(fits)
 
 
-# ------------------------------------------------------------------------------------------------------ what is learned
+# -------------------------------------------------------------------------------------------------------- trained tokens
 
 
 class Encoder:
-    """Turns a conversation into token ids in its chat template, and labels: the id of a learned token, else IGNORED.
+    """Encodes a conversation in its chat template as token ids and labels: the id of a trained token, else IGNORED.
 
-    `learn` is one of:
+    `train-on` is one of:
     `answer`: the tokens that the assistant's last message adds to its prompt, with the end of its turn; what follows it
     is left out.
-    `assistant`: those of every turn of the assistant. They are found by the template's own marks (`{% generation %}`), or
-    as the tokens that each turn adds to the conversation before it. Where a template writes a turn in another way when
-    others follow, they are those of TRL's version of it, if TRL has one.
+    `assistant`: those of every turn of the assistant. They are found by the template's own tags (`{% generation %}`), or
+    as the tokens that each turn adds to the conversation before it. If a template renders a turn differently when others
+    follow, TRL's version of the template is used, if there is one.
     `all`: all tokens.
     """
 
     def __init__(self, tokenizer: Any, learn: str, model: str):
         self.tokenizer, self.learn, self.model = tokenizer, learn, model
         self.tokens = ControlTokens(tokenizer)
-        self.marked = tokenizer.chat_template if _has_marks(tokenizer) and learn == "assistant" else None
+        self.marked = tokenizer.chat_template if _has_masks(tokenizer) and learn == "assistant" else None
         self.escaped = 0  # conversations that write control tokens
         self.lost: list[str | None] = []  # what was not rendered of each conversation
         self.template: str | None = None  # what has rendered the last one; None for the tokenizer's own
@@ -185,7 +185,7 @@ class Encoder:
         messages = _to_last_answer(escaped) if self.learn == "answer" else escaped
         self.template = self.marked
         try:
-            ids, mask = self._by_marks(messages, self.marked) if self.marked else self._by_turns(messages)
+            ids, mask = self._by_masks(messages, self.marked) if self.marked else self._by_turns(messages)
             labels = [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]
             self.lost.append(self._lost(messages, labels))
         except TemplateError as error:
@@ -200,7 +200,7 @@ class Encoder:
         nothing = None if learned.strip() else "all that is to be learned"
         return unrendered(messages, self.tools, rendered, self.learn == "answer") or nothing
 
-    def _by_marks(self, messages: list[dict], template: str) -> tuple[list[int], list[int]]:
+    def _by_masks(self, messages: list[dict], template: str) -> tuple[list[int], list[int]]:
         encoded = self._apply(messages, template, return_dict=True, return_assistant_tokens_mask=True)
         return encoded["input_ids"], encoded["assistant_masks"]
 
@@ -214,11 +214,11 @@ class Encoder:
             if self.learn != "assistant" or (training := _training_template(self.tokenizer)) is None:
                 raise
             self.template = training
-            return self._by_marks(messages, training)
+            return self._by_masks(messages, training)
         return ids, mask
 
     def _turns(self, messages: list[dict], ids: list[int]) -> list[tuple[int, int]]:
-        """The start and end of each learned turn among the ids."""
+        """Return the start and end of each trained turn among the ids."""
         if self.learn == "all":
             return []
         if self.learn == "answer":
@@ -232,18 +232,18 @@ class Encoder:
         return turns
 
     def _start(self, before: list[dict], ids: list[int]) -> int:
-        """The length of the prompt among the ids. Some templates write its end differently once an answer follows."""
+        """Return the length of the prompt among the ids. Some templates write its end differently once an answer follows."""
         prompt = self._render(before, ask=True)
         if (start := _shared(prompt, ids)) < len(prompt):
             self._check(self._render(before), ids)
         return start
 
     def _check(self, part: list[int], ids: list[int]) -> None:
-        """Raise TableError when the ids do not begin with this part."""
+        """Raise TableError if the ids do not begin with this part."""
         if _shared(part, ids) < len(part):
             raise TableError(
                 f"{self.model}: its chat template writes a message in another way when others follow; expected the same, or "
-                "`{% generation %}` around what is to be learned (`learn: assistant`). Add those marks to the template."
+                "`{% generation %}` around the trained text (`train-on: assistant`). Add these tags to the template."
             )
 
     def _render(self, messages: list[dict], ask: bool = False) -> list[int]:
@@ -260,20 +260,20 @@ class Encoder:
 
 
 def _to_last_answer(messages: list[dict]) -> list[dict]:
-    """The conversation up to the assistant's last message; all of one in which no assistant speaks."""
+    """Return the conversation up to the assistant's last message; all of it without one."""
     last = max((number for number, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
     return messages[: last + 1] or messages
 
 
-def _has_marks(tokenizer: Any) -> bool:
-    """Whether the tokenizer's own template has marks around the assistant's turns."""
+def _has_masks(tokenizer: Any) -> bool:
+    """Return whether the tokenizer's own template tags the assistant's turns."""
     from trl.chat_template_utils import has_generation_markers
 
     return has_generation_markers(tokenizer.chat_template)
 
 
 def _training_template(tokenizer: Any) -> str | None:
-    """TRL's version of the template, which writes each turn in one way and has marks; None for a template it does not know."""
+    """Return TRL's version of the template, which tags turns and renders each in one way; None for an unknown template."""
     from trl.chat_template_utils import get_training_chat_template
 
     try:
@@ -283,13 +283,13 @@ def _training_template(tokenizer: Any) -> str | None:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """The length of the common prefix."""
+    """Return the length of the common prefix."""
     differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 
 
 def end_of_turn(job: Job, model: Any, tokenizer: Any, labels: list[int]) -> str | None:
-    """The token that ends learned turns and has to become a stop token; None when it is one, or when there is none."""
+    """Return the token that ends trained turns and must become a stop token; None if it is one, or there is no such token."""
     ends = model.generation_config.eos_token_id
     ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
     learned = [i for i in labels if i != IGNORED]

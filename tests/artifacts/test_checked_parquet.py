@@ -25,17 +25,18 @@ READERS = {
 
 @pytest.fixture
 def own(small, tmp_path):
-    """The small chain's results, to be damaged."""
+    """Return a copy of the small chain's results, to be damaged."""
     results = copied(small.results, tmp_path)
     return lambda name: Table(name, results)
 
 
 def pages_end(path) -> int:
-    """Where the pages of a Parquet file end and its footer begins."""
+    """Return the place where the pages of a Parquet file end and its footer begins."""
     data = path.read_bytes()
     return len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("reader", READERS)
 def test_zeroed_bytes_never_give_other_rows(own, name, reader):
@@ -54,7 +55,7 @@ def test_zeroed_bytes_never_give_other_rows(own, name, reader):
 
 
 def test_whole_table_is_read_when_it_is_checked(own):
-    """Damage in a column that a stage does not ask for is left to the check of the whole table."""
+    """Damage in a column that a stage does not read is left to the check of the full table."""
     table = own("problems/train")
     place = parquet.read_metadata(table.path).row_group(0).column(2)
     assert place.path_in_schema == "solution"
@@ -66,7 +67,7 @@ def test_whole_table_is_read_when_it_is_checked(own):
 
 @pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.9, 0.999])
 def test_truncated_table_is_refused(own, share):
-    """A table that is cut off anywhere is named before a row is read."""
+    """A table that is truncated anywhere is named before a row is read."""
     table = own("responses/cold")
     truncate(table.path, int(table.path.stat().st_size * share))
     for read in (lambda: table.stamp, table.scan, table.check, table.rows, lambda: next(table.stream())):
@@ -97,7 +98,7 @@ def test_garbage_of_a_stamp_is_refused(tmp_path, stamp, said):
 
 
 def test_stamp_of_weights_without_their_digest_is_refused(tmp_path):
-    """What is said of a model rests on the digest of its weights, so that a stamp without it is damaged."""
+    """A model is named by the digest of its weights, so a stamp without it is damaged."""
     table = Table("sft/x", tmp_path)
     table.write([], {"entry": {}, "fingerprint": "f"})
     with pytest.raises(TableError, match="its stamp lacks model"):
@@ -147,7 +148,7 @@ def test_table_without_rows_reads_as_none(tmp_path):
 
 
 def without_checksums(table: Table) -> Table:
-    """Write a table as it was written before pages had checksums; returns it, to be opened anew."""
+    """Write a table without checksums, as older versions did; return it unopened."""
     frame, stamp = (
         table.scan().collect(),
         {key: value for key, value in table.stamp.items() if key not in ("pages", "page")},
@@ -156,6 +157,7 @@ def without_checksums(table: Table) -> Table:
     return Table(table.name, table.results)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SMALL)
 def test_table_without_checksums_opens(own, name):
     """Tables from before are read as they are, with their content, and nothing of them is damaged."""
@@ -167,7 +169,7 @@ def test_table_without_checksums_opens(own, name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_pages_of_a_stamp_are_all_that_is_before_the_footer(own, name):
-    """What the check of every byte compares is the whole file but its footer, of a table of any kind."""
+    """The deep check compares the full file except its footer, for a table of any kind."""
     table = own(name)
     table.check(deep=True)
     whole = table.path.read_bytes()

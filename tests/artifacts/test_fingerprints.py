@@ -7,16 +7,16 @@ import pytest
 
 from proofmill.artifacts import fingerprints
 from proofmill.artifacts.states import States
-from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.paths import known_digests
-from proofmill.runtime import public_data
+from proofmill.config.entry_values import entry_from
+from proofmill.config.source_paths import known_digests
+from proofmill.public_data import registry
 
 FILES = {"a.jsonl": '{"statement": "a"}\n', "b.jsonl": '{"statement": "b"}\n', "sub/c.jsonl": '{"statement": "c"}\n'}
 
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch) -> Path:
-    """A folder of three files, below a folder that `${DATA}` names."""
+    """Return a folder of three files, below a folder that `${DATA}` names."""
     folder = tmp_path / "data/corpus"
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def test_folder_in_another_place_has_the_same_fingerprint(corpus, tmp_path, monk
 
 
 def test_name_behind_a_variable_counts(corpus, monkeypatch):
-    """`origin`, the format and some ids come from the name of a file that a variable names as a whole."""
+    """`origin`, the format and some ids come from a file name, also if a variable holds all of it."""
     monkeypatch.setenv("FILE", str(corpus / "a.jsonl"))
     before = fingerprint("${FILE}")
     (corpus / "a.jsonl").rename(corpus / "z.jsonl")
@@ -97,14 +97,14 @@ def test_public_data_that_are_gone_have_the_names_that_they_had(tmp_path, monkey
     """A table made from a fetched folder is still done when only the lock knows the files."""
     monkeypatch.chdir(tmp_path)
     address = "hub:me/set@main/train-*.jsonl"
-    copy = public_data.FETCHED / public_data.place(address)
+    copy = registry.FETCHED / registry.place(address)
     copy.mkdir(parents=True)
     for name, text in (("train-0.jsonl", "{}"), ("train-1.jsonl", "{ }")):
         (copy / name).write_text(text)
     entry = entry_from("problems", {"source": "table", "path": address})
     here = fingerprints.sources_of("problems", entry, {}.get)
-    rows = [f"{address},{public_data.place(address)}/{Path(name).name},2,{sha},main" for name, sha in here.items()]
-    public_data.LOCK.write_text("\n".join([",".join(public_data.LOCK_COLUMNS), *rows]) + "\n")
+    rows = [f"{address},{registry.place(address)}/{Path(name).name},2,{sha},main" for name, sha in here.items()]
+    registry.LOCK.write_text("\n".join([",".join(registry.LOCK_COLUMNS), *rows]) + "\n")
     assert known_digests(address) == here
     assert sorted(here) == [f"{address}/train-0.jsonl", f"{address}/train-1.jsonl"]
 
@@ -117,5 +117,5 @@ def test_plan_names_the_files_that_came_and_went(corpus, mill):
     (corpus / "b.jsonl").write_text('{"statement": "other"}\n')
     state = States(made.book, made.results)["problems/x"]
     assert state.why == (
-        "${DATA}/corpus/b.jsonl was edited", "${DATA}/corpus/z.jsonl is new", "${DATA}/corpus/a.jsonl is gone",
+        "${DATA}/corpus/b.jsonl was edited", "${DATA}/corpus/z.jsonl is new", "${DATA}/corpus/a.jsonl was removed",
     )  # fmt: skip

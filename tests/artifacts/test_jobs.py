@@ -1,4 +1,4 @@
-"""A job reads what its entry declares, and nothing else; stopped by its walltime it goes on, if it kept anything."""
+"""A job reads only what its entry declares; stopped by its walltime it is requeued if it saved progress."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from mill import SMALL, Mill
 from proofmill.artifacts import jobs
-from proofmill.recipes.identity import identity_of
+from proofmill.config.identity import identity_of
 from proofmill.schema.errors import SettingError
 
 
@@ -31,7 +31,7 @@ def test_table_that_the_entry_does_not_name_is_refused(small: Mill):
 
 @pytest.mark.parametrize("identity", ["", "{", "[]", "7", '{"entry": {}}', "[" * 100_000])
 def test_entry_of_the_command_line_that_is_none_is_refused(tmp_path, identity):
-    """What follows `--entry` is the identity of an entry, or a message says what was found."""
+    """The argument of `--entry` is the identity of an entry, or a message says what is wrong with it."""
     with pytest.raises(SettingError, match=r"^problems/x: --entry is .+; expected the checked entry as JSON"):
         jobs.make(lambda *_: None, "problems/x", identity, tmp_path)
 
@@ -54,7 +54,7 @@ jobs.run(None)
 
 
 def stopped_by_its_walltime(folder: Path, kind: str, body: str, **environment: str) -> tuple[int, str, bool]:
-    """A SLURM job that does `body` and is told that its walltime ends: its code, what it said, whether it went back.
+    """Run `body` in a SLURM job whose walltime ends; return its code, its output, and whether it was requeued.
 
     Its `scontrol` is a script.
     """
@@ -70,27 +70,28 @@ def stopped_by_its_walltime(folder: Path, kind: str, body: str, **environment: s
 
 
 def wrote(*paths: str) -> str:
-    """A body that writes files below `results`."""
+    """Return a body that writes files below `results`."""
     return "\n".join(
         f"p = results / {path!r}; p.parent.mkdir(parents=True, exist_ok=True); p.write_text('x')" for path in paths
     )
 
 
-TRAINING = wrote("unfinished/grpo/x/checkpoints-7/rollouts.jsonl", "calls/grpo/x/answers.jsonl")
+TRAINING = wrote("unfinished/grpo/x/checkpoints-7/rollouts.jsonl", "calls/grpo/x/calls.jsonl")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "body", "expected"),
     [
         ("grpo", TRAINING, "a checkpoint. Raise `runtime` of its kind in site.yaml, or lower PROOFMILL_SAVE_MINUTES."),
-        ("labels", wrote("unfinished/labels/x/vllm.log"), "an answer. Raise `runtime` of its kind in site.yaml."),
+        ("labels", wrote("unfinished/labels/x/vllm.log"), "a model output. Raise `runtime` of its kind in site.yaml."),
     ],
 )
 def test_job_that_kept_nothing_within_its_walltime_fails(tmp_path, kind, body, expected):
-    """A new diary, the answers of a training's judges or a server's log would have it go back for ever."""
+    """A new rollout log, outputs of a training's judges or a server's log would requeue it forever."""
     code, said, requeued = stopped_by_its_walltime(tmp_path, kind, body)
     assert code == 1 and not requeued
-    assert f"{kind}/x: nothing was kept within the walltime of SLURM job 7; expected {expected}" in said
+    assert f"{kind}/x: saved no progress within the walltime of SLURM job 7; expected {expected}" in said
 
 
 @pytest.mark.parametrize(
@@ -98,14 +99,14 @@ def test_job_that_kept_nothing_within_its_walltime_fails(tmp_path, kind, body, e
     [
         ("grpo", f"{TRAINING}\nadvanced.set()"),
         ("selfplay", wrote("selfplay/x.parquet")),
-        ("labels", wrote("calls/labels/x/answers.jsonl")),
+        ("labels", wrote("calls/labels/x/calls.jsonl")),
     ],
 )
 def test_job_that_kept_something_within_its_walltime_goes_on_by_itself(tmp_path, kind, body):
-    """What a training says that it keeps, an answer, or the table."""
+    """Progress is a checkpoint reported by a training, a model output, or the table."""
     code, said, requeued = stopped_by_its_walltime(tmp_path, kind, body)
     assert code == 1 and requeued
-    assert f"{kind}/x  goes on by itself: SLURM job 7 is put back into the queue" in said
+    assert f"{kind}/x  resumes automatically: SLURM job 7 is requeued" in said
 
 
 SIGNALLED = """
@@ -122,7 +123,7 @@ Path.rglob = rglob
 
 def test_leader_that_looks_for_what_was_kept_heeds_no_launcher(tmp_path):
     """torchrun and srun end a training of which a process has ended: the job goes back into the queue all the same."""
-    body = f"{wrote('calls/labels/x/answers.jsonl')}\n{SIGNALLED}"
+    body = f"{wrote('calls/labels/x/calls.jsonl')}\n{SIGNALLED}"
     _, said, requeued = stopped_by_its_walltime(tmp_path, "labels", body)
     assert requeued and said.count("stopped by SIGUSR1") == 1
 

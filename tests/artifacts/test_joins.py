@@ -6,7 +6,7 @@ import pytest
 
 from proofmill.artifacts import joins
 from proofmill.artifacts.joins import ById
-from proofmill.artifacts.shares import Share
+from proofmill.artifacts.shard_view import Share
 from proofmill.artifacts.tables import Table
 from proofmill.calls.shards import Shard
 from proofmill.schema.columns import COLUMNS
@@ -16,7 +16,7 @@ COUNT = 5_000  # rows, which are several windows
 
 @pytest.fixture(scope="module")
 def labels(tmp_path_factory) -> Table:
-    """A table of labels, each with its own difficulty."""
+    """Return a table of labels, each with its own difficulty."""
     table = Table("labels/x", tmp_path_factory.mktemp("results"))
     blank = dict.fromkeys(COLUMNS["labels"])
     rows = ({**blank, "problem": f"p{n}", "difficulty": n, "reason": "ok"} for n in range(COUNT))

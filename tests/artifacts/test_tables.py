@@ -12,11 +12,11 @@ from pyarrow import parquet
 
 from mill import MAINS, SMALL
 from proofmill.artifacts import jobs
+from proofmill.artifacts.archive import link
 from proofmill.artifacts.contents import rows_sha256
-from proofmill.artifacts.kept import link
 from proofmill.artifacts.tables import Table
-from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.identity import identity_of
+from proofmill.config.entry_values import entry_from
+from proofmill.config.identity import identity_of
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
@@ -121,7 +121,7 @@ def test_no_column_has_two_types():
             assert seen.setdefault(name, dtype) == dtype
 
 
-# ------------------------------------------------------------------------------------- made again, or brought back
+# -------------------------------------------------------------------------------------------- rebuilt, or restored
 
 
 @pytest.fixture
@@ -160,25 +160,25 @@ def test_deleted_table_is_brought_back(remake):
 
 
 def test_forced_table_is_made_again(remake, monkeypatch):
-    """Whoever asks by --forcerun gets a computed table, by name, by kind or all."""
+    """--forcerun computes a table instead of restoring it, by name, by kind or for all."""
     remake(5)
     for forced in ("problems/x", "problems", "all"):
-        monkeypatch.setenv("PROOFMILL_FRESH", f"sft/y {forced}")
+        monkeypatch.setenv("PROOFMILL_FORCE", f"sft/y {forced}")
         assert remake(5)[1]
-    monkeypatch.setenv("PROOFMILL_FRESH", "problems/y sft")
+    monkeypatch.setenv("PROOFMILL_FORCE", "problems/y sft")
     assert not remake(5)[1]
 
 
 def test_half_kept_table_is_not_brought_back(remake):
     """A kill while a table was being kept leaves nothing that could come back by halves."""
     table, _ = remake(5)
-    for kept in (table.results / "kept").rglob("table.parquet"):
+    for kept in (table.results / "archive").rglob("table.parquet"):
         kept.unlink()
     assert remake(5)[1]
 
 
 def test_restored_table_is_not_the_kept_file(remake):
-    """Damage to a table does not reach its kept copy after it was brought back."""
+    """Damage to a restored table does not reach its archived copy."""
     table, _ = remake(5)
     table.path.unlink()
     table, _ = remake(5)
@@ -188,7 +188,7 @@ def test_restored_table_is_not_the_kept_file(remake):
 
 
 def test_weights_of_another_training_are_refused(small, tmp_path):
-    """Weights that do not belong to the table beside them are never served."""
+    """Weights that do not belong to the table next to them are never served."""
     table = small.table("sft/cold")
     mark = table.folder / "proofmill.json"
     old = mark.read_text()
@@ -215,7 +215,7 @@ def test_model_is_its_weights_alone(small, tmp_path):
         with open(folder / "config.json", "ab") as file:
             file.write(changed)
         table.write(
-            [{"step": 1, "epoch": 0.5, "measure": "loss", "value": value}],
+            [{"step": 1, "epoch": 0.5, "metric": "loss", "value": value}],
             {"fingerprint": "f", "entry": {}},
             weights=folder,
         )
@@ -249,7 +249,7 @@ def flipped(path, place):
 
 @pytest.fixture
 def paged(tmp_path):
-    """A small table with a page and a kept copy."""
+    """Return a small table with a page and an archived copy."""
     table = Table("labels/x", tmp_path)
     table.write(
         [label()], {**STAMP, "versions": {"polars": "1.0"}, "parents": {"problems/x": "c"}}, page="# x\n\n0.5\n"
@@ -270,7 +270,7 @@ def test_any_changed_byte_of_a_table_is_noticed(paged):
 
 
 def varint(number):
-    """A 32-bit number as a page header of Parquet has it."""
+    """Return a 32-bit number as in a page header of Parquet."""
     number = (number ^ 0x80000000) - 0x80000000
     number, digits = (number << 1) ^ (number >> 31), []
     while number > 0x7F:
@@ -359,7 +359,7 @@ def test_table_with_failed_calls_alone_is_not_kept(tmp_path):
 
 
 def test_kill_while_a_table_is_kept_leaves_no_copy(tmp_path, monkeypatch):
-    """Page and weights come first and the table last: a copy without its table is none."""
+    """Page and weights come first and the table last: without its table there is no copy."""
 
     def killed(source, target):
         if str(target).endswith("table.parquet"):
@@ -368,7 +368,7 @@ def test_kill_while_a_table_is_kept_leaves_no_copy(tmp_path, monkeypatch):
 
     table = Table("labels/x", tmp_path)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("proofmill.artifacts.kept.link", killed)
+        patch.setattr("proofmill.artifacts.archive.link", killed)
         table.write([label()], STAMP, page="# x\n")
     assert table.kept("f1").page.exists()
     assert not table.kept("f1").exists() and not table.restore("f1")

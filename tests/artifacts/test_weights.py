@@ -1,4 +1,4 @@
-"""Weights are those that were written, or nobody loads them."""
+"""Weights are loaded only if they are those that were written."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from damage import copied, truncate, zero
 from mill import SMALL, Mill
 from proofmill.artifacts import weights
 from proofmill.artifacts.tables import Table
-from proofmill.artifacts.weights import MARK
+from proofmill.artifacts.weights import MANIFEST
 from proofmill.engines.local import TransformersEngine
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS, ROLLOUTS
@@ -21,15 +21,15 @@ WEIGHTY = [kind for kind, about in KINDS.items() if about.weights]
 SAFETENSORS = "model.safetensors"
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
-    "rewards": {"grade": 1}, "unscored": "drop", "group": 2, "problems-per-step": 2, "steps": 1, "max-tokens": 8,
+    "rewards": {"grade": 1}, "unscored": "drop", "group-size": 2, "problems-per-step": 2, "steps": 1, "max-tokens": 8,
 }  # fmt: skip
 
 
 def written(kind: str, results: Path, source: Path, **files: bytes) -> Table:
-    """A table of a kind with the weights of `source` and further files beside it."""
+    """Return a table of a kind with the weights of `source` and further files next to it."""
     table, folder = Table(f"{kind}/x", results), results / "unfinished/new"
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(MARK))
-    for name in KINDS[kind].beside:
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(MANIFEST))
+    for name in KINDS[kind].extra_files:
         (folder / name).write_bytes(b"rollouts" * 100)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -39,7 +39,7 @@ def written(kind: str, results: Path, source: Path, **files: bytes) -> Table:
 
 @pytest.fixture(params=WEIGHTY)
 def table(request, small, tmp_path) -> Table:
-    """A table of each kind that has weights."""
+    """Return a table of each kind that has weights."""
     return written(request.param, tmp_path / "results", small.table("sft/cold").folder)
 
 
@@ -61,9 +61,10 @@ DAMAGE = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_weights_are_refused(table, damage):
-    """Weights of any kind of which a file is zeroed, cut off or gone are named with the file and the way back."""
+    """Zeroed, truncated or missing files of weights are named, with the remedy."""
     name, harm, said = DAMAGE[damage]
     harm(table.folder / name)
     with pytest.raises(TableError, match=rf"{table.name}/{name}: {said}.*rm {table.path}; snakemake {table.path}"):
@@ -73,22 +74,22 @@ def test_damaged_weights_are_refused(table, damage):
 
 
 def test_weights_of_another_model_are_refused(table, small):
-    """Another model's file of the same size in the place of its own is not loaded, and neither is its whole folder."""
+    """Another model's file of the same size is not loaded, and neither is its full folder."""
     other = small.table("base/tiny").folder / SAFETENSORS
     assert other.stat().st_size == (table.folder / SAFETENSORS).stat().st_size
     shutil.copy2(other, table.folder / SAFETENSORS)
     with pytest.raises(TableError, match=rf"{SAFETENSORS}: is damaged or another file of the same size"):
         table.weights()
-    mark = json.loads((table.folder / MARK).read_text())
+    mark = json.loads((table.folder / MANIFEST).read_text())
     facts = {path: vars(fact) for path, fact in weights.facts_of(table.folder).items()}
-    (table.folder / MARK).unlink()
-    (table.folder / MARK).write_text(json.dumps({**mark, "files": facts}))
+    (table.folder / MANIFEST).unlink()
+    (table.folder / MANIFEST).write_text(json.dumps({**mark, "files": facts}))
     with pytest.raises(TableError, match=rf"{table.name}: its files are not those that were written"):
         table.weights()
 
 
 def test_file_that_was_not_written_with_the_weights_is_refused(table):
-    """What a library would load too, such as an adapter, is not part of the model; files of the system do no harm."""
+    """A file that a library would load as well, such as an adapter, is refused; files of the system are ignored."""
     (table.folder / ".nfs0001").write_bytes(b"")
     table.weights()
     (table.folder / "adapter_config.json").write_text("{}")
@@ -96,29 +97,30 @@ def test_file_that_was_not_written_with_the_weights_is_refused(table):
         table.weights()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"\x00" * 40, b"\xff", b"[]", b"3", b"{}", b'{"fingerprint": "f", "files": 3}',
      b'{"fingerprint": "f", "files": {"config.json": {"bytes": 3}}}'],
 )  # fmt: skip
 def test_garbage_of_a_mark_is_refused(table, content):
-    """What stands beside the weights and is no mark of theirs is named."""
-    (table.folder / MARK).unlink()
-    (table.folder / MARK).write_bytes(content)
-    with pytest.raises(TableError, match=rf"{MARK}: is damaged .*; expected .*rm {table.path}"):
+    """A file that is not the manifest of the weights is named."""
+    (table.folder / MANIFEST).unlink()
+    (table.folder / MANIFEST).write_bytes(content)
+    with pytest.raises(TableError, match=rf"{MANIFEST}: is damaged .*; expected .*rm {table.path}"):
         table.weights()
 
 
 def test_mark_that_is_a_folder_is_refused(table):
-    """A folder in the place of the mark is named."""
-    (table.folder / MARK).unlink()
-    (table.folder / MARK).mkdir()
-    with pytest.raises(TableError, match=rf"{MARK}: is damaged"):
+    """A folder instead of the manifest is named."""
+    (table.folder / MANIFEST).unlink()
+    (table.folder / MANIFEST).mkdir()
+    with pytest.raises(TableError, match=rf"{MANIFEST}: is damaged"):
         table.weights()
 
 
 def test_damaged_rollouts_are_refused(small, tmp_path):
-    """Rollouts are no part of the model, and are compared all the same."""
+    """Rollouts are not in the model's digest, but they are verified."""
     table = written("grpo", tmp_path / "results", small.table("sft/cold").folder)
     zero(table.folder / ROLLOUTS, 30)
     with pytest.raises(TableError, match=rf"{ROLLOUTS}: is damaged"):
@@ -129,7 +131,7 @@ def test_damaged_rollouts_are_refused(small, tmp_path):
 
 
 def remembered(table: Table) -> dict:
-    return json.loads((table.folder / MARK).read_text())["files"]
+    return json.loads((table.folder / MANIFEST).read_text())["files"]
 
 
 def test_copied_weights_are_read_once(table):
@@ -140,13 +142,13 @@ def test_copied_weights_are_read_once(table):
 
 
 def test_mark_without_facts_is_completed(table):
-    """Weights from before MARK had facts are compared with the stamp, and from then on by the facts."""
-    before, mark = remembered(table), json.loads((table.folder / MARK).read_text())
+    """Weights from before MANIFEST had facts are compared with the stamp, and later by facts."""
+    before, mark = remembered(table), json.loads((table.folder / MANIFEST).read_text())
     old = json.dumps({key: mark[key] for key in ("fingerprint", "name")})
-    (table.folder / MARK).write_text(old)
+    (table.folder / MANIFEST).write_text(old)
     table.weights()
     assert remembered(table) == before
-    (table.folder / MARK).write_text(old)
+    (table.folder / MANIFEST).write_text(old)
     zero(table.folder / SAFETENSORS, middle(table.folder / SAFETENSORS), 400)
     with pytest.raises(TableError, match=rf"{table.name}: its files are not those that were written"):
         table.weights()
@@ -157,13 +159,13 @@ BIG = 64 * 2**20
 
 @pytest.fixture
 def big(small, tmp_path) -> Table:
-    """Weights of which one file is much larger than its sample."""
+    """Return weights of which one file is much larger than its sample."""
     content = random.Random(0).randbytes(2**20) * (BIG // 2**20)  # decides which places the sample has
     return written("sft", tmp_path / "results", small.table("sft/cold").folder, **{"more.bin": content})
 
 
 def bytes_read() -> int:
-    """What this process has read so far, from files and from the cache of the system."""
+    """Return the bytes that this process has read so far, from files and from the cache of the system."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 

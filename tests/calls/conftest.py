@@ -1,4 +1,4 @@
-"""What tests of calls share."""
+"""Fixtures of the tests of calls."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from flowing import opened_desk
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """`desk(a=reply, b=reply)` opens a server for each model, over one journal; gives the askers and what was asked."""
+    """Return `desk(a=reply, b=reply)`, which opens a server per model over one journal; it returns askers and requests."""
     return opened_desk(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""The way a model is asked: once ever, with failures parked, and stopped without losing anything."""
+"""Calls to models: each request once, failures recorded, and stops that lose nothing."""
 
 import errno
 import os
@@ -6,23 +6,24 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
 
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent, split_reasoning
-from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
 from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
 from proofmill.schema.errors import JournalError, ServiceError
 
 
 class Echo:
-    """An engine that answers with the question's own text, counts what it is asked, and fails where it is told to."""
+    """An engine that outputs the request's own text, records the requests, and fails for the texts in `failing`."""
 
-    model, max_parked = "echo", 0.5
+    model, max_failed = "echo", 0.5
     price = {"input": 0.0, "output": 0.0}  # noqa: RUF012
 
     def __init__(self, failing=(), during=lambda asking: None):
@@ -39,7 +40,8 @@ class Echo:
             self.asked.append(text)
             failed = text in self.failing
             asking.take(
-                question, Answer("", "error", "provider", detail="bug") if failed else Answer(text, "end", cost=0.0)
+                question,
+                ModelOutput("", "error", "provider", detail="bug") if failed else ModelOutput(text, "end", cost=0.0),
             )
             self.during(asking)
 
@@ -48,7 +50,7 @@ class Echo:
 
 
 def questions(*texts, **sampling):
-    made = [(f"row-{text}", Question("echo", (("user", text),), **sampling)) for text in texts]
+    made = [(f"row-{text}", ModelRequest("echo", (("user", text),), **sampling)) for text in texts]
     return Questions(len(made), lambda: made)
 
 
@@ -62,12 +64,12 @@ def answered(folder, engine, *texts, **sampling):
 
 
 def test_answers_come_in_the_order_of_the_questions(tmp_path):
-    """Whatever order an engine answers in, rows keep theirs."""
+    """Rows keep their order, whatever the order of an engine's outputs."""
     assert list("abcdefg") == answered(tmp_path, Echo(), *"abcdefg")
 
 
 def test_answered_questions_are_not_asked_again(tmp_path):
-    """Added rows ask only what is new, and an order that changed asks nothing."""
+    """Added rows make only new calls, and a changed order makes none."""
     engine = Echo()
     answered(tmp_path, engine, *"abc")
     assert list("dcba") == answered(tmp_path, engine, *"dcba")
@@ -75,39 +77,41 @@ def test_answered_questions_are_not_asked_again(tmp_path):
 
 
 def test_equal_questions_are_asked_once(tmp_path):
-    """Two rows with the same question share one call."""
+    """Two rows with the same request share one call."""
     engine = Echo()
     assert answered(tmp_path, engine, "a", "a", "b") == ["a", "a", "b"]
     assert sorted("ab") == sorted(engine.asked)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 5}, {"seed": 1}, {"sample": 1}, {"options": "{}"}, {"logprobs": True},
-     {"top_k": 3}, {"min_p": 0.1}, {"stop": ("a",)}],
-)  # fmt: skip
-def test_key_changes_with_everything_that_decides_the_answer(change):
-    """Other sampling, another seed or another sample of the same prompt is another question."""
-    (one,), (other,) = questions("a"), questions("a", **change)
-    assert one.key != other.key
+CHANGES = {
+    "model": "other", "messages": (("user", "b"),), "temperature": 0.5, "top_p": 0.9, "max_tokens": 5, "seed": 1, "sample": 1,
+    "options": "{}", "logprobs": True, "top_k": 3, "min_p": 0.1, "stop": ("a",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(ModelRequest)])
+def test_key_changes_with_each_field(name):
+    """Another model, prompt, sampling setting, seed or sample is another request."""
+    (question,) = questions("a")
+    assert question.key != replace(question, **{name: CHANGES[name]}).key
 
 
 def test_key_of_a_question_from_before_is_what_it_was():
-    """Settings that questions were given later count only where they are set: journals of old runs are still found."""
-    plain = Question("m", (("user", "x"),))
-    full = Question("m", (("user", "x"),), 1.0, 0.9, 10, 3, 2, '{"a":1}', True)
+    """Settings that were added later count only if they are set, so that old journals stay valid."""
+    plain = ModelRequest("m", (("user", "x"),))
+    full = ModelRequest("m", (("user", "x"),), 1.0, 0.9, 10, 3, 2, '{"a":1}', True)
     assert [plain.key, full.key] == ["0e3c56db19160ad33c66b2b2ccd447de", "7e3f5e373f7fc5a9839e0017cf5d3407"]
 
 
 def test_key_tells_messages_apart():
-    """Where one message ends and the next begins is part of a question."""
-    keys = {Question("m", messages).key for messages in [
+    """The boundary between two messages is part of a request."""
+    keys = {ModelRequest("m", messages).key for messages in [
         (("user", "a"), ("assistant", "b")), (("user", "a"), ("user", "b")), (("user", "ab"),), (("user", 'a", "b'),)]}  # fmt: skip
     assert len(keys) == 4
 
 
 def test_failure_is_parked_and_asked_again(tmp_path):
-    """A failed row is an answer with its reason; the next run asks it again, and only it."""
+    """A failed call is an output with its reason; the next run repeats it, and no other call."""
     with Journal(tmp_path) as journal:
         answers = list(asker(tmp_path, Echo(failing="b"), journal)(questions(*"abc")))
     assert [a.reason for a in answers] == ["ok", "provider", "ok"]
@@ -117,34 +121,46 @@ def test_failure_is_parked_and_asked_again(tmp_path):
 
 
 def test_stage_fails_when_too_much_is_parked_and_says_which_rows(tmp_path):
-    """More than the declared share stops the stage; the message names rows, reasons and the way on; answers are kept."""
+    """More than the declared share stops the stage; the message names rows, reasons and the fix; outputs are kept."""
     with Journal(tmp_path) as journal, pytest.raises(ServiceError) as error:
         asker(tmp_path, Echo(failing="abef"), journal)(questions(*"abcdef"))
     said = str(error.value)
-    assert "4 of 6 calls are parked (4 provider)" in said
+    assert "4 of 6 calls failed (4 provider)" in said
     assert "row-a: provider, bug" in said
-    assert "`max-parked`" in said
+    assert "`max-failed`" in said
     engine = Echo()
     answered(tmp_path, engine, *"abcdef")
     assert sorted("abef") == sorted(engine.asked)
 
 
+@pytest.mark.parametrize(("failing", "passes"), [("abc", True), ("abcd", False)])
+def test_share_of_failures_is_allowed_to_the_last_one(tmp_path, failing, passes):
+    """Exactly `max-failed` of the calls may fail; one more stops the stage."""
+    with Journal(tmp_path) as journal:
+        if passes:
+            answers = list(asker(tmp_path, Echo(failing=failing), journal)(questions(*"abcdef")))
+            assert [answer.failed for answer in answers] == [True] * 3 + [False] * 3
+        else:
+            with pytest.raises(ServiceError, match="4 of 6 calls failed"):
+                asker(tmp_path, Echo(failing=failing), journal)(questions(*"abcdef"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_after_what_is_in_flight(tmp_path, number):
-    """The first SIGTERM or Ctrl-C lets the batch in flight finish, journals it, and says how to go on."""
+    """The first SIGTERM or Ctrl-C lets the batch in flight finish, journals it, and says how to resume."""
     engine = Echo(during=lambda asking: os.kill(os.getpid(), number))
     engine.during = lambda asking: (os.kill(os.getpid(), number), setattr(engine, "during", lambda asking: None))
     with pytest.raises(SystemExit) as stop:
         answered(tmp_path, engine, *"abcdefg")
     assert f"stopped by {signal.Signals(number).name}; 3 of 7 calls" in str(stop.value)
-    assert "Run the same command to go on" in str(stop.value)
+    assert "Rerun the same command to resume" in str(stop.value)
     assert answered(tmp_path, engine, *"abcdefg") == list("abcdefg")
     assert sorted("abcdefg") == sorted(engine.asked)
 
 
 def test_end_of_the_grace_time_ends_at_once(tmp_path, monkeypatch):
-    """An engine that does not stop in the grace time is not waited for; what it answered stays."""
-    monkeypatch.setenv("PROOFMILL_GRACE", "0.2")
+    """The process does not wait for an engine that exceeds the grace time; its outputs are kept."""
+    monkeypatch.setenv("PROOFMILL_GRACE_SECONDS", "0.2")
 
     def hang(asking):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -160,7 +176,7 @@ def test_end_of_the_grace_time_ends_at_once(tmp_path, monkeypatch):
 
 
 def test_signal_at_the_end_of_the_asking_is_not_swallowed(tmp_path):
-    """A signal during the last call ends the process as outside of the asking, and its answers are kept."""
+    """A signal during the last call ends the process as it would outside of calls, and the outputs are kept."""
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
@@ -172,15 +188,15 @@ def test_signal_at_the_end_of_the_asking_is_not_swallowed(tmp_path):
 
 
 def test_engine_that_forgets_a_question_is_an_error(tmp_path):
-    """A question that is neither answered nor parked is never a row that is missing."""
+    """A request that neither succeeds nor fails is an error, not a missing row."""
     engine = Echo()
     engine.answer = lambda questions, asking: list(questions)
-    with pytest.raises(RuntimeError, match="2 calls were neither answered nor parked"):
+    with pytest.raises(RuntimeError, match="2 calls neither succeeded nor failed"):
         answered(tmp_path, engine, *"ab")
 
 
 def test_signals_are_as_before_afterwards(tmp_path):
-    """Asking leaves the handlers of signals as it found them, in the main thread and in others."""
+    """Calls leave the signal handlers unchanged, in the main thread and in others."""
     before = [signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)]
     answered(tmp_path, Echo(), "a")
     assert before == [signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)]
@@ -191,12 +207,12 @@ def test_signals_are_as_before_afterwards(tmp_path):
 
 
 def test_spent_counts_what_passes():
-    """Costs and tokens add up; one unknown cost makes the sum unknown; a parked row without a cost adds nothing."""
+    """Costs and tokens add up; one unknown cost makes the sum unknown; a failed row without a cost adds nothing."""
     spent = Spent()
-    given = [Answer("a", "end", cost=1.0, tokens=2), Answer("", "error", "provider", tokens=1)]
+    given = [ModelOutput("a", "end", cost=1.0, tokens=2), ModelOutput("", "error", "provider", tokens=1)]
     assert list(spent.counted(given)) == given
     assert (spent.cost, spent.tokens) == (1.0, 3)
-    list(spent.counted([Answer("b", "end", cost=None)]))
+    list(spent.counted([ModelOutput("b", "end", cost=None)]))
     assert spent.cost is None
 
 
@@ -205,32 +221,32 @@ def test_spent_counts_what_passes():
     [
         ("think</think>answer", ["</think>"], ("answer", "think")),
         ("a</think>b</think>c", ["</think>"], ("c", "a</think>b")),
-        ("the server took the marks away", ["</think>"], ("the server took the marks away", None)),
+        ("the server removed the delimiters", ["</think>"], ("the server removed the delimiters", None)),
         ("plain", [], ("plain", None)),
         ("x</thought>y", ["</think>", "</thought>"], ("y", "x")),
     ],
 )
 def test_reasoning_is_split_at_the_last_delimiter(text, delimiters, expected):
-    """What follows the reasoning is the answer; a text that its writer ended without a delimiter is one."""
-    answer = split_reasoning(Answer(text, "end"), delimiters)
+    """The text after the reasoning is the answer; a text that ended normally without a delimiter is one."""
+    answer = split_reasoning(ModelOutput(text, "end"), delimiters)
     assert expected == (answer.text, answer.reasoning)
 
 
 def test_text_cut_off_before_its_delimiter_is_all_reasoning():
-    """A text that was cut off while thinking answers nothing."""
-    answer = split_reasoning(Answer("only thinking", "length"), ["</think>"])
+    """A text that was truncated inside the reasoning has no answer."""
+    answer = split_reasoning(ModelOutput("only thinking", "length"), ["</think>"])
     assert (answer.text, answer.reasoning) == ("", "only thinking")
 
 
 def test_reasoning_that_was_sent_apart_is_left_alone():
-    """A server that separates reasoning itself is believed."""
-    answer = Answer("answer", "end", reasoning="thought")
+    """Reasoning that the server sent separately is left alone."""
+    answer = ModelOutput("answer", "end", reasoning="thought")
     assert answer == split_reasoning(answer, ["</think>"])
 
 
 @pytest.fixture
 def jobs(tmp_path):
-    """Two jobs that share a budget of a dollar, each with its journal locked as a running job has it."""
+    """Yield two jobs that share a budget of a dollar, each with its journal locked as by a running job."""
     made, files = [], []
     for name in "xy":
         folder = tmp_path / "responses" / name
@@ -244,13 +260,13 @@ def jobs(tmp_path):
 
 
 def later(budget):
-    """A second later: the claims of others are read again."""
+    """Expire the claims that a budget has read, as a second later."""
     budget._read = -1e9
     return budget
 
 
 def test_budget_has_room_for_so_much(jobs):
-    """A question that the budget has no room for is not asked; the reserve of one that ended is free again."""
+    """A call that the budget has no room for is not made; the reserve of an ended call is free."""
     one, _, _ = jobs
     one.journal.spent = 0.4
     assert one.reserve(0.5)
@@ -260,7 +276,7 @@ def test_budget_has_room_for_so_much(jobs):
 
 
 def test_jobs_never_set_aside_more_than_the_budget_together(jobs):
-    """What one job has in flight is no room for another, which waits for it and does not give up."""
+    """The calls in flight of one job leave no room for another, which waits and does not give up."""
     one, other, _ = jobs
     assert one.reserve(0.7)
     assert not other.reserve(0.7)
@@ -282,11 +298,11 @@ def test_budget_that_is_spent_is_spent_up(jobs):
 
 
 def test_killed_job_sets_nothing_aside(jobs):
-    """The reserve of a job that was killed is free, and what its journal cost counts."""
+    """The reserve of a killed job is free, and the cost of its journal counts."""
     one, other, kill = jobs
     with Journal(one.journal.folder.parent.parent / "labels" / "z") as journal:
         (question,) = questions("a")
-        journal.add(question, Answer("a", "end", cost=0.25))
+        journal.add(question, ModelOutput("a", "end", cost=0.25))
     assert one.reserve(0.7)
     assert not other.reserve(0.5)
     kill(0)
@@ -296,12 +312,12 @@ def test_killed_job_sets_nothing_aside(jobs):
 
 
 def test_claim_of_a_killed_job_with_the_time_of_its_tail_is_not_believed(jobs):
-    """Where both have one time stamp the journal may have more: it is summed itself."""
+    """If both have the same modification time, the journal may have more rows, and is summed."""
     one, other, let_go = jobs
     with Journal(other.journal.folder.with_name("z")) as journal:
-        journal.add(Question("m", (("user", "q"),)), Answer("a", "end", cost=0.6))
+        journal.add(ModelRequest("m", (("user", "q"),)), ModelOutput("a", "end", cost=0.6))
         copied = journal.tail.read_bytes()
-    tail = other.journal.folder / "answers.jsonl"
+    tail = other.journal.folder / "calls.jsonl"
     tail.write_bytes(copied)
     (other.journal.folder / "claim").write_text("0.0 0.0\n")
     for path in (tail, other.journal.folder / "claim"):

@@ -1,37 +1,41 @@
-"""Dialogues: generators that ask in steps, are replayed from the journal, nest, and carry many calls of several models."""
+"""Dialogues: generators that make calls in steps, are replayed from the journal, nest, and call several models."""
 
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 
-from proofmill.calls import dialogues
+from proofmill.calls import runner
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent
-from proofmill.calls.dialogues import Ask, Dialogues, last_of, one_answer, together, until_read
-from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.dialogues import Ask, first_questions, last_of, one_answer, together, until_read
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.schema.reasons import Reason
 
 
 class Echo:
-    """An engine that answers with the question and a word of its own; `dies_after` so many answers it is killed."""
+    """An engine that outputs its name and the request; it is killed after `dies_after` outputs."""
 
     price = {"input": 0.0, "output": 0.0}  # noqa: RUF012
-    max_parked = 0.0
+    max_failed = 0.0
+    flows = False
+    pace = None
 
     def __init__(self, model, dies_after=10**9):
-        self.model, self.dies_after, self.asked = model, dies_after, []
+        self.model, self.dies_after, self.asked, self.batches_asked = model, dies_after, [], []
 
     def batches(self, questions):
-        yield questions
+        if questions := list(questions):
+            self.batches_asked.append(len(questions))
+            yield questions
 
     def answer(self, questions, asking):
         for question in questions:
             if len(self.asked) == self.dies_after:
                 raise KeyboardInterrupt
             self.asked.append(question.messages[-1][1])
-            asking.take(question, Answer(f"{self.model}({question.messages[-1][1]})", "end", tokens=1, cost=0.5))
+            asking.take(question, ModelOutput(f"{self.model}({question.messages[-1][1]})", "end", tokens=1, cost=0.5))
 
     def read(self, answer):
         return answer
@@ -50,7 +54,8 @@ class Desk:
             name: Asker("x", engine, self.journal, Budget(None, self.folder, self.journal))
             for name, engine in self.engines.items()
         }
-        return Dialogues(askers, {"upper": lambda texts: [text.upper() for text in texts]})
+        programs = {"upper": lambda texts: [text.upper() for text in texts]}
+        return lambda begin, quiet=True: runner.results(begin, askers, "rows", programs, quiet=quiet)
 
     def __exit__(self, *error):
         self.journal.__exit__(*error)
@@ -61,76 +66,69 @@ class Desk:
 
 
 def ask(model, text, sample=0):
-    return Ask(model, Question(model, (("user", text),), sample=sample))
+    return Ask(model, ModelRequest(model, (("user", text),), sample=sample))
 
 
 def chain(models, steps, text):
-    """One call after another, each about the answer before it, by the models in turn."""
+    """Make sequential calls, each about the previous output, to the models in turn."""
     for step in range(steps):
         (answer,) = yield [ask(models[step % len(models)], f"{step}:{text}")]
         text = answer.text
     return text
 
 
-@pytest.fixture(params=["in memory", "replayed"])
+@pytest.fixture(params=["all open", "few open"])
 def either(request, monkeypatch):
-    """Both ways of carrying on: few dialogues stay in memory, many are replayed in windows."""
-    if request.param == "replayed":
-        monkeypatch.setattr(dialogues, "WINDOW", 3)
+    """Run a test with all dialogues open at a time, and with a few."""
+    if request.param == "few open":
+        monkeypatch.setattr(runner, "OPEN", 1)
+        monkeypatch.setattr(runner, "BLOCK", 2)
 
 
 def test_sixty_calls_of_three_models_go_on_to_the_end(tmp_path, either):
-    """Each dialogue gets its own answers, however many steps it takes and whoever is asked; nothing is asked twice."""
+    """Each dialogue gets its own outputs, whatever its steps and models; no call is made twice."""
     desk = Desk(tmp_path / "calls", {name: Echo(name) for name in "abc"})
     with desk as running:
-        results = list(
-            running.results(lambda: ((f"row {n}", chain("abc", 60, f"start {n}")) for n in range(7)), quiet=True)
-        )
+        results = list(running(lambda: ((f"row {n}", chain("abc", 60, f"start {n}")) for n in range(7))))
     assert len(desk.asked) == 7 * 60 and max(Counter(desk.asked).values()) == 1
     alone = Desk(tmp_path / "alone", {name: Echo(name) for name in "abc"})
     with alone as running:
         one_by_one = [
-            result
-            for n in range(7)
-            for result in running.results(lambda n=n: [(f"row {n}", chain("abc", 60, f"start {n}"))], quiet=True)
+            result for n in range(7) for result in running(lambda n=n: [(f"row {n}", chain("abc", 60, f"start {n}"))])
         ]
     assert results == one_by_one
 
 
-def test_rounds_and_models_are_told_apart_in_the_log(tmp_path, capsys):
-    """No two lines about finished calls say the same: each names its round, and its model if there are several."""
-    with Desk(tmp_path / "calls", {name: Echo(name) for name in "ab"}) as running:
-        list(running.results(lambda: ((f"row {n}", chain("ab", 4, f"start {n}")) for n in range(7))))
-    said = [line.partition("(")[0].strip() for line in capsys.readouterr().err.splitlines()]
-    assert said == [
-        "x  7 of 7 calls of a",
-        "x  7 of 7 calls of b in round 2",
-        "x  7 of 7 calls of a in round 3",
-        "x  7 of 7 calls of b in round 4",
-    ]
+def test_batches_hold_all_that_is_queued(tmp_path):
+    """An engine in this process gets the same requests together as if all dialogues advanced in lock-step."""
+    desk = Desk(tmp_path / "calls", {"a": Echo("a")})
+    with desk as running:
+        list(running(lambda: ((f"row {n}", chain("a", 3, f"start {n}")) for n in range(100))))
+    assert [text[0] for text in desk.asked] == ["0"] * 100 + ["1"] * 100 + ["2"] * 100
+    assert desk.engines["a"].batches_asked == [100, 100, 100]
 
 
 @pytest.mark.parametrize("dies_after", [0, 1, 5, 13, 19])
 def test_killed_dialogues_go_on_from_the_journal(tmp_path, either, dies_after):
-    """After a kill at any call the same results come, and what was answered is not asked again."""
+    """After a kill at any call the results are the same, and completed calls are not repeated."""
 
     def begin():
         return ((f"row {n}", chain("a", 4, f"start {n}")) for n in range(5))
 
     whole = Desk(tmp_path / "whole", {"a": Echo("a")})
     with whole as running:
-        expected = list(running.results(begin, quiet=True))
+        expected = list(running(begin))
     first = Desk(tmp_path / "calls", {"a": Echo("a", dies_after)})
     with pytest.raises(KeyboardInterrupt), first as running:
-        list(running.results(begin, quiet=True))
+        list(running(begin))
     second = Desk(tmp_path / "calls", {"a": Echo("a")})
     with second as running:
-        assert list(running.results(begin, quiet=True)) == expected
+        assert list(running(begin)) == expected
     assert sorted(first.asked + second.asked) == sorted(whole.asked)
 
 
 def test_dialogues_side_by_side_inside_one_are_as_apart(tmp_path, either):
-    """`together` gives the results in order though they take different numbers of steps; nested ones too."""
+    """`together` returns results in order although they take different numbers of steps, also if nested."""
 
     def pair(n):
         short, nested = yield from together([chain("a", 1, f"s{n}"), both(n)])
@@ -141,15 +139,15 @@ def test_dialogues_side_by_side_inside_one_are_as_apart(tmp_path, either):
 
     desk = Desk(tmp_path / "calls", {"a": Echo("a"), "b": Echo("b")})
     with desk as running:
-        results = list(running.results(lambda: ((str(n), pair(n)) for n in range(5)), quiet=True))
+        results = list(running(lambda: ((str(n), pair(n)) for n in range(5))))
     with Desk(tmp_path / "alone", {"a": Echo("a"), "b": Echo("b")}) as running:
         for n, (short, (three, two)) in enumerate(results):
             alone = [("s", chain("a", 1, f"s{n}")), ("t", chain("b", 3, f"t{n}")), ("u", chain("a", 2, f"u{n}"))]
-            assert [short, three, two] == list(running.results(lambda alone=alone: iter(alone), quiet=True))
+            assert [short, three, two] == list(running(lambda alone=alone: iter(alone)))
 
 
 def test_program_answers_beside_models(tmp_path, either):
-    """What no model is asked is answered by a program in the same step, and the dialogue sees no difference."""
+    """A program answers in the same step as models, and the dialogue sees no difference."""
 
     def mixed(text):
         said, loud = yield [ask("a", text), Ask("upper", text)]
@@ -157,7 +155,7 @@ def test_program_answers_beside_models(tmp_path, either):
         return loud, again
 
     with Desk(tmp_path / "calls", {"a": Echo("a")}) as running:
-        results = list(running.results(lambda: ((t, mixed(t)) for t in ("x", "y", "x", "z")), quiet=True))
+        results = list(running(lambda: ((t, mixed(t)) for t in ("x", "y", "x", "z"))))
     assert results == [("X", "A(X)"), ("Y", "A(Y)"), ("X", "A(X)"), ("Z", "A(Z)")]
 
 
@@ -170,53 +168,51 @@ def test_dialogue_that_asks_nothing_has_its_result(tmp_path, either):
 
     desk = Desk(tmp_path / "calls", {"a": Echo("a")})
     with desk as running:
-        assert list(running.results(lambda: ((str(n), silent(n)) for n in range(5)))) == [(n, []) for n in range(5)]
-        assert list(running.results(lambda: ())) == []
+        assert list(running(lambda: ((str(n), silent(n)) for n in range(5)))) == [(n, []) for n in range(5)]
+        assert list(running(lambda: ())) == []
     assert desk.asked == []
 
 
 def test_same_again_until_it_can_be_read(tmp_path):
-    """Each turn is another sample, no more than `requeries` are asked, and all are paid for."""
+    """Each turn is another sample, at most `requeries` retries are made, and all calls are paid for."""
     desk = Desk(tmp_path / "calls", {"a": Echo("a")})
-    question = Question("a", (("user", "q"),))
+    question = ModelRequest("a", (("user", "q"),))
     with desk as running:
-        (kept,) = running.results(lambda: [("r", one_answer("a", question, lambda answer: True, 2))], quiet=True)
-        (answers,) = running.results(
-            lambda: [("r", until_read(lambda turn: ask("a", "w", turn), lambda answer: False, 5))], quiet=True
-        )
+        (kept,) = running(lambda: [("r", one_answer("a", question, lambda answer: True, 2))])
+        (answers,) = running(lambda: [("r", until_read(lambda turn: ask("a", "w", turn), lambda answer: False, 5))])
     assert (kept.cost, kept.tokens, len(desk.asked)) == (1.5, 3, 4)
     assert len(answers) == 1 and last_of(answers) == answers[0]
 
 
 def test_unknown_cost_of_one_makes_the_sum_unknown():
-    """The last answer has the tokens of all, and no cost when one has none."""
-    summed = last_of([Answer("a", "end", tokens=2, cost=None), Answer("b", "end", tokens=3, cost=1.0)])
+    """The last output has the tokens of all, and no cost if one has none."""
+    summed = last_of([ModelOutput("a", "end", tokens=2, cost=None), ModelOutput("b", "end", tokens=3, cost=1.0)])
     assert (summed.text, summed.tokens, summed.cost) == ("b", 5, None)
 
 
 def test_failure_after_a_paid_answer_costs_what_was_paid():
-    """A requery that fails without a known cost neither loses nor hides what the first answer cost."""
-    failed = last_of([Answer("unreadable", "end", cost=0.25), Answer("", "error", Reason.PROVIDER)])
+    """A parse retry that fails without a known cost keeps the cost of the first output."""
+    failed = last_of([ModelOutput("unreadable", "end", cost=0.25), ModelOutput("", "error", Reason.PROVIDER)])
     spent = Spent()
     assert list(spent.counted([failed])) == [failed]
-    assert (failed.stop, failed.cost, spent.cost, spent.failures) == ("error", 0.25, 0.25, 1)
+    assert (failed.stop_reason, failed.cost, spent.cost, spent.failures) == ("error", 0.25, 0.25, 1)
 
 
 def test_first_questions_need_no_engine():
-    """What is asked to begin with is known by model before anything is open, in the order of the rows."""
-    first = Dialogues.first_questions(lambda: ((f"row {n}", chain("ab"[n % 2], 2, f"s{n}")) for n in range(5)))
+    """The first requests are known by model before any engine is open, in the order of the rows."""
+    first = first_questions(lambda: ((f"row {n}", chain("ab"[n % 2], 2, f"s{n}")) for n in range(5)))
     assert {model: len(questions) for model, questions in first.items()} == {"a": 3, "b": 2}
     assert [row for row, _ in first["a"].named()] == ["row 0", "row 2", "row 4"]
-    assert Dialogues.first_questions(lambda: ()) == {}
+    assert first_questions(lambda: ()) == {}
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, None, 0.6])
 def test_question_that_is_asked_again_differs(temperature):
-    """A greedy model is asked again at another temperature; where it samples, with another sample; the first stays."""
-    first = Question("m", (("user", "q"),), temperature=temperature)
-    dialogue = one_answer("m", first, lambda answer: not answer.text, requeries=2)
+    """A retry of a greedy model has another temperature, and of a sampling model another sample index."""
+    first = ModelRequest("m", (("user", "q"),), temperature=temperature)
+    dialogue = one_answer("m", first, lambda answer: not answer.text, parse_retries=2)
     asked = [next(dialogue)[0].what]
-    asked += [dialogue.send([Answer("", "end")])[0].what for _ in range(2)]
+    asked += [dialogue.send([ModelOutput("", "end")])[0].what for _ in range(2)]
     assert asked[0].key == first.key
     assert [question.temperature for question in asked[1:]] == [temperature or (0.7 if temperature == 0 else None)] * 2
     assert len({(question.row_seed, question.temperature) for question in asked}) == 3

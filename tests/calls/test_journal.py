@@ -1,4 +1,4 @@
-"""The journal: nothing that was answered is lost, whatever happens to the process, the disk or the files."""
+"""The journal loses no output, whatever happens to the process, the disk or the files."""
 
 import json
 import os
@@ -16,15 +16,15 @@ from pyarrow import parquet
 
 from proofmill.calls import journal as module
 from proofmill.calls import records
-from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.calls.records import frame
 from proofmill.schema.errors import JournalError
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All that a journal knows of a question."""
+    """The part of a request that a journal uses."""
 
     key: str
 
@@ -36,15 +36,17 @@ def asked(*names):
 def write(folder, *names, **answer):
     with Journal(folder) as journal:
         for question in asked(*names):
-            journal.add(question, Answer(**{"text": question.key.lstrip("0"), "stop": "end", "cost": 0.5, **answer}))
+            journal.add(
+                question, ModelOutput(**{"text": question.key.lstrip("0"), "stop_reason": "end", "cost": 0.5, **answer})
+            )
 
 
 def unfinished(folder, *names):
-    """Answers of a run that was killed: all in the tail, none compacted."""
+    """Write outputs in a process that is killed: all are in the tail, none compacted."""
     script = (
         "import os, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\nfrom proofmill.calls.journal import *\n"
         "j = Journal(Path(sys.argv[1])).__enter__()\n"
-        "for name in sys.argv[2:]: j.add(SimpleNamespace(key=f'{name:0>32}'), Answer(name, 'end', cost=0.5))\n"
+        "for name in sys.argv[2:]: j.add(SimpleNamespace(key=f'{name:0>32}'), ModelOutput(name, 'end', cost=0.5))\n"
         "os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(folder), *names], check=False)
@@ -57,8 +59,8 @@ def texts(folder, *names):
 
 @pytest.mark.parametrize("text", ["", "a\nb\r\n", '\u2028 \x00 \\ "', "π ≡ 𝔽", "x" * 200_000])
 def test_any_text_comes_back(tmp_path, text):
-    """Texts of any length and any characters come back as they were, from the tail and from a segment."""
-    full = Answer(
+    """Texts of any length and any characters are read unchanged, from the tail and from a segment."""
+    full = ModelOutput(
         text,
         "length",
         "ok",
@@ -83,8 +85,8 @@ def test_any_text_comes_back(tmp_path, text):
 
 
 def test_what_no_file_can_hold_is_replaced(tmp_path):
-    """Half of a surrogate pair anywhere in an answer, and a whole number for a log-probability, are kept as well as can be."""
-    odd = Answer("a \ud83d", "end", detail="\ud83d", model="\udc00", logprobs=[{"token": "\ud83d", "logprob": 0}])
+    """Half of a surrogate pair anywhere in an output, and an integer log-probability, are stored as far as possible."""
+    odd = ModelOutput("a \ud83d", "end", detail="\ud83d", model="\udc00", logprobs=[{"token": "\ud83d", "logprob": 0}])
     with Journal(tmp_path) as journal:
         journal.add(*asked("a"), odd)
         assert journal[asked("a")[0]].text == "a ?"
@@ -92,15 +94,15 @@ def test_what_no_file_can_hold_is_replaced(tmp_path):
 
 
 def test_answer_is_kept_by_a_process_that_is_killed(tmp_path):
-    """What was added survives a process that ends without closing anything."""
+    """Outputs survive a process that ends without closing the journal."""
     unfinished(tmp_path, "a", "b")
     assert texts(tmp_path, "b", "a") == ["b", "a"]
 
 
 def test_torn_last_line_is_cut_off(tmp_path):
-    """A line that a kill cut off is one call to repeat; what stands before it stays."""
+    """A line that a kill truncated is one call to repeat; earlier lines are kept."""
     unfinished(tmp_path, *"abc")
-    tail = tmp_path / "answers.jsonl"
+    tail = tmp_path / "calls.jsonl"
     tail.write_bytes(tail.read_bytes()[:-7])
     with Journal(tmp_path) as journal:
         assert [q in journal for q in asked(*"abc")] == [True, True, False]
@@ -111,9 +113,9 @@ def test_torn_last_line_is_cut_off(tmp_path):
     "damage", [lambda line: b"\xff\xfe garbage\n", lambda line: b"{}\n", lambda line: line.replace(b'"text": "b"', b'"text": "B"')]
 )  # fmt: skip
 def test_damaged_line_is_put_aside(tmp_path, damage):
-    """A line that is no answer, or not the one that was written, costs its own question, and is not thrown away."""
+    """A damaged line makes only its own call repeat, and is not deleted."""
     unfinished(tmp_path, *"abc")
-    tail = tmp_path / "answers.jsonl"
+    tail = tmp_path / "calls.jsonl"
     lines = tail.read_bytes().splitlines(keepends=True)
     tail.write_bytes(lines[0] + damage(lines[1]) + lines[2])
     for _ in range(2):
@@ -128,16 +130,17 @@ ODD_VALUES = {
     "negative cost": {"cost": -0.25},
     "cost that is no number": {"cost": float("nan")},
     "reasoning in parts": {"reasoning": [{"text": "a"}]},
-    "finish in parts": {"finish": {"word": "stop"}},
+    "finish in parts": {"finish_reason": {"word": "stop"}},
     "no text": {"text": None},
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("odd", ODD_VALUES.values(), ids=ODD_VALUES)
 def test_row_that_holds_no_answer_is_put_aside(tmp_path, odd):
-    """A row whose values no answer has, from an older version, is asked again; the journal opens, adds up and is compacted."""
+    """A row of an older version with invalid values is repeated; the journal opens, adds up and is compacted."""
     unfinished(tmp_path, *"abc")
-    tail = tmp_path / "answers.jsonl"
+    tail = tmp_path / "calls.jsonl"
     lines = tail.read_bytes().splitlines(keepends=True)
     values = {name: value for name, value in json.loads(lines[1]).items() if name != "crc"} | odd
     body = json.dumps(values)[:-1].encode()
@@ -147,24 +150,24 @@ def test_row_that_holds_no_answer_is_put_aside(tmp_path, odd):
     assert records.cost(tmp_path) >= 0
     with Journal(tmp_path) as journal:
         assert [q in journal for q in asked(*"abc")] == [True, False, True]
-        journal.add(*asked("b"), Answer("again", "end"))
+        journal.add(*asked("b"), ModelOutput("again", "end"))
     assert texts(tmp_path, *"abc") == ["a", "again", "c"]
     assert (tmp_path / "damaged.jsonl").read_bytes() == bad
 
 
 def test_line_of_an_older_version_has_defaults(tmp_path):
-    """A line with fewer fields is an answer as long as it has a text and a stop."""
+    """A line with fewer fields is an output if it has a text and a stop."""
     unfinished(tmp_path, "a")
-    tail = tmp_path / "answers.jsonl"
+    tail = tmp_path / "calls.jsonl"
     row = json.loads(tail.read_bytes())
-    body = json.dumps({name: row[name] for name in ("key", "text", "stop")})[:-1].encode()
+    body = json.dumps({name: row[name] for name in ("key", "text", "stop_reason")})[:-1].encode()
     tail.write_bytes(body + b', "crc": "%08x"}\n' % zlib.crc32(body))
     with Journal(tmp_path) as journal:
-        assert journal[asked("a")[0]] == Answer("a", "end")
+        assert journal[asked("a")[0]] == ModelOutput("a", "end")
 
 
 def test_zeroed_bytes_of_a_segment_stop_with_a_message(tmp_path):
-    """A page that is not as it was written is seen by its checksum: no wrong answer is read from it."""
+    """A checksum detects a changed page: no wrong output is read from it."""
     write(tmp_path, *(f"{n:04}" * 50 for n in range(1, 201)))
     segment = tmp_path / "00001.parquet"
     content = bytearray(segment.read_bytes())
@@ -173,29 +176,29 @@ def test_zeroed_bytes_of_a_segment_stop_with_a_message(tmp_path):
     start = (place.dictionary_page_offset or place.data_page_offset) + place.total_compressed_size // 2
     content[start : start + 4] = bytes(4)
     segment.write_bytes(content)
-    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Bring it back"):
+    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Restore it from a backup"):
         frame(tmp_path)
 
 
 @pytest.mark.parametrize("meddle", [lambda tail: tail.unlink(), lambda tail: tail.write_bytes(b""), lambda tail: tail.write_bytes(tail.read_bytes() + b"#\n"), lambda tail: (tail.rename(tail.with_suffix(".bak")), tail.write_bytes(tail.with_suffix(".bak").read_bytes()))])  # fmt: skip
 def test_tail_changed_by_another_program_stops_with_a_message(tmp_path, meddle):
-    """A tail that is deleted, emptied, added to or saved by an editor while a job writes ends it in a sentence."""
-    with pytest.raises(JournalError, match=r"answers.jsonl: another program changed it"), Journal(tmp_path) as journal:
+    """A tail that is deleted, emptied, added to or saved by an editor while a job writes ends the job with a message."""
+    with pytest.raises(JournalError, match=r"calls.jsonl: another program changed it"), Journal(tmp_path) as journal:
         for question in asked(*"ab"):
-            journal.add(question, Answer("a", "end"))
-        meddle(tmp_path / "answers.jsonl")
+            journal.add(question, ModelOutput("a", "end"))
+        meddle(tmp_path / "calls.jsonl")
     with Journal(tmp_path) as journal:
-        journal.add(*asked("c"), Answer("c", "end"))
+        journal.add(*asked("c"), ModelOutput("c", "end"))
     assert texts(tmp_path, "c") == ["c"]
 
 
 def test_truncated_segment_stops_with_a_message(tmp_path):
-    """Paid answers that cannot be read stop the stage; nothing is asked again or deleted without being told to."""
+    """Unreadable paid outputs stop the stage; no call is repeated and no file deleted without a request."""
     write(tmp_path, *"abc")
     segment = tmp_path / "00001.parquet"
     content = segment.read_bytes()[:-20]
     segment.write_bytes(content)
-    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Bring it back"):
+    with pytest.raises(JournalError, match=r"00001.parquet: cannot be read as Parquet .* Restore it from a backup"):
         Journal(tmp_path).__enter__()
     assert segment.read_bytes() == content
     assert not (tmp_path / "reserve").exists()
@@ -205,14 +208,14 @@ def test_truncated_segment_stops_with_a_message(tmp_path):
 
 
 def test_segments_and_tail_are_one_journal(tmp_path, monkeypatch):
-    """However often the tail moves into segments, every answer is found by its key, in the order asked for."""
+    """However often the tail moves into segments, every output is found by its key, in the order of the request."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 2000)
     monkeypatch.setattr(records, "ROW_GROUP", 4)
     monkeypatch.setattr(module, "AT_ONCE", 7)
     names = [f"n{i}" for i in range(100)]
     with Journal(tmp_path) as journal:
         for question in asked(*names):
-            journal.add(question, Answer(question.key.lstrip("0"), "end", detail="x" * 100))
+            journal.add(question, ModelOutput(question.key.lstrip("0"), "end", detail="x" * 100))
         assert len(list(tmp_path.glob("*.parquet"))) > 2
         assert [a.text for a in journal.answers(asked(*names[::-1]))] == names[::-1]
         assert len(journal) == 100
@@ -221,7 +224,7 @@ def test_segments_and_tail_are_one_journal(tmp_path, monkeypatch):
 
 
 def test_small_segments_are_joined(tmp_path):
-    """A stage that is run again and again for some rows more does not leave a file for each time."""
+    """A stage that reruns often for a few more rows does not leave a file for each run."""
     for name in "abcdef":
         write(tmp_path, name)
     assert [path.name for path in records.segments(tmp_path)] == ["00001.parquet"]
@@ -229,12 +232,12 @@ def test_small_segments_are_joined(tmp_path):
 
 
 def test_kill_between_segment_and_tail_loses_and_counts_nothing_twice(tmp_path):
-    """Rows that stand in a segment and still in the tail are one answer each, paid once."""
+    """Rows that are in a segment and still in the tail are one output each, paid once."""
     unfinished(tmp_path, *"abc")
-    tail = (tmp_path / "answers.jsonl").read_bytes()
+    tail = (tmp_path / "calls.jsonl").read_bytes()
     with Journal(tmp_path):
         pass
-    (tmp_path / "answers.jsonl").write_bytes(tail)
+    (tmp_path / "calls.jsonl").write_bytes(tail)
     for _ in range(3):
         with Journal(tmp_path) as journal:
             assert (len(journal), journal.spent) == (3, 1.5)
@@ -242,12 +245,12 @@ def test_kill_between_segment_and_tail_loses_and_counts_nothing_twice(tmp_path):
 
 
 def test_answers_to_what_failed_last_are_not_taken_for_those_of_the_segment(tmp_path):
-    """The tail's keys may be the segment's last ones: a run that was killed had just asked those anew."""
+    """The tail's keys may be the segment's last ones: a killed run had just repeated those calls."""
     write(tmp_path, "a")
-    write(tmp_path, "b", text="", stop="error", reason="timeout", cost=None)
+    write(tmp_path, "b", text="", stop_reason="error", reason="timeout", cost=None)
     unfinished(tmp_path, "b")
     with Journal(tmp_path) as journal:
-        assert asked("b")[0] in journal and journal.parked(asked("b")[0]) is None and journal.spent == 1.0
+        assert asked("b")[0] in journal and journal.failed(asked("b")[0]) is None and journal.spent == 1.0
     assert texts(tmp_path, *"ab") == ["a", "b"]
 
 
@@ -255,14 +258,14 @@ def test_journal_is_readable_while_it_is_written(tmp_path):
     """polars reads an open journal: by our function, and its files as they are."""
     write(tmp_path, "a")
     with Journal(tmp_path) as journal:
-        journal.add(*asked("b"), Answer("b", "end"))
+        journal.add(*asked("b"), ModelOutput("b", "end"))
         assert sorted(frame(tmp_path)["text"]) == ["a", "b"]
-        assert pl.read_ndjson(tmp_path / "answers.jsonl")["text"].to_list() == ["b"]
+        assert pl.read_ndjson(tmp_path / "calls.jsonl")["text"].to_list() == ["b"]
         assert pl.read_parquet(tmp_path / "*.parquet")["text"].to_list() == ["a"]
 
 
 def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
-    """Whenever somebody looks, what he sees are complete answers, and no fewer than before."""
+    """A reader sees only complete outputs at any time, and never fewer than before."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 20_000)
     seen, done = [], threading.Event()
 
@@ -276,7 +279,7 @@ def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
         looking = threading.Thread(target=look)
         looking.start()
         for question in asked(*map(str, range(400))):
-            journal.add(question, Answer("x" * 500, "end"))
+            journal.add(question, ModelOutput("x" * 500, "end"))
         done.set()
         looking.join()
     assert seen == sorted(seen)
@@ -284,15 +287,15 @@ def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
 
 
 def test_parked_row_is_asked_again_and_replaced(tmp_path):
-    """A failure is in the journal with its reason, counts as no answer, and gives way to one; its cost stays spent."""
-    write(tmp_path, "a", stop="error", reason="provider")
+    """A failure is stored with its reason and is not an output. An output replaces it; its cost still counts."""
+    write(tmp_path, "a", stop_reason="error", reason="provider")
     with Journal(tmp_path) as journal:
         question = asked("a")[0]
-        assert (question in journal, journal.parked(question), len(journal)) == (False, "provider", 0)
-        journal.add(question, Answer("fine", "end", cost=0.25))
-        assert (question in journal, journal.parked(question)) == (True, None)
+        assert (question in journal, journal.failed(question), len(journal)) == (False, "provider", 0)
+        journal.add(question, ModelOutput("fine", "end", cost=0.25))
+        assert (question in journal, journal.failed(question)) == (True, None)
     with Journal(tmp_path) as journal:
-        assert (journal[question].text, journal.parked(question), journal.spent) == ("fine", None, 0.75)
+        assert (journal[question].text, journal.failed(question), journal.spent) == ("fine", None, 0.75)
     assert frame(tmp_path)["text"].to_list() == ["fine"]
 
 
@@ -308,7 +311,7 @@ with Journal(Path(sys.argv[1])):
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process that holds the journal."""
+    """Start another process that holds the journal."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline().strip() == "held"
     yield process
@@ -316,7 +319,7 @@ def holder(tmp_path):
 
 
 def test_second_writer_waits_then_says_who_writes(tmp_path, holder, monkeypatch):
-    """Two processes never write one journal: the second waits, then names the process that is in the way."""
+    """Two processes never write one journal: the second waits, then names the other process."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     with pytest.raises(JournalError, match=rf"process {holder.pid} on .* expected one writer"):
         Journal(tmp_path).__enter__()
@@ -330,7 +333,7 @@ def test_second_writer_goes_on_when_the_first_ends(tmp_path, holder):
 
 
 def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch):
-    """The last answer before a long silence is synced without another one coming; and not each is synced by itself."""
+    """The last output before a long pause is synced without a next one, and outputs are synced in groups."""
     synced = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
@@ -338,7 +341,7 @@ def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch
         synced.clear()  # of the names of its files
         for question in asked(*map(str, range(50))):
             last = time.monotonic()
-            journal.add(question, Answer("a", "end"))
+            journal.add(question, ModelOutput("a", "end"))
         while not synced or synced[-1] < last:
             assert time.monotonic() - last < 30
             time.sleep(0.05)
@@ -355,21 +358,19 @@ def test_tail_goes_once_the_disk_has_the_segment_and_its_name(tmp_path, monkeypa
 
     journal = Journal(tmp_path / "calls")
     with journal:
-        journal.add(*asked("a"), Answer("a", "end"))
+        journal.add(*asked("a"), ModelOutput("a", "end"))
         noted("fsync", lambda file: f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{file}'))}")
         noted("replace", lambda _, new: f"name {os.path.basename(new)}")
         noted("ftruncate", lambda *_: "cut")
         journal.compact()
         done = [*events]
-    assert (
-        done[:4] == ["sync answers.jsonl", "sync 00001.new", "name 00001.parquet", "sync calls"] and done[-1] == "cut"
-    )
+    assert done[:4] == ["sync calls.jsonl", "sync 00001.new", "name 00001.parquet", "sync calls"] and done[-1] == "cut"
 
 
 def test_damaged_lines_are_kept_on_the_disk_before_the_tail_goes(tmp_path, monkeypatch):
-    """They are synced when they are put aside: a power cut after the next compaction loses none of them."""
+    """They are synced when they are moved: a power cut after the next compaction loses none of them."""
     unfinished(tmp_path, "a", "b")
-    tail = tmp_path / "answers.jsonl"
+    tail = tmp_path / "calls.jsonl"
     tail.write_bytes(tail.read_bytes().replace(b'"text": "a"', b'"text": "x"'))
     synced, real = [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), real(file)))
@@ -378,7 +379,7 @@ def test_damaged_lines_are_kept_on_the_disk_before_the_tail_goes(tmp_path, monke
 
 
 def test_folder_that_cannot_be_made_says_so(tmp_path):
-    """A file in the place of the folder is a message, not a traceback of the operating system."""
+    """A file instead of the folder gives a message, not a traceback."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(JournalError, match="expected a journal that can be written"):
         Journal(tmp_path / "taken").__enter__()
@@ -386,7 +387,7 @@ def test_folder_that_cannot_be_made_says_so(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 8 MB."""
+    """Mount a file system of 8 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(
@@ -398,15 +399,15 @@ def small_disk(tmp_path):
 
 
 def test_full_disk_takes_the_answers_under_way_and_says_so(small_disk):
-    """When the disk is full, what is answered still finds reserved room; the journal says that no more should be asked."""
+    """On a full disk outputs still find reserved space, and the journal says that no call should start."""
     with Journal(small_disk / "j") as journal:
         questions = asked(*map(str, range(5000)))
         for number, question in enumerate(questions):  # noqa: B007
-            journal.add(question, Answer("x" * 4000, "end"))
+            journal.add(question, ModelOutput("x" * 4000, "end"))
             if journal.full:
                 break
         for question in questions[number + 1 : number + 500]:
-            journal.add(question, Answer("y" * 4000, "end"))
+            journal.add(question, ModelOutput("y" * 4000, "end"))
         kept = number + 500
     with pytest.raises(JournalError, match="expected room for 4 MiB"):
         Journal(small_disk / "j").__enter__()
@@ -415,12 +416,12 @@ def test_full_disk_takes_the_answers_under_way_and_says_so(small_disk):
 
 
 def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatch):
-    """A disk too full for a segment stops the asking, not the journal: the answers stay where they are."""
+    """A disk too full for a segment stops the calls, not the journal: the outputs stay in the tail."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 1_000_000)
     noise = random.Random(1)
     with Journal(small_disk / "j") as journal:
         for question in asked(*map(str, range(5000))):
-            journal.add(question, Answer(noise.randbytes(1500).hex(), "end"))
+            journal.add(question, ModelOutput(noise.randbytes(1500).hex(), "end"))
             if journal.full:
                 break
     rows = frame(small_disk / "j")
@@ -430,15 +431,15 @@ def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatc
 
 
 def test_journal_without_any_room_refuses_the_answer(small_disk):
-    """When even the reserve is used up the answer is refused aloud, and those before it stay."""
-    with pytest.raises(JournalError, match="expected room for one more answer"), Journal(small_disk / "j") as journal:
+    """When the reserve is used up, adding an output raises an error, and earlier ones are kept."""
+    with pytest.raises(JournalError, match="expected room for one more output"), Journal(small_disk / "j") as journal:
         for number, question in enumerate(asked(*map(str, range(5000)))):  # noqa: B007
-            journal.add(question, Answer("x" * 4000, "end"))
+            journal.add(question, ModelOutput("x" * 4000, "end"))
     assert frame(small_disk / "j").height == number
 
 
 def test_read_only_journal_says_so(small_disk):
-    """A journal on a file system that is read-only is a message that names it."""
+    """A journal on a read-only file system gives a message with its name."""
     write(small_disk / "j", "a")
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(JournalError, match=r"Read-only file system; expected a journal that can be written"):
@@ -447,7 +448,7 @@ def test_read_only_journal_says_so(small_disk):
 
 
 def test_costs_add_up_over_segments_and_tail(tmp_path):
-    """What a journal cost is the sum over everything that was ever answered; an unknown price adds nothing."""
+    """The cost of a journal is the sum over all its rows; an unknown price adds nothing."""
     write(tmp_path, "a", "b")
     write(tmp_path, "c", cost=None)
     unfinished(tmp_path, "d")
@@ -456,8 +457,10 @@ def test_costs_add_up_over_segments_and_tail(tmp_path):
 
 
 def test_every_line_is_json_for_others(tmp_path):
-    """Whoever reads the tail without us finds the fields of an answer under their names."""
+    """The tail is JSON with the fields of an output under their names."""
     unfinished(tmp_path, "a")
-    row = json.loads((tmp_path / "answers.jsonl").read_text())
+    row = json.loads((tmp_path / "calls.jsonl").read_text())
     assert {*row} == {*records.ANSWER_COLUMNS, "crc"}
-    assert replace(Answer("a", "end", cost=0.5)) == Answer(**{k: v for k, v in row.items() if k not in ("key", "crc")})
+    assert replace(ModelOutput("a", "end", cost=0.5)) == ModelOutput(
+        **{k: v for k, v in row.items() if k not in ("key", "crc")}
+    )

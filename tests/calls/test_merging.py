@@ -1,12 +1,12 @@
-"""Answers of shards and of renamed artifacts move to another journal, and a journal at work is left alone."""
+"""Outputs of shards and of renamed artifacts move to another journal; a journal in use is left alone."""
 
 import pytest
 
 from proofmill.calls import records
-from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
-from proofmill.calls.merging import has_answers, is_written, move
-from proofmill.calls.records import Row
+from proofmill.calls.merging import has_answers, is_written, move, whole
+from proofmill.calls.model_requests import ModelOutput
+from proofmill.calls.records import CallRecord
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import Reason
@@ -19,11 +19,14 @@ def write(folder, *names, **answer):
 
 def add(journal, *names, **answer):
     for name in names:
-        journal.add(Row(name, Answer("", "end")), Answer(**{"text": name, "stop": "end", "cost": 0.5, **answer}))
+        journal.add(
+            CallRecord(name, ModelOutput("", "end")),
+            ModelOutput(**{"text": name, "stop_reason": "end", "cost": 0.5, **answer}),
+        )
 
 
 def test_answers_of_shards_are_found_and_moved(tmp_path):
-    """All shards of the old name move, and of two answers to one question the first counts."""
+    """All shards of the old name move, and of two outputs of one request the first counts."""
     there, renamed = tmp_path / "there", tmp_path / "renamed"
     for number, name in enumerate("ab", 1):
         with ShardJournal(there, Shard(number, 2)) as journal:
@@ -31,7 +34,9 @@ def test_answers_of_shards_are_found_and_moved(tmp_path):
             add(journal, "both", text=f"both {number}")
     assert has_answers(there) and not has_answers(tmp_path)
     assert move(there, renamed) == 3
-    texts = dict(records.frame(renamed, "text", "stop").filter(stop="end").select("key", "text").iter_rows())
+    texts = dict(
+        records.frame(renamed, "text", "stop_reason").filter(stop_reason="end").select("key", "text").iter_rows()
+    )
     assert texts == {"a": "a", "b": "b", "both": "both 1"}
 
 
@@ -77,12 +82,31 @@ def test_answers_that_were_moved_before_a_kill_are_moved_once(tmp_path, monkeypa
 
 
 def test_answer_that_was_set_aside_after_it_was_moved_is_set_aside_there_too(tmp_path, monkeypatch):
-    """What the old journal says of an answer of its own last counts, also where a kill came in between."""
+    """The last row of the old journal counts, also if a kill came in between."""
     there, here = tmp_path / "there", tmp_path / "here"
     write(there, "a", "b")
     killed_before_the_old_answers_go(monkeypatch, there, here)
     with Journal(there) as journal:
-        journal.add(Row("a", Answer("", "end")), Answer("", "error", reason=Reason.SET_ASIDE))
+        journal.add(CallRecord("a", ModelOutput("", "end")), ModelOutput("", "error", reason=Reason.INVALIDATED))
     move(there, here)
     with Journal(here) as journal:
-        assert journal.parked(Row("a", Answer("", "end"))) == Reason.SET_ASIDE and journal.spent == pytest.approx(1.0)
+        assert journal.failed(
+            CallRecord("a", ModelOutput("", "end"))
+        ) == Reason.INVALIDATED and journal.spent == pytest.approx(1.0)
+
+
+def test_answer_that_a_shard_invalidated_after_it_was_moved_is_followed(tmp_path, monkeypatch):
+    """A kill came before the shard's journal was emptied; its last line counts in the artifact's journal."""
+    there, shard = tmp_path / "there", Shard(1, 2)
+    with ShardJournal(there, shard) as journal:
+        add(journal, "a", "b")
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr(Journal, "empty", lambda _: (_ for _ in ()).throw(InterruptedError()))
+        with whole(there):
+            pass
+    with Journal(records.shards(there)[0]) as journal:
+        add(journal, "a", text="", stop_reason="error", reason=Reason.INVALIDATED, cost=0.0)
+    with whole(there) as journal:
+        assert journal.failed(CallRecord("a", ModelOutput("", "end"))) == Reason.INVALIDATED
+        assert CallRecord("b", ModelOutput("", "end")) in journal and journal.spent == pytest.approx(1.0)
+    assert not records.shards(there)

@@ -1,4 +1,4 @@
-"""The pace of calls, against a clock that the test moves and servers that it plays."""
+"""The pace of calls, with a clock that the test moves and simulated servers."""
 
 import heapq
 import math
@@ -24,7 +24,7 @@ def clock():
 
 
 def played(pace_, clock, seconds, answer=2.0, capacity=math.inf):
-    """Ask a server for some seconds that answers after `answer` seconds and refuses more than `capacity` at once; gives
+    """Call a server for some seconds that answers after `answer` seconds and refuses more than `capacity` at once; gives
     the number answered and refused."""
     flying, answered, refused = [], 0, 0
     end = clock.now + seconds
@@ -51,14 +51,14 @@ def test_window_doubles_until_the_first_complaint(clock):
 
 
 def test_known_limit_is_used_from_the_start(clock):
-    """What is said to be allowed is in flight at once, and never exceeded: 512 in 2 s is 256 a second."""
+    """A declared limit is used at once and never exceeded: 512 in 2 s is 256 a second."""
     answered, _ = played(Pace(most=512, clock=clock), clock, 60)
     assert answered == pytest.approx(60 * 256, abs=512)
 
 
 @pytest.mark.parametrize("capacity", [1, 10, 100])
 def test_window_settles_about_what_the_server_allows(clock, capacity):
-    """A server that refuses what is beyond its capacity is used to more than half of it, with few refusals."""
+    """A server that refuses calls above its capacity is used to more than half of it, with few refusals."""
     measured = Pace(clock=clock)
     played(measured, clock, 120, capacity=capacity)
     answered, refused = played(measured, clock, 600, capacity=capacity)
@@ -67,7 +67,7 @@ def test_window_settles_about_what_the_server_allows(clock, capacity):
 
 
 def test_calls_that_were_in_flight_together_cut_once(clock):
-    """A burst of refusals of calls that started before the cut is one complaint, not a hundred."""
+    """A burst of refusals of calls that started before the reduction is one complaint, not a hundred."""
     cut = Pace(most=100, clock=clock)
     starts = [cut.started() for _ in range(100)]
     for start in starts:
@@ -82,7 +82,7 @@ def test_calls_that_were_in_flight_together_cut_once(clock):
 
 
 def test_accident_slows_nobody_down(clock):
-    """One complaint among many answers, as of a server of many that was restarted, neither cuts nor pauses."""
+    """One complaint among many outputs, as from one restarted replica, neither reduces the window nor pauses."""
     lucky = Pace(most=100, clock=clock)
     for number in range(1000):
         clock.now += 0.1
@@ -91,7 +91,7 @@ def test_accident_slows_nobody_down(clock):
 
 
 def test_retry_after_holds_everybody(clock):
-    """Until the time that the server asked for no call starts; a time beyond all reason is cut."""
+    """No call starts before the time that the server requested; an excessive time is limited."""
     held = Pace(clock=clock)
     held.ended(held.started(), overload=True, asked=30)
     assert held.delay() == pytest.approx(30)
@@ -111,7 +111,7 @@ def test_requests_a_minute_are_kept_without_a_burst(clock):
 
 
 def test_tokens_a_minute_count_what_was_used(clock):
-    """An answer longer than it was counted for is owed; calls wait until it is paid back."""
+    """An output longer than estimated is a debt; calls wait until it is paid back."""
     limited = Pace(tokens=6000, clock=clock)
     assert limited.delay(1000) == 0
     limited.ended(limited.started(1000), tokens=2000)

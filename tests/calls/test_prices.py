@@ -7,21 +7,21 @@ import pytest
 
 from mill import ROOT, Mill
 from proofmill.calls import prices
-from proofmill.planning.plan import Plan
-from proofmill.recipes.identity import identity_of
-from proofmill.schema.declared import Api
+from proofmill.config.identity import identity_of
+from proofmill.planning.plan import RunPlan
+from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import RecipeError
 from served import GOOD, server
 
 ENTRIES = {
-    "api/judge": {"id": "gpt-5.4-mini-2026-03-17", "guess": {"input": 1000, "output": 500}, "max-parked": 1},
+    "api/judge": {"id": "gpt-5.4-mini-2026-03-17", "expected-tokens": {"input": 1000, "output": 500}, "max-failed": 1},
     "problems/p": {"source": "arithmetic", "rows": 4},
     "schemes/p": {"problems": "problems/p", "model": "api/judge"},
 }
 
 
 def test_each_price_has_a_date_and_an_address():
-    """A row says when and where its price was read; no model stands twice; no id is a path that anyone may serve."""
+    """A row has the date and source of its price; no model occurs twice; no id is a path that anyone may serve."""
     text = (ROOT / "data/prices.csv").read_text()
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")][1:]
     assert len(rows) >= 15 and len({row[0] for row in rows}) == len(rows)
@@ -43,18 +43,18 @@ def test_price_is_found_by_id_or_dated_version(model, found):
 
 
 def test_own_price_wins_and_a_missing_one_is_a_mistake():
-    """What an entry declares counts, `unknown` too; without a price here or there the recipe has a mistake."""
+    """A declared price counts, also `unknown`; without a declared or listed price the recipe is invalid."""
     assert prices.price_of(Api(id="gpt-5.4", price="unknown")) == "unknown"
     assert prices.price_of(Api(id="gpt-5.4", price={"input": 7.0, "output": 8.0})) == {"input": 7.0, "output": 8.0}
-    with pytest.raises(RecipeError, match=r"has no `price`, and data/prices\.csv has none for `my-model`"):
+    with pytest.raises(RecipeError, match=r"`price` is missing, and data/prices\.csv has none for `my-model`"):
         Mill(ROOT, **{"api/mine": {"id": "my-model"}})
 
 
 def test_plan_has_dollars_on_the_first_evening_and_the_stamp_has_the_price(tmp_path, monkeypatch):
-    """Without `price` and answers, 4 calls of 1,000 + 500 tokens cost $0.012; the plan, the table and its stamp say so."""
+    """Without `price`, 4 calls of 1,000 + 500 tokens cost $0.012 in the plan, the table and its stamp."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
     mill = Mill(tmp_path / "results", **ENTRIES)
-    plan = Plan(mill.book, "schemes/p", mill.results)
+    plan = RunPlan(mill.book, "schemes/p", mill.results)
     assert plan.totals.dollars.value == pytest.approx(4 * (1000 * 0.75 + 500 * 4.5) / 1e6)
     line = (
         "gpt-5.4-mini: $0.75 input, $0.075 cached input, $4.5 output per million tokens (https://developers.openai.com"
@@ -69,7 +69,7 @@ def test_plan_has_dollars_on_the_first_evening_and_the_stamp_has_the_price(tmp_p
 
 
 def test_newer_price_makes_no_table_stale(monkeypatch):
-    """What data/prices.csv says is no part of an entry's identity."""
+    """data/prices.csv does not affect the fingerprint of an entry."""
     mill = Mill(ROOT, **ENTRIES)
     before = identity_of(mill.book.entries["schemes/p"], mill.book.declared)
     dearer = [prices.Listed("gpt-5.4-mini", {"input": 99.0, "output": 99.0}, "2027-01-01", "https://x")]

@@ -1,4 +1,4 @@
-"""Limits that jobs keep together: buckets in files, by clocks that the test moves, and real processes before a server."""
+"""Limits that jobs share: buckets in files, with clocks that the test moves, and real processes with a server."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def buckets(folder, clocks, limit="requests"):
 
 
 def used(jobs, clocks, seconds, step=0.05, amount=1.0):
-    """Let each job use as much as it may for so long; how much that was, by job."""
+    """Run each job at the rate it may have for some seconds, and return the amounts by job."""
     counts = Counter()
     for _ in range(round(seconds / step)):
         for clock in clocks:
@@ -43,7 +43,7 @@ def used(jobs, clocks, seconds, step=0.05, amount=1.0):
 
 @pytest.mark.parametrize("jobs", [1, 3, 8])
 def test_jobs_together_use_the_limit_and_no_more(tmp_path, jobs):
-    """Five minutes of ten a second are 3,000, and at most what the bucket holds and what each job draws in advance besides."""
+    """Five minutes of ten a second are 3,000, plus at most the bucket's content and what each job draws in advance."""
     clocks = [Clock() for _ in range(jobs)]
     counts = used(buckets(tmp_path, clocks), clocks, 300)
     assert 3000 <= counts.total() + ROOM + jobs <= 3000 + 2 * ROOM + jobs * (1 + ROOM / SHARE)
@@ -59,10 +59,22 @@ def test_clocks_that_differ_count_each_second_once(tmp_path, skew):
 
 
 def test_clock_that_is_quite_wrong_stops_nobody(tmp_path):
-    """A machine that is a year ahead wrote last; the others go on at the limit."""
+    """A machine that is a year ahead wrote last; the others continue at the limit."""
     wrong, right = Clock(1e9 + 3e7), Clock()
     used(buckets(tmp_path, [wrong]), [wrong], 5)
     assert used(buckets(tmp_path, [right]), [right], 60)[0] == pytest.approx(600, abs=2 * ROOM)
+
+
+@pytest.mark.parametrize("skew", [0.5, 30.0, 59.0])
+def test_time_of_the_bucket_never_goes_back(tmp_path, skew):
+    """Two jobs with clocks up to 59 s apart draw in turn: the limit holds, and the written time only grows."""
+    clocks = [Clock(), Clock(1e9 + skew)]
+    jobs, counts, times = buckets(tmp_path, clocks), Counter(), []
+    for _ in range(120 * 10):
+        counts += used(jobs, clocks, 0.1, step=0.1)
+        times.append(float((tmp_path / "judge-requests").read_text().split()[1]))
+    assert times == sorted(times)
+    assert 1200 - 2 * skew * MINUTE / 60 <= counts.total() <= 1200 + ROOM + 2 * ROOM / SHARE
 
 
 def test_what_a_job_draws_and_does_not_use_is_put_back(tmp_path):
@@ -115,7 +127,7 @@ def test_job_with_long_calls_goes_on_beside_jobs_with_short_ones(tmp_path, amoun
 
 
 def test_pace_of_a_job_keeps_the_limits_of_all(tmp_path):
-    """Requests and tokens are drawn from their own files; a job whose neighbour has drawn all waits."""
+    """Requests and tokens have their own files; a job waits if another has drawn all."""
     clock = Clock()
     paces = [
         Pace(requests=60, tokens=6000, clock=clock, bucket=lambda *of: SharedBucket(tmp_path / "judge", *of, clock))
@@ -149,18 +161,19 @@ import sys
 from pathlib import Path
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.model_requests import ModelRequest, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines.opening import open_api
-from proofmill.schema.declared import Api
+from proofmill.engines.open_engine import open_api
+from proofmill.schema.entries.declared import Api
 
 calls, name, count = Path(sys.argv[1], 'calls'), sys.argv[2], int(sys.argv[3])
-asked = Questions(count, lambda: ((str(n), Question("m", (("user", f"{name} {n}"),))) for n in range(count)))
+asked = Questions(count, lambda: ((str(n), ModelRequest("m", (("user", f"{name} {n}"),))) for n in range(count)))
 with open_api("api/judge", Api(id="m", price="unknown"), None, calls.parent) as engine, Journal(calls / "grades" / name) as journal:
     Asker(name, engine, journal, Budget(None, calls, journal))(asked)
 """
 
 
+@pytest.mark.long
 def test_processes_before_one_server_keep_its_limit_together(tmp_path):
     """Three jobs of 50 calls at 1,800 a minute take as long as one of 150: a server counts when they come."""
     with server(lambda *_: (200, GOOD, {})) as (url, served):
@@ -173,5 +186,5 @@ def test_processes_before_one_server_keep_its_limit_together(tmp_path):
     assert len(served.times) == 150
     room = 1800 / 60
     allowed = 1 + room + 3 * room / SHARE  # at once: by the bucket, and drawn in advance
-    # Two seconds and more. Without a common limit each would keep its own, in 0.7 s.
+    # Two seconds and more. Without a shared limit each job would keep its own, in 0.7 s.
     assert served.times[-1] - served.times[0] >= (150 - allowed) * 60 / 1800 * 0.9

@@ -1,4 +1,4 @@
-"""The complete sampling setting, and what a model's own configuration would put in its place."""
+"""The complete sampling setting, and a model's own configuration, which must not override it."""
 
 import json
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import GenerationConfig
 
-from proofmill.calls.exchange import Question
+from proofmill.calls.model_requests import ModelRequest
 from proofmill.calls.sampling import NEUTRAL, asked_as, ends, neutralize, shipped
 
 TALK = (("user", "Why?"),)
@@ -15,7 +15,7 @@ QWEN3 = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos
 
 @pytest.fixture
 def model(tmp_path):
-    """`model(own, config)`: a folder with a model's configuration."""
+    """Return `model(own, config)`, which writes a folder with a model's configuration."""
 
     def written(own, config=None):
         (tmp_path / "generation_config.json").write_text(own if isinstance(own, str) else json.dumps(own))
@@ -26,10 +26,10 @@ def model(tmp_path):
 
 
 def test_sampling_of_a_question_names_every_setting():
-    """What a question leaves out is neutral; a temperature that is left to the server is not named."""
-    assert Question("m", TALK, temperature=0.6, top_k=20).sampling == {**NEUTRAL, "temperature": 0.6, "top_k": 20}
-    assert Question("m", TALK).sampling.keys() == NEUTRAL.keys() - {"temperature"}
-    assert Question("m", TALK, temperature=0.0).sampling["temperature"] == 0
+    """Settings that a request omits are neutral; a temperature that is left to the server is omitted."""
+    assert ModelRequest("m", TALK, temperature=0.6, top_k=20).sampling == {**NEUTRAL, "temperature": 0.6, "top_k": 20}
+    assert ModelRequest("m", TALK).sampling.keys() == NEUTRAL.keys() - {"temperature"}
+    assert ModelRequest("m", TALK, temperature=0.0).sampling["temperature"] == 0
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_sampling_of_a_question_names_every_setting():
     ],
 )
 def test_only_settings_that_could_change_an_answer_are_found(model, own, found):
-    """Tokens, the temperature, which every request has, and neutral values are none; nor is a file that is no object."""
+    """Tokens, the temperature (every request has one), neutral values and an invalid file change no output."""
     assert shipped(model(own)) == found
 
 
 def test_answers_of_neutral_weights_keep_their_key(model, tmp_path):
-    """So do those of questions that had all settings themselves; others are not taken for answers by our settings."""
+    """So do requests with all settings of their own; other outputs are not confused with ours."""
     assert asked_as("digest", model({"eos_token_id": 1})) == asked_as("digest", tmp_path / "none") == "digest"
     folder = model(QWEN3)
     assert asked_as("digest", folder, ("top_k", "top_p")) == "digest"
@@ -70,7 +70,7 @@ def test_answers_of_neutral_weights_keep_their_key(model, tmp_path):
     ],
 )
 def test_all_ends_of_a_model_are_kept(model, own, config, found):
-    """Those of its file, or of its configuration where it has no such file, and the tokenizer's, as vLLM has them."""
+    """They are those of its file, or of its configuration without such a file, and the tokenizer's, as in vLLM."""
     folder = model(own or {}, config)
     if own is None:
         (folder / "generation_config.json").unlink()
@@ -78,7 +78,7 @@ def test_all_ends_of_a_model_are_kept(model, own, config, found):
 
 
 def test_neutral_configuration_is_written_with_its_tokens_alone(model, tmp_path):
-    """What is saved has no setting; a configuration that has none is written as before, to the byte."""
+    """The saved file has no setting; a configuration without any is written unchanged, byte for byte."""
     config = GenerationConfig.from_dict({**QWEN3, "repetition_penalty": 1.05, "suppress_tokens": [4]})
     neutralize(config)
     config.save_pretrained(tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Shards of a stage: each has its share of the rows and its own journal, and nothing is asked twice."""
+"""Shards of a stage: each has its share of the rows and its own journal, and no call is made twice."""
 
 import contextlib
 import os
@@ -13,19 +13,19 @@ import pytest
 
 from proofmill.calls import budget, merging, records, shards
 from proofmill.calls.budget import Budget
-from proofmill.calls.exchange import Answer, Question
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.calls.shards import TURNS, Shard, ShardJournal
 from proofmill.schema.errors import JournalError, SettingError
 
 
-def asked(name: str) -> Question:
-    return Question("m", (("user", name),))
+def asked(name: str) -> ModelRequest:
+    return ModelRequest("m", (("user", name),))
 
 
 def note(journal: Journal, *names: str, stop: str = "end", reason: str = "ok", cost: float = 0.01) -> None:
     for name in names:
-        journal.add(asked(name), Answer(f"{name}!", stop, reason, cost=cost))
+        journal.add(asked(name), ModelOutput(f"{name}!", stop, reason, cost=cost))
 
 
 def texts(journal: Journal, *names: str) -> list[str]:
@@ -38,7 +38,7 @@ def known(journal: Journal, names: str) -> str:
 
 @pytest.mark.parametrize(("rows", "of"), [(1, 2), (24, 4), (25, 3), (1000, 7), (5, 16)])
 def test_every_row_is_in_one_shard_and_shares_are_even(rows, of):
-    """Each row falls to one shard, and no shard has more than a block of rows more than another, however they are counted."""
+    """Each row belongs to one shard, and no shard has more than a block of rows more than another."""
     shares = [[place for place in range(rows) if Shard(number, of).has(place, rows)] for number in range(1, of + 1)]
     assert sorted(place for share in shares for place in share) == list(range(rows))
     block = -(-rows // (of * TURNS))
@@ -47,13 +47,13 @@ def test_every_row_is_in_one_shard_and_shares_are_even(rows, of):
 
 @pytest.mark.parametrize("text", ["", "2", "0/4", "5/4", "a/b", "1/0", "-1/4", "1/4/8"])
 def test_word_that_is_no_shard_is_refused(text):
-    """The message says what was found and what a shard looks like."""
-    with pytest.raises(SettingError, match=r"^--shard .*: found no shard; expected one such as 2/4"):
+    """The message has the value and the format of a shard."""
+    with pytest.raises(SettingError, match=r"^--shard .*: not a shard; expected one such as 2/4"):
         Shard.read(text)
 
 
 def test_answers_of_shards_are_taken_in_and_their_journals_are_gone(tmp_path):
-    """The artifact's journal then has every answer with what it cost, failures included, and nothing is counted twice."""
+    """The artifact's journal then has every output and its cost, including failures, and counts nothing twice."""
     calls = tmp_path / "calls"
     whole = calls / "responses/x"
     with ShardJournal(whole, Shard(1, 2)) as journal:
@@ -63,10 +63,10 @@ def test_answers_of_shards_are_taken_in_and_their_journals_are_gone(tmp_path):
         note(journal, "c")
         note(journal, "d", stop="error", reason="provider")
     assert budget.spent(calls) == pytest.approx(0.05)
-    assert set(records.frame(whole).filter(stop="end")["text"]) == {"a!", "b!", "c!"}
+    assert set(records.frame(whole).filter(stop_reason="end")["text"]) == {"a!", "b!", "c!"}
     with merging.whole(whole) as journal:
         assert texts(journal, "a", "b", "c") == ["a!", "b!", "c!"]
-        assert known(journal, "abcd") == "abc" and journal.parked(asked("d")) == "provider"
+        assert known(journal, "abcd") == "abc" and journal.failed(asked("d")) == "provider"
         assert journal[asked("c")].cost == pytest.approx(0.02)
     assert budget.spent(calls) == pytest.approx(0.05)
     assert not (whole / "shards").exists()
@@ -76,12 +76,12 @@ def paid(folder, number: int, *rows: tuple[str, str, float]) -> None:
     with ShardJournal(folder, Shard(number, 2)) as journal:
         for name, stop, cost in rows:
             journal.add(
-                asked(name), Answer(f"{name} of {number}", stop, "ok" if stop == "end" else "provider", cost=cost)
+                asked(name), ModelOutput(f"{name} of {number}", stop, "ok" if stop == "end" else "provider", cost=cost)
             )
 
 
 def test_what_two_shards_paid_for_one_question_stays_paid(tmp_path):
-    """The first answer counts, before they are taken in and afterwards; the budget knows what the other one cost, too."""
+    """The first output counts, before merging and afterwards; the budget also counts the cost of the other."""
     calls = tmp_path / "calls"
     whole = calls / "responses/x"
     paid(whole, 1, ("a", "end", 1.0))
@@ -92,20 +92,20 @@ def test_what_two_shards_paid_for_one_question_stays_paid(tmp_path):
         with merging.whole(whole) as journal:
             assert texts(journal, "a", "b") == ["a of 1", "b of 2"] and len(journal) == 2
             assert journal.spent == budget.spent(calls) == 7.25
-    assert set(records.frame(whole).filter(stop="end")["text"]) == {"a of 1", "b of 2"}
+    assert set(records.frame(whole).filter(stop_reason="end")["text"]) == {"a of 1", "b of 2"}
     assert merging.move(whole, calls / "responses/renamed") == 2 and budget.spent(calls) == 7.25
 
 
 @pytest.mark.parametrize("rows", range(6))
 def test_what_a_killed_move_had_moved_is_not_counted_twice(tmp_path, rows):
-    """After each row at which it may be killed, failures and answers that do not count too."""
+    """After each row at which it may be killed, also failures and outputs that do not count."""
     whole = tmp_path / "calls/responses/x"
     with Journal(whole) as journal:
         note(journal, "a", cost=1.0)
     paid(whole, 1, ("a", "end", 2.0), ("b", "error", 4.0), ("b", "end", 8.0), ("c", "error", 16.0), ("d", "end", 32.0))
 
     class Killed(BaseException):
-        """As a process that is killed: nothing is done any more."""
+        """Stop as a killed process does: without any cleanup."""
 
     source, target = Journal(whole / "shards/1-of-2"), Journal(whole)
     with source, target:
@@ -127,15 +127,15 @@ def test_what_a_killed_move_had_moved_is_not_counted_twice(tmp_path, rows):
 
 
 def test_shard_knows_what_was_answered_before_it(tmp_path):
-    """Answers of an earlier job alone, in segments and in a torn tail, are the shard's too; those set aside are not."""
+    """A shard has the outputs of an earlier job, in segments and in a torn tail, but not invalidated ones."""
     whole = tmp_path / "calls/responses/x"
     with Journal(whole) as journal:
         note(journal, *"abc")
     journal = Journal(whole).__enter__()
     note(journal, *"de")
-    note(journal, "b", "d", stop="error", reason="set-aside")
+    note(journal, "b", "d", stop="error", reason="invalidated")
     journal._close()
-    with open(whole / "answers.jsonl", "ab") as file:
+    with open(whole / "calls.jsonl", "ab") as file:
         file.write(b'{"key": "')
     with ShardJournal(whole, Shard(1, 2)) as shard:
         note(shard, "f")
@@ -146,7 +146,7 @@ def test_shard_knows_what_was_answered_before_it(tmp_path):
 
 
 def test_number_of_shards_may_change_between_runs(tmp_path):
-    """What 2 shards were answered, 3 shards need not ask, in whatever order they come."""
+    """3 shards repeat no call of 2 earlier shards, in whatever order they start."""
     whole = tmp_path / "calls/responses/x"
     for number, name in enumerate("ab", 1):
         with ShardJournal(whole, Shard(number, 2)) as journal:
@@ -157,7 +157,7 @@ def test_number_of_shards_may_change_between_runs(tmp_path):
 
 
 def known_at_once(whole, of: int, names: str) -> list[str]:
-    """What each of four shards knows, which begin at the same moment and work until all have begun."""
+    """Return the outputs that each of four shards has, which begin at the same moment and run until all have begun."""
     begin, end = threading.Barrier(4), threading.Barrier(4)
 
     def worked(number: int) -> str:
@@ -175,7 +175,7 @@ def known_at_once(whole, of: int, names: str) -> list[str]:
 
 
 def test_shards_wait_as_long_as_one_of_them_takes_others_in(tmp_path, monkeypatch):
-    """Longer than for any other process, also where answers of their own number are taken in; and then all of them work."""
+    """They wait longer than for any other process, also if shards of their own number are merged; then all run."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.2")
     whole, move = tmp_path / "calls/responses/x", merging._move
 
@@ -191,7 +191,7 @@ def test_shards_wait_as_long_as_one_of_them_takes_others_in(tmp_path, monkeypatc
 
 
 def test_shards_take_in_what_one_left_that_was_killed_while_it_did(tmp_path, monkeypatch):
-    """They wait for the lock as long as it is held, and then do it themselves."""
+    """They wait for the lock as long as it is held, and then merge themselves."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.2")
     whole = tmp_path / "calls/responses/x"
     with ShardJournal(whole, Shard(1, 2)) as journal:
@@ -205,7 +205,7 @@ def test_shards_take_in_what_one_left_that_was_killed_while_it_did(tmp_path, mon
 
 @pytest.mark.parametrize("left", ["claim.new", "00001.new", "reserve", "damaged.jsonl", "notes.txt"])
 def test_what_a_kill_left_in_a_shards_folder_is_in_nobodys_way(tmp_path, left):
-    """Another number of shards begins, and again; damaged lines are then kept beside the artifact's, once, all else is gone."""
+    """Another number of shards begins, twice: damaged lines are kept next to the artifact's, once; other files are removed."""
     whole = tmp_path / "calls/responses/x"
     folder = whole / "shards/1-of-2"
     for name in "ab":
@@ -222,19 +222,19 @@ def test_what_a_kill_left_in_a_shards_folder_is_in_nobodys_way(tmp_path, left):
 
 
 def test_shards_of_two_numbers_are_never_at_work_together(tmp_path, monkeypatch):
-    """They would ask the same: the later one says whom it waits for, and stops."""
+    """They would make the same calls: the later one names the others, and stops."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     whole = tmp_path / "calls/responses/x"
     with ShardJournal(whole, Shard(1, 2)) as journal:
         note(journal, "a")
-        with pytest.raises(JournalError, match=r": 1-of-2 are at work; expected shards of one number, here 3"):
+        with pytest.raises(JournalError, match=r": 1-of-2 are running; expected shards of one number, here 3"):
             ShardJournal(whole, Shard(1, 3)).__enter__()
     with ShardJournal(whole, Shard(1, 3)) as journal:
         assert known(journal, "ab") == "a"
 
 
 def test_of_two_numbers_that_begin_in_one_moment_one_goes_on(tmp_path, monkeypatch):
-    """Neither is seen by the other before it holds its journal's lock: who is second to hold it stops, and lets go."""
+    """Neither sees the other before it holds its journal's lock: the second to hold it stops, and releases it."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     whole = tmp_path / "calls/responses/x"
     first, earlier = ShardJournal(whole, Shard(1, 3)), shards.Earlier
@@ -245,7 +245,7 @@ def test_of_two_numbers_that_begin_in_one_moment_one_goes_on(tmp_path, monkeypat
         return earlier(folder)
 
     monkeypatch.setattr(shards, "Earlier", meanwhile)
-    with pytest.raises(JournalError, match=r": 1-of-3 are at work; expected shards of one number, here 2"):
+    with pytest.raises(JournalError, match=r": 1-of-3 are running; expected shards of one number, here 2"):
         ShardJournal(whole, Shard(1, 2)).__enter__()
     note(first, "a")
     first.__exit__(None, None, None)
@@ -255,32 +255,32 @@ def test_of_two_numbers_that_begin_in_one_moment_one_goes_on(tmp_path, monkeypat
 
 
 def test_artifact_waits_for_its_shards_and_they_for_it(tmp_path, monkeypatch):
-    """Nobody takes answers in while shards are at work, and no shard begins while somebody does; each names the other."""
+    """No process merges shards while they run, and no shard begins during merging; each message names the other."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     whole = tmp_path / "calls/responses/x"
     refused = pytest.raises(JournalError, match=f"process {os.getpid()} .*expected one writer")
     with ShardJournal(whole, Shard(1, 2)), ShardJournal(whole, Shard(2, 2)), refused:
         merging.whole(whole).__enter__()
-    with merging.whole(whole), pytest.raises(JournalError, match="expected nobody while shards are at work"):
+    with merging.whole(whole), pytest.raises(JournalError, match="expected no writer while shards run"):
         ShardJournal(whole, Shard(1, 2)).__enter__()
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
-from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.calls.shards import Shard, ShardJournal
 
 with ShardJournal(Path(sys.argv[1]), Shard(1, 2)) as journal:
     for name in "abc":
-        journal.add(Question("m", (("user", name),)), Answer(f"{name}!", "end", cost=0.01))
+        journal.add(ModelRequest("m", (("user", name),)), ModelOutput(f"{name}!", "end", cost=0.01))
     print("ready", flush=True)
     time.sleep(60)
 """
 
 
 def test_killed_shard_loses_nothing_and_comes_again(tmp_path):
-    """What it was answered before kill -9 is its own again when it is requeued, and the artifact's otherwise."""
+    """Outputs from before kill -9 belong to the shard again when it is requeued, and otherwise to the artifact."""
     whole = tmp_path / "calls/responses/x"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(whole)], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
@@ -294,7 +294,7 @@ def test_killed_shard_loses_nothing_and_comes_again(tmp_path):
 
 
 def test_kill_while_answers_are_taken_in_loses_none(tmp_path):
-    """Wherever the artifact's job is killed, the next one has every answer, once."""
+    """Wherever the artifact's job is killed, the next one has every output, once."""
     whole = tmp_path / "calls/responses/x"
     names = [str(number) for number in range(3000)]
     for number in (1, 2):
@@ -312,7 +312,7 @@ def test_kill_while_answers_are_taken_in_loses_none(tmp_path):
 
 
 def test_budget_is_one_for_all_shards(tmp_path):
-    """What a shard sets aside, another cannot spend."""
+    """Dollars that a shard has reserved are not available to another."""
     calls = tmp_path / "calls"
     whole = calls / "responses/x"
     with ShardJournal(whole, Shard(1, 2)) as first, ShardJournal(whole, Shard(2, 2)) as second:

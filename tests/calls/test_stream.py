@@ -1,4 +1,4 @@
-"""Dialogues that begin one by one: a thread asks for them while the one that began them does other work."""
+"""Dialogues that begin one by one: a thread runs them while the caller does other work."""
 
 import sys
 import threading
@@ -14,7 +14,7 @@ from proofmill.schema.errors import ServiceError
 
 
 def test_dialogue_is_asked_before_the_next_begins(desk):
-    """The first one's calls are answered while the thread that began it has not begun another, nor waits for anything."""
+    """The first one's calls are answered before the caller begins another, without any wait."""
     answered = threading.Event()
 
     def reply(request, number):
@@ -30,7 +30,7 @@ def test_dialogue_is_asked_before_the_next_begins(desk):
 
 
 def test_what_the_journal_has_is_not_asked_again(desk):
-    """A second stream gives the same results and asks nobody; a question that is in flight is asked once."""
+    """A second stream gives the same results without calls; a request in flight is made once."""
     with desk(a=echo) as (askers, asked):
         for _ in range(2):
             with Stream("test/x", askers) as stream:
@@ -41,7 +41,7 @@ def test_what_the_journal_has_is_not_asked_again(desk):
 
 
 def test_dialogue_may_ask_a_program_between_two_models(desk):
-    """What a program answers goes into the next question, in the same dialogue."""
+    """The output of a program goes into the next request of the same dialogue."""
 
     def measured(text):
         (answer,) = yield [ask("a", text)]
@@ -55,7 +55,7 @@ def test_dialogue_may_ask_a_program_between_two_models(desk):
 
 
 def test_two_threads_that_begin_dialogues_get_the_results_of_their_own(desk):
-    """Thousands at once, with a change of threads between any two steps: no result goes to another's dialogue."""
+    """With thousands at once, and a thread switch between any two steps, each future gets its own result."""
 
     def says(text):
         return text
@@ -75,17 +75,17 @@ def test_two_threads_that_begin_dialogues_get_the_results_of_their_own(desk):
 
 
 def test_too_many_failures_reach_everyone_who_waits_or_begins(desk):
-    """All dialogues under way end with the error that names the rows, later ones do not begin, and the stream ends with it."""
-    with desk(a=lambda request, number: (400, {"error": {"message": "no"}}, {}), max_parked=0.0) as (askers, _):
+    """All open dialogues end with the error that names the rows, later ones do not begin, and the stream raises it."""
+    with desk(a=lambda request, number: (400, {"error": {"message": "no"}}, {}), max_failed=0.0) as (askers, _):
         stream = Stream("test/x", askers)
-        with pytest.raises(ServiceError, match="1 of 1 calls are parked"), stream:
+        with pytest.raises(ServiceError, match="1 of 1 calls failed"), stream:
             stream.begin("row 7", chain("a", 2, "x")).result(WAIT)
         with pytest.raises(ServiceError, match="row 7"):
             stream.begin("row 8", chain("a", 1, "y"))
 
 
 def test_mistake_in_a_dialogue_ends_the_stream_and_not_the_program(desk):
-    """An error that a dialogue raises is the result of all that wait, instead of a wait without end."""
+    """An error that a dialogue raises ends all that wait, so that none waits forever."""
 
     def broken():
         yield [ask("a", "x")]
@@ -98,7 +98,7 @@ def test_mistake_in_a_dialogue_ends_the_stream_and_not_the_program(desk):
 
 
 def test_error_of_the_training_does_not_wait_for_a_silent_judge(desk, monkeypatch):
-    """With an error in hand the stream is left within seconds, however long a call in flight may take; answers are kept."""
+    """After an error the stream ends within seconds, however long a call in flight may take; outputs are kept."""
     monkeypatch.setattr("proofmill.calls.stream.LAST_CALLS", 0.2)
     asked, goes_on = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""A server that does everything wrong: each stage ends, says what happened, and loses neither rows, money nor the key."""
+"""A server with every misbehaviour: each stage ends with a message, and loses no rows, money or key."""
 
 import math
 import random
@@ -10,11 +10,11 @@ from misbehaving import BODIES, HTTP, ODD, echoes, misbehaving, mutated_body, re
 from proofmill.calls import pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines import conversation
-from proofmill.engines.opening import open_api
-from proofmill.schema.declared import Api
+from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.engines import retries
+from proofmill.engines.open_engine import open_api
+from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import ServiceError
 from served import GOOD
 
@@ -31,24 +31,24 @@ def server():
 
 @pytest.fixture
 def stage(server, monkeypatch, tmp_path):
-    """`stage(does, when, rows)` asks every row of a stage; its answers are None when the stage stops with a message."""
+    """Return `stage(does, when, rows)`, which makes a call for every row; None if the stage stops with a message."""
     url, state = server
-    for module in (pacing, conversation):
+    for module in (pacing, retries):
         monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
     monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "20")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "20")
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", str(IN_FLIGHT))
     calls = tmp_path / "calls"
 
     def asked(does, when=lambda number: True, rows=6, budget=1.0):
         state.does, state.when, state.asked = does, when, 0
-        questions = [(f"row {n}", Question("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(rows)]
-        api = Api(id="m", price={"input": 1.0, "output": 10.0}, max_parked=1.0)
+        questions = [(f"row {n}", ModelRequest("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(rows)]
+        api = Api(id="m", price={"input": 1.0, "output": 10.0}, max_failed=1.0)
         with open_api("api/judge", api) as engine, Journal(calls / "test/x") as journal:
             asker = Asker("test/x", engine, journal, Budget(budget, calls, journal))
             try:
-                return list(asker(Questions(rows, lambda: questions), quiet=True))
+                return list(asker(Questions(rows, lambda: questions)))
             except (ServiceError, SystemExit) as stopped:
                 assert len(str(stopped)) > 20
                 return None
@@ -61,46 +61,50 @@ BAD = HTTP | BODIES
 
 
 def test_there_are_enough_misbehaviours():
-    """The collection is large, and no two of its names are one."""
+    """The collection is large, and its names are distinct."""
     assert len(BAD) + len(ODD) + len(echoes(KEY)) >= 145
     assert len(BAD) == len(HTTP) + len(BODIES)
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("does", BAD.values(), ids=BAD)
 def test_one_bad_reply_costs_its_row_and_no_more(stage, does):
-    """After one bad reply all other rows are answered, and that row is, too, or parked with its reason; a rerun has all."""
+    """After one bad reply all other rows are answered. Its row is answered or failed with a reason; a rerun has all."""
     answers = stage(does, when=lambda number: number == 0)
     others = [answer for answer in answers if answer.text != "fine"]
     assert len(others) <= 1
-    assert all(a.detail or a.finish for a in others)
+    assert all(a.detail or a.finish_reason for a in others)
     assert {a.text for a in stage(reply(GOOD))} == {"fine"}
     assert not (stage.calls / "damaged.jsonl").exists()
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("does", BAD.values(), ids=BAD)
 def test_bad_replies_alone_end_the_stage_within_the_budget(stage, does):
-    """A server that only misbehaves ends every stage in a message or in parked rows; the budget holds; nothing is invented."""
+    """A server that only misbehaves ends every stage with a message or failed rows, within the budget."""
     budget = 10 * MOST
     answers = stage(does, budget=budget)
     rows = records.frame(stage.calls)
     assert records.cost(stage.calls) <= budget + 1e-12
     for answer in answers or ():
-        assert answer.stop == "error" or answer.text == ""
+        assert answer.stop_reason == "error" or answer.text == ""
     assert rows.height == 0 or rows["cost"].min() >= 0
     assert {a.text for a in stage(reply(GOOD))} <= {"fine", ""}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("does", ODD.values(), ids=ODD)
 def test_odd_reply_is_the_answer_of_a_good_server(stage, does):
-    """What is odd beside the text changes no text, and each attempt costs between nothing and what was reserved."""
+    """Odd fields change no text, and each try costs between 0 and the reserved amount."""
     answers = stage(does)
-    assert [(a.text, a.stop, a.reason) for a in answers] == [("fine", "end", "ok")] * 6
-    assert all(0 < a.cost <= a.attempts * MOST and a.tokens >= 0 and len(a.model) <= 200 for a in answers)
+    assert [(a.text, a.stop_reason, a.reason) for a in answers] == [("fine", "end", "ok")] * 6
+    assert all(0 < a.cost <= a.tries * MOST and a.tokens >= 0 and len(a.model) <= 200 for a in answers)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("does", echoes(KEY).values(), ids=echoes(KEY))
 def test_key_that_a_server_echoes_is_nowhere_on_disk(stage, tmp_path, does, capsys):
-    """In whatever form and place the key comes back, no file and no message has it; the rest of the text stays."""
+    """No file and no message contains the key, in any form or field; the rest of the text stays."""
     answers = stage(does)
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*.jsonl"))
     written += str(records.frame(stage.calls).to_dicts()).encode()
@@ -114,12 +118,13 @@ def test_key_that_a_server_echoes_is_nowhere_on_disk(stage, tmp_path, does, caps
         "stdmVyeS1zZWNyZX",
     }
     assert not {form for form in forms if form in shown}
-    assert all(a.stop == "error" or "fine" in a.text for a in answers)
+    assert all(a.stop_reason == "error" or "fine" in a.text for a in answers)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in HTTP if "bomb" in name or "endless" in name])
 def test_endless_reply_takes_little_memory(stage, name):
-    """However much a server sends, or a small reply unpacks to, memory stays far below it."""
+    """Memory stays far below the size of the reply, even for a small one that unpacks to gigabytes."""
     stage(reply(GOOD), rows=1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stage(HTTP[name], rows=2)
@@ -129,16 +134,22 @@ def test_endless_reply_takes_little_memory(stage, name):
 # ------------------------------------------------------------------------------------------------------- generated replies
 
 
+@pytest.mark.long
 def test_two_thousand_generated_replies_cost_at_most_their_rows(stage, monkeypatch):
-    """Whatever a server makes of a good reply: each row has a text or a reason, the journal opens, and the sums are sums."""
+    """For any mutation of a good reply, each row has a text or a reason, and costs are finite."""
     rng = random.Random(0)
     made = [reply(mutated_body(rng)) for _ in range(2000)]
     monkeypatch.setattr(stage.state, "answers", lambda: next(coming, reply(GOOD)))
     coming = iter(made)
-    answers = stage(None, rows=1000, budget=5000.0)  # the dearest reply is what each failure may have cost
+    answers = stage(
+        None, rows=1000, budget=5000.0
+    )  # enough for each failure to cost as much as the most expensive reply
     for answer in answers:
         assert (
-            answer.text or answer.reasoning or answer.stop in ("error", "length") or answer.reason in ("ok", "refused")
+            answer.text
+            or answer.reasoning
+            or answer.stop_reason in ("error", "length")
+            or answer.reason in ("ok", "refused")
         )
         assert answer.cost is not None
         assert 0 <= answer.cost < math.inf

@@ -1,4 +1,4 @@
-"""Remote servers that fail in every way, asked through the real client over real HTTP."""
+"""Remote servers that fail in every way, called through the real client over real HTTP."""
 
 import errno
 import json
@@ -23,15 +23,15 @@ from proofmill.base import train_tokenizer
 from proofmill.calls import calls, pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
 from proofmill.calls.pacing import Pace
-from proofmill.engines import conversation, remote
-from proofmill.engines.conversation import SAME_FAILURES
-from proofmill.engines.opening import open_api
+from proofmill.config.entry_values import entry_from
+from proofmill.engines import remote, retries
+from proofmill.engines.open_engine import open_api
 from proofmill.engines.remote import ApiEngine
-from proofmill.recipes.entry_values import entry_from
-from proofmill.schema.declared import Api
+from proofmill.engines.retries import SAME_FAILURES
+from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
 from served import GOOD, good, server
 
@@ -51,23 +51,23 @@ RESPONSE = {
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Waiting between attempts takes no time."""
-    for module in (pacing, conversation):
+    """Make retries wait for no time."""
+    for module in (pacing, retries):
         monkeypatch.setattr(module, "backoff", lambda failures: 0.0)
 
 
 @pytest.fixture
 def ask(monkeypatch, tmp_path):
-    """`ask(reply, count, **api)` gives the answers of a real server, and what it was asked; the journal is kept."""
+    """Return `ask(reply, count, **api)`, which gives a real server's answers and its requests; the journal is kept."""
 
     def asked(reply, count=1, budget=None, model="m", **api):
         reply = reply if callable(reply) else (lambda replies: lambda _, n: replies[min(n, len(replies) - 1)])(reply)
         sampling = {
             name: api.pop(name) for name in ("top_k", "min_p", "stop", "temperature", "logprobs") if name in api
         }
-        declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_parked": 1.0, **api})
+        declared = Api(**{"id": "m", "price": {"input": 1.0, "output": 10.0}, "max_failed": 1.0, **api})
         talks = [(("user", f"question {n}"),) for n in range(count)]
-        made = [(f"row-{n}", Question(model, talk, max_tokens=100, **sampling)) for n, talk in enumerate(talks)]
+        made = [(f"row-{n}", ModelRequest(model, talk, max_tokens=100, **sampling)) for n, talk in enumerate(talks)]
         with server(reply) as (url, served):
             monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
@@ -84,10 +84,10 @@ FINE = (200, GOOD, {})
 
 
 def test_answer_has_text_tokens_and_cost(ask):
-    """An answer carries what it cost by the declared price: (10 x 1 + 2 x 10) / 1e6 dollars."""
+    """An answer carries its cost by the declared price: (10 x 1 + 2 x 10) / 1e6 dollars."""
     answer, served = ask([FINE])
     assert (
-        answer.text, answer.stop, answer.reason, answer.prompt_tokens, answer.tokens, answer.model, answer.finish) == ("fine", "end", "ok", 10, 2, served.requests[0]["model"], "stop")  # fmt: skip
+        answer.text, answer.stop_reason, answer.reason, answer.prompt_tokens, answer.tokens, answer.model, answer.finish_reason) == ("fine", "end", "ok", 10, 2, served.requests[0]["model"], "stop")  # fmt: skip
     assert answer.cost == pytest.approx(30e-6)
     assert served.requests[0]["key"] == f"Bearer {KEY}"
 
@@ -103,10 +103,10 @@ def test_cached_and_reasoning_tokens_have_their_price(ask):
 
 
 def test_responses_protocol_gives_the_same_answer(ask):
-    """The Responses API: text, reasoning apart, usage and stop mean the same."""
-    answer, served = ask([(200, RESPONSE, {})], protocol="responses", options={"reasoning": {"effort": "low"}})
+    """The Responses API gives the same text, separate reasoning, usage and stop."""
+    answer, served = ask([(200, RESPONSE, {})], protocol="responses", extra_body={"reasoning": {"effort": "low"}})
     assert (
-        answer.text, answer.reasoning, answer.stop, answer.prompt_tokens, answer.cached_tokens, answer.tokens, answer.reasoning_tokens) == ("fine", "I think", "end", 10, 4, 6, 5)  # fmt: skip
+        answer.text, answer.reasoning, answer.stop_reason, answer.prompt_tokens, answer.cached_tokens, answer.tokens, answer.reasoning_tokens) == ("fine", "I think", "end", 10, 4, 6, 5)  # fmt: skip
     assert served.requests[0]["path"] == "/v1/responses"
     assert served.requests[0]["reasoning"] == {"effort": "low"}
     assert served.requests[0]["max_output_tokens"] == 100
@@ -116,15 +116,15 @@ def test_responses_protocol_gives_the_same_answer(ask):
     ("why", "expected"), [("max_output_tokens", ("length", "ok")), ("content_filter", ("end", "refused"))]
 )
 def test_incomplete_response_says_why(ask, why, expected):
-    """A response that was cut off, or filtered, says so as Chat Completions do."""
+    """A truncated or filtered response is read as in Chat Completions."""
     cut = {**RESPONSE, "status": "incomplete", "incomplete_details": {"reason": why}}
     answer, _ = ask([(200, cut, {})], protocol="responses")
-    assert expected == (answer.stop, answer.reason)
+    assert expected == (answer.stop_reason, answer.reason)
 
 
 @pytest.mark.parametrize(("protocol", "field"), [("chat", "messages"), ("responses", "input")])
-def test_weights_of_our_own_are_sent_no_token_of_theirs(protocol, field):
-    """Where the tokenizer behind a server is known, what it would read as a control token in a message is escaped."""
+def test_artifact_weights_get_no_control_token_in_a_message(protocol, field):
+    """If the tokenizer behind a server is known, its control tokens are escaped in messages."""
     tokenizer = train_tokenizer(["a user"], 300)
     tokenizer.add_tokens(["<turn of the judge>"])
     api = Api(id="m", price={"input": 0.0, "output": 0.0}, protocol=protocol)
@@ -132,16 +132,16 @@ def test_weights_of_our_own_are_sent_no_token_of_theirs(protocol, field):
     sent = {}
     for known in (None, tokenizer):
         engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=known)
-        sent[known is None] = [message["content"] for message in engine._request(Question("m", talk))[field]]
+        sent[known is None] = [message["content"] for message in engine._request(ModelRequest("m", talk))[field]]
         engine.close()
     assert sent[True] == [content for _, content in talk]
     assert sent[False] == ["a&lt;turn of the judge>b", "<think>c</think>&lt;|end|>"]
 
 
 def test_request_has_what_the_entry_says(ask):
-    """Options are sent as they are, fields of `omit` are left out, and the limit has the server's name for it."""
+    """Options are sent unchanged, fields of `omit` are left out, and the limit has the server's name."""
     _, served = ask(
-        [FINE], options={"reasoning_effort": "low"}, omit=["seed"], max_tokens_field="max_completion_tokens"
+        [FINE], extra_body={"reasoning_effort": "low"}, omit=["seed"], max_tokens_field="max_completion_tokens"
     )
     sent = served.requests[0]
     assert (sent["reasoning_effort"], sent["max_completion_tokens"]) == ("low", 100)
@@ -156,18 +156,18 @@ def test_request_has_what_the_entry_says(ask):
     ],
 )
 def test_request_names_every_setting_of_its_protocol(ask, protocol, reply, said):
-    """A server draws by no setting of its own: neutral ones are sent too; the temperature of a judge may be the server's."""
+    """Neutral settings are sent, too, so no server default applies; only a judge's temperature may be the server's."""
     _, served = ask([reply], protocol=protocol)
     sent = served.requests[0]
     assert said.items() <= sent.items() and "temperature" not in sent and "repetition_penalty" not in sent
 
 
 def test_request_to_weights_of_ours_names_every_setting_of_vllm():
-    """All that vLLM would take from the model's own files, with the tokens that end an answer."""
+    """It has all settings that vLLM would take from the model's own files, and the end tokens."""
     api = Api(id="m", price={"input": 0.0, "output": 0.0})
     tokenizer = train_tokenizer(["a user"], 300)
     engine = ApiEngine("m", api, "http://127.0.0.1:9/v1", "none", Pace(), tokenizer=tokenizer, ends=[1, 7])
-    sent = engine._request(Question("m", (("user", "a"),), temperature=0.6, top_k=20))
+    sent = engine._request(ModelRequest("m", (("user", "a"),), temperature=0.6, top_k=20))
     engine.close()
     neutral = {"top_p": 1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
     asked = {"temperature": 0.6, "top_k": 20, "stop_token_ids": [1, 7], "skip_special_tokens": False}
@@ -175,7 +175,7 @@ def test_request_to_weights_of_ours_names_every_setting_of_vllm():
 
 
 def refusing(*fields, status=400):
-    """A server that refuses requests with one of these fields, and names the first of them that it finds."""
+    """Return a server that refuses requests with one of these fields, and names the first that it sees."""
 
     def reply(request, number):
         found = [field for field in fields if field in request]
@@ -187,22 +187,22 @@ def refusing(*fields, status=400):
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_field_that_a_server_refuses_is_left_out_and_reported_once(ask, capsys, status):
-    """One call finds each of them out and is repeated at once; no row fails, and later calls leave them out."""
+    """One call finds each field and is repeated at once; no row fails, and later calls leave the fields out."""
     monkey = {"PROOFMILL_CONCURRENCY": "1"}
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(*monkey.popitem())
         answers, served = ask(refusing("seed", "top_p", "presence_penalty", status=status), 4)
-    assert [(a.text, a.attempts) for a in answers] == [("fine", 1)] * 4
+    assert [(a.text, a.tries) for a in answers] == [("fine", 1)] * 4
     assert len(served.requests) == 4 + 3 and not {"seed", "top_p"} & served.requests[-1].keys()
     assert served.requests[-1]["frequency_penalty"] == 0
     said = capsys.readouterr().err
     assert said.count("does not take `presence_penalty`, `seed`, `top_p`") == 1
 
 
-def test_calls_in_flight_all_learn_of_a_field(ask):
-    """Many calls that are refused at once are all repeated, none fails."""
+def test_calls_in_flight_are_all_repeated_without_a_field(ask):
+    """Calls that are refused at the same time are all repeated; none fails."""
     answers, _ = ask(refusing("seed", "top_p"), 40)
-    assert {(a.text, a.attempts) for a in answers} == {("fine", 1)}
+    assert {(a.text, a.tries) for a in answers} == {("fine", 1)}
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ def test_calls_in_flight_all_learn_of_a_field(ask):
     [({"top_k": 20}, "top-k: 20"), ({"temperature": 0.6}, "temperature: 0.6"), ({"logprobs": True}, "logprobs: True")],
 )
 def test_setting_that_an_entry_asks_for_is_never_left_out(ask, asked, setting):
-    """The row fails, and says what to remove where; every request had it."""
+    """The row fails with a message that says what to remove; every request had the setting."""
     (field,) = asked
     answer, served = ask(refusing(field), **asked)
     assert answer.failed and answer.detail.startswith(f"remove `{setting}` from the entry that asks for it: ")
     assert all(field in request for request in served.requests)
 
 
-def test_neutral_field_goes_first_where_two_cannot_be_sent_together(ask):
-    """A server that takes `temperature` or `top_p` gets the one that the entry asks for."""
+def test_neutral_field_is_left_out_if_two_cannot_be_sent_together(ask):
+    """A server that accepts either `temperature` or `top_p` gets the one in the entry."""
 
     def reply(request, number):
         both = "temperature and top_p cannot both be specified for this model"
@@ -229,7 +229,7 @@ def test_neutral_field_goes_first_where_two_cannot_be_sent_together(ask):
 
 
 def test_field_that_is_named_for_another_reason_stays(ask):
-    """A refusal that repeats the question, which speaks of a seed: other rows keep theirs."""
+    """If a refusal only quotes the prompt, which mentions a seed, other rows keep their seed."""
 
     def reply(request, number):
         echo = request["messages"][0]["content"]
@@ -244,7 +244,7 @@ def test_field_that_is_named_for_another_reason_stays(ask):
 
 @pytest.mark.parametrize(("protocol", "reply"), [("chat", FINE), ("responses", (200, RESPONSE, {}))])
 def test_request_has_the_sampling_of_the_question_and_no_more(ask, protocol, reply):
-    """`top_k` and `min_p` are fields of the request where they are set; a question without them sends none."""
+    """`top_k` and `min_p` are request fields if they are set; otherwise they are not sent."""
     _, served = ask([reply], protocol=protocol, top_k=20, min_p=0.05)
     assert (served.requests[0]["top_k"], served.requests[0]["min_p"]) == (20, 0.05)
     _, served = ask([reply], protocol=protocol)
@@ -258,22 +258,22 @@ def test_stop_texts_are_sent(ask):
 
 
 def test_unknown_price_is_an_unknown_cost(ask):
-    """A price declared unknown gives no cost; it is not 0."""
+    """A price declared unknown gives no cost, not 0."""
     answer, _ = ask([FINE], price="unknown")
     assert answer.cost is None
 
 
 def test_answer_without_usage_has_an_unknown_cost(ask):
-    """A server that does not count tokens leaves the cost unknown, not 0."""
+    """If a server does not count tokens, the cost is unknown, not 0."""
     answer, _ = ask([(200, {k: v for k, v in GOOD.items() if k != "usage"}, {})])
     assert answer.cost is None
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
-def test_passing_failure_is_tried_again(ask, hasty, status):
-    """A server that is overloaded for a moment costs an attempt, not the row."""
+def test_temporary_failure_is_retried(ask, hasty, status):
+    """A short overload of a server costs a try, not the row."""
     answer, served = ask([(status, BUSY, {}), FINE])
-    assert (answer.text, answer.attempts, len(served.requests)) == ("fine", 2, 2)
+    assert (answer.text, answer.tries, len(served.requests)) == ("fine", 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -294,22 +294,22 @@ def test_passing_failure_is_tried_again(ask, hasty, status):
         (json.dumps(good(finish_reason="error")).encode(), {}),
     ],
 )
-def test_unreadable_reply_is_tried_again(ask, hasty, body, headers):
-    """A body that is cut off, or no completion, is a failure of the server, not an empty answer."""
+def test_unreadable_reply_is_retried(ask, hasty, body, headers):
+    """A truncated body, or one that is not a completion, is a failure of the server, not an empty answer."""
     answer, _ = ask([(200, body, headers), FINE])
-    assert (answer.text, answer.attempts) == ("fine", 2)
+    assert (answer.text, answer.tries) == ("fine", 2)
 
 
-def test_connection_that_breaks_off_is_tried_again(ask, hasty):
-    """A reply shorter than it said is no reply."""
+def test_incomplete_reply_is_retried(ask, hasty):
+    """A reply that is shorter than its declared length is a failure."""
     answer, _ = ask([(200, b'{"id":', {"Content-Length": 500, "Connection": "close"}), FINE])
-    assert (answer.text, answer.attempts) == ("fine", 2)
+    assert (answer.text, answer.tries) == ("fine", 2)
 
 
-def test_empty_answer_is_believed_when_it_comes_again_and_again(ask, hasty):
-    """An empty answer is asked again, since it was paid for and may be a fault; three of them are the answer, all paid."""
+def test_repeatedly_empty_answer_is_accepted(ask, hasty):
+    """An empty answer was paid for and may be a fault, so it is retried; three of them are the answer, all paid."""
     answer, served = ask([(200, good(""), {})])
-    assert (answer.text, answer.stop, answer.reason, len(served.requests)) == ("", "end", "ok", 3)
+    assert (answer.text, answer.stop_reason, answer.reason, len(served.requests)) == ("", "end", "ok", 3)
     assert answer.cost == pytest.approx(90e-6)
     answer, _ = ask([(200, good(None), {}), FINE])
     assert answer.text == ""  # asked once ever
@@ -318,40 +318,40 @@ def test_empty_answer_is_believed_when_it_comes_again_and_again(ask, hasty):
 
 
 def test_failed_response_is_no_answer(ask, hasty):
-    """A Response that failed is a failure of the server, parked when it comes again and again; never an empty answer."""
+    """A failed Response is a failure of the server, never an empty answer; if it repeats, the row fails."""
     failed = {**RESPONSE, "status": "failed", "output": []}
     answer, served = ask([(200, failed, {})], protocol="responses")
-    assert (answer.stop, answer.reason, len(served.requests)) == ("error", "provider", 3)
+    assert (answer.stop_reason, answer.reason, len(served.requests)) == ("error", "provider", 3)
 
 
 def test_attempts_are_counted_by_class(ask, hasty):
-    """A row that met five overloads still has its six attempts for other failures."""
+    """A row after five overloads still has its six tries for other failures."""
     replies = [(503, BUSY, {})] * 5 + [
         (500, {"error": {"message": "a"}}, {}),
         (500, {"error": {"message": "b"}}, {}),
         FINE,
     ]
     answer, _ = ask(replies)
-    assert (answer.text, answer.attempts) == ("fine", 8)
+    assert (answer.text, answer.tries) == ("fine", 8)
 
 
 def test_rate_limit_that_speaks_of_billing_is_waited_for(ask):
-    """A limit that passes says Retry-After, whatever else it says."""
+    """A reply with Retry-After is a temporary limit, whatever its message."""
     limit = {"error": {"message": "You exceeded your current quota, see billing", "code": "insufficient_quota"}}
     answer, _ = ask([(429, limit, {"Retry-After": "0"}), (429, {"error": {"message": "see billing"}}, {}), FINE])
     assert answer.text == "fine"
 
 
 def test_error_with_half_a_character_is_kept(ask, hasty):
-    """An error that a server cut inside a character parks its row, and stops nothing."""
+    """An error that a server truncated inside a character fails its row, but does not stop the stage."""
     answer, _ = ask([(400, b'{"error": {"message": "bad \\ud83d"}}', {})])
-    assert (answer.stop, answer.reason) == ("error", "provider")
+    assert (answer.stop_reason, answer.reason) == ("error", "provider")
 
 
 def test_cost_of_rows_that_wait_is_not_forgotten(ask, monkeypatch, tmp_path):
-    """When the stage stops, what empty answers cost is in the journal, though their rows have no answer yet."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "2")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")
+    """When the stage stops, the cost of empty answers is in the journal, although their rows have no answer yet."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "2")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "2")
     with pytest.raises(SystemExit):
         ask(lambda _, number: (200, good(""), {}) if number < 3 else (503, BUSY, {}), count=3)
     assert records.cost(tmp_path / "calls/test/x") == pytest.approx(3 * 30e-6)
@@ -363,12 +363,12 @@ from pathlib import Path
 from proofmill.calls import pacing
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.model_requests import ModelRequest, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines.opening import open_api
-from proofmill.schema.declared import Api
+from proofmill.engines.open_engine import open_api
+from proofmill.schema.entries.declared import Api
 
-folder, made = Path(sys.argv[1]), [("row", Question("m", (("user", "question 0"),), max_tokens=100))]
+folder, made = Path(sys.argv[1]), [("row", ModelRequest("m", (("user", "question 0"),), max_tokens=100))]
 api = Api(id="m", price={"input": 1.0, "output": 10.0})
 with open_api("api/judge", api) as engine, Journal(folder) as journal:
     threading.Thread(target=lambda: (time.sleep(1.5), os.kill(os.getpid(), 9)), daemon=True).start()
@@ -376,8 +376,8 @@ with open_api("api/judge", api) as engine, Journal(folder) as journal:
 """
 
 
-def test_cost_of_a_row_that_waits_outlives_a_kill(tmp_path):
-    """What a failed attempt may have cost is on disk before the next is made: a kill -9 between them forgets nothing."""
+def test_cost_of_a_row_that_waits_survives_a_kill(tmp_path):
+    """The possible cost of a failed try is on disk before the next try, so a kill -9 between them loses nothing."""
     with server(lambda _, number: (200, b"{", {}) if number == 0 else (429, BUSY, {"Retry-After": "60"})) as (url, _):
         environment = {**os.environ, "PROOFMILL_JUDGE_URL": url}
         folder = tmp_path / "calls/test/x"
@@ -387,10 +387,10 @@ def test_cost_of_a_row_that_waits_outlives_a_kill(tmp_path):
 
 
 def test_answer_costs_what_its_failures_cost_too(ask, hasty, tmp_path):
-    """In one run or over several, a row's answer carries the cost of all attempts; the journal counts each once."""
+    """In one run or over several, a row's answer carries the cost of all tries; the journal counts each once."""
     failed = good(finish_reason="error")
     answer, _ = ask([(200, failed, {}), (200, failed, {}), (200, failed, {})])
-    assert (answer.stop, answer.cost) == ("error", pytest.approx(90e-6))
+    assert (answer.stop_reason, answer.cost) == ("error", pytest.approx(90e-6))
     answer, _ = ask([(200, failed, {}), FINE])
     assert (answer.text, answer.cost) == ("fine", pytest.approx(5 * 30e-6))
     assert records.cost(tmp_path / "calls/test/x") == pytest.approx(5 * 30e-6)
@@ -398,16 +398,16 @@ def test_answer_costs_what_its_failures_cost_too(ask, hasty, tmp_path):
     assert answer.cost == pytest.approx(5 * 30e-6)
 
 
-def test_unknown_price_stays_unknown_however_often_it_is_asked(ask, hasty):
-    """An answer that is empty again and again has no known cost where no price is known, with a budget too."""
+def test_unknown_price_stays_unknown_after_retries(ask, hasty):
+    """A repeatedly empty answer has no known cost if the price is unknown, with a budget too."""
     answer, _ = ask([(200, good(""), {})], price="unknown", budget=1.0)
     assert (answer.text, answer.cost) == ("", None)
 
 
-def test_same_failure_again_and_again_is_parked(ask, hasty):
-    """A server that fails the same way each time is asked a few times, not for ever; the row has the reason."""
+def test_repeated_failure_fails_the_row(ask, hasty):
+    """A server that always fails the same way gets a few tries; the row fails with the reason."""
     answer, served = ask([(500, {"error": {"message": "bug"}}, {})])
-    assert (answer.stop, answer.reason, len(served.requests)) == ("error", "provider", SAME_FAILURES)
+    assert (answer.stop_reason, answer.reason, len(served.requests)) == ("error", "provider", SAME_FAILURES)
     assert "bug" in answer.detail
 
 
@@ -420,16 +420,16 @@ def test_same_failure_again_and_again_is_parked(ask, hasty):
         ({"error": {"message": "'max_tokens' is not supported in this context"}}, ("error", "provider")),
     ],
 )
-def test_what_will_not_change_is_asked_once(ask, body, expected):
-    """A prompt that does not fit and a refusal are outcomes, a bad request is parked; none is asked again."""
+def test_permanent_failure_of_a_row_is_not_retried(ask, body, expected):
+    """A prompt that does not fit and a refusal are outcomes, a bad request fails its row; none is retried."""
     answer, served = ask([(400, body, {})])
-    assert expected == (answer.stop, answer.reason)
+    assert expected == (answer.stop_reason, answer.reason)
     assert len(served.requests) == 1
 
 
 @pytest.mark.parametrize("reply", [good(finish_reason="content_filter"), good(None, message={"role": "assistant", "content": None, "refusal": "no"})])  # fmt: skip
 def test_refusal_in_an_answer_is_refused(ask, reply):
-    """A filtered answer, and one that the model refuses in the field for it, are marked as such."""
+    """A filtered answer, and one with the field `refusal`, have the reason `refused`."""
     answer, _ = ask([(200, reply, {})])
     assert answer.reason == "refused"
 
@@ -437,18 +437,18 @@ def test_refusal_in_an_answer_is_refused(ask, reply):
 @pytest.mark.parametrize(
     ("status", "message"), [(401, "bad key"), (402, "no credit"), (429, "insufficient_quota: you exceeded your current quota")]
 )  # fmt: skip
-def test_what_no_waiting_can_mend_stops_the_stage(ask, tmp_path, status, message):
-    """A refused key, an unknown model and an empty account stop at once, say what to set, and park nothing for them."""
+def test_permanent_failure_stops_the_stage(ask, tmp_path, status, message):
+    """A refused key, an unknown model and an empty account stop at once, name the setting, and fail no rows."""
     with pytest.raises((SystemExit, TableError)) as stop:
         ask([FINE] * 20 + [(status, {"error": {"message": message}}, {})], count=500)
     assert "PROOFMILL_JUDGE_KEY" in str(stop.value)
     rows = records.frame(tmp_path / "calls/test/x")
-    assert rows.filter(stop="end").height == 20
+    assert rows.filter(stop_reason="end").height == 20
 
 
 @pytest.mark.parametrize("status", [403, 404, 307])
 def test_refusal_of_every_row_stops_the_stage(ask, tmp_path, status):
-    """An unknown model, or an address that sends us on, is found by a few rows: the rest are not asked, none is parked."""
+    """A few rows detect an unknown model or a redirecting address: the rest get no call, and none fails."""
     with pytest.raises(SystemExit) as stop:
         ask(
             [(status, {"error": {"message": "no such model"}}, {"Location": "http://127.0.0.1:9/elsewhere"})], count=500
@@ -457,24 +457,35 @@ def test_refusal_of_every_row_stops_the_stage(ask, tmp_path, status):
     assert records.frame(tmp_path / "calls/test/x").height == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("status", [403, 404])
 @pytest.mark.parametrize("first", [0, 7])
-def test_row_refused_by_moderation_is_parked(ask, monkeypatch, status, first):
-    """Where others are answered, a row that the server forbids is parked with what the server says, and the stage goes on."""
+def test_row_refused_by_moderation_fails(ask, monkeypatch, status, first):
+    """If others are answered, a forbidden row fails with the server's message, and the stage continues."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "1")
     flagged = {"error": {"message": "flagged by moderation"}}
     answers, served = ask(lambda _, number: (status, flagged, {}) if number == first else FINE, count=20)
-    assert [answer.stop for answer in answers] == ["end"] * first + ["error"] + ["end"] * (19 - first)
+    assert [answer.stop_reason for answer in answers] == ["end"] * first + ["error"] + ["end"] * (19 - first)
     assert "flagged by moderation" in answers[first].detail
     assert len(served.requests) == 20
     again, served = ask(lambda _, number: FINE, count=20)
     assert ({answer.text for answer in again}, len(served.requests)) == ({"fine"}, 1)
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_refusals_after_one_answer_do_not_stop_the_stage(ask, monkeypatch, status):
+    """One answer proves that the server takes the key and the model: then even nine refused rows only fail."""
+    monkeypatch.setenv("PROOFMILL_CONCURRENCY", "1")
+    answers, served = ask(lambda _, number: FINE if number == 0 else (status, BUSY, {}), count=10)
+    assert retries.REFUSED_ROWS < 9
+    assert [answer.stop_reason for answer in answers] == ["end"] + ["error"] * 9
+    assert len(served.requests) == 10
+
+
 def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
-    """A refused connection parks the row after its attempts; the stage says so, without a traceback."""
+    """A refused connection fails the row after its tries; the stage reports it without a traceback."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
-    made = [("row", Question("m", (("user", "q"),)))]
+    made = [("row", ModelRequest("m", (("user", "q"),)))]
     with (
         open_api("api/judge", Api(id="m", price="unknown")) as engine,
         Journal(tmp_path / "x") as journal,
@@ -483,34 +494,34 @@ def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
         Asker("test/x", engine, journal, Budget(None, tmp_path, journal))(Questions(1, lambda: made))
 
 
-def test_silent_server_stops_the_stage_and_parks_nothing(ask, monkeypatch, tmp_path):
-    """When nobody has been answered for the time that patience lasts, the stage ends; no row is blamed for it."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+def test_silent_server_stops_the_stage_and_fails_no_row(ask, monkeypatch, tmp_path):
+    """If no call is answered for PROOFMILL_CALL_STALL_SECONDS, the stage ends, and no row fails."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "1")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
     with pytest.raises(SystemExit, match="answered nothing for 0:0"):
         ask([(503, BUSY, {})], count=50)
     assert records.frame(tmp_path / "calls/test/x").height == 0
 
 
-def test_job_that_limits_hold_up_has_patience_with_the_server(ask, hasty, monkeypatch):
-    """The time until a call may start, here longer than patience lasts, is no silence of the server's."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+def test_waiting_for_a_rate_limit_is_not_silence_of_the_server(ask, hasty, monkeypatch):
+    """Waiting for a rate limit, here longer than PROOFMILL_CALL_STALL_SECONDS, does not count as the server's silence."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "1")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
     monkeypatch.setenv("PROOFMILL_JUDGE_RPM", "30")
     answers, served = ask([(500, BUSY, {}), FINE], count=2)
     assert ([answer.text for answer in answers], len(served.requests)) == (["fine"] * 2, 3)
 
 
 def test_time_limit_runs_from_the_start_of_a_call(ask, monkeypatch, hasty):
-    """A call that takes longer than the limit is ended, however it dawdles, and tried again."""
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "2")
+    """A call that exceeds the limit is ended, even if bytes still arrive, and retried."""
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "2")
 
     def dawdle(_, number):
         time.sleep(4.0 if number == 0 else 0)
         return FINE
 
     answer, served = ask(dawdle)
-    assert (answer.text, answer.attempts, len(served.requests)) == ("fine", 2, 2)
+    assert (answer.text, answer.tries, len(served.requests)) == ("fine", 2, 2)
 
 
 STOPPED = """
@@ -518,20 +529,21 @@ import sys
 from pathlib import Path
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
+from proofmill.calls.model_requests import ModelRequest, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines.opening import open_api
-from proofmill.schema.declared import Api
+from proofmill.engines.open_engine import open_api
+from proofmill.schema.entries.declared import Api
 
-made = [(f"row-{n}", Question("m", (("user", f"question {n}"),))) for n in range(8)]
+made = [(f"row-{n}", ModelRequest("m", (("user", f"question {n}"),))) for n in range(8)]
 with open_api("api/judge", Api(id="m", price="unknown")) as engine, Journal(Path(sys.argv[1])) as journal:
     answers = Asker("x", engine, journal, Budget(None, Path(sys.argv[1]).parent, journal))(Questions(8, lambda: made))
-    print(sum(answer.text == "fine" for answer in answers), {answer.attempts for answer in answers})
+    print(sum(answer.text == "fine" for answer in answers), {answer.tries for answer in answers})
 """
 
 
-def test_time_in_which_a_process_stands_still_is_not_counted(tmp_path):
-    """A process that is stopped and goes on takes the answers that came meanwhile; none is asked for again."""
+@pytest.mark.long
+def test_time_in_which_a_process_is_suspended_is_not_counted(tmp_path):
+    """A process that was suspended takes the answers that arrived meanwhile; no call is repeated."""
 
     def slow(_, number):
         time.sleep(0.5)
@@ -539,8 +551,8 @@ def test_time_in_which_a_process_stands_still_is_not_counted(tmp_path):
 
     with server(slow) as (url, served):
         environment = {
-            **os.environ, "PROOFMILL_JUDGE_URL": url, "PROOFMILL_CONCURRENCY": "4", "PROOFMILL_TIMEOUT": "3",
-            "PROOFMILL_PATIENCE": "3",
+            **os.environ, "PROOFMILL_JUDGE_URL": url, "PROOFMILL_CONCURRENCY": "4", "PROOFMILL_CALL_TIMEOUT": "3",
+            "PROOFMILL_CALL_STALL_SECONDS": "3",
         }  # fmt: skip
         command = [sys.executable, "-c", STOPPED, str(tmp_path / "calls" / "x")]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -557,7 +569,7 @@ def test_time_in_which_a_process_stands_still_is_not_counted(tmp_path):
 @pytest.mark.parametrize("value", ["1795000000000", "1e30", "inf", "nan", "-5", "Sat, 01 Jan 9999 00:00:00 GMT"])
 @pytest.mark.parametrize("header", ["Retry-After", "retry-after-ms"])
 def test_absurd_retry_after_holds_nothing_up(ask, hasty, header, value):
-    """A time stamp in milliseconds, an eternity and no number are not waited for."""
+    """A time stamp in milliseconds, an eternity and a non-number are ignored."""
     start = time.monotonic()
     answer, _ = ask([(429, BUSY, {header: value if header != "retry-after-ms" else value + "000"}), FINE])
     assert answer.text == "fine" and time.monotonic() - start < 10
@@ -572,7 +584,7 @@ def test_absurd_retry_after_holds_nothing_up(ask, hasty, header, value):
     ],
 )
 def test_retry_after_is_waited_for(ask, monkeypatch, headers):
-    """Nobody is asked again before the server said: seconds, milliseconds or a date."""
+    """No call is made before the time that the server named: in seconds, milliseconds or as a date."""
     if "GMT" in str(headers) or "+0000" in str(headers):
         headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)}
     _, served = ask([(429, BUSY, headers), FINE])
@@ -580,7 +592,7 @@ def test_retry_after_is_waited_for(ask, monkeypatch, headers):
 
 
 def test_concurrency_follows_what_the_server_allows(ask, hasty):
-    """A server that refuses more than ten at once is soon asked about ten at a time, and no row is lost to it."""
+    """A server that refuses more than ten calls at once soon gets about ten, and no row is lost."""
     state, lock = {"now": 0, "refused": 0}, threading.Lock()
 
     def guarded(_, number):
@@ -600,7 +612,7 @@ def test_concurrency_follows_what_the_server_allows(ask, hasty):
 
 
 def test_concurrency_of_the_environment_is_never_exceeded(ask, monkeypatch):
-    """PROOFMILL_CONCURRENCY is where we begin and never what we pass."""
+    """PROOFMILL_CONCURRENCY is the initial and the maximum concurrency."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "7")
     together = threading.Barrier(7, timeout=30)
 
@@ -614,16 +626,16 @@ def test_concurrency_of_the_environment_is_never_exceeded(ask, monkeypatch):
 
 
 def test_requests_per_minute_are_kept(ask, monkeypatch):
-    """With 600 a minute, 12 calls take a second and more, though 32 might be in flight."""
+    """With 600 a minute, 12 calls take more than a second, although 32 could be in flight."""
     monkeypatch.setenv("PROOFMILL_JUDGE_RPM", "600")
     _, served = ask([FINE], count=12)
-    assert served.times[-1] - served.times[0] >= 0.5  # as received, by a busy machine; without a pace it is none
+    assert served.times[-1] - served.times[0] >= 0.5  # as received on a busy machine; without the limit it is about 0
 
 
 def test_answer_is_journaled_before_its_place_is_taken(ask, monkeypatch, tmp_path):
-    """When a request comes in, all answers but those in flight are in the journal."""
+    """When a request arrives, all answers except those in flight are in the journal."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "3")
-    tail = tmp_path / "calls/test/x/answers.jsonl"
+    tail = tmp_path / "calls/test/x/calls.jsonl"
     behind = []
 
     def count(_, number):
@@ -635,7 +647,7 @@ def test_answer_is_journaled_before_its_place_is_taken(ask, monkeypatch, tmp_pat
 
 
 def test_spent_budget_stops_the_stage(ask, tmp_path):
-    """Calls are made while the budget has room for the most that one may cost; then the stage says what was spent."""
+    """Calls are made while the budget has room for the most expensive one; then the stage reports the spending."""
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match=r"the budget of \$0.01 is spent; \d+ of 300 calls"):
         ask([FINE], count=300, budget=5 * most)
@@ -663,9 +675,10 @@ ODD_USAGE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("usage", ODD_USAGE.values(), ids=ODD_USAGE)
-def test_usage_that_cannot_be_believed_costs_what_was_set_aside(ask, tmp_path, usage):
-    """With a budget every answer costs something that can be true: the budget holds, and no answer is lost."""
+def test_implausible_usage_costs_the_reserved_amount(ask, tmp_path, usage):
+    """With a budget every answer has a plausible cost: the budget holds, and no answer is lost."""
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match="the budget of"):
         ask([(200, {**GOOD, "usage": usage}, {})], count=300, budget=20 * most)
@@ -676,26 +689,27 @@ def test_usage_that_cannot_be_believed_costs_what_was_set_aside(ask, tmp_path, u
 
 
 @pytest.mark.parametrize("usage", ODD_USAGE.values(), ids=ODD_USAGE)
-def test_usage_that_cannot_be_believed_is_an_unknown_cost(ask, usage):
-    """Without a budget the answer stands, and what it cost is unknown."""
+def test_implausible_usage_is_an_unknown_cost(ask, usage):
+    """Without a budget the answer is kept, and its cost is unknown."""
     answer, _ = ask([(200, {**GOOD, "usage": usage}, {})])
     assert (answer.text, answer.cost, answer.prompt_tokens, answer.tokens) == ("fine", None, 0, 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",
     [b'{"id": "x", "choices": [], "usage": {"prompt_tokens": 10}}', b"{", json.dumps(good([1])).encode()],
 )
 def test_unreadable_replies_count_against_the_budget(ask, hasty, tmp_path, body):
-    """A reply that cannot be read may have been charged: each attempt counts what was set aside, before the next is made."""
+    """An unreadable reply may have been charged: each try counts the reserved amount before the next try."""
     most = (len("question 10") * 1.0 + 100 * 10.0) / 1e6
     with pytest.raises(SystemExit, match="the budget of"):
         ask([(200, body, {})], count=300, budget=20 * most)
     assert 18 * most <= records.cost(tmp_path / "calls/test/x") <= 20 * most
 
 
-def test_reasoning_counted_apart_is_paid(ask):
-    """A server that counts reasoning beside the answer's tokens is paid for both: (10 x 1 + (2 + 30) x 10) / 1e6."""
+def test_reasoning_counted_separately_is_paid(ask):
+    """If a server counts reasoning separately, both counts are paid: (10 x 1 + (2 + 30) x 10) / 1e6."""
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 30}}
     answer, _ = ask([(200, {**GOOD, "usage": usage}, {})])
     assert (answer.tokens, answer.reasoning_tokens) == (32, 30)
@@ -703,15 +717,15 @@ def test_reasoning_counted_apart_is_paid(ask):
 
 
 @pytest.mark.parametrize("word", ["length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens"])
-def test_text_is_cut_off_in_every_servers_word(ask, word):
-    """What was cut off is never read as ended."""
-    assert ask([(200, good(finish_reason=word), {})])[0].stop == "length"
+def test_text_is_truncated_in_every_servers_word(ask, word):
+    """A truncated text is never read as ended."""
+    assert ask([(200, good(finish_reason=word), {})])[0].stop_reason == "length"
 
 
 @pytest.mark.parametrize("word", ["STOP", "end_turn", "eos token", "eosFound", " stop", "stop-sequence", "COMPLETE"])
 def test_text_has_ended_in_every_servers_word(ask, word):
-    """Case, blanks, `-` and `_` do not count."""
-    assert ask([(200, good(finish_reason=word), {})])[0].stop == "end"
+    """Case, blanks, `-` and `_` do not matter."""
+    assert ask([(200, good(finish_reason=word), {})])[0].stop_reason == "end"
 
 
 IMPROPER = [
@@ -721,26 +735,32 @@ IMPROPER = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("word", IMPROPER)
 def test_text_that_ends_in_any_other_word_is_a_failure(ask, hasty, word):
-    """Half a proof is never an answer: an unknown word, null or none is a failure of the provider that has the word."""
+    """An unknown finish reason, null or none is a provider failure: half a proof is never an answer."""
     answer, served = ask([(200, good("half a pr", finish_reason=word), {})])
-    assert (answer.stop, answer.reason, answer.text, len(served.requests)) == ("error", "provider", "", SAME_FAILURES)
+    assert (answer.stop_reason, answer.reason, answer.text, len(served.requests)) == (
+        "error",
+        "provider",
+        "",
+        SAME_FAILURES,
+    )
     assert answer.detail == (f"finished with `{word}`" if word else "finished without a word for why")
 
 
-def test_improper_end_in_a_journal_is_asked_again(ask, tmp_path):
-    """What an earlier version stored as an answer counts as a failure, in the tail and in a segment; its cost stays."""
+def test_improper_end_in_a_journal_is_retried(ask, tmp_path):
+    """An answer stored by an earlier version counts as a failure, in the tail and in a segment; its cost stays."""
     for folded in (False, True):
         folder = tmp_path / "calls/test/x"
-        made = Question("m", (("user", "question 0"),), max_tokens=100, sample=0)
+        made = ModelRequest("m", (("user", "question 0"),), max_tokens=100, sample=0)
         shutil.rmtree(folder, ignore_errors=True)
         with Journal(folder) as journal:
-            journal.add(made, Answer("half a pr", "end", finish="tool_calls", model="m", cost=0.5))
+            journal.add(made, ModelOutput("half a pr", "end", finish_reason="tool_calls", model="m", cost=0.5))
             if not folded:
                 journal.compact = lambda: None
         assert (folder / "00001.parquet").exists() == folded
-        assert records.frame(folder)["stop"].to_list() == ["error"]
+        assert records.frame(folder)["stop_reason"].to_list() == ["error"]
         answer, served = ask([FINE])
         assert (answer.text, answer.cost, len(served.requests)) == ("fine", pytest.approx(0.5 + 30e-6), 1)
         again, served = ask([FINE])
@@ -748,7 +768,7 @@ def test_improper_end_in_a_journal_is_asked_again(ask, tmp_path):
 
 
 def test_answer_of_another_model_is_noticed_once(ask, capsys):
-    """The log has a line, not one for each call; a dated version is the model that was asked for."""
+    """The log has one line, not one for each call; a dated version is the requested model."""
     other, dated = {**GOOD, "model": "cheap-1"}, {**GOOD, "model": "org/M-2026-01-01"}
     ask([(200, dated, {})], count=3)
     assert "answers as" not in capsys.readouterr().err
@@ -763,13 +783,13 @@ def test_content_in_parts_is_one_text(ask):
 
 
 def test_free_calls_need_no_budget(ask):
-    """A model that costs nothing is asked also when the budget is spent."""
+    """A free model is called also when the budget is spent."""
     answer, _ = ask([FINE], budget=0.0, price={"input": 0, "output": 0})
     assert answer.text == "fine"
 
 
 def test_key_is_in_no_answer_and_no_message(ask, hasty, tmp_path, capsys):
-    """A server that repeats our key in its errors does not bring it into journal, message or log."""
+    """A key that a server repeats in its errors does not reach journal, message or log."""
     leak = {"error": {"message": f"incorrect key {KEY}", "key": KEY}}
     ask([(500, leak, {}), (400, leak, {})], count=3)
     with pytest.raises(SystemExit) as stop:
@@ -782,7 +802,7 @@ def test_key_is_in_no_answer_and_no_message(ask, hasty, tmp_path, capsys):
 
 
 def test_remote_model_without_an_address_says_what_to_set(monkeypatch):
-    """An address that is missing is a message that names the variable."""
+    """The message about a missing address names the variable."""
     monkeypatch.delenv("PROOFMILL_JUDGE_URL", raising=False)
     with (
         pytest.raises(SettingError, match="PROOFMILL_JUDGE_URL"),
@@ -808,7 +828,7 @@ def test_address_that_is_none_or_holds_a_password_is_refused_unseen(monkeypatch,
 
 
 def test_nothing_of_the_environment_goes_to_the_server(ask, monkeypatch):
-    """Ids of an organisation at another provider are not sent, under whatever name."""
+    """Organization ids for another provider are not sent, under any name."""
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET"):
         monkeypatch.setenv(name, "from-the-environment")
     _, served = ask([FINE])
@@ -816,7 +836,7 @@ def test_nothing_of_the_environment_goes_to_the_server(ask, monkeypatch):
 
 
 def test_prompt_is_not_sent_on_to_another_address(ask):
-    """A server that sends us on is not followed: nobody named the other address."""
+    """A redirect is not followed: the user did not configure the other address."""
     with server(lambda *_: FINE) as (elsewhere, reached), pytest.raises(SystemExit, match="no redirect is followed"):
         ask([(307, b"", {"Location": f"{elsewhere}/chat/completions"})])
     assert reached.requests == []
@@ -824,7 +844,7 @@ def test_prompt_is_not_sent_on_to_another_address(ask):
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_limit_that_is_no_number_says_so(monkeypatch, value):
-    """A variable that makes no sense is a message that names it."""
+    """The message about an invalid value names the variable."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("PROOFMILL_JUDGE_RPM", value)
     with pytest.raises(SettingError, match=f"PROOFMILL_JUDGE_RPM={value}"), open_api("api/judge", Api(id="m", price="unknown")):  # fmt: skip
@@ -832,40 +852,40 @@ def test_limit_that_is_no_number_says_so(monkeypatch, value):
 
 
 def test_referee_starts_answers_and_stops():
-    """The referee is there while it is needed, on a port of its own, and gone afterwards."""
+    """The referee runs while it is needed, on its own port, and not afterwards."""
     import socket
 
     declared = entry_from("api", REFEREE)
     with open_api("api/referee", declared) as one, open_api("api/referee", declared) as two:
         urls = [str(e._client.base_url) for e in (one, two)]
         assert urls[0] != urls[1]
-        answer = one.runner.run(one.attempt(Question("referee-1", (("user", "hello"),)), 1))
+        answer = one.runner.run(one.attempt(ModelRequest("referee-1", (("user", "hello"),)), 1))
         assert "no verdict" in answer.text
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", one._client.base_url.port), timeout=2)
 
 
 def test_referee_is_reached_past_a_proxy(monkeypatch):
-    """A proxy in a node's environment does not stand between a job and the program it started."""
+    """A proxy in a node's environment is not used for a server that the job started."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with open_api("api/referee", entry_from("api", REFEREE)) as engine:
-        answer = engine.runner.run(engine.attempt(Question("referee-1", (("user", "hello"),)), 1))
+        answer = engine.runner.run(engine.attempt(ModelRequest("referee-1", (("user", "hello"),)), 1))
     assert "no verdict" in answer.text
 
 
-def test_answer_cut_inside_a_character_is_kept(ask):
-    """Half of a surrogate pair does not stop the stage or lose the answer."""
+def test_answer_truncated_inside_a_character_is_kept(ask):
+    """A lone surrogate does not stop the stage or lose the answer."""
     answer, _ = ask([(200, good("fine \ud83d"), {})])
     assert answer.text == "fine ?"
 
 
-def test_server_that_cannot_be_reached_is_said_at_once_and_seldom_again(monkeypatch, tmp_path, capsys):
-    """The reason and the number of tries are in the log within a second, then at growing intervals; the end names it."""
+def test_unreachable_server_is_logged_at_growing_intervals(monkeypatch, tmp_path, capsys):
+    """Reason and tries are logged within a second, then at growing intervals; the last message has them too."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "3")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
-    made = [(f"row-{n}", Question("m", (("user", f"question {n}"),))) for n in range(48)]
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "3")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
+    made = [(f"row-{n}", ModelRequest("m", (("user", f"question {n}"),))) for n in range(48)]
     start, lines = time.monotonic(), []
     monkeypatch.setattr(calls, "say", lambda name, text: lines.append((time.monotonic() - start, f"{name}  {text}")))
     with (
@@ -883,21 +903,22 @@ def test_server_that_cannot_be_reached_is_said_at_once_and_seldom_again(monkeypa
 
 
 def test_host_that_never_takes_a_connection_fails_within_seconds(monkeypatch, tmp_path):
-    """A packet that is lost on the way is no call that takes ten minutes."""
+    """A lost packet does not make a call last ten minutes."""
     monkeypatch.setattr(remote, "CONNECT", 0.5)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as held:
-        for _ in range(3):  # fills the queue: what comes after is not answered
+        for _ in range(3):  # fills the queue, so later connections get no reply
             waiting = held.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         monkeypatch.setenv("PROOFMILL_JUDGE_URL", f"http://127.0.0.1:{full.getsockname()[1]}/v1")
         with open_api("api/judge", Api(id="m", price="unknown")) as engine:
-            _, failure = engine.try_out(Question("m", (("user", "?"),)), 5.0)
+            _, failure = engine.try_out(ModelRequest("m", (("user", "?"),)), 5.0)
     assert (failure.kind, failure.reached) == ("away", False) and "timeout" in failure.detail
 
 
+@pytest.mark.long
 def test_signal_says_what_the_last_try_failed_with(tmp_path):
-    """After SIGTERM the stage ends at once, and its sentence has the reason why nothing was answered."""
+    """After SIGTERM the stage ends at once, and its message has the reason of the last failure."""
     environment = {**os.environ, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1"}
     command = [sys.executable, "-c", STOPPED, str(tmp_path / "calls" / "x")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -911,7 +932,7 @@ def test_signal_says_what_the_last_try_failed_with(tmp_path):
 
 
 def test_broken_claim_cancels_no_call_in_flight(ask, monkeypatch, tmp_path):
-    """Where the disk fails at the claim, no call starts, those in flight are journaled, and the stage ends in a sentence."""
+    """If the disk fails at the claim, no call starts, those in flight are journaled, and the stage ends."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "4")
     replace, broken = os.replace, threading.Event()
 
@@ -936,13 +957,13 @@ def test_broken_claim_cancels_no_call_in_flight(ask, monkeypatch, tmp_path):
 
 
 def test_password_of_a_proxy_is_in_no_file_and_no_message(ask, hasty, monkeypatch, tmp_path, capsys):
-    """A proxy that fails, and repeats what it was sent, does not bring its password into journal or log."""
+    """A failing proxy that repeats its request does not bring its password into journal or log."""
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     echo = {"error": {"message": "for http://me:pass%20word-123@proxy and pass word-123"}}
     monkeypatch.setenv("http_proxy", "http://me:pass%20word-123@127.0.0.1:9")
     with pytest.raises((SystemExit, ServiceError)) as stop:
-        ask([(500, echo, {})], max_parked=0.0)
+        ask([(500, echo, {})], max_failed=0.0)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     ask([(500, echo, {})])
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode(errors="replace")
@@ -956,22 +977,25 @@ def test_password_of_a_proxy_is_in_no_file_and_no_message(ask, hasty, monkeypatc
 
 
 def test_first_call_goes_alone_under_a_budget(ask, monkeypatch, tmp_path):
-    """Others of the model wait for its end, and what it cost is reserved for each of them; without a budget none waits."""
+    """The model's other calls wait for its end and reserve its cost; without a budget none waits."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "8")
-    dear = {**good("fine " * 1000), "usage": {"prompt_tokens": 10, "completion_tokens": 1000}}  # 10 times `max_tokens`
+    expensive = {
+        **good("fine " * 1000),
+        "usage": {"prompt_tokens": 10, "completion_tokens": 1000},
+    }  # 10 times `max_tokens`
 
     def slow(_, number):
         time.sleep(0.2)
-        return 200, dear, {}
+        return 200, expensive, {}
 
     with pytest.raises(SystemExit, match="the budget of"):
-        ask(slow, count=40, budget=0.025)  # room for two such calls, and for 24 that keep the limit
+        ask(slow, count=40, budget=0.025)  # room for two such calls, or for 24 that keep the limit
     assert records.cost(tmp_path / "calls/test/x") == pytest.approx(2 * 0.01001)
     together = threading.Barrier(8)
 
     def met(_, number):
         together.wait(timeout=30)
-        return 200, dear, {}
+        return 200, expensive, {}
 
     _, served = ask(met, count=8, model="other")
     assert served.most == 8

@@ -1,4 +1,4 @@
-"""Replies are read into what was asked for; what is beside it may be anything."""
+"""Replies are read into typed records; unused fields may hold anything."""
 
 import json
 import math
@@ -8,13 +8,13 @@ import zlib
 import pytest
 
 from misbehaving import mutated_body
-from proofmill.calls.exchange import Question
+from proofmill.calls.model_requests import ModelRequest
 from proofmill.calls.prices import is_same_model
-from proofmill.engines.replies import TOKEN_BYTES, ErrorReply, Reply, UnreadableReply, Usage, read, usage_of
+from proofmill.engines.replies import TOKEN_BYTES, ErrorReply, ServerReply, UnreadableReply, Usage, read, usage_of
 from served import GOOD, good
 
-ASKED = Question("m", (("user", "q"),), logprobs=True)
-NOT_ASKED = Question("m", (("user", "q"),))
+ASKED = ModelRequest("m", (("user", "q"),), logprobs=True)
+NOT_ASKED = ModelRequest("m", (("user", "q"),))
 TOKENS = [{"token": "fi", "logprob": -0.5, "bytes": [1]}, {"token": "ne", "logprob": 0}]
 
 
@@ -28,8 +28,8 @@ def response(logprobs) -> bytes:
 
 
 @pytest.mark.parametrize(("protocol", "raw"), [("chat", chat({"content": TOKENS})), ("responses", response(TOKENS))])
-def test_log_probabilities_are_read_where_they_were_asked_for(protocol, raw):
-    """Each token has its own; unasked ones are left."""
+def test_log_probabilities_are_read_if_requested(protocol, raw):
+    """Each token has its own; without a request for them they are ignored."""
     assert read(raw, protocol, ASKED).logprobs == [{"token": "fi", "logprob": -0.5}, {"token": "ne", "logprob": 0.0}]
     assert read(raw, protocol, NOT_ASKED).logprobs is None
 
@@ -37,8 +37,8 @@ def test_log_probabilities_are_read_where_they_were_asked_for(protocol, raw):
 @pytest.mark.parametrize(
     "odd", [0.5, True, "a", [1], [None], [{"token": 1, "logprob": 0}], [{"token": "a"}], [{"token": "a", "logprob": math.nan}]]
 )  # fmt: skip
-def test_odd_log_probabilities_are_unreadable_only_where_they_were_asked_for(odd):
-    """A value of another shape is no reply to a question that asks for it, and nothing to one that does not."""
+def test_odd_log_probabilities_are_unreadable_only_if_requested(odd):
+    """Values of another type make a reply unreadable only if the request asks for log-probabilities."""
     for protocol, raw in (("chat", chat({"content": odd})), ("responses", response(odd))):
         with pytest.raises(UnreadableReply):
             read(raw, protocol, ASKED)
@@ -60,12 +60,12 @@ def answered(content=None, **fields):
     ],
 )
 def test_thoughts_among_parts_are_reasoning(parts, text, reasoning):
-    """What Anthropic's and Mistral's gateways send as thoughts is not in the answer."""
+    """Thought parts of Anthropic's and Mistral's gateways are not in the answer."""
     reply = answered(parts)
     assert (reply.text, reply.reasoning) == (text, reasoning)
 
 
-def test_error_beside_choices_is_an_error():
+def test_error_next_to_choices_is_an_error():
     """The server's message counts, and its usage is priced."""
     body = json.dumps({**GOOD, "error": {"message": "out of memory", "code": 507}}).encode()
     with pytest.raises(ErrorReply, match="out of memory") as error:
@@ -75,7 +75,7 @@ def test_error_beside_choices_is_an_error():
 
 
 def test_choice_is_taken_by_its_index():
-    """The first place is not the first choice; without a choice of index 0 there is no reply."""
+    """Only the choice of index 0 counts, in any position; without one the reply is unreadable."""
     first, second = (good(text)["choices"][0] | {"index": index} for index, text in enumerate(("a", "b")))
     assert answered(choices=[second, first]).text == "a"
     with pytest.raises(UnreadableReply, match="index 0"):
@@ -83,11 +83,11 @@ def test_choice_is_taken_by_its_index():
 
 
 @pytest.mark.parametrize(("prompt", "written"), [(1, 1), (120, 1), (1, 100), (10**6, 100), (120, 10**6)])
-def test_usage_that_cannot_be_true_is_not_believed(prompt, written):
-    """A prompt and a text of 400 bytes each take more than one token, and no million of them."""
+def test_implausible_usage_is_discarded(prompt, written):
+    """A prompt and a text of 400 bytes each take more than one token, and less than a million."""
     rng = random.Random(0)
     prose = " ".join(rng.choice(["lemma", "proof", "integer", "divides", "hence", "n", "p"]) for _ in range(80))
-    question = Question("m", (("user", prose),), max_tokens=200)
+    question = ModelRequest("m", (("user", prose),), max_tokens=200)
     usage = {"prompt_tokens": prompt, "completion_tokens": written}
     assert read(json.dumps({**good(prose), "usage": usage}).encode(), "chat", question).usage is None
     honest = {"prompt_tokens": 120, "completion_tokens": 100}
@@ -96,7 +96,7 @@ def test_usage_that_cannot_be_true_is_not_believed(prompt, written):
 
 @pytest.mark.parametrize("text", ["=" * 8192, " " * 8192, "the same again. " * 500, "", "a", "ответ " * 300])
 def test_text_that_repeats_itself_needs_few_tokens(text):
-    """A server may count a run of equal characters as few tokens: a loop is no reason to doubt its usage."""
+    """A server may count a run of equal characters as few tokens, so the usage of a loop is accepted."""
     usage = {"prompt_tokens": 10, "completion_tokens": max(1, len(text) // 128)}
     assert answered(text, usage=usage).usage
     assert len(zlib.compress(text.encode(), 1)) < TOKEN_BYTES * (len(text) // 128 + 2)
@@ -120,12 +120,12 @@ def test_text_that_repeats_itself_needs_few_tokens(text):
     ],
 )
 def test_name_of_a_model_is_known_with_its_versions(asked, said, same):
-    """A date, a number of a version and a provider's name are no other model."""
+    """A date, a version number or a provider's prefix does not make it another model."""
     assert is_same_model(asked, said) is same
 
 
 def test_two_thousand_random_or_mutated_replies_are_read_or_refused():
-    """Any bytes give a reply, an error or an unreadable reply, in both protocols, and never another exception."""
+    """Any bytes give a reply, an error or an unreadable reply, in both protocols, and no other exception."""
     rng = random.Random(0)
     for number in range(2000):
         raw = rng.randbytes(rng.randrange(300)) if number % 4 == 0 else mutated_body(rng)
@@ -135,6 +135,6 @@ def test_two_thousand_random_or_mutated_replies_are_read_or_refused():
             except (UnreadableReply, ErrorReply) as error:
                 str(error).encode()
             else:
-                assert isinstance(reply, Reply) and (reply.stop != "end" or reply.finish)
-                f"{reply.text}{reply.reasoning}{reply.finish}{reply.model}".encode()
+                assert isinstance(reply, ServerReply) and (reply.stop_reason != "end" or reply.finish_reason)
+                f"{reply.text}{reply.reasoning}{reply.finish_reason}{reply.model}".encode()
         assert usage_of(raw, ASKED) is None or usage_of(raw, ASKED).prompt > 0

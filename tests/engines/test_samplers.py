@@ -1,4 +1,4 @@
-"""What samples ahead of a training, beside a server that is slow, away, or not made for it, and a model with habits."""
+"""Samplers that run ahead of a training: servers that are slow, away or unsuitable; a model with its own settings."""
 
 import asyncio
 import json
@@ -9,22 +9,22 @@ from contextlib import contextmanager
 import pytest
 from aiohttp import web
 
-from proofmill.engines.ahead import samplers, sampling
-from proofmill.engines.ahead.samplers import ServerSampler
+from proofmill.engines.rollout_servers import samplers, sampling
+from proofmill.engines.rollout_servers.samplers import ServerSampler
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError
-from proofmill.schema.model_entries import Grpo
-from proofmill.training.asynchronous.sampler import Request
+from proofmill.training.asynchronous.sampler import RolloutRequest
 
 ENTRY = Grpo(
     model="sft/cold", problems="problems/train", grader="arithmetic", unscored="drop", rewards={"grade": 1}, steps=1,
-    group=4, problems_per_step=2, max_tokens=24, lag=2,
+    group_size=4, problems_per_step=2, max_tokens=24, max_staleness=2,
 )  # fmt: skip
 CHOICE = {"token_ids": [5, 6], "logprobs": {"token_logprobs": [-1.0, -0.5]}}
 
 
 @contextmanager
 def serving(complete, info=None, status=200):
-    """A server that answers completions by `complete(body)`, and `/server_info` with a configuration or a status."""
+    """Run a server that answers completions by `complete(body)`, and `/server_info` by `info` or a status."""
     asked, ready, loop = [], threading.Event(), asyncio.new_event_loop()
 
     async def completions(request):
@@ -67,7 +67,7 @@ def serving(complete, info=None, status=200):
 
 @contextmanager
 def sampling_by(url):
-    """A sampler at this address; gives it with the attempts that it tells of, and an event for the first of them."""
+    """Yield a sampler at this address, the attempts that it reports, and an event for the first of them."""
     found, one = [], threading.Event()
     sampler = ServerSampler("grpo/x", url, ENTRY)
     sampler.start(lambda attempt: (found.append(attempt), one.set()))
@@ -78,37 +78,37 @@ def sampling_by(url):
 
 
 def test_attempt_may_take_longer_than_a_server_may_be_away(monkeypatch):
-    """It is asked for once, and waited for: a server that works is there."""
+    """It is requested once and waited for while the server responds."""
     monkeypatch.setattr(samplers, "SHORT", 0.2)
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.5")
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "0.5")
 
     async def slowly(body):
         await asyncio.sleep(2)
         return CHOICE
 
     with serving(slowly) as (url, asked), sampling_by(url) as (sampler, found, one):
-        sampler.ask([Request(3, [1, 2], [0])])
+        sampler.ask([RolloutRequest(3, [1, 2], [0])])
         assert one.wait(30)
         sampler.check()
         assert len(asked) == 1 and found[0].ids_T.tolist() == [5, 6]
 
 
 def test_every_token_may_be_drawn_whatever_the_model_is_published_with():
-    """A server fills what a request does not say from the model's `generation_config.json`; nothing is left to it."""
+    """A request sets all values that a server would fill in from the model's `generation_config.json`."""
 
     async def at_once(body):
         return CHOICE
 
     with serving(at_once) as (url, asked), sampling_by(url) as (sampler, _, one):
-        sampler.ask([Request(3, [1, 2], [0])])
+        sampler.ask([RolloutRequest(3, [1, 2], [0])])
         assert one.wait(30)
     assert (asked[0]["top_p"], asked[0]["top_k"], asked[0]["min_p"], asked[0]["repetition_penalty"]) == (1, 0, 0, 1)
 
 
 def test_server_that_is_lost_ends_the_training(monkeypatch):
-    """Where nothing answers any more, that is known though a request was accepted before and never ends."""
+    """An unreachable server is detected even if it accepted a request that never ends."""
     monkeypatch.setattr(samplers, "SHORT", 0.1)
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.3")
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "0.3")
 
     async def never(body):
         await asyncio.sleep(3600)
@@ -116,7 +116,7 @@ def test_server_that_is_lost_ends_the_training(monkeypatch):
     sampler = ServerSampler("grpo/x", "", ENTRY)
     with serving(never) as (sampler.url, asked):
         sampler.start(lambda attempt: None)
-        sampler.ask([Request(3, [1, 2], [0])])
+        sampler.ask([RolloutRequest(3, [1, 2], [0])])
         while not asked:
             threading.Event().wait(0.05)
     with pytest.raises(ServiceError, match="the server of the rollouts at http"):
@@ -128,7 +128,7 @@ def test_server_that_is_lost_ends_the_training(monkeypatch):
 
 @pytest.mark.parametrize(("info", "status"), [({"weight_transfer_config": None}, 200), (None, 404)])
 def test_server_that_takes_no_weights_is_refused_before_anything_is_loaded(info, status):
-    """Started without the flag, or without the mode for developers; the message has both."""
+    """If it was started without the flag or the developer mode, the message has both."""
     with (
         serving(None, info, status) as (url, _),
         pytest.raises(ServiceError, match=r"takes no weights; .* Start it with VLLM_SERVER_DEV_MODE=1"),
@@ -137,14 +137,14 @@ def test_server_that_takes_no_weights_is_refused_before_anything_is_loaded(info,
 
 
 def test_server_that_is_not_there_is_named(monkeypatch):
-    """After PROOFMILL_PATIENCE, with what the system says."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "0.2")
+    """The message comes after PROOFMILL_CALL_STALL_SECONDS, with the system's error."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "0.2")
     with pytest.raises(ServiceError, match=r"at http://127.0.0.1:9 answers `ClientConnectorError"):
         ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).require_taking_weights()
 
 
 def test_sampler_that_never_began_ends_at_once():
-    """A training that fails before its first rollout says why, instead of waiting for a thread that never was."""
+    """A training that fails before its first rollout reports why, and does not wait for a thread."""
     ended = threading.Thread(target=ServerSampler("grpo/x", "http://127.0.0.1:9", ENTRY).stop, daemon=True)
     ended.start()
     ended.join(10)
@@ -152,7 +152,7 @@ def test_sampler_that_never_began_ends_at_once():
 
 
 def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(small, tmp_path):
-    """Nucleus and penalty of the model's own file are not taken: the log-probabilities know of none."""
+    """The model's own nucleus and penalty are ignored, because the log-probabilities do not include them."""
     folder = tmp_path / "model"
     shutil.copytree(small.table("sft/cold").weights(), folder)
     path = folder / "generation_config.json"
@@ -161,6 +161,6 @@ def test_process_draws_from_all_tokens_whatever_the_model_is_published_with(smal
     settings = sampling.Settings(str(folder), 64, 1, 0, 0, ends=[0], max_tokens=4, temperature=1.0)
     found = []
     sampling.sample(
-        sampling.loaded(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append
+        sampling.load_model(settings), settings, [(0, [5, 6, 7], place) for place in range(64)], 0, found.append
     )
     assert len({tuple(attempt.ids_T) for attempt in found}) > 1

@@ -1,4 +1,4 @@
-"""Services: a model served by a job of its own is found, balanced, waited for and looked after."""
+"""Services: a model served by a separate job is found, balanced, waited for and supervised."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ import pytest
 
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.exchange import Question, Questions
 from proofmill.calls.journal import Journal
-from proofmill.engines.opening import open_api
+from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.config.entry_values import entry_from
+from proofmill.engines.open_engine import open_api
 from proofmill.engines.servers import Server
-from proofmill.engines.services import balancing, serving
+from proofmill.engines.services import balancing, server_job, start_on_demand
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Replica, Service
-from proofmill.recipes.entry_values import entry_from
 from proofmill.runtime import locks
 from proofmill.schema.errors import ServiceError, SettingError
 
@@ -34,17 +34,17 @@ REFEREE = {"id": "referee-1", "program": "referee", "price": {"input": 0, "outpu
 SERVE = """
 import sys
 from pathlib import Path
-from proofmill.engines.services import serving
+from proofmill.engines.services import server_job
 from proofmill.engines.services.directory import Service
 
 service = Service("api/referee", Path(sys.argv[1]))
-serving.serve(service, int(sys.argv[2]), serving.referee(), Path(sys.argv[1], f"service-{sys.argv[2]}.log"))
+server_job.serve(service, int(sys.argv[2]), server_job.referee(), Path(sys.argv[1], f"service-{sys.argv[2]}.log"))
 """
 
 
 @contextmanager
 def served(results: Path, replica: int = 0, **environment: str):
-    """The job of one replica; it is killed at the end."""
+    """Run the job of one replica, and kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, str(results), str(replica)],
         env={**os.environ, "PROOFMILL_SERVICE_HOST": "127.0.0.1", **environment},
@@ -59,7 +59,7 @@ def served(results: Path, replica: int = 0, **environment: str):
 
 
 def until(condition, seconds: float = 60.0):
-    """Wait for a condition that must come true."""
+    """Wait for a condition that must come true, and return its value."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not come true"
@@ -68,8 +68,8 @@ def until(condition, seconds: float = 60.0):
 
 
 def ask(results: Path, count: int, name: str = "x") -> list[str]:
-    """The answers of `api/referee` to some questions, as a job has them."""
-    made = [(str(n), Question("referee-1", (("user", f"question {n}"),))) for n in range(count)]
+    """Return the reasons of `api/referee`'s answers to `count` requests, as a job gets them."""
+    made = [(str(n), ModelRequest("referee-1", (("user", f"question {n}"),))) for n in range(count)]
     api = entry_from("api", REFEREE)
     with open_api("api/referee", api, None, results) as engine, Journal(results / "calls/test" / name) as journal:
         answers = Asker(f"test/{name}", engine, journal, Budget(None, results / "calls", journal))
@@ -81,10 +81,10 @@ def by_service(monkeypatch):
     monkeypatch.setenv("PROOFMILL_REFEREE_URL", "service")
 
 
-def test_service_is_found_and_ends_when_nobody_needs_it(tmp_path, by_service):
-    """A job finds the address and the key by itself; some seconds after the last one the service ends in good order."""
+def test_service_is_found_and_ends_when_no_job_needs_it(tmp_path, by_service):
+    """A job finds the address and the key automatically. Some seconds after the last job the service ends cleanly."""
     service = Service("api/referee", tmp_path)
-    with served(tmp_path, PROOFMILL_SERVICE_IDLE="2") as job:
+    with served(tmp_path, PROOFMILL_SERVICE_IDLE_SECONDS="2") as job:
         (replica,) = until(service.replicas)
         with service.needed():
             assert service.is_needed()
@@ -96,8 +96,8 @@ def test_service_is_found_and_ends_when_nobody_needs_it(tmp_path, by_service):
     assert not service.replicas() and not list(service.folder.glob("*.json"))
 
 
-def test_replicas_that_look_at_once_need_no_service_themselves(tmp_path):
-    """Two that look without a pause see a job that asks while there is one, and never each other."""
+def test_replicas_that_check_at_once_do_not_need_the_service_themselves(tmp_path):
+    """Two replicas that check without a pause see a job that makes calls, and never each other."""
     service = Service("api/x", tmp_path)
     with service.needed():
         assert service.is_needed()
@@ -112,8 +112,9 @@ def test_replicas_that_look_at_once_need_no_service_themselves(tmp_path):
     assert len(looks) == 6000 and not any(looks)
 
 
+@pytest.mark.long
 def test_jobs_that_come_first_wait_for_the_service(tmp_path, by_service):
-    """Nothing fails because a service is still in the queue."""
+    """No call fails because a service is still in the queue."""
     answers: list[str] = []
     asking = threading.Thread(target=lambda: answers.extend(ask(tmp_path, 8)))
     asking.start()
@@ -123,17 +124,18 @@ def test_jobs_that_come_first_wait_for_the_service(tmp_path, by_service):
         assert answers == ["ok"] * 8
 
 
+@pytest.mark.long
 def test_service_that_never_comes_is_named(tmp_path, by_service, monkeypatch):
-    """After PROOFMILL_PATIENCE the stage stops, parks nothing, and says what would start the service."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
+    """After PROOFMILL_CALL_STALL_SECONDS the stage stops, fails no rows, and names the command that starts the service."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "1")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
     with pytest.raises(SystemExit, match=r"its service is not up; start it: proofmill serve api/referee"):
         ask(tmp_path, 3)
     assert not (tmp_path / "calls/test/x/00001.parquet").exists()
 
 
-def test_key_is_for_the_owner_and_wanted(tmp_path, by_service):
-    """The file is readable by its owner alone, one key is for all replicas, and without it nobody is answered."""
+def test_key_is_readable_by_its_owner_only_and_required(tmp_path, by_service):
+    """Only the owner can read the file, all replicas have one key, and calls without it are refused."""
     service = Service("api/referee", tmp_path)
     key = service.key()
     assert service.key() == key and len(key) == 64 and (service.folder / "key").stat().st_mode & 0o777 == 0o600
@@ -146,13 +148,13 @@ def test_key_is_for_the_owner_and_wanted(tmp_path, by_service):
 
 
 def test_server_that_dies_is_started_again_by_its_service(tmp_path, by_service):
-    """Its job announces the new address; the jobs that ask notice nothing but the time."""
+    """Its job announces the new address; calling jobs only notice a delay."""
     service = Service("api/referee", tmp_path)
     with served(tmp_path) as job:
         (before,) = until(service.replicas)
         for process in psutil.Process(job.pid).children(recursive=True):
             if (
-                "proofmill.arithmetic.referee" in process.cmdline()
+                "proofmill.synthetic.referee" in process.cmdline()
                 and "proofmill.engines.servers" not in process.cmdline()
             ):
                 process.kill()
@@ -161,7 +163,7 @@ def test_server_that_dies_is_started_again_by_its_service(tmp_path, by_service):
 
 
 def test_killed_replica_leaves_its_calls_to_the_others(tmp_path, by_service, monkeypatch):
-    """Of two replicas one is killed with its calls in flight; all are answered, and no call is parked or asked in vain."""
+    """One of two replicas is killed with calls in flight; all are answered, and none fails."""
     monkeypatch.setenv("PROOFMILL_CONCURRENCY", "4")
     service, slow = Service("api/referee", tmp_path), json.dumps({"delay": 0.05})
     with served(tmp_path, 0, PROOFMILL_REFEREE_FAULTS=slow) as one, served(tmp_path, 1, PROOFMILL_REFEREE_FAULTS=slow):
@@ -169,7 +171,7 @@ def test_killed_replica_leaves_its_calls_to_the_others(tmp_path, by_service, mon
         answers: list[str] = []
         asking = threading.Thread(target=lambda: answers.extend(ask(tmp_path, 200)))
         asking.start()
-        tail = tmp_path / "calls/test/x/answers.jsonl"
+        tail = tmp_path / "calls/test/x/calls.jsonl"
         until(lambda: tail.exists() and len(tail.read_bytes().splitlines()) > 40)
         one.send_signal(signal.SIGKILL)
         asking.join(120)
@@ -177,8 +179,8 @@ def test_killed_replica_leaves_its_calls_to_the_others(tmp_path, by_service, mon
         assert len(service.replicas()) == 1
 
 
-def test_key_is_one_for_all_that_come_together(tmp_path):
-    """Threads of one process, too: who comes first makes it, and nothing is left of the others' tries."""
+def test_concurrent_callers_get_one_key(tmp_path):
+    """Also among threads of one process, one creates it, and no temporary files remain."""
     begin = threading.Barrier(32, timeout=30)
     for number in range(10):
         service = Service(f"api/judge-{number}", tmp_path)
@@ -190,13 +192,13 @@ def test_key_is_one_for_all_that_come_together(tmp_path):
 def test_service_is_started_by_the_first_job_that_needs_it_and_again_when_it_was_killed(
     tmp_path, by_service, monkeypatch
 ):
-    """Of two jobs that come together one runs the place's command; after kill -9 the next job does."""
+    """One of two concurrent jobs runs the site's command; after kill -9 the next job does."""
     script = tmp_path / "serve.py"
     script.write_text(SERVE)
     command = f"echo submitted >>{tmp_path}/submitted; {sys.executable} {script} {tmp_path} 0 & echo job 7 of {{name}}"
-    monkeypatch.setenv("PROOFMILL_SERVICE_START", command)
+    monkeypatch.setenv("PROOFMILL_SERVICE_COMMAND", command)
     monkeypatch.setenv("PROOFMILL_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("PROOFMILL_SERVICE_IDLE", "5")
+    monkeypatch.setenv("PROOFMILL_SERVICE_IDLE_SECONDS", "5")
     service = Service("api/referee", tmp_path)
     answers: list[str] = []
     asking = [threading.Thread(target=lambda name=name: answers.extend(ask(tmp_path, 8, name))) for name in "ab"]
@@ -215,57 +217,70 @@ def test_service_is_started_by_the_first_job_that_needs_it_and_again_when_it_was
 
 
 def test_service_that_does_not_last_is_not_started_for_ever(tmp_path, by_service, monkeypatch):
-    """A question may be what kills its server: a job has it started three times in an hour, and then loses patience."""
+    """A request may crash its server, so a job starts the service three times an hour, and then gives up."""
     monkeypatch.setattr(balancing, "AVOIDED", 0.1)
     monkeypatch.setattr(balancing, "PATIENT", 0.5)
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "6")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "6")
-    summoned = Service("api/referee", tmp_path).summoned  # it began, and died at once
-    monkeypatch.setenv("PROOFMILL_SERVICE_START", f"echo >>{tmp_path}/submitted; (sleep 0.2; rm -f {summoned}) &")
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "6")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "6")
+    requested = Service("api/referee", tmp_path).requested  # it started and died at once
+    monkeypatch.setenv("PROOFMILL_SERVICE_COMMAND", f"echo >>{tmp_path}/submitted; (sleep 0.2; rm -f {requested}) &")
     with pytest.raises(SystemExit, match="its service is not up"):
         ask(tmp_path, 3)
     assert len((tmp_path / "submitted").read_text().splitlines()) == 3
 
 
-def test_command_that_cannot_start_a_service_is_named_with_what_it_said(tmp_path, by_service, monkeypatch):
-    """The stage stops at once, and the next run tries it again."""
-    monkeypatch.setenv("PROOFMILL_SERVICE_START", "echo no such partition; exit 3")
+def test_command_that_cannot_start_a_service_is_named_with_its_output(tmp_path, by_service, monkeypatch):
+    """The stage stops at once, and the next run tries again."""
+    monkeypatch.setenv("PROOFMILL_SERVICE_COMMAND", "echo no such partition; exit 3")
     for _ in range(2):
-        with pytest.raises(SettingError, match=r"PROOFMILL_SERVICE_START: .* ended with 3 \(no such partition\)"):
+        with pytest.raises(SettingError, match=r"PROOFMILL_SERVICE_COMMAND: .* ended with 3 \(no such partition\)"):
             ask(tmp_path, 3)
 
 
-def test_service_that_fails_before_it_serves_can_be_summoned_at_once(tmp_path, monkeypatch):
-    """Its job takes its word back, whatever it died of; a dry run is no such job."""
+def test_second_request_for_a_service_within_the_hour_runs_nothing(tmp_path, monkeypatch):
+    """A job that was submitted and has not started is waited for; after an hour it counts as lost."""
+    service = Service("api/referee", tmp_path)
+    service.folder.mkdir(parents=True)
+    monkeypatch.setenv("PROOFMILL_SERVICE_COMMAND", f"echo >>{tmp_path}/submitted")
+    assert [start_on_demand.request_start(service) for _ in range(2)] == [True, False]
+    assert (tmp_path / "submitted").read_text() == "\n"
+    for age, started in ((start_on_demand.AGAIN - 60, False), (start_on_demand.AGAIN + 60, True)):
+        service.requested.write_text(f"{time.time() - age:.0f}")
+        assert start_on_demand.request_start(service) is started
+    assert (tmp_path / "submitted").read_text() == "\n\n"
+
+
+def test_service_that_fails_before_it_serves_can_be_started_at_once(tmp_path, monkeypatch):
+    """A failing job removes its request; a dry run does not."""
     service, folder = Service("base/tiny", tmp_path / "results"), tmp_path / "project"
     folder.mkdir()
     (folder / "config.yaml").write_text("recipes: []\n")
     monkeypatch.chdir(folder)
     service.folder.mkdir(parents=True)
-    service.summoned.write_text(f"{time.time():.0f}")
+    service.requested.write_text(f"{time.time():.0f}")
     command = [sys.executable, "-m", "proofmill", "serve", "base/tiny", "--results", str(tmp_path / "results")]
     for options, there in ((["--dry-run"], True), ([], False)):
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-        assert done.returncode == 1 and "serve base/tiny: is no model" in done.stderr
-        assert service.summoned.exists() is there
+        assert done.returncode == 1 and "serve base/tiny: is not a model" in done.stderr
+        assert service.requested.exists() is there
 
 
-def test_service_that_was_asked_for_and_does_not_begin_is_named_with_its_hour(tmp_path, by_service, monkeypatch):
-    """Its job may have been cancelled in the queue: the stage stops with where to look and what has it started again."""
-    monkeypatch.setenv("PROOFMILL_PATIENCE", "1")
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", "1")
-    monkeypatch.setenv("PROOFMILL_SERVICE_START", "echo job 7")
+def test_requested_service_that_does_not_start_is_named_with_the_time(tmp_path, by_service, monkeypatch):
+    """Its job may have been canceled in the queue: the message names the log and how to start the service again."""
+    monkeypatch.setenv("PROOFMILL_CALL_STALL_SECONDS", "1")
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
+    monkeypatch.setenv("PROOFMILL_SERVICE_COMMAND", "echo job 7")
     folder = tmp_path / "services/api/referee"
     with pytest.raises(SystemExit) as stopped:
         ask(tmp_path, 3)
-    said = re.escape(
-        f"has not begun (what was said then: {folder}/start.log); where its job is gone, remove {folder}/summoned to"
+    advice = re.escape(
+        f"has not started (log: {folder}/start.log). If its job is gone, remove {folder}/requested and rerun"
     )
-    assert re.search(rf"its service was asked for at \d\d:\d\d and {said} have it started again", str(stopped.value))
+    assert re.search(rf"its service was requested at \d\d:\d\d and {advice}", str(stopped.value))
 
 
 def test_call_goes_to_the_replica_with_the_fewest(tmp_path):
-    """Calls in flight are shared out evenly; a replica that did not answer is left alone for a while."""
+    """Calls in flight are distributed evenly; a replica that did not respond gets none for a while."""
     service = Service("api/x", tmp_path)
     service.folder.mkdir(parents=True)
 
@@ -286,8 +301,8 @@ def test_call_goes_to_the_replica_with_the_fewest(tmp_path):
     assert sorted(found[:6]) == ["a"] * 3 + ["b"] * 3 and found[6:] == ["b", "b"]
 
 
-def test_address_of_a_killed_job_is_nobodys(tmp_path):
-    """A file that is left behind counts for nothing: the lock went with its holder."""
+def test_address_of_a_killed_job_is_ignored(tmp_path):
+    """A remaining file is ignored, because the lock ended with its holder."""
     service = Service("api/x", tmp_path)
     with locks.alone(service.lock(0)):
         service.announce(0, Replica("a", "node", 1))
@@ -296,56 +311,56 @@ def test_address_of_a_killed_job_is_nobodys(tmp_path):
 
 
 def test_replica_has_one_job(tmp_path, monkeypatch):
-    """A second one for the same number says that another serves it."""
+    """A second job with the same number reports that another process serves it."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     monkeypatch.setenv("PROOFMILL_SERVICE_HOST", "127.0.0.1")
     service = Service("api/referee", tmp_path)
     with locks.alone(service.lock(0)), pytest.raises(ServiceError, match="another process serves it"):
-        serving.serve(service, 0, serving.referee(), tmp_path / "log")
+        server_job.serve(service, 0, server_job.referee(), tmp_path / "log")
 
 
 def test_machine_is_announced_as_others_reach_it(monkeypatch):
-    """By the name that is said; one without an address is refused; without one, by no loopback address if there is another."""
+    """The set name is used, and refused without an address. By default loopback addresses are avoided."""
     monkeypatch.setenv("PROOFMILL_SERVICE_HOST", "localhost")
-    assert serving.host() == "127.0.0.1"
+    assert server_job.host() == "127.0.0.1"
     monkeypatch.setenv("PROOFMILL_SERVICE_HOST", "no-such-machine.invalid")
     with pytest.raises(SettingError, match=r"^PROOFMILL_SERVICE_HOST: no-such-machine.invalid has no address"):
-        serving.host()
+        server_job.host()
     monkeypatch.delenv("PROOFMILL_SERVICE_HOST")
     others = [a.address for of in psutil.net_if_addrs().values() for a in of if a.family.name == "AF_INET"]
-    assert serving.host() in {*others, "127.0.0.1", "127.0.1.1"}
+    assert server_job.host() in {*others, "127.0.0.1", "127.0.1.1"}
 
 
 def test_further_node_lives_as_long_as_the_first(tmp_path):
-    """It begins with the first one's job and ends with it; where it dies before, its job says so."""
-    service, mark = Service("api/x", tmp_path), tmp_path / "began"
-    program = serving.Program(
-        lambda *_: [sys.executable, "-c", f"open({str(mark)!r}, 'w').close(); import time; time.sleep(600)"],
+    """It starts and ends with the first node's job; if it dies earlier, its job reports that."""
+    service, started = Service("api/x", tmp_path), tmp_path / "started"
+    program = server_job.ServerProcess(
+        lambda *_: [sys.executable, "-c", f"open({str(started)!r}, 'w').close(); import time; time.sleep(600)"],
         30.0,
         "KEY",
     )
-    node = threading.Thread(target=serving.follow, args=(service, 0, program))
+    node = threading.Thread(target=server_job.follow, args=(service, 0, program))
     service.folder.mkdir(parents=True)
     with locks.alone(service.lock(0)):
         node.start()
-        until(mark.exists)
+        until(started.exists)
         assert node.is_alive()
         with pytest.raises(ServiceError, match=r"a further node died \(exit 3: no memory\)"):
-            serving.follow(service, 0, replace(program, command=lambda *_: ["sh", "-c", "echo no memory; exit 3"]))
+            server_job.follow(service, 0, replace(program, command=lambda *_: ["sh", "-c", "echo no memory; exit 3"]))
     node.join(30)
     assert not node.is_alive()
 
 
-def test_nodes_of_one_server_are_told_who_they_are():
-    """What each node would run has flags that vLLM's own parser takes; only the first one listens."""
+def test_nodes_of_one_server_get_their_rank():
+    """vLLM's own parser accepts the flags of each node; only the first one listens."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     flags = ["--tensor-parallel-size", "8", "--data-parallel-size", "2", "--enable-expert-parallel"]
-    program = serving.vllm_server("some/model", "some/model", lambda: flags)
+    program = server_job.vllm_server("some/model", "some/model", lambda: flags)
     parser = make_arg_parser(FlexibleArgumentParser())
     for node in (0, 1):
-        said = serving.on_nodes(program, node, 2, "10.0.0.1").command("10.0.0.1", 8000)
+        said = server_job.on_nodes(program, node, 2, "10.0.0.1").command("10.0.0.1", 8000)
         assert said[1:4] == ["-m", "vllm.entrypoints.cli.main", "serve"]
         read = parser.parse_args(said[4:])
         assert (read.model_tag, read.nnodes, read.node_rank, read.master_addr) == ("some/model", 2, node, "10.0.0.1")
@@ -363,11 +378,11 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
-def test_server_that_answers_without_the_key_is_not_taken_for_ours():
-    """Another program on the port, which answers everybody, is none that a job asks; ours refuses calls without its key."""
+def test_server_that_answers_without_the_key_is_rejected():
+    """Another program on the port that answers every call gets none; our server refuses calls without its key."""
     stranger = Server("x", lambda port: [sys.executable, "-c", OPEN, str(port)], 3.0, key="ours")
     with stranger, pytest.raises(ServiceError, match="x: its server did not come up"):
         stranger.start()
-    with serving.server_of("api/referee", serving.referee()) as server:
+    with server_job.server_of("api/referee", server_job.referee()) as server:
         server.start()
         assert server.healthy() and server.wants_key() and len(server.key) > 30

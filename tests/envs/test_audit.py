@@ -1,4 +1,4 @@
-"""`make audit`: pip-audit over locks, against an advisory service on this machine."""
+"""`make audit`: pip-audit over locks, with a local advisory service."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason=f"no {PYTHON}; `make
 
 
 class Advisories(BaseHTTPRequestHandler):
-    """Answers in OSV's protocol: what stands in `known` is known of that package and version, of others nothing.
+    """A service with OSV's protocol that knows the advisories in `known`, by package and version.
 
     None in `known` is a failure of the service.
     """
@@ -41,7 +41,7 @@ class Advisories(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def audit(tmp_path, monkeypatch):
-    """`audit(known, ...)` audits a small lock against a service that knows of `known`; None is no service."""
+    """Return `audit(known, ...)`, which audits a small lock with a service that knows `known`; None is no service."""
     lock = tmp_path / "lock.txt"
     lock.write_text(LOCK)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Advisories)
@@ -62,44 +62,44 @@ def audit(tmp_path, monkeypatch):
 
 
 def test_audit_without_known_vulnerabilities_passes(audit):
-    """Every package of the lock is audited."""
+    """Without advisories the audit passes, and covers every package of the lock."""
     done = audit({})
     assert (done.returncode, "2 packages audited" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize(("package", "version"), [("idna", "3.20"), ("torch", "2.13.0")])
 def test_audit_with_a_known_vulnerability_fails_and_names_it(audit, package, version):
-    """One advisory is enough, also where none would be no failure, and of torch's CPU build as of its version."""
-    done = audit({(package, version): ["PYSEC-1"]}, "--where-at-hand")
+    """One advisory fails the audit, also with --offline-ok, and also for torch's CPU build."""
+    done = audit({(package, version): ["PYSEC-1"]}, "--offline-ok")
     assert done.returncode == 1
     assert f"{package} {version}: PYSEC-1 is known" in done.stderr
 
 
 def test_audit_with_an_accepted_vulnerability_passes(audit):
-    """What pip-audit is told to ignore is no failure."""
+    """An ignored vulnerability does not fail the audit."""
     assert audit({("idna", "3.20"): ["PYSEC-1"]}, "--ignore-vuln=PYSEC-1").returncode == 0
 
 
-def test_audit_without_a_service_fails_unless_told_to_go_on(audit):
-    """No answer is never said to be no vulnerability."""
-    strict, content = audit(None), audit(None, "--where-at-hand")
+def test_audit_without_a_service_fails_unless_it_is_optional(audit):
+    """Without a response, the audit reports that nothing was audited."""
+    strict, content = audit(None), audit(None, "--offline-ok")
     assert (strict.returncode, content.returncode) == (1, 0)
     assert "NOT audited" in strict.stderr and "NOT audited" in content.stdout
 
 
-def test_audit_with_a_vulnerability_fails_although_the_service_does_not_answer_for_another_lock(audit, tmp_path):
-    """What is known of one lock is not lost with what cannot be known of the next."""
+def test_failure_of_the_service_hides_no_vulnerability_of_another_lock(audit, tmp_path):
+    """A vulnerability of one lock fails the audit although the service fails for the next lock."""
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
     first.write_text(LOCK)
     second.write_text(LOCK.replace("idna", "yte"))
     known = {("idna", "3.20"): ["PYSEC-1"], ("yte", "3.20"): None}
-    done = audit(known, "--where-at-hand", locks=[first, second])
+    done = audit(known, "--offline-ok", locks=[first, second])
     assert done.returncode == 1 and "PYSEC-1" in done.stderr and "second.txt: NOT audited" in done.stdout
 
 
-def test_audit_of_a_lock_that_cannot_be_read_fails(audit, tmp_path):
-    """A lock without hashes is a failure wherever advisories are."""
+def test_audit_of_an_invalid_lock_fails(audit, tmp_path):
+    """A lock without hashes fails the audit, also with --offline-ok."""
     bad = tmp_path / "bad.txt"
     bad.write_text("idna==3.20\n")
-    done = audit({}, "--where-at-hand", locks=[bad])
+    done = audit({}, "--offline-ok", locks=[bad])
     assert done.returncode == 1 and "cannot read it" in done.stderr

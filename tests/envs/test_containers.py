@@ -1,4 +1,4 @@
-"""The containers: they copy what is there, and install the locks the one way."""
+"""The containers: they copy existing files, and install the locks in the same way."""
 
 import re
 
@@ -11,12 +11,12 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def section(name: str) -> list[str]:
-    """The lines of a section of Apptainer's definition."""
+    """Return the lines of a section of Apptainer's definition."""
     return re.search(rf"^%{name}\n((?:    .*\n|\n)+)", DEFINITION, re.MULTILINE)[1].split("\n")
 
 
-def test_definition_copies_what_the_pipeline_needs():
-    """Every file and folder that it names exists, and a project that `proofmill init` copies is among them."""
+def test_definition_copies_the_files_of_the_pipeline():
+    """Every file and folder in the definition exists, and they include the project that `proofmill init` copies."""
     named = {line.split()[0] for line in section("files") if line}
     assert all((ROOT / name).exists() for name in named)
     project = re.search(r"^PROJECT = \((.*)\)$", (ROOT / "setup.py").read_text(), re.MULTILINE)[1]
@@ -25,7 +25,7 @@ def test_definition_copies_what_the_pipeline_needs():
 
 @pytest.mark.parametrize("text", [DEFINITION, DOCKERFILE], ids=["Apptainer", "Docker"])
 def test_both_containers_install_a_lock_by_make(text):
-    """From one image of Python, by the target that everybody uses, with the lock that a build names."""
+    """Both use one image of Python, the usual make target, and the lock of the build."""
     assert re.search(r"python:3\.11-slim-bookworm", text)
     assert re.search(r"make \.venv/ready PYTHON=python3\.11 LOCK=[\"{]", text) and "LOCK=envs/cpu.txt" in text
     assert all((ROOT / lock).exists() for lock in re.findall(r"envs/\w+\.txt", text))

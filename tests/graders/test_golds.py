@@ -1,4 +1,4 @@
-"""Gold answers as data sets have them, any text at all: each gives a value or a reason, and never ends a batch."""
+"""Gold answers of data sets, or any other text: each gives a value or a reason, and never ends a batch."""
 
 import json
 import random
@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from proofmill.graders import human_marks
-from proofmill.graders.code import read_tests
-from proofmill.graders.final_answers import LONGEST, judge
-from proofmill.graders.verifier import Verifier
-from proofmill.mathematics import reading
-from proofmill.mathematics.equality import unread
+from proofmill.answers import parse
+from proofmill.answers.equality import unread
+from proofmill.answers.final_answers import LONGEST, judge
+from proofmill.answers.verifier import Verifier
+from proofmill.graders import human_grades
+from proofmill.graders.code_grading import read_tests
 from proofmill.schema.errors import TableError
 
 GOLDS = (
@@ -29,7 +29,7 @@ SEED, CASES = 25, 300
 
 
 def mutated(rng: random.Random) -> str:
-    """A gold answer with a few signs inserted, removed, doubled or exchanged with another's."""
+    """Return a gold answer with a few signs inserted, removed, doubled or replaced by another answer's."""
     text = rng.choice(GOLDS)
     for _ in range(rng.choice((1, 2, 4, 12))):
         start, end = sorted(rng.randrange(len(text) + 1) for _ in range(2))
@@ -43,7 +43,7 @@ def mutated(rng: random.Random) -> str:
 
 
 def drawn(rng: random.Random) -> str:
-    """Any signs at all, or any code points."""
+    """Draw a text of arbitrary signs or code points."""
     if rng.random() < 0.5:
         return "".join(rng.choice(SIGNS) for _ in range(rng.choice((1, 3, 10, 40))))
     return "".join(chr(rng.randrange(0x11_0000)) for _ in range(rng.choice((1, 8, 200))))
@@ -51,15 +51,15 @@ def drawn(rng: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def pool():
-    """A verifier with little patience."""
+    """Open a verifier with a short time limit."""
     with Verifier(2, seconds=0.5) as made:
         yield made
 
 
 @pytest.mark.parametrize("text", [r"\pmod", r"a\pmod{}", r"5\pmb{3}", r"\pm\pmod", r"\pmod{}\pm1", r"3\pmod(", "2±"])
 def test_sign_that_only_begins_like_plus_minus_is_read_once(text):
-    """A command whose name begins with `pm` is no sign of two values, and reading it ends."""
-    assert isinstance(reading.readings(text), list)
+    """A command whose name begins with `pm` is not plus-minus, and parsing terminates."""
+    assert isinstance(parse.readings(text), list)
     assert unread(text)
 
 
@@ -74,7 +74,7 @@ def test_sign_that_only_begins_like_plus_minus_is_read_once(text):
     ],
 )
 def test_gold_that_cannot_be_read_is_no_gold_for_its_row(pool, gold, detail):
-    """A gold answer without end, of great depth, length or size has its reason; the rows around it have verdicts."""
+    """An endless, deep, long or large gold answer has its reason; the rows around it have verdicts."""
     before, found, after = pool.check([("18", r"\boxed{18}"), (gold, r"\boxed{5+x}"), ("x+1", r"\boxed{1+x}")])
     assert (before.status, found.status, after.status) == ("correct", "no-gold", "correct")
     assert found.detail.startswith(detail)
@@ -82,7 +82,7 @@ def test_gold_that_cannot_be_read_is_no_gold_for_its_row(pool, gold, detail):
 
 
 def test_gold_that_can_be_read_has_no_fault(pool):
-    """Each gold answer of the list is read, and is the answer of its own box."""
+    """Each gold answer of the list is parsed, and equals itself in a box."""
     assert [pool.fault(gold) for gold in GOLDS] == [""] * len(GOLDS)
     assert {check.status for check in pool.check((gold, f"\\boxed{{{gold}}}") for gold in GOLDS)} == {"correct"}
 
@@ -101,7 +101,7 @@ def test_gold_that_can_be_read_has_no_fault(pool):
     ],
 )
 def test_boxes_that_count_depend_on_the_gold_answer(pool, gold, text, status, answer):
-    """All boxes of a line are the answer where several values are asked for, else the last; alike in both processes."""
+    """All boxes of a line count if several values are asked for, else the last; the same in both processes."""
     (found,) = pool.check([(gold, text)])
     assert (found.status, found.answer) == (status, answer)
     assert judge(gold, text) == found
@@ -109,7 +109,7 @@ def test_boxes_that_count_depend_on_the_gold_answer(pool, gold, text, status, an
 
 @pytest.mark.parametrize("make", [mutated, drawn])
 def test_any_text_as_gold_and_as_answer_has_a_verdict_in_time(pool, make):
-    """Texts drawn by a seed, against a good answer and as the answer to a good gold answer, end no batch."""
+    """Random texts against a good answer, and as the answer to a good gold answer, end no batch."""
     rng = random.Random(f"{SEED}-{make.__name__}")
     texts = [make(rng) for _ in range(CASES)]
     pairs = [
@@ -125,7 +125,7 @@ def test_any_text_as_gold_and_as_answer_has_a_verdict_in_time(pool, make):
     assert time.monotonic() - started < 240, "each of the pairs has 0.5 s of processor time at most, twice"
 
 
-# ------------------------------------------------------------------------------------------------- what is no final answer
+# ---------------------------------------------------------------------------------------------- what is no final answer
 
 TASKS = (
     {"kind": "deduce", "program": "def f(a): return a", "input": "1", "output": "1"},
@@ -138,10 +138,10 @@ JUNK = (None, 5, -1.5, True, "", "x", [], {}, [1], [None], ["x"], {"a": 1}, [["x
 
 @pytest.mark.parametrize("row", [*TASKS, CHECKS])
 def test_tests_with_junk_in_any_place_are_refused_in_a_sentence_or_read(row):
-    """A task or a check with another value, or none, in each of its places is read or refused by a ValueError."""
+    """A task or check with a wrong or missing value in any place is parsed, or raises ValueError."""
     for key in row:
         for junk in JUNK:
-            for spoilt in ({**row, key: junk}, {**row, "more": junk}, {k: v for k, v in row.items() if k != key}):
+            for spoilt in ({**row, key: junk}, {**row, "extra": junk}, {k: v for k, v in row.items() if k != key}):
                 for text in (json.dumps(spoilt), json.dumps([spoilt]), json.dumps([spoilt, junk])):
                     try:
                         read_tests(text)
@@ -151,11 +151,18 @@ def test_tests_with_junk_in_any_place_are_refused_in_a_sentence_or_read(row):
 
 @pytest.mark.parametrize(
     "line",
-    [b"\xff\xfe", b"[" * 100_000, b"5", b"null", b'{"response": 1}', b'{"response": "r", "mark": NaN, "out_of": 7}'],
+    [
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"5",
+        b"null",
+        b'{"response": 1}',
+        b'{"response": "r", "grade": NaN, "max_points": 7}',
+    ],
 )
-def test_line_that_is_no_mark_of_a_person_is_named(tmp_path, line):
-    """Any bytes among the marks of people are refused with their line."""
-    path = tmp_path / "marks.jsonl"
-    path.write_bytes(b'{"response": "r", "mark": 1, "out_of": 7}\n' + line)
-    with pytest.raises(TableError, match=r"marks\.jsonl:2: .*expected"):
-        human_marks.read(path)
+def test_line_that_is_no_grade_of_a_person_is_named(tmp_path, line):
+    """Invalid bytes among the grades of humans raise an error that names the line."""
+    path = tmp_path / "grades.jsonl"
+    path.write_bytes(b'{"response": "r", "grade": 1, "max_points": 7}\n' + line)
+    with pytest.raises(TableError, match=r"grades\.jsonl:2: .*expected"):
+        human_grades.read(path)

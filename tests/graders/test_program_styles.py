@@ -1,4 +1,4 @@
-"""Real programs in the forms in which benchmarks test them: no right one is marked down, and no wrong one passes."""
+"""Real programs in the forms in which benchmarks test them: correct ones pass, and wrong ones fail."""
 
 import ast
 import contextlib
@@ -6,23 +6,23 @@ import json
 
 import pytest
 
-from proofmill.graders.code import Code
+from proofmill.graders.code_grading import Code
 from proofmill.graders.submissions import Submission
 
 FENCED = "```python\n{}\n```"
-READS = "\nimport ast, sys\nprint(repr(f(*ast.literal_eval('(' + sys.stdin.read() + ',)'))))"
+VERDICT_FORMS = "\nimport ast, sys\nprint(repr(f(*ast.literal_eval('(' + sys.stdin.read() + ',)'))))"
 
 
 @pytest.fixture(scope="module")
 def code():
-    """The open grader."""
+    """Open the grader."""
     with Code() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def rows(data) -> list[dict]:
-    """Functions of CRUXEval with an input and the output that Python gives; those whose input is written out."""
+    """Return functions of CRUXEval with a literal input and the output that Python gives."""
     lines = (data / "cruxeval/first400.jsonl").read_text("utf-8").splitlines()
     return [row for row in map(json.loads, lines) if is_literal(row["input"])]
 
@@ -34,9 +34,9 @@ def is_literal(arguments: str) -> bool:
 
 
 def value(program: str, arguments: str) -> str | None:
-    """What Python itself gives; None for an error."""
+    """Return the value that Python itself gives; None for an error."""
     scope: dict = {}
-    with contextlib.suppress(Exception):  # whatever a published function raises on what it was not made for
+    with contextlib.suppress(Exception):  # a published function may raise anything on foreign input
         exec(program, scope)
         return repr(scope["f"](*ast.literal_eval(f"({arguments},)")))
     return None
@@ -52,34 +52,40 @@ def checked(row: dict) -> tuple[str, str]:
 
 
 def printed(row: dict) -> tuple[str, str]:
-    return json.dumps([{"input": row["input"], "output": row["output"] + "\n"}]), "{}" + READS
+    return json.dumps([{"input": row["input"], "output": row["output"] + "\n"}]), "{}" + VERDICT_FORMS
 
 
 def grades(code, style, rows: list[dict], programs: list[str]) -> list[float | None]:
-    """The marks of programs by the tests of rows, in one of the styles."""
+    """Return the grades of programs by the tests of rows, in one of the styles."""
     written = [(*style(row), program) for row, program in zip(rows, programs, strict=True)]
-    asked = [Submission("s", answer, None, FENCED.format(text.format(p)), asks="code") for answer, text, p in written]
+    asked = [
+        Submission("s", answer, None, FENCED.format(text.format(p)), question_type="code")
+        for answer, text, p in written
+    ]
     return [verdict.grade for verdict in code.verdicts(asked)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("style", [called, checked, printed])
-def test_right_programs_have_full_marks(code, rows, style):
-    """Hundreds of published functions pass their own test: as a call, as a check, as a program that reads and prints."""
+def test_right_programs_have_full_grades(code, rows, style):
+    """Hundreds of published functions pass their own test: as a call, as a check, with standard input and output."""
     assert len(rows) >= 300
-    marks = grades(code, style, rows, [row["code"] for row in rows])
-    assert [row["id"] for row, mark in zip(rows, marks, strict=True) if mark != 1] == []
+    all_points = grades(code, style, rows, [row["code"] for row in rows])
+    assert [row["id"] for row, points in zip(rows, all_points, strict=True) if points != 1] == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("style", [called, checked, printed])
 def test_wrong_programs_have_none(code, rows, style):
-    """Other functions with the same name, which in Python give another value or an error, pass no test."""
+    """Other functions with the same name, with another value or an error in Python, pass no test."""
     others = [row["code"] for row in [*rows[7:], *rows[:7]]]
     wrong = [(row, p) for row, p in zip(rows, others, strict=True) if value(p, row["input"]) != row["output"]]
     assert len(wrong) >= 300
-    marks = grades(code, style, [row for row, _ in wrong], [program for _, program in wrong])
-    assert [row["id"] for (row, _), mark in zip(wrong, marks, strict=True) if mark != 0] == []
+    all_points = grades(code, style, [row for row, _ in wrong], [program for _, program in wrong])
+    assert [row["id"] for (row, _), points in zip(wrong, all_points, strict=True) if points != 0] == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("program", "call", "result"),
     [
@@ -95,12 +101,13 @@ def test_wrong_programs_have_none(code, rows, style):
     ],
 )
 def test_program_that_is_right_in_python_is_right_here(code, program, call, result):
-    """What another interpreter would do otherwise is done as Python does it."""
+    """The sandbox behaves as Python in cases in which another interpreter would not."""
     answer = json.dumps([{"call": call, "result": result}])
-    (verdict,) = code.verdicts([Submission("s", answer, None, FENCED.format(program), asks="code")])
+    (verdict,) = code.verdicts([Submission("s", answer, None, FENCED.format(program), question_type="code")])
     assert verdict.grade == 1, verdict
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "program",
     [
@@ -111,7 +118,7 @@ def test_program_that_is_right_in_python_is_right_here(code, program, call, resu
     ],
 )
 def test_program_that_rebinds_what_compares_earns_nothing(code, program):
-    """A result is taken by the executor, never by names that the program can bind anew."""
+    """The executor takes the result itself, never through names that the program can rebind."""
     answer = json.dumps([{"call": "f()", "result": "True"}])
-    (verdict,) = code.verdicts([Submission("s", answer, None, FENCED.format(program), asks="code")])
+    (verdict,) = code.verdicts([Submission("s", answer, None, FENCED.format(program), question_type="code")])
     assert verdict.grade == 0

@@ -1,13 +1,13 @@
-"""The forms of verdicts that judges write, by the name that a prompt's header says; what is no verdict is none."""
+"""The forms of verdicts, by the name in a prompt's header; other texts are no verdicts."""
 
 import pytest
 
-from proofmill.calls.exchange import Answer
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.graders.escalation import wants
 from proofmill.graders.verdicts import FORMS, read
 from proofmill.prompts import templates
-from proofmill.prompts.templates import READS
-from proofmill.schema.declared import Grader
+from proofmill.prompts.templates import VERDICT_FORMS
+from proofmill.schema.entries.declared import Grader
 
 SCALES = {
     "points": [0, 1, 2, 3, 4, 5, 6, 7],
@@ -21,27 +21,27 @@ NONE, OFF = "no-verdict", "off-scale"
 
 
 def rubric(form, scale, folder):
-    """A prompt of one's own that is read in a form, with a scale."""
+    """Return a prompt of the user's own with a form and a scale."""
     path = folder / f"{form}-{'-'.join(map(str, scale))}.md"
-    path.write_text(f"---\nneeds: [proof]\nreads: {form}\nscale: {scale}\n---\n{{{{ proof }}}}\n")
+    path.write_text(f"---\nneeds: [proof]\nverdict: {form}\nscale: {scale}\n---\n{{{{ proof }}}}\n")
     return templates.prompt(str(path))
 
 
 @pytest.fixture
 def said(tmp_path):
-    """`said(form, text)` is the grade that a judge's text has, or the reason why it has none."""
+    """Return a function `said(form, text)` that gives the grade in a judge's text, or the reason for having none."""
 
-    def mark(form, text, scale=None, stop="end", reasoning=None):
-        verdict = read(Answer(text, stop, reasoning=reasoning), rubric(form, scale or SCALES[form], tmp_path))
+    def points(form, text, scale=None, stop="end", reasoning=None):
+        verdict = read(ModelOutput(text, stop, reasoning=reasoning), rubric(form, scale or SCALES[form], tmp_path))
         assert verdict.text == text
         return verdict.reason.value if verdict.grade is None else verdict.grade
 
-    return mark
+    return points
 
 
 def test_each_form_has_a_reader_and_a_scale():
-    """The names that a header may have are those that can be read."""
-    assert [*READS] == [*FORMS] == [*SCALES]
+    """The names that a header may have are those that can be parsed."""
+    assert [*VERDICT_FORMS] == [*FORMS] == [*SCALES]
 
 
 POINTS = {
@@ -204,13 +204,13 @@ CASES = [
 
 @pytest.mark.parametrize(("form", "text", "expected"), CASES)
 def test_verdict_is_read_in_its_form_or_not_at_all(said, form, text, expected):
-    """The last verdict counts; other words, other forms, quotes and reasoning are none, and nothing is guessed."""
+    """The last verdict counts; other words, other forms, quotes and reasoning do not, and nothing is guessed."""
     assert said(form, text) == expected
 
 
 @pytest.mark.parametrize(("form", "text", "expected"), CASES)
 def test_form_reads_the_same_behind_its_reasoning(said, form, text, expected):
-    """A verdict stands behind the reasoning, in the text or sent apart, with line ends of either kind."""
+    """A verdict may follow reasoning in the text or a separate one, with line ends of either kind."""
     if "<think>" not in text:
         assert said(form, f"<think>\nHm.\n</think>\n\n{text}") == expected
         assert said(form, text, reasoning="Hm.") == expected
@@ -231,7 +231,7 @@ def test_form_reads_the_same_behind_its_reasoning(said, form, text, expected):
     ],
 )
 def test_scale_is_the_prompts_own(said, form, scale, text, expected):
-    """What can be read and was not offered is off the scale; `out of` names full marks."""
+    """A number that is not offered is off the scale; `out of` names the max points."""
     assert said(form, text, scale) == expected
 
 
@@ -245,12 +245,12 @@ def test_scale_is_the_prompts_own(said, form, scale, text, expected):
         ("boxed", "\\boxed{0.5}", 0.5),
         ("boxed", "\\boxed 1", NONE),
         ("correct", "\\boxed{Correct}", 1),
-        ("judgement", "Judgement: No", NONE),  # it may have been going to say "Not in every case"
+        ("judgement", "Judgement: No", NONE),  # it may be the beginning of "Not in every case"
         ("words", "Grade: correct", NONE),
     ],
 )
 def test_answer_that_was_cut_off_has_a_verdict_only_if_it_was_over(said, form, text, expected):
-    """A closed tag or box is a verdict; a word may be the beginning of another."""
+    """In a truncated output a closed tag or box is a verdict; a word may be the beginning of another."""
     assert said(form, text, stop="length") == expected
 
 
@@ -262,15 +262,15 @@ def test_answer_that_was_cut_off_has_a_verdict_only_if_it_was_over(said, form, t
         ("correct", "[0, 0.5, 1]", "expected some of 0, 1"),
         ("score", "[0, 0.5, 1]", "expected whole numbers from 0 on"),
         ("points", "[-1, 1]", "expected whole numbers from 0 on"),
-        ("points", "[0]", "the highest is whole and no 0"),
-        ("boxed", "[0, 1.5]", "the highest is whole and no 0"),
+        ("points", "[0]", "the highest must be an integer of at least 1"),
+        ("boxed", "[0, 1.5]", "the highest must be an integer of at least 1"),
         ("boxed", "[0, .inf]", "expected numbers from 0 on"),
         ("boxed", "[0, .nan]", "expected numbers from 0 on"),
     ],
 )
 def test_scale_that_a_form_cannot_say_is_refused(tmp_path, reads, scale, expected):
-    """When the prompt is read, and not when the first judge answers."""
-    (tmp_path / "mine.md").write_text(f"---\nneeds: [proof]\nreads: {reads}\nscale: {scale}\n---\n{{{{ proof }}}}\n")
+    """The error is raised when the prompt is loaded, not when the first judge replies."""
+    (tmp_path / "mine.md").write_text(f"---\nneeds: [proof]\nverdict: {reads}\nscale: {scale}\n---\n{{{{ proof }}}}\n")
     assert expected in templates.fault(str(tmp_path / "mine.md"))
 
 
@@ -279,5 +279,5 @@ def test_scale_that_a_form_cannot_say_is_refused(tmp_path, reads, scale, expecte
     [("answer-equivalence", "answers"), ("answer-judgement", "answers"), ("grade-words", "proofs"), (None, "proofs")],
 )
 def test_judge_of_final_answers_is_told_by_what_its_prompt_compares(prompt, expected):
-    """So is the prompt that its attempts are written for."""
+    """The judge's prompt also decides which prompt its attempts are written for."""
     assert wants("grader/g", None, {"grader/g": Grader(["api/a"], prompt)}) == expected

@@ -1,4 +1,4 @@
-"""The package as a wheel: what is in it, and that docs/library.md works with what each extra installs and no more."""
+"""The package as a wheel: its files, and the examples of docs/library.md with only the packages of each extra."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from mill import ROOT
 
 PAGE = (ROOT / "docs/library.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^## [^\n]*`proofmill(?:\[(\w+)\])?`\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-# Runs examples (from standard input) where only some distributions can be imported.
+# Runs examples from standard input, with imports limited to some distributions.
 RUNNER = """
 import doctest, json, sys
 from importlib import metadata
@@ -29,7 +29,7 @@ class Refuse:
     def find_spec(self, name, path=None, target=None):
         root = name.partition(".")[0]
         if root in owners and root != "proofmill" and not set(owners[root]) & set(allowed):
-            raise ImportError(f"{root} is no part of the extra")
+            raise ImportError(f"{root} is not in the extra")
 
 sys.meta_path.insert(0, Refuse())
 test = doctest.DocTestParser().get_doctest(text, {}, "docs/library.md", "docs/library.md", 0)
@@ -39,7 +39,7 @@ sys.exit(doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A folder with what the wheel of this package holds."""
+    """Build the wheel of this package, and return the folder of its files."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("src", "workflow", "data"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -53,7 +53,7 @@ def wheel(tmp_path_factory):
 
 
 def distributions(wheel, extra: str) -> list[str]:
-    """What an extra of the wheel installs: the names of all distributions that its metadata lead to."""
+    """Return the names of all distributions that an extra of the wheel installs, by its metadata."""
     own = metadata.Distribution.at(next(wheel.glob("*.dist-info")))
     found, pending = set(), [(own, extra)]
     while pending:
@@ -69,13 +69,13 @@ def distributions(wheel, extra: str) -> list[str]:
 
 
 def test_page_has_a_section_for_each_extra_of_a_library():
-    """Each extra that is used without stages has examples."""
+    """Each extra for use as a library has examples."""
     assert {extra for extra, _ in SECTIONS} == {"", "verifier", "rewards"}
 
 
 @pytest.mark.parametrize(("extra", "section"), SECTIONS, ids=[extra or "none" for extra, _ in SECTIONS])
 def test_examples_run_with_what_the_extra_installs(wheel, extra, section):
-    """The examples of a section give what the page says, and import nothing that the extra does not bring."""
+    """The examples of a section print the results on the page, and import only packages of the extra."""
     allowed = distributions(wheel, extra)
     assert not {"torch", "transformers", "polars", "snakemake"} & set(allowed) and len(allowed) < 30
     blocks = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
@@ -86,8 +86,8 @@ def test_examples_run_with_what_the_extra_installs(wheel, extra, section):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_wheel_has_the_workflow_and_the_command_its_help(wheel):
-    """Without a clone, the Snakefile with its rules, recipes and schema is found in the package, and `--help` works."""
+def test_wheel_has_the_workflow_and_the_command(wheel):
+    """Without a clone, the package has the Snakefile with its rules, recipes and schema, and `--help` works."""
     code = "from proofmill.runtime.project import project_folder as p; print(p())"
     run = {
         "cwd": wheel,
@@ -107,8 +107,8 @@ def test_wheel_has_the_workflow_and_the_command_its_help(wheel):
 
 
 @pytest.mark.pipeline
-def test_workflow_of_a_wheel_runs_in_a_folder_of_ones_own(wheel, tmp_path):
-    """Without a clone, a folder with nothing but a config.yaml makes its tables with the Snakefile of the package."""
+def test_workflow_of_a_wheel_runs_in_another_folder(wheel, tmp_path):
+    """Without a clone, the Snakefile of the package builds the tables of a folder that has only a config.yaml."""
     (tmp_path / "config.yaml").write_text("mine:\n  problems/a: {source: arithmetic, rows: 8, seed: 1}\n")
     command = [sys.executable, "-m", "snakemake", "--snakefile", wheel / "proofmill/project/Snakefile", "--cores", "1"]
     environment = {**os.environ, "PYTHONPATH": str(wheel)}

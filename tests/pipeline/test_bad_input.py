@@ -16,7 +16,7 @@ import yaml
 from damage import fill, mounted
 from mill import REFEREE, SMALL
 from project import Project, snapshot
-from proofmill.artifacts.weights import MARK
+from proofmill.artifacts.weights import MANIFEST
 from proofmill.calls import records
 from proofmill.schema.errors import HubError, JournalError, RecipeError, ServiceError, SettingError, TableError
 
@@ -34,7 +34,7 @@ class Desk:
         shutil.copytree(finished, self.results)
 
     def write(self, name: str, content: bytes | str) -> str:
-        """A source file; returns its path."""
+        """Write a source file; return its path."""
         path = self.folder / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
@@ -63,7 +63,7 @@ class Desk:
     def refused(
         self, name: str, *said: str, text: str | None = None, entries: dict | None = None, **environment
     ) -> None:
-        """The command stops with one message that has all of `said`, and changes nothing."""
+        """Assert that the command stops with one message that has all of `said`, and changes nothing."""
         before = self.state()
         done = self.run(name, text, entries, **environment)
         assert done.returncode == 1, done.stdout
@@ -96,6 +96,7 @@ def parquet(tmp_path: Path) -> bytes:
     return (tmp_path / "whole.parquet").read_bytes()
 
 
+@pytest.mark.sampled(5, "torn-json")
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -110,7 +111,7 @@ def parquet(tmp_path: Path) -> bytes:
         ("a.jsonl", GOOD.encode() + b'{"statement": "\xff\xfe"}\n', ["a.jsonl:2", "0xff", "UTF-8"]),
         ("a.csv", b"statement\nShow that \xff.\n", ["a.csv:2", "0xff", "UTF-8"]),
         ("a.jsonl", GOOD + '{"statement": "' + "x" * 10_000_000 + '"}\n', ["a.jsonl:2", "10,000,000"]),
-        ("a.jsonl", GOOD + '{"statement": "cut of', ["a.jsonl:2", "no JSON"]),
+        ("a.jsonl", GOOD + '{"statement": "cut of', ["a.jsonl:2", "not JSON"]),
         ("a.jsonl", GOOD + "[1, 2]\n", ["a.jsonl:2", "object"]),
         ("a.parquet", b"PAR1" + b"\x00" * 100 + b"PAR1", ["a.parquet", "Parquet"]),
         ("a.txt", "text\n", ["a.txt", "`.txt`", ".jsonl"]),
@@ -126,23 +127,27 @@ def test_source_file_that_cannot_be_read_is_refused(desk, file, content, said):
     desk.refused("problems/x", *said, entries=table(desk.write(file, content)))
 
 
+@pytest.mark.long
 def test_truncated_parquet_source_is_refused(desk, tmp_path):
     """A download that broke off is no table with fewer rows."""
     path = desk.write("a.parquet", parquet(tmp_path)[:-200])
     desk.refused("problems/x", "a.parquet", "Parquet", entries=table(path))
 
 
+@pytest.mark.long
 def test_duplicate_ids_of_a_source_are_refused(desk):
     """An id that stands for two rows is named, with both places."""
     path = desk.write("a.jsonl", GOOD + GOOD.replace("2 divides 4", "3 divides 9"))
     desk.refused("problems/x", "a.jsonl:2", "'a'", "a.jsonl:1", entries=table(path, columns={"problem": "id"}))
 
 
+@pytest.mark.long
 def test_missing_source_is_refused(desk):
     """A path that leads nowhere is shown as it is."""
     desk.refused("problems/x", "nowhere.jsonl", "no such file", entries=table("nowhere.jsonl"))
 
 
+@pytest.mark.long
 def test_path_with_an_unset_variable_is_refused(desk):
     """A variable that the environment has not is named, with the way to set it."""
     desk.refused("problems/x", "NO_SUCH_FOLDER", "export", entries=table("${NO_SUCH_FOLDER}/a.jsonl"))
@@ -164,16 +169,18 @@ def test_corrupt_parent_is_refused(desk):
     desk.refused("schemes/train", "problems/train.parquet", "cannot be read as Parquet")
 
 
+@pytest.mark.long
 def test_parent_with_damaged_rows_is_refused(desk):
     """A table whose stamp can be read and whose rows cannot is named too."""
     path = desk.results / "problems/train.parquet"
     content = bytearray(path.read_bytes())
     content[4:2000] = b"\xff" * 1996
     path.write_bytes(content)
-    shutil.rmtree(desk.results / "kept")
+    shutil.rmtree(desk.results / "archive")
     desk.refused("schemes/train", "problems/train.parquet", "cannot be read as Parquet")
 
 
+@pytest.mark.long
 def test_parent_of_somebody_else_is_refused(desk):
     """A Parquet file that proofmill did not write is not taken for a table."""
     pl.DataFrame({"problem": ["p"]}).write_parquet(desk.results / "problems/train.parquet")
@@ -200,6 +207,7 @@ def test_missing_parent_is_refused(desk):
 # --------------------------------------------------------------------------------------------------------------- weights
 
 
+@pytest.mark.sampled(0, "empty")
 @pytest.mark.parametrize(("made", "said"), [(False, "no such"), (True, "no config.json")], ids=["absent", "empty"])
 def test_missing_model_folder_is_refused(desk, made, said):
     """A base model from a folder that is not there, or is no model, is named with what is missing."""
@@ -209,7 +217,7 @@ def test_missing_model_folder_is_refused(desk, made, said):
 
 
 def other_training(**changed) -> dict:
-    """An entry that was never made, so that nothing is brought back and the weights are needed."""
+    """Return an entry that was never made, so that nothing is restored and the weights are needed."""
     return {"sft/x": {**SMALL["sft/cold"], "steps": 2, **changed}}
 
 
@@ -219,22 +227,24 @@ def test_missing_weights_are_refused(desk):
     desk.refused("sft/x", "base/tiny", "no weights", "rm ", entries=other_training())
 
 
+@pytest.mark.long
 def test_weights_of_another_fingerprint_are_refused(desk):
-    """Weights that do not belong to the table beside them are not used."""
-    mark = desk.results / "base/tiny" / MARK
-    mark.unlink()
-    mark.write_text(json.dumps({"fingerprint": "0123456789abcdef"}))
+    """Weights that do not belong to the table next to them are not used."""
+    grade = desk.results / "base/tiny" / MANIFEST
+    grade.unlink()
+    grade.write_text(json.dumps({"fingerprint": "0123456789abcdef"}))
     desk.refused("sft/x", "base/tiny", "weights of 0123456789abcdef", entries=other_training())
 
 
 def test_example_longer_than_the_limit_is_refused(desk):
-    """What would be cut stops the training, with the limit and the longest."""
+    """Text that would be truncated stops the training, with the limit and the longest."""
     desk.refused("sft/x", "max-length", "32", entries=other_training(**{"max-length": 32}))
 
 
 # --------------------------------------------------------------------------------------------------------- configuration
 
 
+@pytest.mark.sampled(5, "unknown-key")
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
@@ -250,7 +260,7 @@ def test_example_longer_than_the_limit_is_refused(desk):
     ids=["unknown-key", "unknown-reference", "wrong-type", "cycle", "unknown-model"],
 )
 def test_configuration_with_a_mistake_is_refused(desk, entries, said):
-    """Who asks for an entry with a mistake is told where it is and what was meant; others are made all the same."""
+    """A target with a mistake is refused with its place and a suggestion; other targets are made."""
     desk.refused(next(iter(entries)), *said, entries=entries)
     if "circle" not in said:
         assert desk.run("problems/train", entries=entries).returncode == 0
@@ -259,6 +269,7 @@ def test_configuration_with_a_mistake_is_refused(desk, entries, said):
 ONE = "problems/x: {source: arithmetic, rows: 3}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -300,20 +311,22 @@ def test_file_in_the_place_of_a_folder_is_refused(desk):
     desk.refused("problems/new", "results/unfinished", "writable", entries=NEW)
 
 
+@pytest.mark.long
 def test_folder_in_the_place_of_a_journal_is_refused(desk):
     """A journal that cannot be opened is named before anything is asked."""
-    (desk.results / "calls/schemes/x/answers.jsonl").mkdir(parents=True)
+    (desk.results / "calls/schemes/x/calls.jsonl").mkdir(parents=True)
     entries = {"schemes/x": {**SMALL["schemes/train"], "problems": "problems/bench"}}
-    desk.refused("schemes/x", "JournalError", "calls/schemes/x/answers.jsonl", entries=entries)
+    desk.refused("schemes/x", "JournalError", "calls/schemes/x/calls.jsonl", entries=entries)
 
 
 @pytest.fixture
 def small_disk(small, tmp_path) -> Iterator[Desk]:
-    """A desk whose results are a small file system of their own."""
+    """Return a desk with results on a small file system of their own."""
     with mounted(tmp_path / "mounted", "size=64m") as folder:
         yield Desk(folder, small.results)
 
 
+@pytest.mark.long
 def test_read_only_results_are_refused(small_disk):
     """Results on a file system that is read-only are named, and nothing is tried twice."""
     (small_disk.folder / "config.yaml").write_text(yaml.safe_dump({"r": NEW}))
@@ -329,7 +342,7 @@ def test_read_only_results_are_refused(small_disk):
 
 
 def test_full_disk_leaves_the_tables_as_they_were(small_disk):
-    """Without room for a table there is no part of one; with room again the same command makes it."""
+    """On a full disk no part of a table is left; with room the same command makes it."""
     entries = {"problems/new": {**NEW["problems/new"], "rows": 400}}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)  # its page is taken before the disk is full
     filler = fill(small_disk.folder, leave=12_288)
@@ -339,7 +352,7 @@ def test_full_disk_leaves_the_tables_as_they_were(small_disk):
 
 
 def test_full_disk_keeps_what_was_answered(small_disk):
-    """When the disk fills up the asking stops with a message; its answers are whole, and none is asked again."""
+    """A full disk stops the calls with a message; their outputs are complete, and no call is repeated."""
     entries = {"schemes/x": SMALL["schemes/train"]}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)
     filler = fill(small_disk.folder, leave=4 * 2**20 + 24_576)
@@ -349,7 +362,8 @@ def test_full_disk_keeps_what_was_answered(small_disk):
     answered = records.frame(small_disk.results / "calls/schemes/x")
     assert 0 < answered.height < 48
     done = small_disk.run("schemes/x", entries=entries)
-    assert "expected room for 4 MiB of answers before the first is asked" in done.stdout.splitlines()[-1]
+    assert "No space left on device; expected room" in done.stdout.splitlines()[-1]
+    assert "Free space and rerun: schemes/x resumes." in done.stdout.splitlines()[-1]
     filler.unlink()
     assert small_disk.run("schemes/x", entries=entries).returncode == 0
     assert records.frame(small_disk.results / "calls/schemes/x").head(answered.height).equals(answered)
@@ -358,6 +372,7 @@ def test_full_disk_keeps_what_was_answered(small_disk):
 # ------------------------------------------------------------------------------------------------------- under Snakemake
 
 
+@pytest.mark.sampled(0, "unknown-key")
 @pytest.mark.pipeline
 @pytest.mark.parametrize(
     ("config", "said"),
@@ -386,4 +401,4 @@ def test_snakemake_shows_the_message_of_a_failed_job(tmp_path):
     done = project.snakemake()
     assert (done.returncode, "Traceback" in done.stdout) == (1, False), done.stdout
     assert "TableError: " in done.stdout and "a.jsonl:1" in done.stdout
-    assert [path.name for path in project.results.rglob("*.parquet") if "kept" not in path.parts] == ["x.parquet"]
+    assert [path.name for path in project.results.rglob("*.parquet") if "archive" not in path.parts] == ["x.parquet"]

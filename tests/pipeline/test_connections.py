@@ -1,4 +1,4 @@
-"""Servers of a whole run, under Snakemake: what lacks is said before the first job, and `.env` reaches every job."""
+"""Servers of a full run, under Snakemake: missing settings are reported first, and `.env` reaches every job."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_run_is_stopped_before_its_first_job_or_not_at_all(tmp_path):
     assert unset.returncode and "no PROOFMILL_SOLVER_URL" in unset.stdout and "no PROOFMILL_FAR_URL" in unset.stdout
     assert project.planned("theirs") == {"problems/p", "responses/far"}
     wrong = project.snakemake("mine", "-n", PROOFMILL_FAR_URL="htp:/127.0.0.1/v1")
-    assert wrong.returncode and "SettingError: PROOFMILL_FAR_URL: is no address of a server" in wrong.stdout
+    assert wrong.returncode and "SettingError: PROOFMILL_FAR_URL: is not the address of a server" in wrong.stdout
     assert {path.name for path in project.results.glob("*")} <= {"calls"}  # of trying the servers
     dead = project.snakemake("theirs", PROOFMILL_FAR_URL="http://127.0.0.1:9/v1")
     assert dead.returncode and re.search(
@@ -57,4 +57,4 @@ def test_broken_line_of_the_file_stops_everything_at_once(tmp_path):
     runs = [project.snakemake("mine", "-n"), project.job("problems/p")]
     runs.append(project.run(sys.executable, "-m", "proofmill", "plan", "mine"))
     for done in runs:
-        assert done.returncode and "SettingError: .env:2: is no NAME=value" in done.stdout and KEY not in done.stdout
+        assert done.returncode and "SettingError: .env:2: is not NAME=value" in done.stdout and KEY not in done.stdout

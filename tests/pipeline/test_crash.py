@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 from project import Project, copy_of
-from proofmill.arithmetic import referee
 from proofmill.calls import records
+from proofmill.synthetic import referee
 from served import good, server
 
 pytestmark = pytest.mark.pipeline
@@ -40,16 +40,19 @@ SCHEDULE = {
 
 @contextmanager
 def adversary(**schedule) -> Iterator[tuple[dict[str, str], str]]:
-    """A faulty referee; yields the environment that leads jobs to it, and its address."""
+    """Start a faulty referee; yield the environment that leads jobs to it, and its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "proofmill.arithmetic.referee", "--faults", json.dumps({**SCHEDULE, **schedule})],
+        [sys.executable, "-m", "proofmill.synthetic.referee", "--faults", json.dumps({**SCHEDULE, **schedule})],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
     url = process.stdout.readline().strip()
     try:
-        yield {"PROOFMILL_REFEREE_URL": url, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT), "PROOFMILL_TIMEOUT": "2"}, url
+        yield (
+            {"PROOFMILL_REFEREE_URL": url, "PROOFMILL_CONCURRENCY": str(IN_FLIGHT), "PROOFMILL_CALL_TIMEOUT": "2"},
+            url,
+        )
     finally:
         process.kill()
 
@@ -60,14 +63,14 @@ def answered(url: str) -> int:
 
 
 def size(project: Project) -> int:
-    """Bytes of the journal's newest answers."""
-    tail = project.table("labels/many").calls / "answers.jsonl"
+    """Return the bytes of the journal's newest outputs."""
+    tail = project.table("labels/many").calls / "calls.jsonl"
     return tail.stat().st_size if tail.exists() else 0
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> tuple[Project, int]:
-    """The finished table against the adversary, and how many calls were answered for it."""
+    """Return the finished table against the adversary, and the number of its calls."""
     project = Project(tmp_path_factory.mktemp("crash") / "undisturbed", CONFIG)
     assert project.job("problems/many").returncode == 0
     with adversary() as (environment, url):
@@ -81,6 +84,7 @@ def undisturbed(tmp_path_factory) -> tuple[Project, int]:
     return project, calls
 
 
+@pytest.mark.long
 def test_stage_that_is_killed_twenty_times_ends_with_the_same_table(undisturbed, tmp_path):
     """SIGKILL at twenty random moments: the same rows, byte for byte, and at most kills x in-flight calls paid twice."""
     whole, calls = undisturbed
@@ -116,6 +120,7 @@ def test_stage_that_is_killed_twenty_times_ends_with_the_same_table(undisturbed,
     assert again - calls <= KILLS * IN_FLIGHT
 
 
+@pytest.mark.long
 def test_stage_that_is_stopped_loses_no_answer(undisturbed, tmp_path):
     """SIGTERM lets what is in flight finish: the next run asks only what was not answered."""
     whole, calls = undisturbed
@@ -139,24 +144,25 @@ def test_stage_that_is_stopped_loses_no_answer(undisturbed, tmp_path):
             said, _ = process.communicate(timeout=30)
             assert process.returncode == 1
             assert "labels/many: stopped by SIGTERM;" in said
-            assert said.strip().endswith("Run the same command to go on.")
+            assert said.strip().endswith("Rerun the same command to resume.")
         done = project.job("labels/many", **environment)
         assert done.returncode == 0, done.stdout
         assert answered(url) == calls
     assert whole.table("labels/many").content == project.table("labels/many").content
 
 
+@pytest.mark.long
 def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
     """A judge of our own that dies at some row is started again, a few times; the table is that of an undisturbed run."""
     whole, _ = undisturbed
     project = copy_of(whole, tmp_path / "died")
     project.edit("id: referee-1,", "id: referee-1, program: referee,")
     project.forget("labels/many")
-    # A new server fails at the questions of the old one once more: one fault of each, or a row is parked for it.
+    # A new server fails at the questions of the old one once more: one fault of each, or a row fails for it.
     schedule = {**SCHEDULE, "times": 1, "script": {"400": "die"}}
     environment = {
         "PROOFMILL_REFEREE_FAULTS": json.dumps(schedule),
-        "PROOFMILL_TIMEOUT": "2",
+        "PROOFMILL_CALL_TIMEOUT": "2",
         "PROOFMILL_CONCURRENCY": "16",
     }
     done = project.job("labels/many", **environment)
@@ -176,14 +182,14 @@ def test_server_that_dies_is_waited_for(undisturbed, tmp_path):
 KEY = "sk-planted-0123456789abcdef"
 SMALL = """
 small:
-  api/judge: {id: judge-1, price: unknown, max-parked: 0.5}
+  api/judge: {id: judge-1, price: unknown, max-failed: 0.5}
   problems/some: {source: arithmetic-threads, rows: 60}
   labels/some: {problems: problems/some, model: api/judge}
 """
 
 
 def judge(request: dict, number: int) -> tuple[int, dict, dict]:
-    """A judge that is slow, and at times fails and repeats our key."""
+    """Start a judge that is slow, and at times fails and repeats our key."""
     time.sleep(0.05)
     if number % 5 == 2:
         return 500 + number % 2 * 3, {"error": {"message": f"wrong key {KEY}", "headers": f"Bearer {KEY}"}}, {}
@@ -193,7 +199,7 @@ def judge(request: dict, number: int) -> tuple[int, dict, dict]:
 
 @pytest.fixture
 def asking(tmp_path):
-    """A project, and the environment that leads it to that judge."""
+    """Return a project, and the environment that leads it to that judge."""
     with server(judge) as (url, served):
         environment = {"PROOFMILL_JUDGE_URL": url, "PROOFMILL_JUDGE_KEY": KEY, "PROOFMILL_CONCURRENCY": "2"}
         yield Project(tmp_path / "project", SMALL), environment, served
@@ -205,7 +211,7 @@ def test_key_is_nowhere(asking):
     said = project.snakemake("small", **environment).stdout
     said += project.run(sys.executable, "-m", "proofmill", "plan", "small", **environment).stdout
     said += project.job(
-        "labels/some", **{**environment, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1", "PROOFMILL_FRESH": "all"}
+        "labels/some", **{**environment, "PROOFMILL_JUDGE_URL": "http://127.0.0.1:9/v1", "PROOFMILL_FORCE": "all"}
     ).stdout
     assert any(request["key"] == f"Bearer {KEY}" for request in served.requests)
     assert project.frame("labels/some").height == 60
@@ -214,11 +220,11 @@ def test_key_is_nowhere(asking):
         assert KEY.encode() not in path.read_bytes(), path
         if path.suffix == ".parquet":
             assert KEY not in str(pl.read_parquet(path).to_dicts()) + str(pl.read_parquet_metadata(path)), path
-    assert records.frame(project.table("labels/some").calls)["attempts"].max() > 1
+    assert records.frame(project.table("labels/some").calls)["tries"].max() > 1
 
 
 def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
-    """A SIGTERM to everything that a job consists of, as SLURM sends it: the job says how to go on, and its log has it."""
+    """After a SIGTERM to all processes of a job, as from SLURM, the job and its log say how to resume."""
     project, environment, _ = asking
     process = subprocess.Popen(
         project.snakemake_command("results/labels/some.parquet"),
@@ -228,7 +234,7 @@ def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    tail = project.table("labels/some").calls / "answers.jsonl"
+    tail = project.table("labels/some").calls / "calls.jsonl"
     while not (tail.exists() and tail.read_bytes().count(b"\n") >= 10):
         assert process.poll() is None
         time.sleep(0.01)
@@ -236,8 +242,8 @@ def test_sigterm_to_a_whole_job_is_heard_and_written_down(asking):
     process.wait(60)
     log = (project.results / "labels/some.log").read_text()
     assert "labels/some: stopped by SIGTERM; " in log
-    assert log.strip().endswith("Run the same command to go on.")
+    assert log.strip().endswith("Rerun the same command to resume.")
     assert not project.table("labels/some").path.exists()
-    answered = records.frame(project.table("labels/some").calls).filter(stop="end").height
+    answered = records.frame(project.table("labels/some").calls).filter(stop_reason="end").height
     assert 10 <= answered < 60
     assert project.made("results/labels/some.parquet", **environment) == ["labels/some"]

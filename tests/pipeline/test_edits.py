@@ -19,19 +19,19 @@ plugins: [parts.py]
 budget: 5.0
 edits:
   api/referee: {id: referee-1, program: referee, price: {input: 1, output: 1}, price-source: "a test, 2026-11-22", temperature: 0, max-tokens: 1024}
-  problems/family: {source: arithmetic, part: test, rows: 12}
+  problems/family: {source: arithmetic, split: test, rows: 12}
   problems/file: {source: table, path: corpus, columns: {statement: statement, solution: solution}}
   problems/train: {source: problems/file, keep: [{shorter: 900}]}
   schemes/train: {problems: problems/train, model: api/referee}
   responses/given: {problems: problems/train, model: solutions}
-  grades/given: {responses: responses/given, schemes: schemes/train, grader: api/referee, prompt: prompts/mine.md}
+  grades/given: {responses: responses/given, schemes: schemes/train, grader: api/referee, grader-prompt: prompts/mine.md}
   examples/given: {grades: grades/given, keep: [one-per-problem]}
-  scores/given: {grades: [grades/given], measures: [avg-at-k]}
+  scores/given: {grades: [grades/given], metrics: [avg-at-k]}
 """
 PARTS = '''"""A user's own parts."""
 
 from pack.sub import MORE
-from proofmill.schema.named import Named
+from proofmill.schema.registry_items import Named
 from stars import *
 
 
@@ -48,7 +48,7 @@ FILE = {"problems/file", *TRAIN}
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Project:
-    """The recipe `edits`, made to the end, and everything then an hour old."""
+    """Return the recipe `edits`, completely built, with all files an hour old."""
     project = Project(tmp_path_factory.mktemp("edits") / "project", CONFIG)
     (project.folder / "parts.py").write_text(PARTS, encoding="utf-8")
     (project.folder / "pack").mkdir()
@@ -74,7 +74,7 @@ def config(old: str, new: str) -> Callable[[Project], None]:
 
 
 def text(name: str, old: str, new: str) -> Callable[[Project], None]:
-    """An edit of a file, as with an editor."""
+    """Edit a file, as with an editor."""
 
     def edit(project: Project) -> None:
         path = project.folder / name
@@ -86,7 +86,7 @@ def text(name: str, old: str, new: str) -> Callable[[Project], None]:
 
 
 def older(project: Project) -> None:
-    """A source replaced by an older one, as by `cp -p`, `rsync -t` or `tar`."""
+    """Replace a source by an older one, as by `cp -p`, `rsync -t` or `tar`."""
     path = project.folder / "corpus/a.jsonl"
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
     os.utime(path, (1e9, 1e9))
@@ -128,7 +128,7 @@ def renamed(name: str, *names: str) -> Callable[[Project], None]:
 
 
 def without_times(project: Project) -> None:
-    """The results copied without their times, in a moment and in no order that means anything."""
+    """Copy the results without their times, at once and in arbitrary order."""
     for number, path in enumerate(sorted((project.folder / "results").rglob("*.parquet"), reverse=True)):
         os.utime(path, (1.5e9 + number, 1.5e9 + number))
 
@@ -143,9 +143,9 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
     "the budget": (config("budget: 5.0", "budget: 6.0"), set()),
     "a price": (config("output: 1}", "output: 2}"), {"schemes/train", *GRADED}),
     "a setting of a model": (config("max-tokens: 1024", "max-tokens: 1025"), {"schemes/train", *GRADED}),
-    "a share that may fail": (config("max-tokens: 1024", "max-tokens: 1024, max-parked: 0.2"), set()),
-    "a measure": (config("[avg-at-k]", "[avg-at-k, full-mark-rate]"), {"scores/given"}),
-    "a selector": (config("[one-per-problem]", "[full-marks]"), {"examples/given"}),
+    "a share that may fail": (config("max-tokens: 1024", "max-tokens: 1024, max-failed: 0.2"), set()),
+    "a measure": (config("[avg-at-k]", "[avg-at-k, solve-rate]"), {"scores/given"}),
+    "a selector": (config("[one-per-problem]", "[solved]"), {"examples/given"}),
     "a prompt": (text("prompts/mine.md", "\n", "\n"), set()),
     "a prompt's text": (lambda project: text("prompts/mine.md", "# ", "# The ")(project), GRADED),
     "a part": (text("parts.py", "< most", "<= most"), TRAIN),
@@ -166,9 +166,9 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
     "a table that is touched": (touched("results/problems/train.parquet"), set()),
     "a table that is gone": (without("results/schemes/train.parquet"), {"schemes/train"}),
     "a table and its copy that are gone": (
-        without("results/schemes/train.parquet", "results/kept/schemes"), {"schemes/train", *GRADED},
+        without("results/schemes/train.parquet", "results/archive/schemes"), {"schemes/train", *GRADED},
     ),
-    "copies that are gone": (without("results/kept"), set()),
+    "copies that are gone": (without("results/archive"), set()),
     "calls that are gone": (without("results/calls"), set()),
     "no records": (NO_RECORDS, set()),
     "no records, and a number": (both(NO_RECORDS, config("{shorter: 900}", "{shorter: 800}")), TRAIN),
@@ -182,11 +182,12 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
 
 
 def by_plan(project: Project, target: str = "edits") -> set[str]:
-    """The artifacts that `proofmill plan` would make or restore."""
+    """Return the artifacts that `proofmill plan` would make or restore."""
     planned = project.run(sys.executable, "-m", "proofmill", "plan", target, "--json")
     return {stage["name"] for stage in json.loads(planned.stdout)["stages"] if stage["state"] != "done"}
 
 
+@pytest.mark.sampled(10, "a prompt's text", "an older source", "results without their times]")
 @pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS)
 def test_snakemake_and_plan_agree_about_an_edit(finished, tmp_path, edit, expected):
     """An edit that changes what a table is made from is seen by both, whatever the files' times and Snakemake's records say."""
@@ -206,7 +207,7 @@ def test_edit_and_its_reverse_restore_what_was(finished, tmp_path):
     project.edit("{shorter: 100}", "{shorter: 900}")
     again = project.snakemake("edits")
     assert again.returncode == 0, again.stdout
-    assert "restored: the same was made before and kept" in again.stdout
+    assert "restored from the archive" in again.stdout
     assert {name: project.table(name).content for name in FILE} == before
     assert project.planned("edits") == set()
 
@@ -221,19 +222,21 @@ def test_missing_table_is_made_only_where_it_is_asked_for_or_read(finished, tmp_
     assert project.planned("edits") == by_plan(project) == set()
 
 
+@pytest.mark.long
 def test_tables_from_the_future_are_read_like_others(finished, tmp_path):
-    """A clock that is behind those that wrote the tables loses nothing: what is made from them is made, and made once."""
+    """A clock behind those that wrote the tables loses nothing: downstream tables are built, once."""
     project = copy_of(finished, tmp_path / "project")
     for name in ("grades/given", "problems/train"):
         touched(f"results/{name}.parquet")(project)
-    project.edit("[one-per-problem]", "[full-marks]")
+    project.edit("[one-per-problem]", "[solved]")
     assert project.made("edits") == ["examples/given"]
     assert project.made("edits") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forced", [("--forcerun", "results/schemes/train.parquet"), ("-R", "schemes")])
 def test_forced_table_is_made_again_with_its_descendants(finished, tmp_path, forced):
-    """What the command line forces is made again, and so is what is made from it; the rest stays."""
+    """Forced tables and everything downstream are rebuilt; the rest stays."""
     project = copy_of(finished, tmp_path / "project")
     assert project.planned("edits", *forced) == {"schemes/train", *GRADED}
 

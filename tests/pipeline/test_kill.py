@@ -1,4 +1,4 @@
-"""A `kill -9` at any time: the next run goes on, ends with the tables of an undisturbed run, and repeats no answered call."""
+"""A `kill -9` at any time: the next run resumes, ends with the same tables, and repeats no completed call."""
 
 import os
 import random
@@ -20,7 +20,7 @@ from project import CHAIN, Project, copy_of
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
-from slow_referee import IN_FLIGHT, any_marks, slow_referee
+from slow_referee import IN_FLIGHT, any_grades, slow_referee
 
 pytestmark = pytest.mark.pipeline
 
@@ -51,7 +51,7 @@ def lines(path: Path) -> list[bytes]:
 
 
 def answers(project: Project, name: str) -> Path:
-    return project.table(name).calls / "answers.jsonl"
+    return project.table(name).calls / "calls.jsonl"
 
 
 def weights(project: Project, name: str) -> str:
@@ -63,7 +63,7 @@ def checkpoint(project: Project, name: str, step: int) -> bool:
 
 
 def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
-    """Tables, weights and journals are those of the undisturbed run, and nothing unfinished is left."""
+    """Assert that tables, weights and journals are those of the undisturbed run, and nothing unfinished is left."""
     for name in names:
         assert whole.frame(name).equals(project.frame(name)), name
         assert whole.table(name).content == project.table(name).content, name
@@ -76,7 +76,7 @@ def assert_equal_to(whole: Project, project: Project, *names: str) -> None:
 
 @pytest.fixture
 def copy(chain, tmp_path) -> Callable[..., Project]:
-    """The finished small project, in which these artifacts have never been made."""
+    """Return the finished small project without these artifacts."""
 
     def without(*names: str) -> Project:
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
@@ -91,6 +91,7 @@ def copy(chain, tmp_path) -> Callable[..., Project]:
 # ---------------------------------------------------------------------------------------------------------------- calls
 
 
+@pytest.mark.sampled(0, "grades/cold")
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -117,6 +118,7 @@ def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, 
     assert len(asked) <= len(chain.journal(name)) + IN_FLIGHT
 
 
+@pytest.mark.long
 def test_killed_sampling_goes_on_and_samples_the_same(chain, copy):
     """Attempts sampled after a kill are those that an unbroken run samples, and none is sampled twice."""
     name = "responses/cold"
@@ -129,6 +131,7 @@ def test_killed_sampling_goes_on_and_samples_the_same(chain, copy):
     assert_equal_to(chain, project, name)
 
 
+@pytest.mark.long
 def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
     """A torn last line and a damaged line in the middle are two calls to repeat, not a broken journal."""
     name = "labels/threads"
@@ -148,6 +151,7 @@ def test_damaged_journal_asks_only_for_what_is_damaged(chain, copy):
     assert len(asked) == len(chain.journal(name)) - (len(whole) - 2)
 
 
+@pytest.mark.long
 def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
     """Two processes never make one artifact: the second says so after a while, or waits and takes what the first made."""
     name = "labels/threads"
@@ -169,6 +173,7 @@ def test_second_process_on_one_artifact_stops_with_a_message(chain, copy):
 # ------------------------------------------------------------------------------------------------------------- training
 
 
+@pytest.mark.sampled(0, "9--9")
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
 def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, how, code):
     """Every number of the table and every byte of the weights are those of an unbroken training; a signal keeps the last step."""
@@ -181,19 +186,20 @@ def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy,
     if how != signal.SIGKILL:
         said = process.stdout.read().splitlines()[-1]
         step = int(said.partition("step ")[2].split()[0])
-        assert said == f"{name}: stopped by {how.name}; step {step} of 40 is kept. Run the same command to go on."
+        assert said == f"{name}: stopped by {how.name}; step {step} of 40 is kept. Rerun the same command to resume."
         assert checkpoint(project, name, step)
     done = project.job(name, **often)
     assert done.returncode == 0, done.stdout
-    assert "goes on from checkpoint-" in done.stdout
+    assert "resumes from checkpoint-" in done.stdout
     assert_equal_to(chain, project, name)
 
 
 def workers(launcher: int) -> list[int]:
-    """The processes that a launcher has started."""
+    """Return the processes that a launcher has started."""
     return [int(pid) for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how):
     """Its launcher stopped or one of its processes killed, a training of two ends with the table of one, up to rounding."""
@@ -213,18 +219,19 @@ def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how)
         assert len(re.findall(r"stopped by SIGTERM; step \d+ of 40 is kept", said)) == 1
     done = project.run(*command, **often)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("goes on from checkpoint-") == 1
+    assert done.stdout.count("resumes from checkpoint-") == 1
     expected, found = chain.frame(name), project.frame(name)
     assert found.drop("value").equals(expected.drop("value"))
     assert found["value"].to_list() == pytest.approx(expected["value"].to_list(), rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1)])
 def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy, tmp_path, how, code):
     """Rollouts, numbers and weights are those of an unbroken training, and no rollout is judged twice."""
     name = "grpo/cold"
     whole, project = copy_of(copy(name), tmp_path / "whole"), copy(name)
-    with slow_referee(verdict=any_marks) as (environment, _):
+    with slow_referee(verdict=any_grades) as (environment, _):
         done = whole.job(name, **environment)
     assert done.returncode == 0, done.stdout
     assert weights(whole, name) != weights(chain, "sft/cold")
@@ -234,20 +241,21 @@ def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy
         found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
         return bool(found) and b'"step": 5,' in found[0].read_bytes()
 
-    with slow_referee(verdict=any_marks) as (environment, asked):
+    with slow_referee(verdict=any_grades) as (environment, asked):
         command = project.job_command(name)
         assert killed(started(project, command, **often, **environment), when=in_the_fifth_step, how=how) == code
         assert not project.table(name).path.exists()
         done = project.job(name, **often, **environment)
     assert done.returncode == 0, done.stdout
-    step = int(re.search(r"goes on from checkpoint-(\d+)", done.stdout)[1])
+    step = int(re.search(r"resumes from checkpoint-(\d+)", done.stdout)[1])
     assert step % (4 if how == signal.SIGKILL else 2) == 0
     assert_equal_to(whole, project, name)
     assert len(asked) <= len(whole.journal(name)) + IN_FLIGHT
 
 
+@pytest.mark.long
 def test_killed_training_with_a_lag_goes_on_and_asks_no_judge_twice(copy):
-    """After kill -9 all steps are there, no rollout is older than the lag, and each question to the judge was sent once."""
+    """After kill -9 all steps exist, no rollout is older than `max-staleness`, and each judge request was sent once."""
     name = "grpo/cold"
     project = copy(name)
     project.edit("iterations: 2", "lag: 2")
@@ -257,24 +265,25 @@ def test_killed_training_with_a_lag_goes_on_and_asks_no_judge_twice(copy):
         found = list(project.table(name).scratch.glob("checkpoints-*/rollouts.jsonl"))
         return bool(found) and b'"step": 7,' in found[0].read_bytes()
 
-    with slow_referee(verdict=any_marks) as (environment, asked):
+    with slow_referee(verdict=any_grades) as (environment, asked):
         command = project.job_command(name)
         assert killed(started(project, command, **often, **environment), when=in_the_seventh_step) == -signal.SIGKILL
         done = project.job(name, **often, **environment)
     assert done.returncode == 0, done.stdout
-    assert "goes on from checkpoint-4" in done.stdout
+    assert "resumes from checkpoint-4" in done.stdout
     rollouts = pl.read_parquet(project.table(name).folder / "rollouts.parquet")
     assert rollouts.height == rollouts["rollout"].n_unique() == 16 * 4 * 2
-    assert (rollouts["step"] - 1 - rollouts["policy"]).max() <= 2
+    assert (rollouts["step"] - 1 - rollouts["policy_step"]).max() <= 2
     assert len(asked) <= len(project.journal(name)) + IN_FLIGHT
 
 
 # -------------------------------------------------------------------------------------------------------- the whole run
 
 
+@pytest.mark.sampled(0, "with-its-jobs")
 @pytest.mark.parametrize("group", [True, False], ids=["with-its-jobs", "alone"])
 def test_killed_snakemake_is_run_again_like_any_other_time(chain, copy, group):
-    """The same command goes on, without --unlock, also beside a job that outlived the Snakemake that started it."""
+    """The same command resumes, without --unlock, also next to a job that outlived its Snakemake."""
     names, target = ["labels/threads", "problems/train", "schemes/train"], "results/schemes/train.parquet"
     project = copy(*names)
     with slow_referee(0.1) as (environment, asked):
@@ -318,10 +327,11 @@ def test_sigterm_while_snakemake_schedules_ends_it(tmp_path):
     assert process.returncode == 1 and "Shutting down" in said, said
 
 
+@pytest.mark.long
 def test_many_kills_of_whole_runs_lose_nothing(chain, tmp_path):
     """However often a run, or the jobs alone, are killed at any moment, each run in the end has what an undisturbed one has.
 
-    PROOFMILL_KILLS is the number of kills: 3 here, 100 by hand (docs/measurements.md).
+    PROOFMILL_KILLS is the number of kills: 3 here, 100 by hand (docs/performance.md).
     """
     kills, rng, runs, project = int(os.environ.get("PROOFMILL_KILLS", "3")), random.Random(0), 0, None
     names = [name for name in chain.book.recipes["chain"] if kind_of(name) in KINDS]
@@ -345,7 +355,7 @@ def test_many_kills_of_whole_runs_lose_nothing(chain, tmp_path):
 
 
 def killing(pid: int, rng: random.Random) -> None:
-    """SIGKILL for all processes of a run, for its jobs alone, or for Snakemake alone; or SIGTERM for all."""
+    """Send SIGKILL to all processes of a run, to its jobs, or to Snakemake; or SIGTERM to all."""
     way = rng.choice(("all", "all", "jobs", "alone", "term"))
     jobs = [job.pid for job in psutil.Process(pid).children(recursive=True)] if way == "jobs" else []
     with suppress(ProcessLookupError):
@@ -356,7 +366,7 @@ def killing(pid: int, rng: random.Random) -> None:
 
 
 def finished_like(chain: Project, project: Project, names: list[str]) -> None:
-    """The project is as the undisturbed one, and a further run does nothing; it is then thrown away."""
+    """Assert that the project equals the undisturbed one, and that another run does nothing; then delete it."""
     assert_equal_to(chain, project, *names)
     assert project.planned("chain") == set()
     shutil.rmtree(project.folder)

@@ -1,6 +1,7 @@
-"""How much a new kind takes: a toy kind is added to a copy of the project by six files, and everything knows it."""
+"""The cost of a new kind: six files add a toy kind to a copy of the project, and everything supports it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,19 @@ from project import LOCAL, ROOT
 
 pytestmark = pytest.mark.pipeline
 
-ENTRY = '''
+ENTRY = '''"""Define the entry of `outlines`."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+
+from proofmill.schema.fields import Entry, ProblemsRef, Strict, doc
+
 
 @dataclass(frozen=True, config=Strict)
 class Outlines(Entry):
-    """A problem's length a row."""
+    """One row is the length of a problem."""
 
     revision: ClassVar[int] = 1
     problems: ProblemsRef = doc("The problems whose kept rows are measured.")
@@ -34,7 +43,7 @@ COLUMNS = """    "outlines": {
 MODULE = '''"""One row of `outlines` is the length of a problem's statement."""
 
 from proofmill.artifacts.jobs import Job, run
-from proofmill.schema.entries import Outlines
+from proofmill.schema.entries.outlines_entry import Outlines
 
 
 def main(entry: Outlines, job: Job) -> None:
@@ -60,11 +69,11 @@ CONFIG = "toy:\n  problems/x: {source: arithmetic, rows: 3}\n  outlines/x: {prob
 
 # What is added to a file, after or before which of its lines; None stands for a new file.
 ADDED = {
-    "src/proofmill/schema/entries.py": (None, ENTRY),
+    "src/proofmill/schema/entries/outlines_entry.py": (None, ENTRY),
     "src/proofmill/schema/columns.py": ('    "overlaps": {\n', COLUMNS),
     "src/proofmill/schema/kinds.py": (
-        '    "overlaps": Kind(Overlaps, "overlap", asks=True),\n',
-        '    "overlaps": Kind(Overlaps, "overlap", asks=True),\n    "outlines": Kind(Outlines, "problem"),\n',
+        '    "overlaps": Kind(Overlaps, "overlap", calls_models=True),\n',
+        '    "overlaps": Kind(Overlaps, "overlap", calls_models=True),\n    "outlines": Kind(Outlines, "problem"),\n',
     ),
     "src/proofmill/outlines.py": (None, MODULE),
     "workflow/rules/outlines.smk": (
@@ -77,7 +86,7 @@ ADDED = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
-    """A copy of the project with the toy kind, and with a configuration that has one of it."""
+    """Return a copy of the project with the toy kind, and with a configuration that has one of it."""
     folder = tmp_path_factory.mktemp("kind") / "project"
     away = shutil.ignore_patterns(".*", "results", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT, folder, ignore=away)
@@ -88,13 +97,16 @@ def copy(tmp_path_factory) -> Path:
         assert place is None or before.count(place) == 1
         path.write_text(before.replace(place, text) if place else before + text, encoding="utf-8")
     kinds = folder / "src/proofmill/schema/kinds.py"
-    kinds.write_text(kinds.read_text().replace("import Examples, Grades,", "import Examples, Grades, Outlines,"))
+    imported = "from proofmill.schema.entries.problem_entries import"
+    outlines = "from proofmill.schema.entries.outlines_entry import Outlines\n"
+    kinds.write_text(kinds.read_text().replace(imported, outlines + imported))
     (folder / "config.yaml").write_text(CONFIG)
     return folder
 
 
-def ran(copy: Path, *command: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+def ran(copy: Path, *command: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run a module in the copy and return its result."""
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), **environment}
     command = [sys.executable, "-m", *command]
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 
@@ -109,12 +121,37 @@ def test_new_kind_takes_six_files(copy):
     assert "rule outlines:" not in ran(copy, "snakemake", "toy", *LOCAL).stderr
 
 
+@pytest.mark.long
 def test_everything_knows_the_new_kind(copy):
     """The plan, the list of rules, the manual, and the tests of the house and of the words."""
     assert "outlines/x" in ran(copy, "proofmill", "plan", "toy", "--verbose").stdout
     assert "outlines" in ran(copy, "snakemake", "--list").stdout
-    assert ran(copy, "proofmill.recipes.manual").returncode == 0
+    assert ran(copy, "proofmill.config.manual").returncode == 0
     assert "| `characters` | Int64 |" in (copy / "docs/kinds/outlines.md").read_text()
     tests = ["tests/test_outlines.py", "tests/test_vocabulary.py", "tests/test_house.py"]
     done = ran(copy, "pytest", "-q", "-p", "no:cacheprovider", *tests)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.sampled(0, "True")
+@pytest.mark.parametrize(("asks", "minutes"), [(False, "240"), (True, "1440")])
+def test_cluster_gives_the_new_kind_its_resources(copy, asks, minutes):
+    """The SLURM profile derives time, memory and the guard against a second job from the record; site.yaml can name it."""
+    kinds = copy / "src/proofmill/schema/kinds.py"
+    record = 'Kind(Outlines, "problem"'
+    before = kinds.read_text()
+    kinds.write_text(before.replace(f"{record})", f"{record}, calls_models=True)") if asks else before)
+    (copy / "site.yaml").write_text("outlines: {mem_mb: 3210, qos: long}\n")
+    (copy / "bin").mkdir(exist_ok=True)
+    for command in ("sbatch", "squeue"):  # nothing is submitted, and the queue is empty
+        (copy / "bin" / command).unlink(missing_ok=True)
+        (copy / "bin" / command).symlink_to("/bin/true")
+    try:
+        planned = ("toy", "--forcerun", "outlines", "-n", "--workflow-profile", "slurm")
+        done = ran(copy, "snakemake", *planned, PATH=os.pathsep.join([str(copy / "bin"), os.environ["PATH"]]))
+    finally:
+        kinds.write_text(before)
+        (copy / "site.yaml").unlink()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (said,) = re.findall(r"^rule outlines:.*?resources: (.*?)$", done.stdout + done.stderr, re.MULTILINE | re.DOTALL)
+    assert f"runtime={minutes}" in said and "mem_mb=3210" in said and "qos=long" in said and "--signal=USR1@120" in said

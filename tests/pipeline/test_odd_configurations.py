@@ -1,12 +1,12 @@
-"""Odd but possible configurations under Snakemake: an entry longer than an argument, paths with signs of Snakemake's own,
-files that nobody can read."""
+"""Odd but possible configurations under Snakemake: an entry longer than an argument, paths with Snakemake's own signs,
+unreadable files."""
 
 import json
 
 import pytest
 
 from project import Project
-from proofmill.recipes.identity import identity_of
+from proofmill.config.identity import identity_of
 
 pytestmark = pytest.mark.pipeline
 
@@ -15,7 +15,7 @@ PROBLEM = '{"statement": "Show that 2 divides 4.", "solution": "4 = 2 * 2."}\n'
 
 
 def test_entry_of_many_arguments_is_made_once_and_again_when_it_is_edited(tmp_path):
-    """An entry larger than any argument of Linux reaches its job whole; a second run does nothing, and an edit is seen."""
+    """An entry larger than any argument of Linux reaches its job; a rerun does nothing, an edit is noticed."""
     words = json.dumps(LONG, ensure_ascii=False)
     config = f"r:\n  problems/x: {{source: arithmetic, rows: 3, keep: [{{origin: {words}}}]}}\n"
     project = Project(tmp_path / "project", config)
@@ -48,9 +48,10 @@ def refused(project: Project, *said: str) -> None:
     assert not list(project.results.rglob("*.parquet"))
 
 
+@pytest.mark.sampled(0, "/proc/self/mem")
 @pytest.mark.parametrize("path", ["nowhere.jsonl", "~nosuchuser/a.jsonl", "/dev/zero", "/proc/self/mem", "a/" * 2_500])
 def test_source_that_cannot_be_read_is_refused(tmp_path, path):
-    """What is no file of rows is one message, whatever it is."""
+    """A file that has no rows gives one message, whatever it is."""
     refused(
         Project(tmp_path / "project", f"r:\n  problems/x: {{source: table, path: '{path}'}}\n"),
         "TableError: ",
@@ -58,6 +59,7 @@ def test_source_that_cannot_be_read_is_refused(tmp_path, path):
     )
 
 
+@pytest.mark.sampled(0, "nested", "periodic")
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -71,5 +73,5 @@ def test_source_that_cannot_be_read_is_refused(tmp_path, path):
     ids=["nested", "digits", "broken", "number", "long", "periodic"],
 )
 def test_configuration_that_cannot_be_read_is_refused(tmp_path, config, said):
-    """What our reader refuses, Snakemake does not read before it."""
+    """A file that our reader refuses is not read by Snakemake first."""
     refused(Project(tmp_path / "project", config), "RecipeError: ", said)

@@ -1,4 +1,4 @@
-"""The pipeline as its user runs it: the whole recipe `nano` at small sizes, and what an edit, a deletion or a flag makes run."""
+"""The pipeline as users run it: the full recipe `nano` at small sizes, and the effect of edits, deletions and flags."""
 
 import inspect
 import os
@@ -17,12 +17,12 @@ from browsing import chromium, opened, page_of, pictured, pressed, read_from_dis
 from own_parts import write_configuration, write_parts
 from pages import PAGES, to_run
 from project import CHAIN, ROOT, Project, copy_of
+from proofmill.analysis import lineage
 from proofmill.calls.records import frame
-from proofmill.inspect import lineage
-from proofmill.recipes.identity import prompts_of
+from proofmill.config.identity import prompts_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS
-from proofmill.schema.entries import Examples
+from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 from reached import alone, reached
@@ -38,7 +38,7 @@ ASKED = {"labels", "schemes", "responses", "grades"}
 
 @pytest.fixture(scope="module")
 def nano(tmp_path_factory) -> Project:
-    """The recipe `nano`, run to its end under the rehearsal by processes that can reach this machine alone."""
+    """Return the recipe `nano`, completely built under the rehearsal by processes without a network."""
     folder = tmp_path_factory.mktemp("nano")
     project = Project(folder / "project", overlay="workflow/rehearsal.yaml")
     project.first = project.made("nano", **alone(folder))
@@ -47,20 +47,20 @@ def nano(tmp_path_factory) -> Project:
 
 
 def files(project: Project) -> dict[str, tuple[int, int]]:
-    """Every file of the results with its inode and time: equal means that nothing was written."""
+    """Return every file of the results with inode and time: equal means that nothing was written."""
     found = ((path, path.stat()) for path in project.results.rglob("*") if path.is_file())
     return {str(path.relative_to(project.results)): (stat.st_ino, stat.st_mtime_ns) for path, stat in found}
 
 
 def artifacts(project: Project) -> set[str]:
-    """The artifacts of the recipe `nano`, and those of the model that its rehearsal starts from."""
+    """Return the artifacts of the recipe `nano`, and those of the model that its rehearsal starts from."""
     book = project.book
     return {name for target in book.recipes["nano"] for name in (target, *references.ancestors(book.entries, target))}
 
 
 def journals(project: Project) -> dict[str, int]:
-    """Answers in every journal."""
-    folders = (path.parent for path in (project.results / "calls").rglob("answers.jsonl"))
+    """Count the outputs in every journal."""
+    folders = (path.parent for path in (project.results / "calls").rglob("calls.jsonl"))
     return {str(folder): frame(folder).height for folder in folders}
 
 
@@ -106,13 +106,13 @@ def test_nano_counts_add_up_to_its_rows(nano):
 
 
 def test_nano_scores_every_model_on_the_benchmark(nano):
-    """The last table has a mark with its interval for each model and way of sampling, and the page shows them."""
+    """The last table has a score with its interval for each model and sampling setting, and the page shows them."""
     for name in ("scores/nano", "scores/nano-longer"):
-        rows = nano.frame(name).filter(split="all", measure="avg@2")
+        rows = nano.frame(name).filter(slice="all", metric="avg@2")
         entry = nano.book.entries[name]
-        differences, scores = rows.filter(pl.col("p").is_not_null()), rows.filter(pl.col("p").is_null())
+        differences, scores = rows.filter(pl.col("p_value").is_not_null()), rows.filter(pl.col("p_value").is_null())
         assert entry.models == scores["model"].to_list()
-        assert entry.compare == [list(pair) for pair in differences.select("model", "against").iter_rows()]
+        assert entry.compare == [list(pair) for pair in differences.select("model", "baseline").iter_rows()]
         assert scores.filter(~pl.col("value").is_between("low", "high")).is_empty()
         page = nano.table(name).page.read_text(encoding="utf-8")
         assert all(f"| {model} | {entry.problems[0]} |" in page for model in entry.models)
@@ -125,9 +125,9 @@ def test_nano_problems_are_disjoint(nano):
 
 
 def test_nano_prints_few_lines_for_each_stage(nano):
-    """What all jobs have said, and the last screen with its marks, is few enough to be read: 2.5 lines a stage.
+    """All log lines and the last page of scores are short enough to read: 2.5 lines per stage.
 
-    Notices that attempts are cut off or empty do not count: a model of 60 steps has one for each of its marks.
+    Notices of truncated or empty attempts do not count: a model of 60 steps has one for each of its scores.
     """
     logs = [(nano.results / f"{name}.log").read_text(encoding="utf-8") for name in artifacts(nano)]
     said = [line for log in logs for line in log.splitlines() if re.match(r"\d\d:\d\d:\d\d  ", line)]
@@ -143,7 +143,7 @@ def test_nano_leaves_nothing_unfinished(nano):
 
 
 def test_second_run_does_nothing(nano):
-    """What is up to date is not made again: no job is planned, none runs, no file is written."""
+    """Artifacts that are up to date are not rebuilt: no job is planned, none runs, no file is written."""
     before = files(nano)
     assert set() == nano.planned("nano")
     assert nano.made("nano") == []
@@ -159,7 +159,7 @@ def test_list_is_a_table_of_contents(nano):
 
 
 def test_numbers_of_nano_lead_to_forum_threads(nano):
-    """Ten random rows of the scores: each walks to the threads that its model learned from, and every step is a row."""
+    """Ten random rows of the scores lead back to the threads that their models were trained on, row by row."""
     rows = nano.table("scores/nano").rows()
     measured = [number for number, row in enumerate(rows) if row["model"]]
     for number in random.Random(0).sample(measured, 10):
@@ -168,7 +168,7 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
         bench = rows[number]["problems"].partition("/")[2]
         assert {f"problems/{bench}", f"schemes/{bench}", "problems/threads", "labels/threads"} <= passed, number
         graded = next(step for step in steps if step.artifact.startswith("grades/"))
-        models = {rows[number]["model"], rows[number]["against"]} - {None}  # a comparison rests on both
+        models = {rows[number]["model"], rows[number]["baseline"]} - {None}  # a comparison rests on both
         assert any(f"/{model.replace('/', '-')}@" in graded.artifact for model in models), number
         assert graded.artifact.endswith(f"@{bench}@{rows[number]['sampling']}"), number
         threads = [step for step in steps if step.artifact == "problems/threads"]
@@ -181,7 +181,7 @@ def test_numbers_of_nano_lead_to_forum_threads(nano):
 
 @pytest.mark.browser
 def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
-    """A real browser on the whole run: the graph, a problem with two models beside each other, curves, a step of rollouts."""
+    """A real browser on the full run: the graph, a problem with two models, curves, a step of rollouts."""
     stages = len(artifacts(nano))
     problem = nano.table("problems/bench").rows("problem")[0]["problem"]
     with viewing(nano.folder, *nano.overlay) as address, chromium() as browser, page_of(browser) as page:
@@ -190,13 +190,13 @@ def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
         graded = ["grades/sft-cold@bench@greedy", "grades/grpo-nano@bench@greedy"]
         shown = "&".join(f"show={name}" for name in graded)
         opened(page, address, f"/problem/problems/bench/{problem}?{shown}")
-        assert page.locator(".column").count() == 2 and page.locator(".column article .mark").count() == 2
+        assert page.locator(".column").count() == 2 and page.locator(".column article .grade").count() == 2
         assert "$" not in page.locator(".statement").inner_text() and page.locator(".statement math").count()
         assert page.locator(".scheme tr").count() > 1
         pictured(page, "nano-problem")
         opened(page, address, "/table/grpo/nano")
         assert page.locator("img.curves").evaluate("i => i.naturalWidth") > 100
-        page.click("text=What it was trained on, step by step")
+        page.click("text=Rollouts by step")
         assert "step 4 of 4" in page.locator(".paging").inner_text()
         pressed(page, "k")
         page.wait_for_url("**step=3")
@@ -206,9 +206,10 @@ def test_viewer_shows_nano_from_its_graph_to_a_rollout(nano):
         assert page.said == []
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_report_of_nano_opens_from_disk(nano, tmp_path):
-    """One file without a network; its table of marks is pictured."""
+    """One file without a network; its table of scores is plotted."""
     done = nano.run(sys.executable, "-m", "proofmill", "report", "nano", "--out", tmp_path / "nano.html", *nano.overlay)
     assert done.returncode == 0, done.stdout
     with chromium() as browser, page_of(browser, width=1100) as page:
@@ -218,6 +219,7 @@ def test_report_of_nano_opens_from_disk(nano, tmp_path):
         pictured(page, "nano-report", clip=table.bounding_box())
 
 
+@pytest.mark.sampled(0, "README", "running", "results", "inspecting")
 @pytest.mark.parametrize("page", [page for page in PAGES if to_run(page)], ids=lambda page: page.stem)
 def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
     """Every command in a page's blocks of shell does its work after a run of `nano`, but for those that pages.py names."""
@@ -237,6 +239,7 @@ def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
 # ------------------------------------------------------------------------------------------------- what an edit plans
 
 
+@pytest.mark.sampled(0, "threshold")
 @pytest.mark.parametrize(
     ("old", "new", "edited"),
     [
@@ -254,7 +257,7 @@ def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
 def test_edited_entry_plans_itself_and_its_descendants(nano, old, new, edited):
     """An edit of one value reruns that artifact, those `like` it, and all that is made from them, and nothing else."""
     if "scores/nano" in edited:  # a default that is written out is no edit
-        nano.edit("measures: [avg-at-k", "confidence: 0.95\n    measures: [avg-at-k")
+        nano.edit("metrics: [avg-at-k", "confidence: 0.95\n    metrics: [avg-at-k")
         assert set() == nano.planned("nano")
     wanted = nano.with_descendants(*edited) & artifacts(nano)
     nano.edit(old, new)
@@ -266,7 +269,7 @@ def test_edited_entry_plans_itself_and_its_descendants(nano, old, new, edited):
 
 @pytest.fixture
 def source(tmp_path) -> str:
-    """A copy of the code, so that a prompt can be edited; the value for PYTHONPATH."""
+    """Return a copy of the code, so that a prompt can be edited; the value for PYTHONPATH."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     return str(tmp_path / "src")
 
@@ -276,9 +279,10 @@ def add_to_prompt(source: str, prompt: str, text: str) -> None:
         file.write(text)
 
 
+@pytest.mark.sampled(0, "grade-strict")
 @pytest.mark.parametrize("prompt", ["grade-strict", "classify", "solve"])
 def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, prompt):
-    """An edit of a prompt reruns the artifacts that ask it and what is made from them, and nothing else."""
+    """An edit of a prompt reruns the artifacts that use it and everything downstream, and nothing else."""
     book = nano.book
     asking = {n for n in artifacts(nano) if prompt in prompts_of(book.entries[n], book.declared)}
     assert asking and not {"scores/disjoint", "problems/threads", "base/nano"} & asking
@@ -289,7 +293,7 @@ def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, pro
 
 
 def test_edited_code_plans_nothing(nano, source):
-    """Code is no part of what a table is."""
+    """Code does not affect a table's fingerprint."""
     for path in Path(source).rglob("*.py"):
         path.write_text(path.read_text(encoding="utf-8") + "\n# another line\n", encoding="utf-8")
     assert set() == nano.planned("nano", PYTHONPATH=source)
@@ -314,7 +318,7 @@ OWN = {"problems/short", "grpo/mine", "grades/mine", "scores/overlap", "scores/m
 
 @pytest.fixture(scope="module")
 def own(nano, tmp_path_factory) -> Project:
-    """docs/your-parts.md over the finished reduced `nano`: its file of parts, its recipe `mine`, made to the end."""
+    """Run docs/plugins.md over the finished reduced `nano`: its file of parts, its recipe `mine`, built to the end."""
     project = copy_of(nano, tmp_path_factory.mktemp("own") / "project")
     write_parts(project.folder)
     mine = write_configuration(project.folder)
@@ -324,19 +328,20 @@ def own(nano, tmp_path_factory) -> Project:
 
 
 def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
-    """Filter, reward, grader, measure and scaffold of a user's file do their work; nothing of `nano` is made again."""
+    """Filter, reward, grader, metric and scaffold of a user's file are used; nothing of `nano` is rebuilt."""
     assert set(own.first) >= OWN and not set(own.first) & artifacts(own)
     short = own.frame("problems/short")
     lines = short["solution"].fill_null("").str.split("\n").list.len()
     assert short.filter(dropped="solution-lines")["evidence"].str.contains(r"^\d+ lines$").all()
     assert lines.filter(short["dropped"].is_null()).max() <= 8
-    assert "rewards/brief/mean" in set(own.frame("grpo/mine")["measure"])
+    assert "rewards/brief/mean" in set(own.frame("grpo/mine")["metric"])
     assert set(own.frame("responses/mine")["steps"].list.len()) == {2}
-    assert set(own.frame("grades/mine")["out_of"]) == {7}
-    assert {"long-rate", "avg@1"} == set(own.frame("scores/overlap")["measure"])
+    assert set(own.frame("grades/mine")["max_points"]) == {7}
+    assert {"long-rate", "avg@1"} == set(own.frame("scores/overlap")["metric"])
     assert own.made("mine") == []
 
 
+@pytest.mark.sampled(0, "reward", "comment")
 @pytest.mark.parametrize(
     ("old", "new", "edited"),
     [
@@ -347,10 +352,10 @@ def test_recipe_with_own_parts_makes_its_tables_and_no_other(own):
         ("min(solved", "max(solved", "responses/mine"),
         ("def brief(rollout, tokens):", "# the shorter, the better\ndef brief(rollout, tokens):", None),
     ],
-    ids=["filter", "reward", "grader", "measure", "scaffold", "comment"],
+    ids=["filter", "reward", "grader", "metric", "scaffold", "comment"],
 )
 def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
-    """One edited line plans the entries that name its part and what is made from them; a comment plans nothing."""
+    """One edited line plans the entries that name its plugin and everything downstream; a comment plans nothing."""
     parts = own.folder / "my_parts.py"
     text = parts.read_text(encoding="utf-8")
     assert old in text
@@ -360,12 +365,13 @@ def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
     plan = own.run(sys.executable, "-m", "proofmill", "plan", "mine", "--verbose", *own.overlay).stdout
     parts.write_text(text, encoding="utf-8")
     assert wanted == planned
-    assert plan.count("your part `") == (1 if edited else 0)
+    assert plan.count("plugin `") == (1 if edited else 0)
     assert set() == own.planned("mine")
 
 
+@pytest.mark.long
 def test_error_of_a_part_is_shown_with_its_own_line(own):
-    """The stage ends with the file, the line and its text; once the line is mended, the table is as it was."""
+    """The stage stops with the file, the line and its text; once the line is fixed, the table is as before."""
     parts, before = own.folder / "my_parts.py", own.table("grades/mine").content
     text = parts.read_text(encoding="utf-8")
     parts.write_text(text.replace("7 * len(shared)", "7 // 0 * len(shared)"), encoding="utf-8")
@@ -374,7 +380,7 @@ def test_error_of_a_part_is_shown_with_its_own_line(own):
     line = text[: text.index("7 * len(shared)")].count("\n") + 1
     assert done.returncode != 0
     assert re.search(
-        rf"RecipeError: .*my_parts.py:{line}: `return .7 // 0 .*` in line_overlap ended in Zero", done.stdout
+        rf"RecipeError: .*my_parts.py:{line}: `return .7 // 0 .*` in line_overlap raised Zero", done.stdout
     )
     assert "Traceback" not in done.stdout
     assert own.made("grades/mine") == ["grades/mine"]  # brought back, as it was
@@ -386,7 +392,7 @@ def test_error_of_a_part_is_shown_with_its_own_line(own):
 
 @pytest.fixture
 def copy(chain, tmp_path) -> Project:
-    """The finished small project, to be changed."""
+    """Return a copy of the finished small project, to be changed."""
     return copy_of(chain, tmp_path / "copy")
 
 
@@ -413,6 +419,7 @@ def test_edited_threshold_runs_its_descendants_and_its_reversal_restores_them(co
     assert untouched == {n: copy.table(n).path.stat().st_mtime_ns for n in untouched}
 
 
+@pytest.mark.long
 def test_edited_prompt_asks_its_rows_and_its_reversal_asks_none(copy, source):
     """A new prompt is asked for every row; the old one again for none."""
     target, name = "results/schemes/train.parquet", "schemes/train"
@@ -426,7 +433,7 @@ def test_edited_prompt_asks_its_rows_and_its_reversal_asks_none(copy, source):
 
 
 def test_deleted_middle_table_comes_back_without_calls(copy):
-    """A table of a recipe that is gone is brought back without calls; what is made from it stays as it was."""
+    """A removed table is restored without calls; everything downstream stays as it was."""
     contents = {name: copy.table(name).content for name in copy.book.entries}
     asked = journals(copy)
     copy.table("schemes/train").path.unlink()
@@ -436,8 +443,9 @@ def test_deleted_middle_table_comes_back_without_calls(copy):
     assert asked == journals(copy)
 
 
+@pytest.mark.long
 def test_forced_table_is_made_again_and_not_brought_back(copy):
-    """`--forcerun` is meant in earnest, by the artifact's name too; a deleted table is brought back from its kept copy."""
+    """`--forcerun` computes an artifact, by its name too; a deleted table is restored from the archive."""
     name = "examples/cold"
     rows = copy.frame(name)
     copy.table(name).path.unlink()
@@ -456,6 +464,7 @@ def test_dry_run_of_everything_changes_nothing(copy):
     assert before == files(copy)
 
 
+@pytest.mark.long
 def test_until_stops_at_the_kind_it_names(tmp_path):
     """`--until labels` makes the labels and what they need, and nothing after them."""
     project = Project(tmp_path / "project", CHAIN)
@@ -463,6 +472,7 @@ def test_until_stops_at_the_kind_it_names(tmp_path):
     assert {"problems", "labels"} == {path.parent.name for path in project.results.glob("*/*.parquet")}
 
 
+@pytest.mark.long
 def test_single_kinds_without_snakemake_make_the_same_tables(copy):
     """`python -m proofmill.<kind> <name>` makes what Snakemake makes; the kinds that are killed in test_kill.py do too."""
     names = ["problems/threads", "problems/train", "schemes/train", "base/tiny", "examples/cold", "scores/cold"]

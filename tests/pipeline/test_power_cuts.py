@@ -15,7 +15,7 @@ from power_cut import Recording, recorded, recorder
 from proofmill.calls import journal as journals
 from proofmill.calls import merging, records
 from proofmill.runtime import durable
-from proofmill.schema.reasons import Stop
+from proofmill.schema.reasons import StopReason
 from proofmill.training import checkpoints
 
 pytestmark = pytest.mark.pipeline
@@ -25,14 +25,14 @@ SEED = 25
 
 
 def record(subject: str, folder: Path, place: Path, **environment: str) -> Recording:
-    """The recording of a subject of subjects.py, in a folder that may have files."""
+    """Record a subject of subjects.py, in a folder that may have files."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, subjects.__file__, subject, str(folder)]
     return recorded(command, folder, place / f"{subject}.log", recorder(place), **environment)
 
 
 def cuts(recording: Recording, number: int, place: Path):
-    """Moments drawn from equal parts of a recording, and the folder as a cut may leave it, gone after its turn."""
+    """Yield moments from equal parts of a recording, each with the folder as a cut may leave it, deleted afterwards."""
     draw = random.Random(f"{SEED}/{recording.root.name}")
     for cut in range(number):
         end = 1 + int((cut + draw.random()) / number * recording.end)
@@ -43,7 +43,7 @@ def cuts(recording: Recording, number: int, place: Path):
 
 @pytest.fixture(autouse=True)
 def undisturbed(monkeypatch):
-    """What is made after a cut need not be on this disk."""
+    """Skip syncs: files written after a cut need not be on this disk."""
     monkeypatch.setattr(durable, "sync", lambda path: None)
 
 
@@ -60,13 +60,18 @@ def test_journal_after_a_cut_has_every_answer_that_was_synced_once(tmp_path, mon
             assert journal.spent == pytest.approx(0.01 * len(there)), end
             for number in there:
                 known, expected = journal[subjects.question(number)], subjects.answer(number)
-                assert (known.text, known.stop, known.reason) == (expected.text, expected.stop, expected.reason)
+                assert (known.text, known.stop_reason, known.reason) == (
+                    expected.text,
+                    expected.stop_reason,
+                    expected.reason,
+                )
             for number in set(every) - set(there):
                 journal.add(subjects.question(number), subjects.answer(number))
         rows = list(records.all_rows(folder / "calls"))
         assert sorted(row.key for row in rows) == [subjects.question(number).key for number in every], end
 
 
+@pytest.mark.long
 def test_stages_after_a_cut_end_with_the_same_tables_and_pay_for_no_synced_answer_again(tmp_path):
     """The same command finishes; its tables are those of an unbroken run, and synced answers are those that were paid."""
     recording = record("stages", tmp_path / "stages", tmp_path)
@@ -84,14 +89,15 @@ def test_stages_after_a_cut_end_with_the_same_tables_and_pay_for_no_synced_answe
 
 
 def answers(recording: Recording, end: int, place: Path) -> dict:
-    """The answers in the lines that a journal had synced up to a moment; older ones are in its segments as well."""
+    """Return the outputs in the lines that a journal had synced up to a moment; older ones are in its segments too."""
     found = {}
-    for content in recording.synced(end, "answers.jsonl"):
+    for content in recording.synced(end, "calls.jsonl"):
         place.write_bytes(content)
         found |= {row.key: row.answer for row in records.whole_rows(place)}
-    return {key: answer for key, answer in found.items() if answer.stop != Stop.ERROR}
+    return {key: answer for key, answer in found.items() if answer.stop_reason != StopReason.ERROR}
 
 
+@pytest.mark.long
 def test_training_after_a_cut_resumes_from_a_complete_checkpoint_and_ends_with_the_same_weights(
     small, tmp_path, monkeypatch
 ):
@@ -113,7 +119,7 @@ def test_training_after_a_cut_resumes_from_a_complete_checkpoint_and_ends_with_t
     finished = set()
     for end, folder in cuts(recording, CUTS["training"], tmp_path / "cut"):
         made = Mill(folder, **SMALL)
-        kept = any(folder.glob("kept/sft/cold/*/table.parquet"))
+        kept = any(folder.glob("archive/sft/cold/*/table.parquet"))
         stands = made.table("sft/cold").path.exists()
         state = step_of_newest(folder), stands, kept
         steps = [int(said) for said in recording.marked(end) if said != "made"]
@@ -129,7 +135,7 @@ def test_training_after_a_cut_resumes_from_a_complete_checkpoint_and_ends_with_t
 
 
 def step_of_newest(folder: Path) -> int:
-    """The step of the newest checkpoint that can be used; 0 without one."""
+    """Return the step of the newest usable checkpoint; 0 without one."""
     found = folder.glob("unfinished/sft/cold/*/checkpoint-*")
     usable = [path for path in found if not isinstance(checkpoints.unsealed(path), str)]
     return max((int(path.name.rpartition("-")[2]) for path in usable), default=0)

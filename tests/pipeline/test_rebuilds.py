@@ -13,10 +13,10 @@ from mill import MAINS, REFEREE, ROOT
 from proofmill.artifacts import jobs
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
-from proofmill.recipes import plugins
-from proofmill.recipes.book import expand
-from proofmill.recipes.identity import identity_of
-from proofmill.recipes.yaml_files import read
+from proofmill.config import plugins
+from proofmill.config.config import expand
+from proofmill.config.identity import identity_of
+from proofmill.config.yaml_files import read
 from proofmill.schema.names import kind_of
 
 ENTRIES = {
@@ -27,7 +27,7 @@ ENTRIES = {
     "schemes/train": {"problems": "problems/train", "model": "api/referee"},
     "responses/given": {"problems": "problems/train", "model": "solutions"},
     "grades/given": {
-        "responses": "responses/given", "schemes": "schemes/train", "grader": "api/referee", "prompt": "prompts/mine.md",
+        "responses": "responses/given", "schemes": "schemes/train", "grader": "api/referee", "grader-prompt": "prompts/mine.md",
     },
     "grades/counted": {"responses": "responses/given", "grader": "counted"},
     "examples/given": {"grades": "grades/given", "keep": ["one-per-problem"]},
@@ -43,8 +43,8 @@ FILES = {
 import loop_one
 import pack.sub
 from near import limit
-from proofmill.graders.programs import Program, marks
-from proofmill.schema.named import Named
+from proofmill.graders.program_graders import ProgramGrader, grades
+from proofmill.schema.registry_items import Named
 from stars import *
 
 
@@ -59,7 +59,7 @@ def counted(submission):
 
 
 FILTERS = {"shorter": Named(shorter, "short", "count"), "any": Named(lambda row: None, "all")}
-GRADERS = {"counted": Program(7, "characters", marks(counted))}
+GRADERS = {"counted": ProgramGrader(7, "characters", grades(counted))}
 ''',
     "near.py": "def limit():\n    return 0\n",
     "pack/__init__.py": "",
@@ -96,7 +96,7 @@ class Lab:
         return {name: Table(name, results).content for name in NAMES}
 
     def due(self) -> set[str]:
-        """The artifacts that Snakemake and `proofmill plan`, which both ask these states, would make or restore."""
+        """Return the artifacts that Snakemake and `proofmill plan`, which use these states, would make or restore."""
         states = States(self.book(), self.results)
         return {name for name in NAMES if states[name].name != "done"}
 
@@ -115,12 +115,12 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, request):
-    """The lab, built, with the content of each table."""
+    """Return the lab, built, with the content of each table."""
     here = Path.cwd()
     request.addfinalizer(lambda: (os.chdir(here), os.environ.pop("LAB", None), plugins.use([])))
     folder = tmp_path_factory.mktemp("lab") / "lab"
     lab = Lab(folder)
-    family = {"source": "arithmetic", "part": "test", "rows": 8}
+    family = {"source": "arithmetic", "split": "test", "rows": 8}
     (folder / "corpus").mkdir(parents=True)
     (folder / "config.yaml").write_text(json.dumps({"lab": {"problems/file": family}}))
     book = lab.book()
@@ -142,7 +142,7 @@ def made(tmp_path_factory, request):
 
 
 def text(name: str, old: str, new: str) -> Callable[[Lab], None]:
-    """An edit; LESS stands for a number that lets the filter refuse about half of the problems."""
+    """Edit the lab; LESS is a number with which the filter drops about half of the problems."""
     return lambda lab: lab.text(name, old, new.replace("LESS", (lab.folder / "less").read_text()))
 
 
@@ -166,7 +166,7 @@ def add(lab: Lab) -> None:
 
 
 def environment(lab: Lab) -> None:
-    os.environ.update(PROOFMILL_JUDGE_URL="http://127.0.0.1:9/v1", PROOFMILL_GRACE="3", LAB_UNUSED="1")
+    os.environ.update(PROOFMILL_JUDGE_URL="http://127.0.0.1:9/v1", PROOFMILL_GRACE_SECONDS="3", LAB_UNUSED="1")
 
 
 def reorder(lab: Lab) -> None:
@@ -208,7 +208,7 @@ EDITS: dict[str, tuple] = {
         "what a call took is in the table of grades alone",
     ),
     "a prompt's header": (text("prompts/mine.md", "\nabout: ", "\nabout: Or "), set()),
-    "a prompt's fields": (text("prompts/mine.md", "takes: [", "takes: [answer, "), JUDGED, JUDGED, NO_READER),
+    "a prompt's fields": (text("prompts/mine.md", "optional: [", "optional: [answer, "), JUDGED, JUDGED, NO_READER),
     "a prompt renamed": (
         lambda lab: (rename("prompts/mine.md", "prompts/ours.md")(lab), lab.entry("grades/given", prompt="prompts/ours.md")),
         JUDGED, JUDGED, "the name of a prompt is in the entry",
@@ -232,13 +232,14 @@ EDITS: dict[str, tuple] = {
         lambda lab: lab.entry("api/referee", **{"max-tokens": 1025}), {"schemes/train", *JUDGED}, {"schemes/train", *JUDGED},
         "a longer limit cuts nothing off that was not cut off before",
     ),
-    "a field for readers": (lambda lab: lab.entry("api/referee", **{"max-parked": 0.2}), set()),
+    "a field for readers": (lambda lab: lab.entry("api/referee", **{"max-failed": 0.2}), set()),
     "the budget": (text("config.yaml", '"budget": 5.0', '"budget": 6.0'), set()),
     "the order of entries": (reorder, set()),
     "the environment": (environment, set()),
 }  # fmt: skip
 
 
+@pytest.mark.sampled(6, "a prompt's text", "a star import")
 @pytest.mark.parametrize("case", EDITS.values(), ids=EDITS)
 def test_what_is_rebuilt_is_what_differs(made, tmp_path, monkeypatch, case):
     """An edit rebuilds the tables whose rows differ from those before, and others only for the reason that is given.
@@ -250,7 +251,7 @@ def test_what_is_rebuilt_is_what_differs(made, tmp_path, monkeypatch, case):
     assert bool(equal) == bool(reason)
     before, contents = made
     lab = Lab(shutil.copytree(before.folder, tmp_path / "lab", symlinks=True))
-    for name in ("PROOFMILL_JUDGE_URL", "PROOFMILL_GRACE", "LAB_UNUSED"):
+    for name in ("PROOFMILL_JUDGE_URL", "PROOFMILL_GRACE_SECONDS", "LAB_UNUSED"):
         monkeypatch.delenv(name, raising=False)
     edit(lab)
     due = lab.due()
@@ -258,7 +259,7 @@ def test_what_is_rebuilt_is_what_differs(made, tmp_path, monkeypatch, case):
     anew = lab.build(lab.folder / "new results")
     assert {name for name in NAMES if anew[name] != contents[name]} == expected - equal
     assert lab.build(lab.results, only=due) == anew
-    for name in ("PROOFMILL_JUDGE_URL", "PROOFMILL_GRACE", "LAB_UNUSED"):
+    for name in ("PROOFMILL_JUDGE_URL", "PROOFMILL_GRACE_SECONDS", "LAB_UNUSED"):
         os.environ.pop(name, None)
 
 

@@ -1,4 +1,7 @@
-"""Every recipe but `nano` under the rehearsal: it runs to its end on two cores, and a second run does nothing."""
+"""Every recipe but `nano` under the rehearsal: it runs to its end on two cores, and a second run does nothing.
+
+`make test` rehearses the least of each system, `make test-all` all of it.
+"""
 
 import runpy
 import sys
@@ -10,16 +13,16 @@ import pytest
 from browsing import chromium, page_of, pictured, read_from_disk
 from mill import ROOT
 from project import Project, copy_of
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import expand
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
 from proofmill.schema import references
 
 pytestmark = pytest.mark.pipeline
 # `nano` is rehearsed in test_pipeline.py; `nano-seeds` is nano again.
 SYSTEMS = ("gsm8k-length", "r1-zero", "deepseek-r1", "qed-nano", "absolute-zero")
 OTHERS = (
-    *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-lag"),
-    *("scaffolds-nano", "smol", "absolute-zero-nano"),
+    *("real-corpus", "gold-answers", "grader-study", "imo-bench", "nano-claims", "nano-staleness"),
+    *("nano-scaffolds", "smol", "absolute-zero-nano"),
 )
 RECIPES = (*OTHERS, *SYSTEMS)
 # The systems again, with other weights, tables or one part changed: `make test-all` rehearses them.
@@ -27,11 +30,24 @@ VARIANTS = (
     *("r1-zero-7b", "deepseek-r1-1.5b", "qed-nano-published"),
     *("absolute-zero-sizes", "absolute-zero-ablations"),
 )
+# The least that shows each system: its kinds of training and the scores of one benchmark.
+LEAST = (
+    *("grpo/gsm8k-group", "grpo/r1-zero", "grpo/r1", "sft/r1-qwen-1.5b", "grpo/qed-rl"),
+    "scores/absolute-zero-predictions",
+)
+
+
+@pytest.fixture(scope="module")
+def least(tmp_path_factory) -> Project:
+    """Return the least of each system, built in one run from nothing."""
+    project = Project(tmp_path_factory.mktemp("least") / "project", overlay="workflow/rehearsal.yaml")
+    project.first = project.made(*LEAST)
+    return project
 
 
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory) -> Project:
-    """The recipes made in one run, from nothing."""
+    """Return the recipes, built in one run from nothing."""
     project = Project(tmp_path_factory.mktemp("rehearsed") / "project", overlay="workflow/rehearsal.yaml")
     project.first = project.made(*RECIPES)
     return project
@@ -43,6 +59,25 @@ def test_every_recipe_is_rehearsed():
     assert known == {*RECIPES, *VARIANTS, "nano", "nano-seeds", "scaffolds-nano-seeds", "absolute-zero-nano-seeds"}
 
 
+def test_least_of_each_system_is_made_and_nothing_twice(least):
+    """Each system has a part; one job for each artifact, then none."""
+    for recipe in SYSTEMS:
+        assert set(least.book.recipes[recipe]) & set(LEAST), recipe
+    wanted = {name for target in LEAST for name in (target, *references.ancestors(least.book.entries, target))}
+    assert wanted == set(least.first)
+    assert least.made(*LEAST) == []
+
+
+def test_least_of_each_system_trains_by_rewards_that_vary(least):
+    """Every training of the systems left what a training leaves, and its rewards differ within some group."""
+    assert len(assert_rewards_vary(least, least.first)) == 8
+    trained = [name for name in least.first if name.startswith(("sft/", "grpo/"))]
+    assert len(trained) == 13
+    for name in trained:
+        assert_trained(least, name)
+
+
+@pytest.mark.long
 def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
     """One job for each artifact; then none."""
     assert needed(rehearsed, RECIPES) == set(rehearsed.first)
@@ -50,12 +85,13 @@ def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
 
 
 def needed(project: Project, recipes: Iterable[str]) -> set[str]:
-    """The artifacts that recipes are made of."""
+    """Return the artifacts of recipes."""
     book = project.book
     targets = [target for recipe in recipes for target in book.recipes[recipe]]
     return {name for target in targets for name in (target, *references.ancestors(book.entries, target))}
 
 
+@pytest.mark.long
 @pytest.mark.browser
 def test_report_of_a_rehearsal_opens_from_disk(rehearsed, tmp_path):
     """`deepseek-r1`, with its trainings by rewards and its distilled student: one file, without a network."""
@@ -64,35 +100,38 @@ def test_report_of_a_rehearsal_opens_from_disk(rehearsed, tmp_path):
     assert done.returncode == 0, done.stdout
     with chromium() as browser, page_of(browser) as page:
         read_from_disk(page, file)
-        assert "is not made yet" not in page.inner_text("main") and "are not made yet" not in page.inner_text("main")
+        assert "not built yet" not in page.inner_text("main")
         pictured(page, "deepseek-r1-report")
 
 
+@pytest.mark.long
 def test_rehearsed_graders_agree_with_the_checker(rehearsed):
-    """The referee marks as the checker does, alone, as a jury and in a cascade: each agreement is 1, and nothing is unscored."""
+    """The referee, alone, as a jury and in a cascade, agrees with the checker everywhere, and nothing is unscored."""
     rows = rehearsed.table("scores/grader-study").rows()
-    agreed = [row for row in rows if row["measure"].startswith(("balanced", "cohen")) and row["split"] == "all"]
+    agreed = [row for row in rows if row["metric"].startswith(("balanced", "cohen")) and row["slice"] == "all"]
     assert len(agreed) == 14
     assert {(row["value"], row["unscored"]) for row in agreed} == {(1.0, 0.0)}
     for name in ("scores/gold-answers", "scores/gold-code"):
         assert {(row["value"], row["unscored"]) for row in rehearsed.table(name).rows()} == {(1.0, 0.0)}
 
 
+@pytest.mark.long
 def test_rehearsed_averages_stand_beside_published_ones(rehearsed):
     """Nine benchmarks, two averages and their mean; what others report is on the page and not in the table."""
     table = rehearsed.table("scores/absolute-zero")
-    rows = [row for row in table.rows() if row["measure"] == "avg@1" and row["split"] == "all" and not row["against"]]
+    rows = [row for row in table.rows() if row["metric"] == "avg@1" and row["slice"] == "all" and not row["against"]]
     own = [row["problems"] for row in rows if row["model"] == "selfplay/azr-7b"]
     assert own[-3:] == ["code", "mathematics", "total"] and len(own) == 12
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     assert "| AZR-Base-7B | 0.713 |" in table.page.read_text()
 
 
+@pytest.mark.long
 def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path):
     """Every claim that is settled has its sentence on the page of claims, with its pictures; others stay as they are."""
     page, old = tmp_path / "claims.md", (ROOT / "docs/claims.md").read_text(encoding="utf-8")
     page.write_text(old, encoding="utf-8")
-    script = runpy.run_path(str(ROOT / "docs/pictures/claims.py"))
+    script = runpy.run_path(str(ROOT / "docs/images/claims.py"))
     script["main"](rehearsed.table("scores/claims-ways").path.parents[1], page)
     text = page.read_text(encoding="utf-8")
     settled = rehearsed.table("scores/claims-rewards-seeds").stamp["claims"]
@@ -100,61 +139,71 @@ def test_rehearsed_claims_fill_their_page(rehearsed, tmp_path):
     settled |= rehearsed.table("scores/claims-attempts-seeds").stamp["claims"]
     assert {name[0] for name in settled} == {"1", "3", "4", "5"}
     for name, claim in settled.items():
-        assert "\n".join(script["item"](claim["sentence"])) in text and f"| {name} |" in text
+        assert f"| {name} | {claim['says'].rstrip('.')} | **{claim['outcome']}** |" in text
     blocks, before = ({m[2]: m[0] for m in script["BLOCK"].finditer(each)} for each in (text, old))
-    assert {name for name, block in blocks.items() if block == before[name]} == {"2", "6", "7"}
+    assert {name for name, block in blocks.items() if block == before[name]} == {"costs", "lost"}
     assert "| grpo/judge-believes |" in text and "| grpo/dodge-drop |" in text
-    assert all((tmp_path / "pictures" / name).exists() for name in ("claims.svg", "claims-attempts.svg"))
+    assert all((tmp_path / "images" / name).exists() for name in ("claims.svg", "claims-attempts.svg"))
 
 
+@pytest.mark.long
 def test_rehearsed_scaffolds_are_compared_at_equal_tokens(rehearsed):
-    """Each way has its curve; the scaffold stands against one attempt and the majority that its tokens buy."""
-    rows = rehearsed.table("scores/scaffolds-nano").rows()
-    curve = [(row["sampling"], row["measure"]) for row in rows if row["split"] == "budget"]
+    """Each method has its curve; the scaffold is compared with one attempt and the majority that its tokens buy."""
+    rows = rehearsed.table("scores/nano-scaffolds").rows()
+    curve = [(row["sampling"], row["metric"]) for row in rows if row["slice"] == "budget"]
     assert curve == [
         ("single", "one@1"),
         ("single", "majority@2"),
         ("single", "majority@4"),
         ("deepseek-math", "one@1"),
     ]
-    against = {row["against"].partition("@")[0] for row in rows if row["measure"] == "at equal tokens"}
+    against = {row["baseline"].partition("@")[0] for row in rows if row["metric"] == "at equal tokens"}
     assert against == {"single: one", "single: majority"}
 
 
+@pytest.mark.long
 def test_rehearsed_benchmarks_are_measured(rehearsed):
-    """A model that solves nothing has 0 marks on every attempt, each with its interval, and none is unscored."""
+    """A model that solves nothing has 0 points on every attempt, with an interval, and none is unscored."""
     for name, attempts in (("scores/imo-proofbench", 60), ("scores/imo-answerbench", 60)):
-        rows = {r["measure"]: r for r in rehearsed.table(name).rows() if r["split"] == "all"}
+        rows = {r["metric"]: r for r in rehearsed.table(name).rows() if r["slice"] == "all"}
         assert (rows["avg@3"]["value"], rows["avg@3"]["n"], rows["avg@3"]["unscored"]) == (0, attempts, 0)
         assert rows["avg@3"]["high"] > 0
 
 
+@pytest.mark.long
 def test_rehearsed_corpora_are_apart_from_the_benchmarks(rehearsed):
-    """What `apart-from` left stands in no benchmark by the same method; the evidence table says so."""
+    """Problems that `decontaminate` kept are in no benchmark by the same method; the evidence table agrees."""
     found = rehearsed.table("overlaps/corpus").rows()
     benchmarks = ("problems/proofbench", "problems/answerbench", "problems/aime", "problems/usamo")
     assert [row for row in found if row["against"] in benchmarks and row["method"] == "exact"] == []
 
 
+@pytest.mark.long
 def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
     """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
     book = rehearsed.book
     trained = {n for recipe in SYSTEMS for n in book.recipes[recipe] if n.startswith(("sft/", "grpo/"))}
     assert len(trained) == 25
     for name in trained:
-        table = rehearsed.table(name)
-        assert {"loss", "learning_rate"} <= {row["measure"] for row in table.rows()}, name
-        assert (table.folder / "model.safetensors").exists() and (table.folder / "tokenizer.json").exists(), name
-        if name.startswith("grpo/"):
-            rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
-            entry = book.entries[name]
-            rounds = -(-entry.steps // (entry.batches * entry.iterations))
-            assert rollouts.height == rounds * entry.batches * entry.problems_per_step * entry.group, name
-            assert rollouts["advantage"].is_finite().all(), name
+        assert_trained(rehearsed, name)
 
 
+def assert_trained(project: Project, name: str) -> None:
+    """Assert that a training has its steps and its weights, and as many rollouts as its entry says."""
+    table = project.table(name)
+    assert {"loss", "learning_rate"} <= {row["metric"] for row in table.rows()}, name
+    assert (table.folder / "model.safetensors").exists() and (table.folder / "tokenizer.json").exists(), name
+    if name.startswith("grpo/"):
+        rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
+        entry = project.book.entries[name]
+        rounds = -(-entry.steps // (entry.mini_batches * entry.iterations))
+        assert rollouts.height == rounds * entry.mini_batches * entry.problems_per_step * entry.group_size, name
+        assert rollouts["advantage"].is_finite().all(), name
+
+
+@pytest.mark.long
 def test_rehearsed_length_rewards_are_each_their_own(rehearsed):
-    """The study's runs start from the same weights and see the same problems; each has its own reward beside correctness."""
+    """The study's runs start from the same weights and problems; each has its own reward and correctness."""
     first = None
     for run, own in (
         ("reference", "length-reference"),
@@ -168,8 +217,9 @@ def test_rehearsed_length_rewards_are_each_their_own(rehearsed):
         assert rollouts["problem"].to_list() == first
 
 
+@pytest.mark.long
 def test_rehearsed_pipeline_of_r1_has_its_stages(rehearsed):
-    """Stage 3 learns from the base model what stage 2 wrote; students learn the same rows; taste comes in with small talk."""
+    """Stage 3 trains the base model on stage 2's text, students on the same rows; preferences come with small talk."""
     book = rehearsed.book
     assert book.entries["sft/r1-sft"].examples == book.entries["sft/r1-qwen-32b"].examples == "examples/r1-800k"
     assert book.entries["grpo/r1"].model == "grpo/r1-rules"
@@ -183,16 +233,18 @@ def test_rehearsed_pipeline_of_r1_has_its_stages(rehearsed):
     assert talk["reward_r1-helpful"].null_count() == talk["reward_think-format"].null_count() == 0
 
 
+@pytest.mark.long
 def test_rehearsed_students_learn_every_kept_row(rehearsed):
-    """What the students learn is what was kept of both tables, each row once."""
+    """The students are trained on the kept rows of both tables, each row once."""
     rows = [row for row in rehearsed.table("examples/r1-800k").rows() if row["dropped"] is None]
     sources = [rehearsed.table(name).rows() for name in ("examples/r1-reasoning", "examples/r1-other")]
     kept = [[row for row in source if row["dropped"] is None] for source in sources]
     assert len(rows) == sum(map(len, kept)) and all(kept)
 
 
+@pytest.mark.long
 def test_rehearsed_rewards_vary_in_every_training(rehearsed):
-    """What each training is rewarded with differs within some group, and each reward is not the same for all rollouts."""
+    """The rewards of each training differ within some group, and no reward is the same for all rollouts."""
     trained = assert_rewards_vary(rehearsed, rehearsed.first)
     assert len(trained) == 25
     values: dict[str, set] = {}
@@ -204,33 +256,35 @@ def test_rehearsed_rewards_vary_in_every_training(rehearsed):
 
 
 def assert_rewards_vary(project: Project, made: Iterable[str]) -> list[str]:
-    """Assert it of each training by rewards among what was made, and return these."""
+    """Assert this for each training by rewards, and return these trainings."""
     trained = [name for name in made if name.startswith(("grpo/", "selfplay/"))]
     for name in trained:
         rows = pl.DataFrame(project.table(name).rows())
         if name.startswith("grpo/"):
-            assert rows.filter(measure="frac_reward_zero_std")["value"].min() < 1, name
+            assert rows.filter(metric="frac_reward_zero_std")["value"].min() < 1, name
         else:
-            assert rows.filter(measure="reward-std")["value"].max() > 0, name
+            assert rows.filter(metric="reward-std")["value"].max() > 0, name
     return trained
 
 
+@pytest.mark.long
 def test_rehearsed_proof_training_is_watched_and_goes_on_from_summaries(rehearsed):
-    """The second grader marked samples; reasoning-cache rollouts are of several turns; a schedule may be left early."""
+    """The audit grader graded samples; reasoning-cache rollouts have several turns; a schedule may stop early."""
     watched = pl.read_parquet(rehearsed.table("grpo/qed-rl").folder / "rollouts.parquet")
-    assert watched["hold_out"].drop_nulls().len() > 0
+    assert watched["audit"].drop_nulls().len() > 0
     cached = pl.read_parquet(rehearsed.table("grpo/qed-rc").folder / "rollouts.parquet")
     assert cached["turn"].n_unique() > 1
     assert max(row["step"] for row in rehearsed.table("sft/qed-cold").rows()) == 30
 
 
+@pytest.mark.long
 def test_rehearsed_rollouts_are_sampled_by_vllm_where_the_profile_says_so(rehearsed, tmp_path):
-    """The same entry with vLLM beside the training: its own rollouts, as many, and importance ratios near 1."""
+    """The same entry with vLLM during the training: its own rollouts, as many, and importance ratios near 1."""
     twin = copy_of(rehearsed, tmp_path / "twin")
-    done = twin.job("grpo/gsm8k-group", "--engine", "vllm", PROOFMILL_FRESH="all")
+    done = twin.job("grpo/gsm8k-group", "--engine", "vllm", PROOFMILL_FORCE="all")
     assert done.returncode == 0, done.stdout
     rows = twin.table("grpo/gsm8k-group").rows()
-    ratios = [row["value"] for row in rows if row["measure"] == "sampling/importance_sampling_ratio/mean"]
+    ratios = [row["value"] for row in rows if row["metric"] == "sampling/importance_sampling_ratio/mean"]
     assert ratios and all(abs(ratio - 1) < 0.05 for ratio in ratios)
     before, after = (
         pl.read_parquet(p.table("grpo/gsm8k-group").folder / "rollouts.parquet") for p in (rehearsed, twin)

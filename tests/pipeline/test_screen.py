@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from project import Project, copy_of
-from proofmill.inspect.screen import wanted
+from proofmill.runtime.display import wanted
 from proofmill.schema.errors import SettingError
 from terminal import Terminal, seen
 
@@ -17,8 +17,8 @@ PRICE = "price: {input: 1, output: 1}, price-source: 'ours, 2026-11-20'"
 CONFIG = f"""
 small:
   api/referee: {{id: referee-1, program: referee, {PRICE}, temperature: 0, max-tokens: 1024}}
-  problems/bench: {{source: arithmetic, part: test, rows: 24}}
-  problems/threads: {{source: arithmetic-threads, rows: 100, keep: [has-problem, has-solution]}}
+  problems/bench: {{source: arithmetic, split: test, rows: 24}}
+  problems/threads: {{source: arithmetic-threads, rows: 100, keep: [has-statement, has-solution]}}
   labels/threads: {{problems: problems/threads, model: api/referee}}
 budget: 5
 """
@@ -33,13 +33,13 @@ def small(tmp_path_factory):
 
 @pytest.fixture
 def project(small, tmp_path):
-    """A project in which nothing was made."""
+    """Return a project without results."""
     return copy_of(small, tmp_path / "project")
 
 
 @pytest.fixture
 def terminal(project):
-    """Starts Snakemake in a terminal."""
+    """Return a function that starts Snakemake in a terminal."""
     opened = []
 
     def start(*arguments, columns=120, command=None, **environment):
@@ -53,13 +53,13 @@ def terminal(project):
 
 
 def pictures(text):
-    """What the terminal showed each time before a new picture was drawn."""
+    """Return the contents of the terminal before each redraw."""
     ends = [match.start() for match in re.finditer(re.escape(CLEAR), text)]
     return [seen(text[:end]) for end in ends]
 
 
 def timeless(lines):
-    """Lines without what differs between two runs of the same, and without the order of jobs side by side."""
+    """Remove parts of lines that differ between two equal runs, and the order of concurrent jobs."""
     return sorted(
         re.sub(r"\d+:\d\d(:\d\d)?(\.\d+)?|/\S+|[\d,]+(?= bytes| tokens)|\x1b\[[\d;]*m", "", line)
         for line in lines
@@ -72,43 +72,44 @@ def test_screen_shows_stages_and_leaves_lines_and_the_table(project, terminal):
     run = terminal("small", columns=60, NO_COLOR="1", **SLOW)
     run.until("left")
     assert run.end() == 0
-    under_way = [lines[-2:] for lines in pictures(run.text) if len(lines) > 1 and "under way" in lines[-1]]
-    assert any(re.fullmatch(r"labels/threads +━+╸? +\d+ %  0:\d\d left", above) for above, _ in under_way)
-    assert {lines[-1][:11] for lines in under_way} >= {"0 of 3 made", "2 of 3 made"}
-    assert any(re.fullmatch(r"2 of 3 made, 1 under way, \$0\.\d\d of \$5\.00, 0:\d\d", line) for _, line in under_way)
-    assert all(len(line) <= 60 for lines in under_way for line in lines if " left" in line or "under way" in line)
+    running = [lines[-2:] for lines in pictures(run.text) if len(lines) > 1 and "running" in lines[-1]]
+    assert any(re.fullmatch(r"labels/threads +━+╸? +\d+ %  0:\d\d left", above) for above, _ in running)
+    assert {lines[-1][:11] for lines in running} >= {"0 of 3 done", "2 of 3 done"}
+    assert any(re.fullmatch(r"2 of 3 done, 1 running, \$0\.\d\d of \$5\.00, 0:\d\d", line) for _, line in running)
+    assert all(len(line) <= 60 for lines in running for line in lines if " left" in line or "running" in line)
     drawn = run.text[run.text.index(CLEAR) : run.text.rindex(CLEAR)]
     assert not re.search(r"\x1b\[[\d;]*3\d", drawn) and not drawn.endswith("\x1b[?25l")
 
     lines = seen(run.text)
-    end = next(number for number, line in enumerate(lines) if line.startswith("3 of 3 artifacts made, $"))
-    assert sum("under way" in line or " left" in line for line in lines) == 0
+    end = next(number for number, line in enumerate(lines) if line.startswith("3 of 3 artifacts done, $"))
+    assert sum("running" in line or " left" in line for line in lines) == 0
     log = (project.results / "labels/threads.log").read_text().splitlines()[-1]
     assert log.split("  ", 1)[1] in lines[:end]
     assert sum("; took " in line for line in lines[:end]) == 3
-    assert any(line.startswith("3 of 3 tables stand in results/") for line in lines[end:])
+    assert any(line.startswith("3 of 3 tables are in results/") for line in lines[end:])
 
 
+@pytest.mark.long
 def test_page_of_a_target_stands_alone_while_others_go_on(terminal):
-    """A target that is done shows its page whole, above the screen that comes back for the other jobs."""
+    """A finished target shows its full page, above the display that returns for the other jobs."""
     run = terminal("problems/bench", "labels/threads", **SLOW)
     assert run.end() == 0
     lines = seen(run.text)
     first = next(number for number, line in enumerate(lines) if line.startswith("problems/bench: 24 rows"))
     columns = next(number for number, line in enumerate(lines) if line.startswith("  columns: problem, statement"))
     assert all(line.startswith("  ") for line in lines[first + 1 : columns])
-    assert columns < next(number for number, line in enumerate(lines) if line.startswith("3 of 3 artifacts made"))
-    assert sum(" under way" in line for line in lines) == 0
+    assert columns < next(number for number, line in enumerate(lines) if line.startswith("3 of 3 artifacts done"))
+    assert sum(" running" in line for line in lines) == 0
 
 
 def test_lines_are_plain_without_a_terminal_and_when_asked_for(project, terminal, tmp_path):
-    """Through a pipe, from either stream, and with PROOFMILL_SCREEN=no: the lines of the jobs, and no sign that moves."""
+    """Through a pipe, from either stream, and with PROOFMILL_DISPLAY=plain: the lines of the jobs, and no sign that moves."""
     twins = [copy_of(project, tmp_path / f"twin-{number}") for number in range(2)]
     piped = twins[0].snakemake("small", profile=())
     assert piped.returncode == 0 and "\x1b" not in piped.stdout
     assert "; took " in piped.stdout and " made, " not in piped.stdout
 
-    asked = terminal("small", PROOFMILL_SCREEN="no")
+    asked = terminal("small", PROOFMILL_DISPLAY="plain")
     assert asked.end() == 0 and CLEAR not in asked.text
     assert timeless(seen(asked.text)) == timeless(piped.stdout.splitlines())
 
@@ -118,10 +119,11 @@ def test_lines_are_plain_without_a_terminal_and_when_asked_for(project, terminal
     half.close()
 
 
+@pytest.mark.sampled(0, "'-n'")
 @pytest.mark.parametrize("arguments", [["small", "-n"], ["--list"], ["small", "--dag"], ["nothing/here"]], ids=str)
 def test_what_makes_nothing_has_no_screen(terminal, arguments):
     """A dry run, a list, a graph and an error before the first job are what they are without a screen."""
-    with_screen, without = terminal(*arguments), terminal(*arguments, PROOFMILL_SCREEN="no")
+    with_screen, without = terminal(*arguments), terminal(*arguments, PROOFMILL_DISPLAY="plain")
     assert with_screen.end() == without.end()
     assert CLEAR not in with_screen.text
     assert timeless(seen(with_screen.text)) == timeless(seen(without.text))
@@ -133,14 +135,15 @@ def test_reason_of_a_stop_is_shown_at_once_and_at_the_end(project, terminal):
     run = terminal("small")
     assert run.end() == 1
     lines = seen(run.text)
-    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts made, 1 failed, $"))
+    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts done, 1 failed, $"))
     why = "labels/threads: stopped because the budget of $0.01 is spent"
     assert any(line.startswith(why) for line in lines[:end]) and any(why in line for line in lines[end:])
-    assert "labels/threads  was not made; all of it: results/labels/threads.log" in lines[:end]
+    assert "labels/threads  failed; log: results/labels/threads.log" in lines[:end]
 
 
+@pytest.mark.long
 def test_traceback_of_a_job_is_shown_whole(project, terminal):
-    """What no error of ours explains comes line by line, indented as Python wrote it."""
+    """An error that is not ours is printed line by line, indented as Python wrote it."""
     broken = project.folder / "broken/matplotlib"
     broken.mkdir(parents=True)
     (project.folder / "broken/sitecustomize.py").write_text(
@@ -157,30 +160,31 @@ def test_traceback_of_a_job_is_shown_whole(project, terminal):
     assert any(line.startswith("  File ") for line in lines)
 
 
+@pytest.mark.long
 def test_killed_job_is_told_of_above_the_screen(project, terminal):
     """The shell's word that a job was killed neither gets lost nor into the picture; the log ends with the job's own."""
     run = terminal("small", **SLOW)
-    run.until("of 9[0-9] calls")
+    run.until("of 9[0-9] problems")
     jobs = psutil.Process(run.process.pid).children(recursive=True)
     next(job for job in jobs if "proofmill.labels" in job.cmdline()).kill()
     assert run.end() == 1
     lines = seen(run.text)
-    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts made, 1 failed"))
+    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts done, 1 failed"))
     assert any(" Killed " in line for line in lines[:end])
-    assert sum("under way" in line for line in lines) == 0
+    assert sum("running" in line for line in lines) == 0
     assert " Killed " not in (project.results / "labels/threads.log").read_text()
 
 
 def test_ctrl_c_lets_jobs_say_their_last_words(project, terminal):
-    """They stand above the sum, the exit status is that of a failed run, and the next run goes on from the journal."""
+    """They are above the sum, the exit status is that of a failed run, and the next run resumes from the journal."""
     run = terminal("small", **SLOW)
-    run.until("of 9[0-9] calls")
+    run.until("of 9[0-9] problems")
     run.type("\x03")
     assert run.end() == 1
     lines = seen(run.text)
-    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts made, 1 failed"))
+    end = next(number for number, line in enumerate(lines) if line.startswith("2 of 3 artifacts done, 1 failed"))
     assert any(
-        re.match(r"labels/threads: stopped by SIGINT; \d+ of \d+ calls are answered", line) for line in lines[:end]
+        re.match(r"labels/threads: stopped by SIGINT; \d+ of \d+ problems have ended", line) for line in lines[:end]
     )
     assert not run.text.endswith("\x1b[?25l") and run.text.rindex("\x1b[?25h") > run.text.rindex("\x1b[?25l")
     assert len(project.journal("labels/threads")) >= 8
@@ -188,12 +192,13 @@ def test_ctrl_c_lets_jobs_say_their_last_words(project, terminal):
     assert again.end() == 0 and re.search(r"labels/threads  \d+ ok", again.text)
 
 
+@pytest.mark.long
 def test_picture_has_the_width_that_the_terminal_has_now(terminal):
     """After a change of the window the next picture fits it."""
     run = terminal("small", **SLOW)
     run.until("calls")
     run.resize(60)
-    run.until(r"1 under way")
+    run.until(r"1 running")
     before = len(run.text)
     run.until(r"\d+ %  0:\d\d left")
     assert run.end() == 0
@@ -201,8 +206,8 @@ def test_picture_has_the_width_that_the_terminal_has_now(terminal):
     assert stage and len(seen(stage[0])[0]) <= 60 and "calls" not in stage[0]
 
 
-def test_wanted_refuses_what_is_neither_yes_nor_no(monkeypatch):
-    """A setting that nobody can read stops a run instead of being guessed."""
-    monkeypatch.setenv("PROOFMILL_SCREEN", "perhaps")
-    with pytest.raises(SettingError, match="expected `no`"):
+def test_wanted_refuses_what_is_neither_plain_nor_yes(monkeypatch):
+    """An invalid setting stops a run instead of being guessed."""
+    monkeypatch.setenv("PROOFMILL_DISPLAY", "perhaps")
+    with pytest.raises(SettingError, match="expected `plain`"):
         wanted()

@@ -15,8 +15,8 @@ from playing import SELFPLAY, entries
 from project import Project, copy_of
 from proofmill.schema.ids import file_sha256
 from proofmill.schema.kinds import BUFFER, ROLLOUTS
-from proofmill.tasks.play import COUNTERS
-from proofmill.training.rollouts import DIARY
+from proofmill.selfplay_tasks.round import COUNTERS
+from proofmill.training.rollout_log import ROLLOUT_LOG
 
 pytestmark = pytest.mark.pipeline
 KILLS, STEPS = 10, 40
@@ -26,7 +26,7 @@ OFTEN = {"PROOFMILL_SAVE_STEPS": "1"}
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Project:
-    """A run that was left alone."""
+    """Return an undisturbed run."""
     folder = tmp_path_factory.mktemp("whole")
     config = {"play": {**entries(folder / "files"), NAME: {**SELFPLAY, "steps": STEPS}}}
     project = Project(folder / "project", yaml.safe_dump(config))
@@ -35,8 +35,8 @@ def whole(tmp_path_factory) -> Project:
 
 
 def lines(project: Project) -> int:
-    """The replies in the diary of an unfinished run."""
-    found = list(project.table(NAME).scratch.glob(f"checkpoints-*/{DIARY}"))
+    """Return the replies in the rollout log of an unfinished run."""
+    found = list(project.table(NAME).scratch.glob(f"checkpoints-*/{ROLLOUT_LOG}"))
     return found[0].read_bytes().count(b"\n") if found else 0
 
 
@@ -45,6 +45,7 @@ def begun(project: Project) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=project.folder, env={**os.environ, **OFTEN}, start_new_session=True, **quiet)
 
 
+@pytest.mark.long
 def test_killed_ten_times_it_ends_as_if_it_had_not_been(whole, tmp_path):
     """Ten kills, each beyond the last and anywhere within a round or a checkpoint."""
     project = copy_of(whole, tmp_path / "killed")
@@ -61,7 +62,7 @@ def test_killed_ten_times_it_ends_as_if_it_had_not_been(whole, tmp_path):
         assert process.wait() == -signal.SIGKILL
     done = project.job(NAME, **OFTEN)
     assert done.returncode == 0, done.stdout
-    assert "goes on from checkpoint-" in done.stdout
+    assert "resumes from checkpoint-" in done.stdout
     assert whole.frame(NAME).equals(project.frame(NAME))
     assert whole.table(NAME).content == project.table(NAME).content
     for file in ("model.safetensors", ROLLOUTS, BUFFER):
@@ -74,12 +75,13 @@ def path(project: Project, file: str) -> Path:
 
 
 def counted(project: Project) -> bytes:
-    """How often each literal was met, as the buffer has it."""
+    """Return how often each literal occurred, according to the buffer."""
     return parquet.read_schema(path(project, BUFFER)).metadata[COUNTERS]
 
 
+@pytest.mark.long
 def test_sigterm_leaves_a_checkpoint_of_the_step_at_hand(whole, tmp_path):
-    """Asked to end, it ends after the step with a sentence, and goes on from that very step."""
+    """After a signal it stops at the end of the step with a message, and resumes from that step."""
     project = copy_of(whole, tmp_path / "stopped")
     project.forget(NAME)
     process = subprocess.Popen(
@@ -91,8 +93,8 @@ def test_sigterm_leaves_a_checkpoint_of_the_step_at_hand(whole, tmp_path):
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[0].splitlines()[-1]
     step = int(said.partition("step ")[2].split()[0])
-    assert said == f"{NAME}: stopped by SIGTERM; step {step} of {STEPS} is kept. Run the same command to go on."
+    assert said == f"{NAME}: stopped by SIGTERM; step {step} of {STEPS} is kept. Rerun the same command to resume."
     done = project.job(NAME)
     assert done.returncode == 0, done.stdout
-    assert f"goes on from checkpoint-{step}" in done.stdout
+    assert f"resumes from checkpoint-{step}" in done.stdout
     assert whole.table(NAME).content == project.table(NAME).content

@@ -25,7 +25,7 @@ ASKING = {**SLOW, "PROOFMILL_REFEREE_URL": "service"}
 
 
 def ungraded(chain: Project, folder: Path) -> Project:
-    """A copy of the finished chain whose attempts nobody has marked."""
+    """Return a copy of the finished chain with ungraded attempts."""
     project = copy_of(chain, folder)
     project.forget("grades/cold")
     return project
@@ -33,7 +33,7 @@ def ungraded(chain: Project, folder: Path) -> Project:
 
 @contextmanager
 def service_of(project: Project, name: str, *options: str, **environment: str) -> Iterator[subprocess.Popen]:
-    """`proofmill serve` in a project's folder; killed at the end."""
+    """Run `proofmill serve` in a project's folder, and kill it at the end."""
     process = subprocess.Popen(
         [*SERVE, name, *options], cwd=project.folder, env={**os.environ, **SLOW, **environment}, start_new_session=True
     )
@@ -45,15 +45,15 @@ def service_of(project: Project, name: str, *options: str, **environment: str) -
 
 
 def answered(project: Project, at_least: int, run: subprocess.Popen) -> None:
-    """Wait until so many verdicts are in the journal."""
-    tail = project.table("grades/cold").calls / "answers.jsonl"
+    """Wait until a number of verdicts is in the journal."""
+    tail = project.table("grades/cold").calls / "calls.jsonl"
     while not (tail.exists() and len(tail.read_bytes().splitlines()) >= at_least):
         assert run.poll() is None, "it ended before its middle"
         time.sleep(0.05)
 
 
 def same(project: Project, chain: Project) -> None:
-    """The table is the chain's, every question was asked once, and none was parked."""
+    """Assert that the table is the chain's, every request was sent once, and none failed."""
     assert project.table("grades/cold").content == chain.table("grades/cold").content
     rows = list(records.all_rows(project.table("grades/cold").calls))
     assert sorted(row.key for row in rows) == sorted(chain.journal("grades/cold"))
@@ -73,6 +73,7 @@ def test_judge_killed_in_the_middle_of_a_stage_changes_no_row(chain, tmp_path):
     same(project, chain)
 
 
+@pytest.mark.long
 @pytest.mark.vllm
 def test_weights_are_served_once_for_several_jobs(chain, tmp_path):
     """Three shards ask one vLLM server, and the table is that of transformers but for rounding in a close race."""
@@ -102,7 +103,7 @@ def test_weights_are_served_once_for_several_jobs(chain, tmp_path):
 
 
 def jobs(project: Project, name: str) -> list[str]:
-    """The SLURM jobs of a name that were submitted in a project's folder."""
+    """Return the SLURM jobs of a name that were submitted in a project's folder."""
     said = subprocess.run(
         ["squeue", "--noheader", f"--name={name}", "--format=%i|%Z"], capture_output=True, text=True, check=True
     ).stdout
@@ -111,12 +112,13 @@ def jobs(project: Project, name: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.slurm
 def test_judge_on_a_cluster_is_killed_in_the_middle_of_a_stage(slurm, chain, tmp_path):
     """The grading job has the judge's own SLURM job submitted, and another when that is killed: the table is the same."""
     project = ungraded(chain, tmp_path / "project")
     start = f'sbatch --job-name=judge --output=service.log --open-mode=append --wrap "{" ".join(SERVE)} {{name}}"'
-    environment = {**os.environ, **ASKING, "PROOFMILL_SERVICE_START": start, "PROOFMILL_SERVICE_IDLE": "15"}
+    environment = {**os.environ, **ASKING, "PROOFMILL_SERVICE_COMMAND": start, "PROOFMILL_SERVICE_IDLE_SECONDS": "15"}
     log = tmp_path / "log"
     command = project.snakemake_command("grades/cold", *OFTEN, profile=CLUSTER)
     try:

@@ -23,7 +23,7 @@ OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10
 
 
 def without(chain: Project, folder: Path, *names: str) -> Project:
-    """A copy of the finished chain that never had these tables nor their answers."""
+    """Return a copy of the finished chain without these tables and their calls."""
     project = copy_of(chain, folder)
     for name in names:
         project.forget(name)
@@ -39,7 +39,7 @@ def same(project: Project, other: Project, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def sharded(chain, tmp_path_factory) -> tuple[Project, list[str]]:
-    """The tables of the chain that ask models, made by shards, and what Snakemake said that it made."""
+    """Return the tables of the chain that call models, built by shards, and Snakemake's list of them."""
     project = without(chain, tmp_path_factory.mktemp("shards") / "project", *SPLIT)
     done = project.snakemake("grades/cold", PROOFMILL_SHARDS=SHARDS)
     assert done.returncode == 0, done.stdout
@@ -62,8 +62,9 @@ def test_number_of_shards_is_no_part_of_a_table(sharded):
     assert "0 to make, 0 to restore" in project.run("proofmill", "plan", "grades/cold").stdout
 
 
+@pytest.mark.long
 def test_shards_of_an_edited_entry_ask_what_is_new(sharded, tmp_path):
-    """What the journal has, no shard asks again, and the plan counts what shards were answered that nobody has taken in."""
+    """No shard repeats a call in the journal, and the plan counts outputs of shards that are not merged yet."""
     project = copy_of(sharded[0], tmp_path / "project")
     project.edit("attempts: 6, max-tokens: 32", "attempts: 8, max-tokens: 32")
     before = set(project.journal("responses/cold"))
@@ -82,13 +83,14 @@ def test_shards_of_an_edited_entry_ask_what_is_new(sharded, tmp_path):
     assert done.returncode == 0, done.stdout
     assert project.frame("responses/cold").height == 8 * problems
     assert before < set(project.journal("responses/cold"))
-    assert "nothing to ask" in project.job("responses/cold", "--shard", "1/2").stdout
+    assert "nothing to do" in project.job("responses/cold", "--shard", "1/2").stdout
 
 
+@pytest.mark.long
 def test_shard_killed_in_the_middle_changes_nothing(chain, tmp_path):
     """After kill -9 of one shard the other and the artifact's own job end with the same table, and ask only what was lost."""
     project = without(chain, tmp_path / "project", "grades/cold")
-    tail = project.table("grades/cold").calls / "shards/1-of-2/answers.jsonl"
+    tail = project.table("grades/cold").calls / "shards/1-of-2/calls.jsonl"
     process = subprocess.Popen(
         project.job_command("grades/cold", "--shard", "1/2"),
         cwd=project.folder,
@@ -113,6 +115,7 @@ def test_word_that_says_no_number_of_shards_is_refused(chain):
     assert done.returncode != 0 and "has the word `sft/cold=2`; expected words such as grades=4" in done.stdout
 
 
+@pytest.mark.long
 def test_shards_have_threads_of_their_own_where_they_are_set(tmp_path):
     """Of the rule otherwise, also where the threads of the rule are set."""
     project = Project(
@@ -132,7 +135,7 @@ def test_shards_have_threads_of_their_own_where_they_are_set(tmp_path):
 
 
 def at_work(project: Project, rule: str) -> Iterator[str]:
-    """The SLURM jobs of a project's shards that have begun to ask."""
+    """Return the SLURM jobs of a project's shards that have started calls."""
     said = subprocess.run(
         ["squeue", "--noheader", "--states=RUNNING", "--format=%i|%Z|%k"], capture_output=True, text=True, check=True
     ).stdout
@@ -144,6 +147,7 @@ def at_work(project: Project, rule: str) -> Iterator[str]:
                 yield job
 
 
+@pytest.mark.long
 @pytest.mark.slurm
 def test_shards_on_a_cluster_of_which_one_is_requeued(slurm, chain, tmp_path):
     """Four SLURM jobs sample one table; one is killed at work and comes again; the rows are those of one job."""

@@ -19,22 +19,22 @@ SLURM = ("--workflow-profile", "slurm")
 OFTEN = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
 # The rehearsal of nano without the stages between cold start and reinforcement learning: every kind, 16 jobs. The plugin waits
 # five seconds before each submission and eleven between its looks at a job, so the whole of nano would take ten minutes.
-# A filter, a reward, a grader and a measure are a user's own (docs/your-parts.md): their file must reach every node.
+# A filter, a reward, a grader and a metric are a user's own (docs/plugins.md): their file must reach every node.
 TARGET = "scores/nano"
 OVERLAY = """
 plugins: [my_parts.py]
 nano:
   base/nano: {source: scratch, problems: problems/train}
   grader/both: {judges: [line-overlap], escalate-to: api/referee, escalate-on: [unscored, band], escalate-band: [0, 3]}
-  problems/train: {keep: [labelled, not-wrong, complete, not-duplicate, {solution-lines: [null, 20]}]}
+  problems/train: {keep: [labeled, not-wrong, complete, not-duplicate, {solution-lines: [null, 20]}]}
   grpo/nano: {model: sft/cold, rewards: {grade: 1, format: 0.1, brief: {weight: 0.1, tokens: 20}}}
-  scores/nano: {models: [grpo/nano], compare: [], grader: grader/both, measures: [avg-at-k, long-rate]}
+  scores/nano: {models: [grpo/nano], compare: [], grader: grader/both, metrics: [avg-at-k, long-rate]}
 """
 
 
 @pytest.fixture(scope="module")
 def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
-    """The same recipe, run on this machine and through SLURM, side by side: the latter mostly waits."""
+    """Return the same recipe, run on this machine and through SLURM, concurrently: the latter mostly waits."""
 
     def run(folder: Path, profile: tuple, options: tuple) -> Project:
         project = Project(folder / "project", overlay="workflow/rehearsal.yaml")
@@ -46,7 +46,7 @@ def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
         project.said = done.stdout
         return project
 
-    # Made one after the other: the first one makes, or empties, the folder that they stand in.
+    # Created sequentially: the first one creates, or empties, their common folder.
     folders = [tmp_path_factory.mktemp(where) for where in ("local", "slurm")]
     with ThreadPoolExecutor() as pool:
         return tuple(pool.map(run, folders, (LOCAL, SLURM), ((), OFTEN)))
@@ -66,10 +66,10 @@ def test_recipe_through_slurm_ends_with_the_same_tables(both):
 
 
 def test_own_parts_work_on_the_nodes(both):
-    """What a user's file adds is known to the jobs on the cluster: its reward, its grader and its measure left their numbers."""
+    """A user's file reaches the jobs on the cluster: its reward, its grader and its metric have values."""
     _, cluster = both
-    assert "rewards/brief/mean" in set(cluster.frame("grpo/nano")["measure"])
-    assert "long-rate" in set(cluster.frame("scores/nano")["measure"])
+    assert "rewards/brief/mean" in set(cluster.frame("grpo/nano")["metric"])
+    assert "long-rate" in set(cluster.frame("scores/nano")["metric"])
     grades = pl.concat(cluster.frame(name) for name in made(cluster) if name.startswith("grades/"))
     judges = grades["opinions"].explode().drop_nulls().struct.field("judge")
     assert {"api/referee", "line-overlap"} <= set(judges)
@@ -82,14 +82,16 @@ def test_jobs_really_went_through_slurm(both):
     assert len(made(cluster)) == submitted
 
 
+@pytest.mark.long
 def test_second_run_on_the_cluster_submits_nothing(both):
-    """What is made is made, wherever it was made."""
+    """A finished table is up to date, wherever it was built."""
     _, cluster = both
     again = cluster.snakemake(TARGET, *OFTEN, profile=SLURM)
     assert again.returncode == 0, again.stdout
     assert "has been submitted" not in again.stdout
 
 
+@pytest.mark.long
 def test_forced_table_is_made_again_on_the_cluster(both):
     """--forcerun reaches a submitted job: the table is computed, not brought back, and comes out equal."""
     _, cluster = both

@@ -1,6 +1,6 @@
-"""What a cluster does to jobs: it stops them, puts them back, forgets who waits for them; the tables are the same, paid once.
+"""A cluster stops jobs, requeues them and outlives their driver; the tables are the same, and calls are paid once.
 
-Every scenario is a project of its own. They are begun together, because each of them mostly waits.
+Every scenario has its own project. They start together, because each mostly waits.
 """
 
 import os
@@ -21,23 +21,23 @@ import torch
 
 import fixed_rollouts
 from project import Project, copy_of
-from proofmill.arithmetic import referee
 from proofmill.calls import records
-from slow_referee import IN_FLIGHT, any_marks, slow_referee
+from proofmill.synthetic import referee
+from slow_referee import IN_FLIGHT, any_grades, slow_referee
 
 pytestmark = pytest.mark.slurm
 
 LABELS, GRPO = "labels/threads", "grpo/cold"
 TRIAL = 1  # each Snakemake tries a server before it submits anything
 # SLURM looks for walltimes each half minute, and speaks up to half a minute early: of two minutes, after 55 to 85 seconds.
-# A job beside many others may take half a minute to begin.
+# A job among many others may take half a minute to start.
 LIMIT = "{runtime: 2, notice: 35, exclusive: false}"
 # What a user says to sbatch leaves the notice as it is.
 SHORT = f"every: {{slurm_extra: --mail-type=NONE}}\nask: {LIMIT}\ntrain: {LIMIT}\n"
 SEEN = """
 import os, sys
 
-from proofmill.schema.named import Named
+from proofmill.schema.registry_items import Named
 
 if "SLURM_JOB_ID" in os.environ and not sys.argv[1].startswith("-"):  # a job, not its Snakemake
     with open("seen", "a") as file:
@@ -49,7 +49,7 @@ FILTERS = {"any": Named(lambda row: True, "all")}
 
 @dataclass
 class Outcome:
-    """How a scenario ended: the code of each Snakemake, what they said, the prompts that the judge answered."""
+    """The outcome of a scenario: the code of each Snakemake, its output, the prompts that the judge received."""
 
     project: Project
     codes: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def driver(project: Project, name: str, **environment: str) -> subprocess.Popen:
-    """A Snakemake that submits to SLURM, in the background; its jobs last seconds and are looked at often."""
+    """Start a Snakemake that submits to SLURM, in the background; its jobs last seconds and are polled often."""
     often = (
         "--slurm-init-seconds-before-status-checks",
         "1",
@@ -81,7 +81,7 @@ def driver(project: Project, name: str, **environment: str) -> subprocess.Popen:
 
 
 def until(found: Callable[[], object], process: subprocess.Popen) -> object:
-    """What is found in the end, while a process runs."""
+    """Return what a check finds in the end, while a process runs."""
     while not (what := found()):
         assert process.poll() is None, f"Snakemake has ended with {process.returncode}"
         time.sleep(0.1)
@@ -89,7 +89,7 @@ def until(found: Callable[[], object], process: subprocess.Popen) -> object:
 
 
 def numbers(project: Project) -> list[str]:
-    """The SLURM jobs that were submitted for a project, in order."""
+    """Return the SLURM jobs that were submitted for a project, in order."""
     return re.findall(r"submitted with SLURM jobid (\d+)", (project.folder / "said").read_text())
 
 
@@ -105,7 +105,7 @@ def slurm_says(*command: str) -> str:
 
 
 def cancelled(project: Project) -> Outcome:
-    """`scancel` of a stage that asks, and the same command again."""
+    """Run `scancel` on a stage that makes calls, then the same command again."""
     project.forget(LABELS)
     with slow_referee(1.0) as (environment, asked):
         outcome = Outcome(project, asked=asked)
@@ -117,7 +117,7 @@ def cancelled(project: Project) -> Outcome:
 
 
 def requeued(project: Project) -> Outcome:
-    """`scontrol requeue` of a stage that asks, as for a job that must make room."""
+    """Run `scontrol requeue` on a stage that makes calls, as for a preempted job."""
     project.forget(LABELS)
     with slow_referee(1.0) as (environment, asked):
         outcome = Outcome(project, asked=asked)
@@ -139,21 +139,21 @@ def asks_beyond_its_walltime(project: Project) -> Outcome:
 def trains_beyond_its_walltime(project: Project) -> Outcome:
     project.forget(GRPO)
     (project.folder / "site.yaml").write_text(SHORT)
-    with slow_referee(6.0, any_marks) as (environment, asked):  # eight times eight, four at a time: 96 seconds
+    with slow_referee(6.0, any_grades) as (environment, asked):  # eight times eight, four at a time: 96 seconds
         code = driver(project, GRPO, **environment).wait()
     return Outcome(project, [code], asked)
 
 
 def trains_at_leisure(project: Project) -> Outcome:
-    """The same training on this machine, unbroken."""
+    """Run the same training on this machine, undisturbed."""
     project.forget(GRPO)
-    with slow_referee(0.0, any_marks) as (environment, asked):
+    with slow_referee(0.0, any_grades) as (environment, asked):
         code = project.job(GRPO, **environment).returncode
     return Outcome(project, [code], asked)
 
 
 def two_drivers(project: Project) -> Outcome:
-    """Two Snakemakes, begun at once, make one table."""
+    """Run two Snakemakes at once that build one table."""
     project.forget(LABELS)
     with slow_referee(1.0) as (environment, asked):
         both = [driver(project, LABELS, **environment) for _ in range(2)]
@@ -162,7 +162,7 @@ def two_drivers(project: Project) -> Outcome:
 
 
 def two_jobs(project: Project) -> Outcome:
-    """A job that nobody queued behind another finds that one at its table; the judge answers once it has said so."""
+    """Run a job without a dependency that finds another one at its table; the judge answers once it has said so."""
     project.forget(LABELS)
     answering = threading.Event()
     answering.set()
@@ -178,13 +178,13 @@ def two_jobs(project: Project) -> Outcome:
             env={**os.environ, **environment, "PROOFMILL_LOCK_SECONDS": "2"},
         )
         said = project.folder / "second"
-        until(lambda: said.exists() and "put back into the queue" in said.read_text(), second)
+        until(lambda: said.exists() and "is requeued" in said.read_text(), second)
         answering.set()
         return Outcome(project, [first.wait(), second.wait()], asked)
 
 
 def dead_driver(project: Project) -> Outcome:
-    """A Snakemake dies, its job goes on, and the same command is given again."""
+    """Kill a Snakemake while its job continues, and give the same command again."""
     project.forget(LABELS)
     with slow_referee(2.0) as (environment, asked):
         outcome = Outcome(project, asked=asked)
@@ -201,12 +201,12 @@ def dead_driver(project: Project) -> Outcome:
 
 def failing(project: Project) -> Outcome:
     project.forget("sft/cold")
-    (project.folder / "site.yaml").write_text("train: {exclusive: false}\n")  # beside other jobs
-    return Outcome(project, [driver(project, "sft/cold", PROOFMILL_ROWS_PER_DEVICE="0").wait()])
+    (project.folder / "site.yaml").write_text("train: {exclusive: false}\n")  # together with other jobs
+    return Outcome(project, [driver(project, "sft/cold", PROOFMILL_MICRO_BATCH_SIZE="0").wait()])
 
 
 def gpus(project: Project) -> Outcome:
-    """Jobs of four sorts where each serving job gets a GPU and each training two."""
+    """Run jobs of four kinds; each serving job gets a GPU and each training two."""
     (project.folder / "seen.py").write_text(SEEN)
     project.config.write_text(f"plugins: [seen.py]\n{project.config.read_text()}")
     (project.folder / "site.yaml").write_text("serve: {gpu: 1}\ntrain: {gpu: 2, exclusive: false}\n")
@@ -216,7 +216,7 @@ def gpus(project: Project) -> Outcome:
 
 
 def on_two_nodes(project: Project) -> Outcome:
-    """A training on two nodes, one process on each."""
+    """Run a training on two nodes, one process on each."""
     launch = "python -m proofmill.runtime.cluster.launching ddp --processes 1"
     (project.folder / "site.yaml").write_text(
         f"train: {{nodes: 2, mem_mb: 3000, exclusive: false, launch: {launch}}}\n"
@@ -227,7 +227,7 @@ def on_two_nodes(project: Project) -> Outcome:
 
 
 def curve_on_two_nodes(project: Project) -> Outcome:
-    """The losses of a grpo on rollouts that are given, by two ranks, each on its node."""
+    """Compute the losses of a grpo on given rollouts, by two ranks, each on its node."""
     command = [sys.executable, "-m", "proofmill.runtime.cluster.launching", "ddp", "--processes", "1", "fixed_rollouts"]
     command += [str(project.table("sft/cold").folder), "losses.pt", "2", "curve"]
     done = subprocess.run(
@@ -247,7 +247,7 @@ SCENARIOS = (
 
 @pytest.fixture(scope="module")
 def ended(request, slurm, chain, tmp_path_factory) -> Iterator[Callable[[Callable], Outcome]]:
-    """`ended(scenario)` is its outcome, once it has one; those are begun that a selected test names."""
+    """Yield `ended(scenario)`, the outcome of a finished scenario; those that a selected test names are started."""
     named = {name for item in request.session.items for name in item.function.__code__.co_names}
     scenarios = [scenario for scenario in SCENARIOS if scenario.__name__ in named]
 
@@ -263,7 +263,7 @@ def ended(request, slurm, chain, tmp_path_factory) -> Iterator[Callable[[Callabl
 
 
 def assert_made_once(chain: Project, outcome: Outcome, *codes: int, stopped: int = 1) -> None:
-    """Labels are those of an undisturbed run; no answer was paid twice but those in flight when the job was stopped."""
+    """Assert that labels are those of an undisturbed run, and only calls in flight at the stop were paid twice."""
     project = outcome.project
     assert outcome.codes == list(codes), outcome.said
     assert chain.frame(LABELS).equals(project.frame(LABELS))
@@ -276,9 +276,10 @@ def test_cancelled_stage_is_reported_and_the_next_run_pays_only_for_the_rest(cha
     """The driver names the stage that scancel ended, with its log, and the rerun ends with the undisturbed table."""
     outcome = ended(cancelled)
     assert_made_once(chain, outcome, 1, 0)
-    assert f"{LABELS} was not made: " in outcome.said and f"(all of it: results/{LABELS}.log)" in outcome.said
+    assert f"{LABELS} failed: " in outcome.said and f"(full log: results/{LABELS}.log)" in outcome.said
 
 
+@pytest.mark.long
 def test_requeued_stage_goes_on_without_a_new_command(chain, ended):
     """One Snakemake waits through `scontrol requeue`, for one job, and the answers of before are not asked again."""
     outcome = ended(requeued)
@@ -286,25 +287,28 @@ def test_requeued_stage_goes_on_without_a_new_command(chain, ended):
     assert len(numbers(outcome.project)) == 1 and "stopped by SIGTERM" in outcome.log(LABELS)
 
 
+@pytest.mark.long
 def test_stage_that_asks_beyond_its_walltime_goes_on_by_itself(chain, ended):
-    """SLURM's word before the limit stops it cleanly, without a call in flight lost; the same job goes on to the same table."""
+    """SLURM's signal stops it cleanly, without losing a call in flight; the same job resumes to the same table."""
     outcome = ended(asks_beyond_its_walltime)
     assert_made_once(chain, outcome, 0, stopped=0)
     assert len(numbers(outcome.project)) == 1
     assert "stopped by SIGUSR1, before the walltime is over" in outcome.log(LABELS)
 
 
+@pytest.mark.long
 def test_training_beyond_its_walltime_goes_on_by_itself_to_the_same_numbers(ended):
-    """A grpo of several walltimes has the table, the weights and the rollouts of one that nobody stopped."""
+    """A grpo of several walltimes has the table, the weights and the rollouts of an undisturbed one."""
     stopped, whole = ended(trains_beyond_its_walltime), ended(trains_at_leisure)
     assert stopped.codes == whole.codes == [0], stopped.said
     assert whole.project.frame(GRPO).equals(stopped.project.frame(GRPO))
     assert whole.project.table(GRPO).content == stopped.project.table(GRPO).content
     log = stopped.log(GRPO)
     assert re.search(r"stopped by SIGUSR1, before the walltime is over; step \d+ of 16 is kept", log), log
-    assert "goes on from checkpoint-" in log and len(numbers(stopped.project)) == 1
+    assert "resumes from checkpoint-" in log and len(numbers(stopped.project)) == 1
 
 
+@pytest.mark.long
 def test_two_drivers_at_once_make_one_table(chain, ended):
     """Both end well, and each answer was paid for once."""
     outcome = ended(two_drivers)
@@ -312,14 +316,16 @@ def test_two_drivers_at_once_make_one_table(chain, ended):
     assert len(numbers(outcome.project)) == 2
 
 
+@pytest.mark.long
 def test_job_that_finds_another_at_its_table_goes_back_into_the_queue(chain, ended):
     """It waits for the lock first, names the other, and ends well when its turn comes."""
     outcome = ended(two_jobs)
     assert_made_once(chain, outcome, 0, 0, stopped=0)
     said = (outcome.project.folder / "second").read_text()
-    assert f"SLURM job {numbers(outcome.project)[0]} is making it; this one is put back into the queue" in said
+    assert f"SLURM job {numbers(outcome.project)[0]} is making it; this one is requeued" in said
 
 
+@pytest.mark.long
 def test_driver_that_is_started_again_waits_for_the_running_job(chain, ended):
     """Its own job is queued behind that of the dead one, takes no node meanwhile, and finds the table made."""
     outcome = ended(dead_driver)
@@ -328,20 +334,22 @@ def test_driver_that_is_started_again_waits_for_the_running_job(chain, ended):
     assert outcome.queued[0].startswith(f"{second} afterany:{first}") and outcome.queued[0].endswith("PENDING")
 
 
+@pytest.mark.long
 def test_failed_job_is_reported_with_its_log(ended):
-    """The driver's last words have the job's own sentence and where the rest stands."""
+    """The driver's last line has the job's own message and the path of the log."""
     outcome = ended(failing)
     assert outcome.codes == [1]
     assert (
-        "PROOFMILL_ROWS_PER_DEVICE is `0`; expected a whole number of rows"
-        in outcome.said.rpartition("was not made")[2]
+        "PROOFMILL_MICRO_BATCH_SIZE is `0`; expected a whole number of rows"
+        in outcome.said.rpartition("sft/cold failed: ")[2]
     )
-    assert "(all of it: results/sft/cold.log)" in outcome.said
+    assert "(full log: results/sft/cold.log)" in outcome.said
 
 
 # ----------------------------------------------------------------------------------------------------- GPUs, two nodes
 
 
+@pytest.mark.long
 def test_jobs_see_the_gpus_of_their_sort(ended):
     """One process of a training sees both of its GPUs, one that serves weights one, and one that asks or computes none."""
     outcome = ended(gpus)
@@ -353,6 +361,7 @@ def test_jobs_see_the_gpus_of_their_sort(ended):
     assert seen["examples/cold"] == seen["grades/cold"] == "None"
 
 
+@pytest.mark.long
 def test_two_nodes_train_what_one_process_does(chain, ended):
     """An sft of two ranks, each on its node, has the numbers of one rank with the doubled batch, within 1e-4."""
     outcome = ended(on_two_nodes)
@@ -360,9 +369,10 @@ def test_two_nodes_train_what_one_process_does(chain, ended):
     one, two = chain.frame("sft/cold"), outcome.project.frame("sft/cold")
     assert two.drop("value").equals(one.drop("value"))
     assert two["value"].to_list() == pytest.approx(one["value"].to_list(), rel=1e-4, abs=1e-5)
-    assert "4 rows a step: 2 x 2 x 1 (devices, rows at a time, turns)" in outcome.log("sft/cold")
+    assert "4 rows a step: 2 x 2 x 1 (devices, micro-batch, accumulation steps)" in outcome.log("sft/cold")
 
 
+@pytest.mark.long
 def test_two_nodes_share_the_rollouts_of_a_training(ended):
     """A grpo of two ranks, each on its node, has every rollout once and each with a verdict."""
     project = ended(on_two_nodes).project
@@ -370,6 +380,7 @@ def test_two_nodes_share_the_rollouts_of_a_training(ended):
     assert frame.height == frame["rollout"].n_unique() == 8 * 4 * 2 and frame["grade"].null_count() == 0
 
 
+@pytest.mark.long
 def test_two_nodes_have_the_loss_curve_of_one_process(chain, ended):
     """Twelve steps of grpo on the same rollouts, by a rank on each node and by one process, within 1e-4 of the loss."""
     outcome = ended(curve_on_two_nodes)

@@ -1,4 +1,4 @@
-"""What can be asked for and what is said: names as targets, mistakes, logs, the last screen, the folder of tables."""
+"""Targets and messages: names as targets, mistakes, logs, the last lines, the results folder."""
 
 import os
 import re
@@ -22,7 +22,7 @@ faulty:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Project:
-    """A recipe of two tables beside one with a mistake, run as a user types it: no profile, no flag, no path."""
+    """Return a recipe of two tables and one with a mistake, run without profile, flag or path."""
     project = Project(tmp_path_factory.mktemp("two") / "project", TWO)
     project.said = project.run("snakemake", "problems/y").stdout
     return project
@@ -35,9 +35,9 @@ def typed(project: Project, *words: str, **environment: str) -> tuple[int, str]:
 
 
 def test_artifact_is_a_target_by_its_name(two):
-    """Its table is made with what it needs, in the folder that the configuration names, and what was made is shown."""
+    """Its table and its parents are built, in the folder of the configuration, and the result is shown."""
     assert {path.name for path in two.results.glob("problems/*.parquet")} == {"x.parquet", "y.parquet"}
-    assert "1 of 1 tables stand in made/" in two.said
+    assert "1 of 1 tables are in made/" in two.said
     assert not (two.folder / "results").exists()
 
 
@@ -51,7 +51,7 @@ def test_finished_recipe_is_shown_again(two):
     """A second run makes nothing, and shows what there is."""
     before = {path: path.stat().st_mtime_ns for path in two.results.rglob("*.parquet")}
     code, said = typed(two, "good")
-    assert code == 0 and "2 of 2 tables stand in made/" in said
+    assert code == 0 and "2 of 2 tables are in made/" in said
     assert before == {path: path.stat().st_mtime_ns for path in two.results.rglob("*.parquet")}
 
 
@@ -65,12 +65,13 @@ def test_forced_by_its_name_and_logged_after_what_was(two):
     assert len(re.findall(r"^\d\d:\d\d:\d\d  problems/y  12 kept", log, re.MULTILINE)) == 2
 
 
+@pytest.mark.sampled(0, "godo", "faulty-")
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("godo", "godo: no recipe and no artifact; expected one of faulty, good. Did you mean `good`?"),
+        ("godo", "godo: neither a recipe nor an artifact; expected one of faulty, good. Did you mean `good`?"),
         ("problems/xx", "Did you mean `problems/x`?"),
-        ("made/problems/xx.parquet", "no recipe and no artifact"),
+        ("made/problems/xx.parquet", "neither a recipe nor an artifact"),
         ("faulty", "faulty > problems/z: unknown key `rovs`"),
         ("problems/z", "faulty > problems/z: unknown key `rovs`"),
     ],
@@ -86,11 +87,12 @@ def test_what_stopped_is_said_last(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"question": "Why?"}\n')
     project = Project(tmp_path / "project", f"r:\n  problems/bad: {{source: table, path: {tmp_path}/a.jsonl}}\n")
     code, said = typed(project, "r")
-    (line,) = [line for line in said.splitlines() if line.startswith("problems/bad was not made: ")]
-    assert code == 1 and "TableError" in line and line.endswith("(all of it: results/problems/bad.log)")
+    (line,) = [line for line in said.splitlines() if line.startswith("problems/bad failed: ")]
+    assert code == 1 and "TableError" in line and line.endswith("(full log: results/problems/bad.log)")
     assert "--entry" not in said
 
 
+@pytest.mark.long
 def test_site_of_the_docs_is_planned_for_a_cluster(tmp_path):
     """The file in docs/cluster.md gives each job of `nano` the memory that it says, and those that only ask what is shipped."""
     project = Project(tmp_path / "project")

@@ -1,4 +1,4 @@
-"""docs/your-own.md, followed word by word: own data, endpoint, judge, model, chat file, reward and benchmark."""
+"""docs/how-to.md, followed word by word: own data, endpoint, judge, model, chat file, reward and benchmark."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from project import Project
 from served import good, server
 
 pytestmark = pytest.mark.pipeline
-PAGE = (ROOT / "docs/your-own.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to.md").read_text(encoding="utf-8")
 NAMED = ("problems.jsonl", "prompts/strict.md", "chat.jsonl", "parts.py")
 RIGHT = {"31 + 4": 35, "36 - 2": 34, "12 + 9": 21, "20 - 6": 15}  # the last one is wrong
 
@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 
 def write_page(folder: Path) -> None:
-    """The files that the page shows, under the names it gives them."""
+    """Return the files that the page shows, under its names."""
     (folder / "prompts").mkdir()
     for name in NAMED:
         (text,) = re.findall(rf"`{name}`:\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -36,14 +36,14 @@ def solve(request: dict, _: int) -> tuple:
 
 def judge(request: dict, _: int) -> tuple:
     asked = request["messages"][-1]["content"]
-    right, said = re.search(r"is (\d+)\. Somebody", asked), re.search(r"It is (\d+)\.", asked)
+    right, said = re.search(r"is (\d+)\. A student", asked), re.search(r"It is (\d+)\.", asked)
     equal = right and said and right[1] == said[1]
     return 200, good(rf"\boxed{{{'Correct' if equal else 'Incorrect'}}}"), {}
 
 
 @pytest.fixture(scope="module")
 def own(chain, tmp_path_factory) -> Project:
-    """The folder of the page, run to its end with servers of 3 lines for the solver and the judge."""
+    """Return the folder of the page, completely built with servers of 3 lines for the solver and the judge."""
     project = Project(tmp_path_factory.mktemp("own") / "project", "".join(blocks("yaml")))
     write_page(project.folder)
     model = project.folder / "my-model"
@@ -53,9 +53,9 @@ def own(chain, tmp_path_factory) -> Project:
     for name in ("config.json", "generation_config.json", "model.safetensors"):
         (model / name).write_bytes((chain.table("base/tiny").folder / name).read_bytes())
     (model / "chat_template.jinja").unlink(missing_ok=True)
-    with server(solve) as (solver, _), server(judge) as (marker, asked):
+    with server(solve) as (solver, _), server(judge) as (submission_grader, asked):
         (line,) = blocks("ini")
-        line = line.replace("http://127.0.0.1:8000/v1", solver).replace("http://127.0.0.1:8001/v1", marker)
+        line = line.replace("http://127.0.0.1:8000/v1", solver).replace("http://127.0.0.1:8001/v1", submission_grader)
         (project.folder / ".env").write_text(line)
         project.checked = project.run("proofmill", "check", "own")
         project.done = project.run("snakemake", "own")
@@ -70,7 +70,7 @@ def test_page_works_at_the_first_try(own):
     assert {name for name in own.book.recipes["own"] if not own.table(name).path.exists()} == set()
 
 
-def test_marks_are_those_that_the_servers_earned(own):
+def test_grades_are_those_that_the_servers_earned(own):
     """Three of four problems are right, by the judge and by the program; the key reached the judge."""
     page = own.table("scores/own").page.read_text(encoding="utf-8")
     assert re.search(r"\| api/solver \| problems/own \| 0\.75 ", page), page
@@ -83,9 +83,10 @@ def test_chat_and_reward_are_the_folders_own(own):
     """Both conversations are learned, the system's turn among them, and the reward of `parts.py` left its numbers."""
     kept = own.frame("examples/chat")
     assert kept.height == 2 and "Add." in str(kept["messages"].to_list())
-    assert "rewards/brief/mean" in set(own.frame("grpo/own")["measure"])
+    assert "rewards/brief/mean" in set(own.frame("grpo/own")["metric"])
 
 
+@pytest.mark.long
 def test_workflow_is_a_module_of_another(own, tmp_path):
     """As the page shows it: the rules of the pipeline in a Snakefile of one's own."""
     folder = tmp_path / "other"

@@ -13,7 +13,7 @@ from proofmill.artifacts.states import States
 from proofmill.calls import budget, records
 from proofmill.engines import remote
 from proofmill.planning.connections import connections, due, faults_of, require_set
-from proofmill.planning.plan import Plan
+from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import SettingError
 from served import GOOD, server
 
@@ -43,7 +43,7 @@ def book(tmp_path):
 
 @pytest.fixture
 def tried(book, tmp_path, monkeypatch):
-    """`tried(reply, models, **api)` gives the faults of one model's server, and what it was asked."""
+    """Return `tried(reply, models, **api)`, which returns the faults of one model's server, and its requests."""
 
     def run(reply, models=None, dollars=None, **api):
         changed = {**ENTRIES, "api/judge": {**ENTRIES["api/judge"], **api}}
@@ -59,7 +59,7 @@ def tried(book, tmp_path, monkeypatch):
 
 
 def test_models_of_due_stages_are_known_at_any_distance(book, tmp_path):
-    """Those of graders and of what they escalate to are; our own programs, and models that nobody asks, are not."""
+    """Those of graders and of their escalation are; our own programs, and models that no stage calls, are not."""
     found = {each.model: each.stages for each in asked(book, tmp_path / "results", "grades/g", "responses/own")}
     assert found == {
         "api/judge": ("grades/g", "schemes/p"),
@@ -69,7 +69,7 @@ def test_models_of_due_stages_are_known_at_any_distance(book, tmp_path):
 
 
 def test_stage_that_is_done_needs_no_server(tmp_path):
-    """A finished table asks nobody, nor does what it was made from."""
+    """A finished table makes no calls, nor do its ancestors."""
     mill = Mill(tmp_path / "results", **{**ENTRIES, "api/judge": REFEREE})
     mill.make("problems/p", "schemes/p", "responses/own")
     assert asked(mill.book, mill.results, "schemes/p", "responses/own") == []
@@ -86,11 +86,11 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
     assert len(said.splitlines()) == 3
     for part in (
         "no PROOFMILL_JUDGE_URL",
-        "PROOFMILL_SECOND_URL: is no address",
+        "PROOFMILL_SECOND_URL: is not the address",
         "PROOFMILL_SOLVER_KEY: the key is empty",
     ):
         assert part in said
-    plan = Plan(book, "grades/g", tmp_path / "results")
+    plan = RunPlan(book, "grades/g", tmp_path / "results")
     assert [line for line in plan.lines(verbose=True) if "no PROOFMILL_JUDGE_URL" in line and "grades/g" in line]
     assert {each["model"]: bool(each["fault"]) for each in plan.data()["connections"]} == {
         "api/judge": True,
@@ -100,7 +100,7 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
 
 
 def test_trials_are_in_the_budget_and_in_a_journal(tried, tmp_path, book, capsys):
-    """What trying costs is in a journal of the model; a failure costs its reserve; without room nothing is asked."""
+    """The cost of a test is in a journal of the model; a failure costs its reserve; without budget no call is made."""
     calls = tmp_path / "results/calls"
     tried(FINE)
     assert records.frame(calls / "api/judge")["cost"].to_list() == [pytest.approx(30e-6)]
@@ -177,7 +177,8 @@ def test_all_servers_are_tried_at_once(book, tmp_path, monkeypatch):
 
 @pytest.fixture
 def check(tmp_path, monkeypatch, capsys):
-    """`check(*words)` runs the command in a folder with the recipe `mine`; returns its exit code and what it prints."""
+    """Return `check(*words)`, which runs the command in a folder with the recipe `mine`; it returns exit code and
+    output."""
     monkeypatch.chdir(tmp_path)
     entries = {name: entry for name, entry in ENTRIES.items() if name not in ("api/second", "grader/pair", "grades/g")}
     (tmp_path / "config.yaml").write_text(str({"mine": entries}).replace("'", '"'))
@@ -206,4 +207,4 @@ def test_check_of_a_target_tries_its_servers(check, monkeypatch):
 def test_check_of_an_unknown_target_names_those_there_are(check):
     """Neither the recipes nor the results know it."""
     code, _ = check("mime")
-    assert str(code).startswith("SettingError: mime: no recipe declares it") and "Did you mean `mine`?" in code
+    assert str(code).startswith("SettingError: mime: is in no recipe") and "Did you mean `mine`?" in code

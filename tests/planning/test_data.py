@@ -12,19 +12,19 @@ from downloads import Downloads, serving
 from mill import ROOT, Mill
 from project import Project
 from proofmill import __main__ as command
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
 from proofmill.planning import data as listing
 from proofmill.planning.data import Needed, lines
-from proofmill.planning.plan import Plan
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import expand
-from proofmill.runtime import public_data
+from proofmill.planning.plan import RunPlan
+from proofmill.public_data import registry
 from proofmill.schema.errors import HubError
 from proofmill.schema.ids import file_sha256
 
 ROWS = b'{"statement": "Prove that 1 + 1 = 2."}\n{"statement": "Prove that 2 + 2 = 4."}\n'
 HUB = "hub:me/set@main/rows.jsonl"
 REGISTER = f"name,source,file,bytes,sha256,licence,rows,checked\nA set,{HUB},set/rows.jsonl,1500000,,MIT,2000,\n"
-JUDGE = {"id": "judge-1", "price": "unknown", "guess": {"input": 10, "output": 10}}
+JUDGE = {"id": "judge-1", "price": "unknown", "expected-tokens": {"input": 10, "output": 10}}
 ENTRIES = {
     "api/judge": JUDGE,
     "problems/all": {"source": "table", "path": HUB},
@@ -40,7 +40,7 @@ ENTRIES = {
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
-    """A project of its own without data, whose register knows one of two addresses."""
+    """Enter a project without data, whose register knows one of two addresses."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PROOFMILL_DATA", raising=False)
     Path("data").mkdir()
@@ -59,15 +59,15 @@ def test_every_address_of_a_shipped_recipe_is_registered():
     book = expand(yaml_files.read(ROOT / "config.yaml"))
     sources = [item.source for item in listing.needed(book, book.entries)]
     assert len(sources) > 20
-    assert {source for source in sources if source not in public_data.register()} == set()
-    assert all(public_data.register()[source].licence for source in sources)
+    assert {source for source in sources if source not in registry.register()} == set()
+    assert all(registry.register()[source].licence for source in sources)
     paths = [entry.path for entry in book.entries.values() if getattr(entry, "path", None)]
-    assert [path for path in paths if not public_data.is_public(path)] == []
+    assert [path for path in paths if not registry.is_public(path)] == []
 
 
 def test_register_says_only_what_can_be_told_apart():
     """Places are distinct, digests are SHA-256, and who has seen a digest is said for each."""
-    known = public_data.register().values()
+    known = registry.register().values()
     places = [row.file for row in known if row.file]
     assert len(set(places)) == len(places)
     for row in known:
@@ -77,7 +77,7 @@ def test_register_says_only_what_can_be_told_apart():
 
 def test_registered_digest_is_that_of_the_copy(data):
     """Where the register says `copy`, a local copy has that digest and size."""
-    checked = [row for row in public_data.register().values() if row.checked == "copy" and (data / row.file).exists()]
+    checked = [row for row in registry.register().values() if row.checked == "copy" and (data / row.file).exists()]
     assert len(checked) >= 3
     for row in checked:
         path = data / row.file
@@ -85,7 +85,7 @@ def test_registered_digest_is_that_of_the_copy(data):
 
 
 def test_list_names_every_address_with_size_and_licence(alone, monkeypatch, capsys):
-    """`proofmill fetch --list` asks nobody; what is not known is said to be unknown."""
+    """`proofmill fetch --list` works offline; unknown metadata is shown as unknown."""
     run(monkeypatch, "fetch", "mine", "--list")
     text = capsys.readouterr().out
     assert re.search(r"A set +1.5 MB +2,000 rows +MIT +missing", text)
@@ -103,7 +103,7 @@ def test_list_names_every_address_with_size_and_licence(alone, monkeypatch, caps
     ],
 )
 def test_last_line_of_a_list_reads_well(sizes, said):
-    """How many, how large, and what of it is missing: one, several, all and nothing."""
+    """Number, size, and what is missing: one, several, all and nothing."""
     needed = [
         Needed(f"https://host/{i}", f"{i}", count, "MIT", None, None if missing else "here", lambda: None)
         for i, (count, missing) in enumerate(sizes)
@@ -113,32 +113,32 @@ def test_last_line_of_a_list_reads_well(sizes, said):
 
 def test_plan_without_data_is_whole(alone):
     """Declared rows are counted, filters leave a lower bound, what is unknown is named, and so is the command."""
-    plan = Plan(expand({"mine": ENTRIES}), "mine", alone / "results")
+    plan = RunPlan(expand({"mine": ENTRIES}), "mine", alone / "results")
     assert {stage.state for stage in plan.stages.values()} == {"make"}
-    assert plan.stages["problems/all"].why == ["its data are not here"]
+    assert plan.stages["problems/all"].why == ["its data are not on this machine"]
     assert (plan.stages["labels/all"].calls, plan.stages["labels/all"].at_most) == (2000, False)
     assert (plan.stages["labels/some"].calls, plan.stages["labels/some"].at_most) == (2000, True)
     assert (plan.stages["labels/few"].calls, plan.stages["labels/few"].at_most) == (30, True)
     assert plan.stages["labels/other"].calls is None
     text = "\n".join(plan.lines(verbose=True))
     assert "at most 2,000 calls" in text
-    bounds = "at least 2,000 calls, 4,030 if no filter refuses a row, and those of 1 stage whose rows are not known"
+    bounds = "at least 2,000 calls, 4,030 if no filter drops a row, and those of 1 stage with unknown rows"
     assert f"{bounds}: at least 80,600 tokens" in text
-    assert "`proofmill fetch mine` brings it" in text and f"A set, 1.5 MB, licence MIT: {HUB}" in text
+    assert "`proofmill fetch mine` downloads it" in text and f"A set, 1.5 MB, license MIT: {HUB}" in text
 
 
 def test_plan_of_another_source_does_not_count_the_rows_that_are_there(alone, tmp_path):
     """A table that began with other rows, such as a rehearsal's, says nothing about the real one."""
     small = {"problems/all": {"source": "arithmetic", "rows": 3}}
     Mill(tmp_path / "results", **small).make("problems/all")
-    plan = Plan(expand({"mine": ENTRIES}), "mine", tmp_path / "results")
+    plan = RunPlan(expand({"mine": ENTRIES}), "mine", tmp_path / "results")
     assert plan.stages["labels/all"].calls == 2000
     less = {**ENTRIES, "problems/all": {**small["problems/all"], "keep": ["has-solution"]}}
-    assert Plan(expand({"mine": less}), "mine", tmp_path / "results").stages["labels/all"].calls == 3
+    assert RunPlan(expand({"mine": less}), "mine", tmp_path / "results").stages["labels/all"].calls == 3
 
 
 def test_fetch_brings_what_is_missing_and_names_all_that_failed(alone, monkeypatch):
-    """What can be had is fetched although another address is gone; that one is named at the end."""
+    """Available data are downloaded although another address is gone; that one is named at the end."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with serving(Downloads()) as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
@@ -161,9 +161,9 @@ def test_table_that_was_made_needs_its_data_no_more(alone, monkeypatch):
     Path("data/sources.csv").write_text(REGISTER.replace(",1500000,,", f",1500000,{file_sha256(copy)},"))
     Mill(alone / "results", **ENTRIES).make("problems/all")
     copy.unlink()
-    assert Plan(expand({"mine": ENTRIES}), "problems/all", alone / "results").stages["problems/all"].state == "done"
+    assert RunPlan(expand({"mine": ENTRIES}), "problems/all", alone / "results").stages["problems/all"].state == "done"
     edited = {**ENTRIES, "problems/all": {**ENTRIES["problems/all"], "rows": 1}}
-    plan = Plan(expand({"mine": edited}), "problems/all", alone / "results")
+    plan = RunPlan(expand({"mine": edited}), "problems/all", alone / "results")
     assert (plan.stages["problems/all"].state, [item.name for item in plan.missing]) == ("make", ["A set"])
 
 
@@ -175,4 +175,4 @@ def test_snakemake_names_all_that_is_missing_at_once(tmp_path):
     assert done.returncode != 0
     named = "hub/me/other/main/rows.jsonl (size ?), A set (1.5 MB)"
     assert f"mine: public data are not on this machine: {named}; expected them in data/fetched" in done.stdout
-    assert "Fetch them: proofmill fetch mine" in done.stdout
+    assert "Run: proofmill fetch mine" in done.stdout

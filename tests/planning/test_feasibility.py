@@ -13,20 +13,26 @@ import yaml
 from mill import ROOT, SMALL, Mill
 from proofmill import __main__ as command
 from proofmill import grpo
-from proofmill.engines import fitting
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
+from proofmill.engines import vllm_memory
 from proofmill.planning import hours
 from proofmill.planning.feasibility import Feasibility
 from proofmill.planning.machines import machine
-from proofmill.planning.plan import Plan, planned
+from proofmill.planning.plan import RunPlan
 from proofmill.planning.shapes import Shapes
 from proofmill.planning.trainings import shares
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import expand
 from proofmill.runtime import free_memory
-from proofmill.runtime.cluster import launching, site, slurm
-from proofmill.training import memory, passes
+from proofmill.runtime.cluster import launching, site_resources, slurm
+from proofmill.training import memory, micro_batches
 
-RECIPES = [recipe for recipe in expand(yaml_files.read("config.yaml")).recipes if not recipe.endswith("-seeds")]
+BOOK = expand(yaml_files.read("config.yaml"))
+RECIPES = [recipe for recipe in BOOK.recipes if not recipe.endswith("-seeds")]
+
+
+def plan(recipe: str) -> RunPlan:
+    """Return the plan of a recipe of config.yaml."""
+    return RunPlan(BOOK, recipe)
 
 
 def hub(id, **more):
@@ -48,15 +54,15 @@ GRADERS = {
     "grader/jury": {"judges": ["api/referee", "api/own"], "prompt": "grade-imo"},
     "grader/first": {"judges": ["api/referee"], "prompt": "grade-imo", "escalate-to": "api/own"},
 }
-SFT = {"examples": "examples/cold", "steps": 100, "batch": 32, "precision": "bfloat16", "max-length": 4096}
+SFT = {"examples": "examples/cold", "steps": 100, "batch-size": 32, "precision": "bfloat16", "max-length": 4096}
 GRPO = {
     "problems": "problems/train", "grader": "final-answer", "rewards": {"grade": 1}, "unscored": "drop", "steps": 100,
-    "group": 8, "problems-per-step": 8, "max-tokens": 2048, "precision": "bfloat16",
+    "group-size": 8, "problems-per-step": 8, "max-tokens": 2048, "precision": "bfloat16",
 }  # fmt: skip
 
 
 def without_host(text: str) -> str:
-    """Return lines for a site without the cores and the memory of a computer."""
+    """Return lines for a site without the cores and the memory of a node."""
     return re.sub(r", cpus_per_task: \d+, mem_mb: \d+", "", text)
 
 
@@ -72,7 +78,7 @@ def feasibility(tmp_path):
 
     def whole(target, entries, on="8xH100", fill=1.0):
         book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-        return Feasibility(Plan(book, target, tmp_path), machine(on), fill)
+        return Feasibility(RunPlan(book, target, tmp_path), machine(on), fill)
 
     return whole
 
@@ -94,7 +100,7 @@ def judged(feasibility):
 )
 def test_every_recipe_has_a_verdict(recipe, name):
     """Every stage that holds weights fits, or says why not and what would; no shape is unknown."""
-    whole = Feasibility(planned(recipe), machine(name))
+    whole = Feasibility(plan(recipe), machine(name))
     assert all(verdict.fits is not None for verdict in whole.verdicts)
     assert all(bool(verdict.faults) != verdict.fits for verdict in whole.verdicts)
     text = "\n".join(whole.lines())
@@ -114,26 +120,28 @@ def test_every_recipe_has_a_verdict(recipe, name):
     ],
 )
 def test_training_takes_the_first_layout_that_fits(judged, model, on, layout, again):
-    """Whole copies before shares, shares before the host's memory, recomputing only where it has to be."""
+    """Full copies before shards, shards before host memory, recomputation only if needed."""
     verdict = judged(entry("sft", model), on)
     way = verdict.ways[0]
     assert verdict.fits and (way.layout, way.again) == (layout, again)
-    assert way.bytes <= memory.TIGHT * machine(on).bytes and way.devices == min(machine(on).devices, SFT["batch"])
+    assert way.bytes <= memory.TIGHT * machine(on).bytes and way.devices == min(machine(on).devices, SFT["batch-size"])
 
 
 def test_what_does_not_fit_says_what_would(judged):
     """7 B do not fit one GPU of 80 GB; the need, the largest part and the smallest larger machine are named."""
     verdict = judged(entry("sft", "seven"), "H100")
     assert verdict.fits is False and not verdict.ways
-    assert re.fullmatch(r"one process: 1.*, more than nine tenths of 80.0 GB \(optimizer most\)", verdict.faults[0])
-    assert verdict.faults[1].startswith("fits 8xH100 by fsdp2, ")
+    assert re.fullmatch(
+        r"one process: needs 1.*, more than 90 % of 80.0 GB \(largest part: optimizer\)", verdict.faults[0]
+    )
+    assert verdict.faults[1].startswith("fits 8xH100 with fsdp2, ")
 
 
 def test_host_memory_limits_what_is_kept_there(judged):
-    """671 B parameters cannot be read in float32 where 2 TB are; more computers of that kind change nothing."""
+    """671 B parameters cannot be loaded in float32 with 2 TB of host memory; more nodes change nothing."""
     verdict = judged(entry("sft", "v3"))
-    said = "fsdp2-offload: 2,684.1 GB of host memory for reading the weights, 10,851.0 GB for what it keeps there, of 2,048.0 GB"
-    assert said in verdict.faults and verdict.faults[-1] == "does not fit 32x8xH100 either: a smaller model"
+    said = "fsdp2-offload: needs 2,684.1 GB of host memory to load the weights, 10,851.0 GB in training, of 2,048.0 GB"
+    assert said in verdict.faults and verdict.faults[-1] == "does not fit 32x8xH100 either: use a smaller model"
 
 
 @pytest.mark.parametrize(
@@ -141,30 +149,30 @@ def test_host_memory_limits_what_is_kept_there(judged):
     [
         ("H100", "half", {}, 1, 1),
         ("8xH100", "half", {}, 8, 8),
-        ("2x8xH100", "half", {"problems-per-step": 3, "group": 4}, 6, 6),
+        ("2x8xH100", "half", {"problems-per-step": 3, "group-size": 4}, 6, 6),
         ("8xH100", "seven", {}, 1, 8),
         ("8xH100", "seven", {"kl": 0.01}, 2, 8),
         ("8xH100", "half", {"preferences": {"base/maths": {"weight": 1}}}, 8, 8),
     ],
 )
 def test_host_memory_of_a_computer_is_what_its_processes_read(judged, on, model, more, copies, processes):
-    """Each process of DDP reads whole weights, of FSDP2 the first one, which holds the reference beside them."""
+    """Each process of DDP loads full weights, of FSDP2 the first one, which holds the reference as well."""
     verdict = judged(entry("grpo", model, **more), on)
     reward = 4 * 1_543_714_304 * ("preferences" in more)
-    assert verdict.ways[0].host_bytes == 4 * verdict.parameters * copies + reward + processes * fitting.LIBRARIES
+    assert verdict.ways[0].host_bytes == 4 * verdict.parameters * copies + reward + processes * vllm_memory.LIBRARIES
 
 
 def test_host_memory_of_a_computer_is_what_is_kept_there(judged):
-    """What FSDP2 moves to the host is more than what is read: weights, gradients, two moments, inputs of layers."""
+    """FSDP2 offloads more to the host than it loads: weights, gradients, two moments, inputs of layers."""
     verdict = judged(entry("sft", "thirty-two"))
     assert verdict.ways[0].layout == "fsdp2-offload" and verdict.ways[0].host_bytes > 16 * verdict.parameters
 
 
 def test_reference_that_is_renewed_keeps_whole_weights(judged):
-    """With `sync-reference` only whole copies are tried; what fits without it is named. A smaller model keeps it."""
-    small, large = (judged(entry("grpo", model, kl=0.001, sync_reference=10)) for model in ("half", "seven"))
+    """With `reference-sync-steps` only full copies are tried; the remedy without it is named. A smaller model keeps it."""
+    small, large = (judged(entry("grpo", model, kl=0.001, reference_sync_steps=10)) for model in ("half", "seven"))
     assert small.fits and [way.layout for way in small.ways] == ["ddp"]
-    without = "without `sync-reference`, for which each device has whole weights, fits 8xH100 by fsdp2, "
+    without = "without `reference-sync-steps`, which need full weights on each device, fits 8xH100 with fsdp2, "
     assert large.faults[0].startswith("ddp: ") and large.faults[1].startswith(without) and len(large.faults) == 2
     assert judged(entry("grpo", "seven", kl=0.001)).ways[0].layout == "fsdp2"
 
@@ -189,7 +197,7 @@ def test_rows_beyond_the_context_do_not_fit(judged, entries, fits):
 
 def test_prompts_do_not_shrink_with_answers(judged):
     """Short answers are to long questions, too; only a short context leaves less room for them."""
-    many = {"problems_per_step": 256, "group": 16}
+    many = {"problems_per_step": 256, "group-size": 16}
     verdict = judged(entry("grpo", "half", max_tokens=32, **many), "H100")
     assert verdict.tokens == grpo.PROMPT_TOKENS + 32 and verdict.ways[0].rows <= 64
     assert judged(entry("grpo", "maths", max_tokens=3072 + 512, **many)).tokens == 4096
@@ -199,8 +207,8 @@ def test_prompts_do_not_shrink_with_answers(judged):
 @pytest.mark.parametrize(
     ("entries", "devices"),
     [
-        *((entry("sft", "half", batch=batch), devices) for batch, devices in ((32, 8), (12, 6), (7, 7), (1, 1))),
-        (entry("grpo", "half", group=4, problems_per_step=4, summarizer="api/referee", states=2), 2),
+        *((entry("sft", "half", batch_size=batch), devices) for batch, devices in ((32, 8), (12, 6), (7, 7), (1, 1))),
+        (entry("grpo", "half", group_size=4, problems_per_step=4, summarizer="api/referee", summaries=2), 2),
     ],
 )
 def test_batch_decides_among_how_many_gpus_it_divides(judged, entries, devices):
@@ -221,7 +229,7 @@ def test_asked_weights_are_shared_out_by_vllm_where_they_have_to_be(judged, mode
     [(40, 10, [1, 2]), (40, 8, [1, 2, 4, 8]), (16, 2, [1, 2, 4, 8]), (14, 2, [1, 2]), (12, 12, [1, 2, 4])],
 )
 def test_vllm_shares_out_whole_heads_and_groups_of_keys(heads, groups, numbers):
-    """Ten groups neither divide among four GPUs nor stand on several each; two groups stand on two of four."""
+    """Ten groups neither divide among four GPUs nor replicate evenly; two groups are on two of four."""
     config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=groups)
     network = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: config))
     assert shares(network, 8) == numbers
@@ -238,13 +246,17 @@ def test_model_that_plays_a_judge_is_a_stage_with_weights(judged):
 @pytest.mark.parametrize(
     ("grading", "tokens", "fits"),
     [
-        ({"grader": "api/own", "prompt": "grade-imo"}, 30_000 + 1024 + 512, False),
-        ({"grader": "api/own", "prompt": "answer-equivalence"}, 1024 + 512, True),  # it is shown the answer alone
+        ({"grader": "api/own", "grader-prompt": "grade-imo"}, 30_000 + 1024 + 512, False),
+        (
+            {"grader": "api/own", "grader-prompt": "answer-equivalence"},
+            1024 + 512,
+            True,
+        ),  # it is shown the answer alone
         ({"grader": "grader/jury"}, 30_000 + 1024 + 512, False),
         ({"grader": "grader/first"}, 30_000 + 1024 + 512, False),
     ],
 )
-def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits):
+def test_judge_has_to_have_room_for_what_it_grades(judged, grading, tokens, fits):
     """A judge of 4,096 tokens cannot be shown proofs of 30,000, whichever grader's it is."""
     entries = {"grades/x": {"responses": "responses/x", **grading}, **entry("responses", "half", max_tokens=30_000)}
     verdict = judged({**entries, **GRADERS}, "H100")
@@ -260,9 +272,9 @@ def test_judge_has_to_have_room_for_what_it_marks(judged, grading, tokens, fits)
     [
         {"grader": "grader/own"},
         {"grader": "grader/first"},
-        {"hold-out": "api/own", "hold-out-prompt": "grade-imo"},
+        {"audit": "api/own", "audit-prompt": "grade-imo"},
         {"preferences": {"api/own": {"weight": 1, "prompt": "prefer-helpful"}}},
-        {"summarizer": "api/own", "states": 2},
+        {"summarizer": "api/own", "summaries": 2},
     ],
 )
 def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
@@ -270,7 +282,7 @@ def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
     entries = {**entry("grpo", "half", **asked), **GRADERS}
     verdict = judged(entries)
     assert verdict.fits is False and len(verdict.faults) == 1
-    assert re.match("api/own is base/maths, .*`id` in the place of `weights`", verdict.faults[0])
+    assert re.match("api/own is base/maths, .*`id` instead of `weights`", verdict.faults[0])
     served = {key: value for key, value in JUDGE.items() if key != "weights"}
     assert judged({**entries, "api/own": {**served, "id": "judge", "price": "unknown"}}).fits
 
@@ -279,15 +291,15 @@ def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
     "entries", [entry("sft", "nobody"), entry("grpo", "half", preferences={"base/nobody": {"weight": 1}})]
 )
 def test_unknown_shape_is_neither_yes_nor_no(feasibility, entries):
-    """A model that is nowhere, trained or rewarding, is named; its stage is not judged, and does not fail the whole."""
+    """A model of unknown shape, trained or rewarding, is named; its stage has no verdict, and fails no other."""
     (name,) = entries
     whole = feasibility(name, entries)
     said = {v.stage: v.faults for v in whole.verdicts if v.fits is None}
-    assert said == {name: ["base/nobody: its shape is not known until it is fetched"]} and whole.fits
+    assert said == {name: ["base/nobody: its shape is unknown until it is downloaded"]} and whole.fits
 
 
 def test_model_that_cannot_be_built_does_not_fit(judged, tmp_path):
-    """Its stage says why, learning or asking; the plan of the others goes on."""
+    """Its stage says why, in training or inference; the plan of the others continues."""
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     sees = {"base/sees": {"source": "folder", "path": str(tmp_path)}}
     for entries in (entry("sft", "sees"), entry("responses", "sees")):
@@ -309,19 +321,21 @@ def test_hours_on_a_gpu_without_rates_are_not_known(judged):
 
 
 @pytest.mark.parametrize(
-    ("more", "passes_beside"),
-    [({}, 1), ({"kl": 0.01}, 2), ({"top-k": 20}, 0), ({"top-k": 20, "batches": 2}, 1), ({"lag": 1}, 0)],
+    ("more", "passes"),
+    [({}, 1), ({"kl": 0.01}, 2), ({"top-k": 20}, 0), ({"top-k": 20, "mini-batches": 2}, 1), ({"max-staleness": 1}, 0)],
 )
-def test_probabilities_for_vllms_correction_are_a_pass_more(judged, monkeypatch, more, passes_beside):
-    """Where vLLM draws from all tokens a step has a forward pass more, as with `batches`; not with a `lag`."""
+def test_probabilities_for_vllms_correction_are_a_pass_more(judged, monkeypatch, more, passes):
+    """Where vLLM draws from all tokens a step has a forward pass more, as with `mini-batches`; not with a `max-staleness`."""
     found = []
     monkeypatch.setattr(hours, "sampling", lambda *args: 0)
     monkeypatch.setattr(hours, "learning", lambda *args: found.append(args[-1]) or 0)
     judged(entry("grpo", "half", **more))
-    assert found == [passes_beside]
+    assert found == [passes]
 
 
-@pytest.mark.parametrize(("more", "rows"), [({}, 6400), ({"summarizer": "api/referee", "states": 2}, 6400 + 400 * 3)])
+@pytest.mark.parametrize(
+    ("more", "rows"), [({}, 6400), ({"summarizer": "api/referee", "summaries": 2}, 6400 + 400 * 3)]
+)
 def test_thoughts_are_sampled_too(judged, monkeypatch, more, rows):
     """A problem is thought about in three turns before each two groups of eight attempts."""
     found = []
@@ -332,9 +346,9 @@ def test_thoughts_are_sampled_too(judged, monkeypatch, more, rows):
 
 @pytest.mark.parametrize("length", [{"steps": 100, "last-step": 90}, {"epochs": 2.0}])
 def test_training_that_continues_counts_its_own_steps(feasibility, length):
-    """What the training before has learned is not learned again."""
+    """Rows of the training before are not counted again."""
     plain = {key: value for key, value in SFT.items() if key != "steps"}
-    first = {**plain, "model": "base/half", "schedule": "constant", "keep-state": True, **length}
+    first = {**plain, "model": "base/half", "schedule": "constant", "save-state": True, **length}
     longer = {"steps": 100, "last-step": None} if "steps" in length else {"epochs": 3.0}
     entries = {"sft/x": first, "sft/y": {"continue": "sft/x", **longer}}
     before, after = (v.gpu_hours for v in feasibility("sft/y", entries).verdicts if v.stage in ("sft/x", "sft/y"))
@@ -342,22 +356,22 @@ def test_training_that_continues_counts_its_own_steps(feasibility, length):
 
 
 def test_site_has_the_neediest_layout_and_what_cannot_share_it(feasibility):
-    """One line for each sort starts all that fits so; what keeps whole weights, or has a small batch, is named apart."""
+    """One line for each kind of job fits all stages it can; full weights or a small batch need a line of their own."""
     entries = {
         "sft/small": {**SFT, "model": "base/half"},
         "grpo/large": {**GRPO, "model": "base/seven"},
-        "grpo/renewed": {**GRPO, "model": "base/half", "kl": 0.01, "sync-reference": 5},
+        "grpo/renewed": {**GRPO, "model": "base/half", "kl": 0.01, "reference-sync-steps": 5},
         "responses/x": {"problems": "problems/bench", "model": "grpo/large"},
         "responses/y": {"problems": "problems/train", "model": "grpo/large"},
-        "scores/x": {"problems": ["problems/bench"], "measures": ["problem-length-mean"], "tokenizer": "base/half"},
+        "scores/x": {"problems": ["problems/bench"], "metrics": ["text-tokens"], "tokenizer": "base/half"},
     }
     text = without_host("\n".join(feasibility("test", entries).lines()))
     launch = "launch: python -m proofmill.runtime.cluster.launching"
     assert f"  sft: {{gpu: 8, {launch} ddp}}\n  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n" in text
     assert "  serve: {gpu: 1, engine: vllm}\n" in text
-    own = "in a run of its own: "
-    assert f"{own}sft/cold by {{gpu: 4, {launch} ddp --processes 4}}\n" in text
-    assert f"{own}grpo/renewed by {{gpu: 8, {launch} ddp, engine: vllm}}" in text
+    own = "in a separate run: "
+    assert f"{own}sft/cold with {{gpu: 4, {launch} ddp --processes 4}}\n" in text
+    assert f"{own}grpo/renewed with {{gpu: 8, {launch} ddp, engine: vllm}}" in text
     assert "responses/x and 1 more " in text
 
 
@@ -372,15 +386,15 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(feasibility):
 )  # fmt: skip
 def test_line_of_a_site_starts_most_trainings_and_others_have_their_own(feasibility, on, trained, line, own):
     """The number of GPUs of a line divides every batch that it is for, and its layout holds every model of them."""
-    entries = {"examples/all": {"join": {f"examples/{name}": 1 for name in trained}}}
+    entries = {"examples/all": {"concatenate": {f"examples/{name}": 1 for name in trained}}}
     for name, (model, batch) in trained.items():
-        entries[f"sft/{name}"] = {**SFT, "model": f"base/{model}", "batch": batch}
+        entries[f"sft/{name}"] = {**SFT, "model": f"base/{model}", "batch-size": batch}
         entries[f"responses/{name}"] = {"problems": "problems/train", "model": f"sft/{name}", "max-tokens": 1024}
         entries[f"examples/{name}"] = {"responses": f"responses/{name}"}
     text = "\n".join(feasibility("examples/all", entries, on).lines())
     said = re.sub(r"launch: \S+ -m \S+ | --processes \d+", "", without_host(text))
     assert re.findall(r"^  sft: {(.*)}", said, re.MULTILINE) == [line]
-    assert dict(re.findall(r"^in a run of its own: sft/(\w) by {(.*)}", said, re.MULTILINE)) == own
+    assert dict(re.findall(r"^in a separate run: sft/(\w) with {(.*)}", said, re.MULTILINE)) == own
 
 
 def test_training_that_is_judged_by_our_weights_has_a_line_of_each(feasibility):
@@ -399,24 +413,24 @@ def test_training_that_is_judged_by_our_weights_has_a_line_of_each(feasibility):
         ("8xH100", {}, {"gpu": 8}, [8]),
         ("2x8xH100", {}, {"nodes": 2, "gpu": 16}, [16, 16]),
         ("2x8xH100", {"problems-per-step": 3}, {"nodes": 2, "gpu": 16}, [12, 12]),
-        ("8xH100", {"lag": 4}, {"gpu": 8}, [4]),
-        ("2xH100", {"lag": 4, "model": "base/half"}, {"gpu": 2}, [1]),
-        ("2x8xH100", {"lag": 4}, {"nodes": 2, "gpu": 16}, [8]),
-        ("3x8xH100", {"lag": 4, "model": "base/thirty-two"}, {"nodes": 3, "gpu": 24}, [16, 16]),
+        ("8xH100", {"max-staleness": 4}, {"gpu": 8}, [4]),
+        ("2xH100", {"max-staleness": 4, "model": "base/half"}, {"gpu": 2}, [1]),
+        ("2x8xH100", {"max-staleness": 4}, {"nodes": 2, "gpu": 16}, [8]),
+        ("3x8xH100", {"max-staleness": 4, "model": "base/thirty-two"}, {"nodes": 3, "gpu": 24}, [16, 16]),
     ],
 )
 def test_lines_for_a_site_start_what_was_planned(
     feasibility, monkeypatch, capsys, tmp_path, on, entry, words, processes
 ):
     """Where SLURM gives what a line asks for, its launch starts the processes, and the server, of the verdict."""
-    entries = {"grpo/x": {**GRPO, "model": "base/seven", "group": 4, "problems-per-step": 16, **entry}}
+    entries = {"grpo/x": {**GRPO, "model": "base/seven", "group-size": 4, "problems-per-step": 16, **entry}}
     whole = feasibility("grpo/x", entries, on)
     (way, *_), lines = next(v.ways for v in whole.verdicts if v.stage == "grpo/x"), whole.lines()
     (line,) = [line for line in lines if re.search(r"^  grpo: |: grpo/x by ", line)]
     (found,) = re.findall(r"{.*}", line)
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(f"grpo: {found}\n")
-    given = site.set_resources(ROOT / "profiles/slurm")["grpo"]
+    given = site_resources.set_resources(ROOT / "profiles/slurm")["grpo"]
     assert {word: given[word] for word in words} == words and given["nodes"] == words.get("nodes", 1)
     assert way.host_bytes < given["mem_mb"] * 2**20 < machine(on).host
     assert given["cpus_per_task"] * given["nodes"] == 8 * given["gpu"]
@@ -426,7 +440,7 @@ def test_lines_for_a_site_start_what_was_planned(
     monkeypatch.setattr(slurm, "address", str)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(given["gpu"] // given["nodes"]))))
     launch = shlex.split(yaml.safe_load(found)["launch"])[3:]
-    job = ["proofmill.grpo", "grpo/x", "--entry", '{"entry": {"model": "base/seven", "lag": 1}}']
+    job = ["proofmill.grpo", "grpo/x", "--entry", '{"entry": {"model": "base/seven", "max_staleness": 1}}']
     monkeypatch.setattr("sys.argv", ["launching", "--dry-run", *launch, *job])
     launching.main()
     said = capsys.readouterr().out
@@ -439,7 +453,7 @@ def test_lines_for_a_site_start_what_was_planned(
 def test_line_for_jobs_that_serve_has_memory_for_their_weights(feasibility, tmp_path, monkeypatch, model, on):
     """The neediest of several decides; those of its kind that ask a remote model keep the little that is shipped."""
     names = dict.fromkeys(["half", model])
-    entries = {"scores/x": {"grades": [f"grades/{name}" for name in names], "measures": ["avg-at-k"]}}
+    entries = {"scores/x": {"grades": [f"grades/{name}" for name in names], "metrics": ["avg-at-k"]}}
     for name in names:
         asked = {"problems": "problems/bench", "max-tokens": 1024, "model": f"base/{name}"}
         graded = {"responses": f"responses/{name}", "grader": "final-answer"}
@@ -448,23 +462,23 @@ def test_line_for_jobs_that_serve_has_memory_for_their_weights(feasibility, tmp_
     (line,) = [line for line in whole.lines() if line.startswith("  serve: ")]
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(line)
-    given = site.set_resources(ROOT / "profiles/slurm")["responses"]["mem_mb"]
+    given = site_resources.set_resources(ROOT / "profiles/slurm")["responses"]["mem_mb"]
     (there,) = map(int, re.findall(r"^\((\d+) if .* else 4000\)$", given))
     assert 2 * max(verdict.parameters for verdict in whole.verdicts) < there * 2**20 < machine(on).host
 
 
 def test_rollouts_ahead_have_gpus_of_their_own(judged):
-    """With a `lag` a server samples on what the batch leaves, at least what holds its weights; one GPU is too few."""
-    ahead = entry("grpo", "seven", lag=4)
+    """With a `max-staleness` a server samples on what the batch leaves, at least what holds its weights; one GPU is too few."""
+    ahead = entry("grpo", "seven", max_staleness=4)
     verdict = judged(ahead)
     way = verdict.ways[0]
     assert verdict.fits and (way.devices, way.apart, way.share) == (4, 4, None)
     assert judged(entry("grpo", "seven")).ways[0].apart == 0
     # Rows that are learned ahead are not sorted by their lengths, and may all be in one pass (grpo._ahead).
-    few = entry("grpo", "half", problems_per_step=1, lag=2)
+    few = entry("grpo", "half", problems_per_step=1, max_staleness=2)
     assert [judged(few, on).ways[0].rows for on in ("8xH100", "2xH100")] == [2, 8]
     alone = judged(ahead, "B200")
-    assert alone.fits is False and alone.faults[0].startswith("`lag` samples on GPUs of its own, 1 of them at least")
+    assert alone.fits is False and alone.faults[0].startswith("`max-staleness` needs at least 1 further GPUs")
 
 
 def test_examples_are_counted_as_if_nothing_were_refused(judged):
@@ -472,14 +486,14 @@ def test_examples_are_counted_as_if_nothing_were_refused(judged):
     entries = {
         **entry("responses", "half", problems="problems/train", attempts=3),
         "grades/x": {"responses": "responses/x", "grader": "final-answer"},
-        "examples/x": {"grades": "grades/x", "keep": ["full-marks"]},
-        "examples/both": {"join": {"examples/x": 1, "examples/cold": 0.5}},
+        "examples/x": {"grades": "grades/x", "keep": ["solved"]},
+        "examples/both": {"concatenate": {"examples/x": 1, "examples/cold": 0.5}},
     }
     steps = {key: value for key, value in SFT.items() if key != "steps"}
     by_epochs = {**steps, "model": "base/half", "examples": "examples/both", "epochs": 2.0}
     found = judged({"sft/x": by_epochs, **entries}).gpu_hours
     rows = 2 * (3 * 48 + 0.5 * 48)
-    assert found == pytest.approx(judged(entry("sft", "half", batch=8, steps=int(rows // 8))).gpu_hours)
+    assert found == pytest.approx(judged(entry("sft", "half", batch_size=8, steps=int(rows // 8))).gpu_hours)
 
 
 def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
@@ -487,37 +501,39 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     entries = entry("grpo", "seven", kl=0.01)
     way = judged(entries).ways[0]
     whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
-    from proofmill.engines import rollouts
+    from proofmill.engines import rollout_engines
 
     network = Shapes(whole, tmp_path).of("base/seven")
     for name, value in {"WORLD_SIZE": "8", "LOCAL_RANK": "0", "RANK": "0", "ACCELERATE_USE_FSDP": "true"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(memory, "device_memory", lambda: (80 * 10**9, True))
-    monkeypatch.setattr(passes.processes, "broadcast", lambda value=None: value)
-    monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
+    monkeypatch.setattr(micro_batches.processes, "broadcast", lambda value=None: value)
+    monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: None)
     parent = SimpleNamespace(weights=lambda: network)
     job = SimpleNamespace(name="grpo/x", threads=1, engine="vllm", engine_args="", parent=lambda _: parent)
     trained = whole.entries["grpo/x"]
-    beside = grpo.footprint(trained, network, [])
-    sampling = rollouts.sampling(job, trained, 8, **beside)
-    rows = passes.split(trained, job, 64, at_least=passes.LENGTHS, **beside, **rollouts.footprint(sampling, 8))
+    extra_memory = grpo.footprint(trained, network, [])
+    sampling = rollout_engines.sampling(job, trained, 8, **extra_memory)
+    rows = micro_batches.split(
+        trained, job, 64, at_least=micro_batches.LENGTHS, **extra_memory, **rollout_engines.footprint(sampling, 8)
+    )
     assert way.layout == "fsdp2" and way.share == sampling["vllm_gpu_memory_utilization"]
     assert (way.rows, way.again) == (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
-    assert sampling["vllm_max_model_length"] >= beside["tokens"] and way.share <= fitting.ALONE
+    assert sampling["vllm_max_model_length"] >= extra_memory["tokens"] and way.share <= vllm_memory.ALONE
 
 
 def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatch):
-    """On this computer, too: of its free memory a job plans with the part of its threads, whatever its GPUs hold."""
+    """On this machine, too: of its free memory a job plans with the part of its threads, whatever its GPUs hold."""
     monkeypatch.setattr(free_memory, "least", lambda: 64 * 10**9)
     monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(8))
-    monkeypatch.setattr(passes, "last_checkpoint", lambda job: None)
-    entries = entry("sft", "half", batch=16, max_length=1024)
+    monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: None)
+    entries = entry("sft", "half", batch_size=16, max_length=1024)
     book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
     network = Shapes(book, tmp_path).of("base/half")
     job = SimpleNamespace(name="sft/x", threads=1, parent=lambda _: SimpleNamespace(weights=lambda: network))
     with monkeypatch.context() as on_processors:
         on_processors.setattr(memory, "device_memory", lambda: (free_memory.least(), False))
-        rows = passes.split(book.entries["sft/x"], job, 16, tokens=1024)
+        rows = micro_batches.split(book.entries["sft/x"], job, 16, tokens=1024)
     monkeypatch.setattr(memory, "device_memory", lambda: (24 * 10**9, True))
     verdict = judged(entries, "cpu")
     chosen = (rows["per_device_train_batch_size"], rows["gradient_checkpointing"])
@@ -536,12 +552,12 @@ def test_command_says_no_by_its_exit_code(monkeypatch, capsys):
         run("r1-zero", "--machine", "8xH100")
     said = capsys.readouterr().out
     assert left.value.code == 1 and "grpo/r1-zero-short" in said and "does not fit" in said
-    said = without_host(run("qed-nano", "--machine", "8xH100", "--fill", "0.33"))
+    said = without_host(run("qed-nano", "--machine", "8xH100", "--mean-length", "0.33"))
     assert "  grpo: {gpu: 8, launch: python -m proofmill.runtime.cluster.launching fsdp2, engine: vllm}\n" in said
-    assert "if texts have 0.33 of the length allowed" in said
+    assert "if texts have 0.33 of the maximum length" in said
     assert json.loads(run("gsm8k-length", "--machine", "H100", "--json"))["fits"] is True
-    with pytest.raises(SystemExit, match="--fill 2; expected a share"):
-        run("nano", "--machine", "H100", "--fill", "2")
+    with pytest.raises(SystemExit, match="--mean-length 2; expected a share"):
+        run("nano", "--machine", "H100", "--mean-length", "2")
     with pytest.raises(SystemExit, match="--machine 8xG200: no such machine"):
         run("nano", "--machine", "8xG200")
 
@@ -552,9 +568,9 @@ def test_table_in_the_docs_is_what_the_command_says():
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()[2:]]
     assert len(rows) > 8
     for name, said, *figures in rows:
-        plan = planned(name.strip("`"))
+        planned = plan(name.strip("`"))
         for fill, figure in zip((1.0, 0.33), figures, strict=True):
-            whole = Feasibility(plan, machine("8xH100"), fill)
+            whole = Feasibility(planned, machine("8xH100"), fill)
             assert whole.fits == said.startswith(("yes", "the same")), name
             known = [verdict.gpu_hours for verdict in whole.verdicts if verdict.gpu_hours is not None]
             assert figure == ("" if not known else f"{sum(known):,.0f}" if sum(known) >= 10 else f"{sum(known):.1f}"), (

@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoConfig, Qwen3Config
 
-from proofmill.engines import fitting
+from proofmill.engines import vllm_memory
 from proofmill.planning import hours, shapes
 from proofmill.planning.machines import GPUS
 from proofmill.training import memory
@@ -49,7 +49,7 @@ def test_sampling_reads_weights_once_a_step_and_each_copy_of_a_cache():
     """
     texts = hours.Rollouts(rows=10, prompt=100, written=200)
     for parallel, copies in ((1, 1), (2, 1), (4, 2)):
-        read = 2 * memory.parameters(DENSE) + copies * 200 * fitting.cache_bytes(DENSE)
+        read = 2 * memory.parameters(DENSE) + copies * 200 * vllm_memory.cache_bytes(DENSE)
         seconds = 2000 * read / (H100.bandwidth * hours.READING)
         assert hours.sampling(DENSE, texts, H100, 60e9, parallel, most=1) == pytest.approx(seconds / 3600)
     alone, four = (hours.sampling(DENSE, texts, H100, 60e9, 1, most) for most in (1, 4))

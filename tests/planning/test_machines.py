@@ -29,7 +29,7 @@ from proofmill.schema.errors import SettingError
     ],
 )
 def test_machine_has_the_gpus_of_its_name(name, devices, nodes, gigabytes):
-    """A number of computers, of GPUs in each, and a GPU that is listed or is so many GB; in whatever letters."""
+    """A number of nodes, of GPUs in each, and a listed GPU or its GB; in any case."""
     found = machines.machine(name)
     assert (found.devices, found.nodes, found.bytes) == (devices, nodes, gigabytes * 10**9)
     assert machines.machine(found.name) == found
@@ -41,18 +41,18 @@ def test_machine_has_the_gpus_of_its_name(name, devices, nodes, gigabytes):
 )
 def test_computers_of_a_training_have_as_many_gpus_each(devices, computers):
     """The fewest of three with eight each; none where a number does not divide."""
-    assert machines.machine("3x8xH100").computers(devices) == computers
+    assert machines.machine("3x8xH100").nodes_for(devices) == computers
 
 
 @pytest.mark.parametrize("name", ["8xH10", "0xH100", "H100x8", "2x2x2xH100", "xH100", "0GB", ""])
 def test_unknown_machine_is_refused_with_those_that_are_known(name):
-    """The message has what was asked for, what there is, and the nearest one."""
-    with pytest.raises(SettingError, match=r"no such machine; expected .* A100-40, A100-80, B200, H100, H200, .* cpu"):
+    """The message has the name, the known ones, and the nearest."""
+    with pytest.raises(SettingError, match=r"no such machine; expected .* cpu, .* A100-40, A100-80, B200, H100, H200"):
         machines.machine(name)
 
 
 def test_every_gpu_calculates_and_reads_faster_than_it_holds():
-    """Figures are in one unit each: bfloat16 is faster than float32, memory is read whole within a second."""
+    """Figures have one unit each: bfloat16 is faster than float32, memory is read within a second."""
     for name, gpu in machines.GPUS.items():
         assert gpu.bfloat16 > gpu.float32 > gpu.bandwidth > gpu.bytes, name
         assert gpu.host > gpu.bytes, name
@@ -60,7 +60,7 @@ def test_every_gpu_calculates_and_reads_faster_than_it_holds():
 
 @pytest.mark.parametrize("layout", LAUNCHED)
 def test_launch_file_of_a_layout_is_what_the_plan_takes_it_for(layout, monkeypatch):
-    """What accelerate puts into the environment of a job is read as this sharding, on the host or not."""
+    """The environment that accelerate sets for a job is read as this sharding, on the host or not."""
     file = str(ROOT / f"workflow/accelerate/{layout}.yaml")
     arguments = launch_command_parser().parse_args(["--config_file", file, "-m", "x"])
     for name, value in prepare_multi_gpu_env(_validate_launch_command(arguments)[0]).items():

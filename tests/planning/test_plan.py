@@ -13,23 +13,23 @@ from project import snapshot
 from proofmill import __main__ as command
 from proofmill import labels
 from proofmill.artifacts.jobs import Job
-from proofmill.calls.exchange import Answer
 from proofmill.calls.journal import Journal
-from proofmill.measures import estimates, measures
+from proofmill.calls.model_requests import ModelOutput
+from proofmill.config.config import expand
+from proofmill.metrics import estimates, metrics
 from proofmill.planning import plan
 from proofmill.planning._expected_costs import Range, answered, predicted
-from proofmill.planning.plan import Plan
+from proofmill.planning.plan import RunPlan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
-from proofmill.recipes.book import expand
-from proofmill.schema.entries import Grades
+from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.errors import RecipeError
 
 PAID = {
     "id": "judge-1",
     "price": {"input": 2.0, "output": 8.0},
     "price-source": "made up, 2026-11-20",
-    "guess": {"input": 1000, "output": 500},
+    "expected-tokens": {"input": 1000, "output": 500},
 }
 LABELS = {"labels/paid": {"problems": "problems/train", "model": "api/paid"}}
 
@@ -41,26 +41,26 @@ def book(budget=None, **entries):
 
 
 def planned(small, target, **more):
-    return Plan(book(**more), target, small.results)
+    return RunPlan(book(**more), target, small.results)
 
 
-def answer_some(results, made, answered, parked, cost=0.01):
-    """The journal of labels/paid as a run leaves it that was killed."""
+def answer_some(results, made, answered, failed, cost=0.01):
+    """Write the journal of labels/paid as a killed run leaves it."""
     table = Mill.table(type("Here", (), {"results": results})(), "labels/paid")
     entry = made.entries["labels/paid"]
     job = Job(table, made.declared, "", {"parents": {entry.problems: ""}})
     asked = list(labels.questions(entry, job)["api/paid"])
     with Journal(table.calls) as journal:
         for question in asked[:answered]:
-            journal.add(question, Answer("x", "end", prompt_tokens=900, tokens=100, cost=cost))
-        for question in asked[answered : answered + parked]:
-            journal.add(question, Answer("", "error", "provider", detail="bug"))
+            journal.add(question, ModelOutput("x", "end", prompt_tokens=900, tokens=100, cost=cost))
+        for question in asked[answered : answered + failed]:
+            journal.add(question, ModelOutput("", "error", "provider", detail="bug"))
     return len(asked)
 
 
 @pytest.fixture
 def copied(small, tmp_path):
-    """The small chain's results, to be changed."""
+    """Return a copy of the small chain's results that a test may change."""
     import shutil
 
     shutil.copytree(small.results, tmp_path / "results")
@@ -84,7 +84,7 @@ def test_plan_changes_nothing(small, capsys):
 
 
 def test_edit_names_the_field_and_touches_descendants_only(small):
-    """A changed field is named with both values; what is made from it waits for it; all else is done."""
+    """A changed field is named with both values; its descendants wait for it; all else is done."""
     made = planned(small, "grades/cold", **{"responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}})
     assert made.stages["responses/cold"].why == ["`temperature` 1.0 -> 0.5"]
     assert made.stages["grades/cold"].why == ["responses/cold will be made"]
@@ -96,22 +96,22 @@ def test_edit_names_the_field_and_touches_descendants_only(small):
 
 def test_edit_of_a_long_list_shows_what_differs(copied):
     """Of a long list the elements that differ are shown, and not two beginnings that are the same."""
-    kept = ["has-problem", "no-image", "has-solution", {"statement-length": [1, 4000]}, {"not-near-duplicate": 0.9}]
+    kept = ["has-statement", "no-image", "has-solution", {"statement-length": [1, 4000]}, {"not-near-duplicate": 0.9}]
     entry = {**SMALL["problems/bench"], "keep": kept}
     Mill(copied.results, **{**SMALL, "problems/bench": entry}).make("problems/bench")
     edited = {**entry, "keep": [*kept[:4], {"not-near-duplicate": 0.95}]}
-    made = Plan(book(**{"problems/bench": edited}), "problems/bench", copied.results)
+    made = RunPlan(book(**{"problems/bench": edited}), "problems/bench", copied.results)
     why = '`keep` {"not-near-duplicate": 0.9} -> {"not-near-duplicate": 0.95}'
     assert made.stages["problems/bench"].why == [why]
     added = {**entry, "keep": ["not-spam", *kept[:4]]}
-    made = Plan(book(**{"problems/bench": added}), "problems/bench", copied.results)
-    assert made.stages["problems/bench"].why == ['`keep` "not-spam" is new, {"not-near-duplicate": 0.9} is gone']
+    made = RunPlan(book(**{"problems/bench": added}), "problems/bench", copied.results)
+    assert made.stages["problems/bench"].why == ['`keep` "not-spam" is new, {"not-near-duplicate": 0.9} was removed']
 
 
 def test_many_parents_that_will_be_made_are_a_few_and_a_number(small):
     """A table of many parents names the first of them."""
     tables = {f"problems/p{n}": {"source": "arithmetic", "rows": 4, "seed": n} for n in range(9)}
-    many = {**tables, "scores/many": {"problems": list(tables), "measures": ["shared-problems"]}}
+    many = {**tables, "scores/many": {"problems": list(tables), "metrics": ["shared-problems"]}}
     why = planned(small, "scores/many", **many).stages["scores/many"].why
     assert why == ["problems/p0, problems/p1, problems/p2 and 6 more will be made"]
 
@@ -156,14 +156,14 @@ def test_revision_and_model_are_named(small, monkeypatch):
 
 
 def test_rows_are_counted_in_the_journal(copied):
-    """Rows that are answered, to do, and parked before are told apart, question by question."""
+    """Cached rows, rows to do, and failed rows are counted separately, request by request."""
     made = book(**LABELS)
-    rows = answer_some(copied.results, made, answered=10, parked=3)
-    stage = Plan(made, "labels/paid", copied.results).stages["labels/paid"]
-    assert (stage.rows, stage.cached, stage.calls, stage.parked, stage.exact) == (rows, 10, rows - 10, 3, True)
+    rows = answer_some(copied.results, made, answered=10, failed=3)
+    stage = RunPlan(made, "labels/paid", copied.results).stages["labels/paid"]
+    assert (stage.rows, stage.cached, stage.calls, stage.failed, stage.exact) == (rows, 10, rows - 10, 3, True)
     assert stage.tokens.value == pytest.approx(1000 * (rows - 10))
     assert stage.dollars.value == pytest.approx((900 * 2 + 100 * 8) / 1e6 * (rows - 10)), "by the price as it is now"
-    assert stage.learned == "learned from its 10 answers"
+    assert stage.learned == "predicted from its 10 outputs"
 
 
 def test_guess_is_used_and_said_where_nothing_was_answered(small):
@@ -171,25 +171,27 @@ def test_guess_is_used_and_said_where_nothing_was_answered(small):
     made = planned(small, "labels/paid", **LABELS)
     stage = made.stages["labels/paid"]
     assert stage.dollars.value == pytest.approx(stage.calls * 0.006)
-    assert stage.learned == "by the guess of api/paid"
+    assert stage.learned == "from `expected-tokens` of api/paid"
     assert f"${stage.calls * 0.006:.2f}" in "\n".join(made.lines(verbose=True))
 
 
 def test_unknown_cost_is_said_not_guessed(small):
     """Without answers and without a guess the cost is unknown, in the stage and in the sum; it is not 0."""
-    silent = {key: value for key, value in PAID.items() if key != "guess"}
+    silent = {key: value for key, value in PAID.items() if key != "expected-tokens"}
     made = planned(small, "labels/paid", **LABELS, **{"api/paid": silent})
     assert made.stages["labels/paid"].dollars.value is made.totals.dollars.value is None
-    assert "unknown tokens, unknown (no answers yet, and no `guess` in api/paid)" in "\n".join(made.lines(verbose=True))
+    assert "unknown tokens, unknown (no outputs yet, and no `expected-tokens` in api/paid)" in "\n".join(
+        made.lines(verbose=True)
+    )
 
 
 def test_other_stages_teach_what_a_call_costs(copied):
-    """A stage that never ran learns from another of its kind with the same model, and says so."""
+    """A stage that never ran is predicted from another of its kind with the same model, and says so."""
     made = book(**LABELS, **{"labels/again": {"problems": "problems/bench", "model": "api/paid"}})
-    answer_some(copied.results, made, answered=10, parked=0)
-    stage = Plan(made, "labels/again", copied.results).stages["labels/again"]
+    answer_some(copied.results, made, answered=10, failed=0)
+    stage = RunPlan(made, "labels/again", copied.results).stages["labels/again"]
     assert stage.dollars.value == pytest.approx(12 * 0.0026)
-    assert stage.learned == "learned from 10 answers to other labels by api/paid"
+    assert stage.learned == "predicted from 10 outputs of other labels of api/paid"
 
 
 def test_interval_covers_the_sum_it_predicts():
@@ -212,7 +214,7 @@ def test_reverted_edit_is_restored(copied):
     """A stage whose table was made before, as the entry now says, is brought back, and its descendants are planned by it."""
     other = {**SMALL, "responses/cold": {**SMALL["responses/cold"], "temperature": 0.5}}
     Mill(copied.results, **other).make("responses/cold")
-    made = Plan(book(), "grades/cold", copied.results)
+    made = RunPlan(book(), "grades/cold", copied.results)
     assert (made.stages["responses/cold"].state, made.stages["grades/cold"].state) == ("restore", "done")
 
 
@@ -220,13 +222,13 @@ def test_budget_that_may_not_suffice_is_said(small):
     """The plan names what was spent, the budget, and what is missing."""
     text = "\n".join(planned(small, "labels/paid", budget=0.1, **LABELS).lines(verbose=True))
     assert "$0.00 spent so far of a budget of $0.10" in text
-    assert "the budget may not suffice" in text
-    assert "no budget is declared" in "\n".join(planned(small, "labels/paid", **LABELS).lines(verbose=True))
+    assert "the budget may be too low" in text
+    assert "no budget is set" in "\n".join(planned(small, "labels/paid", **LABELS).lines(verbose=True))
 
 
 def test_unknown_target_says_what_there_is(small):
-    """A target that nobody declared is a message with the recipes."""
-    with pytest.raises(RecipeError, match="no recipe and no artifact; expected one of test"):
+    """An unknown target is a message with the recipes."""
+    with pytest.raises(RecipeError, match="neither a recipe nor an artifact; expected one of test"):
         planned(small, "nonsense")
 
 
@@ -253,13 +255,13 @@ def test_command_prints_text_and_json_without_keys(small, copied, tmp_path, monk
 def test_renamed_artifact_keeps_its_answers(copied, tmp_path, monkeypatch, capsys):
     """After `proofmill rename` the new name has the answers of the old one, which are paid once and asked no more."""
     made = book(**LABELS, **{"labels/again": LABELS["labels/paid"]})
-    answer_some(copied.results, made, answered=10, parked=2)
+    answer_some(copied.results, made, answered=10, failed=2)
     run(monkeypatch, tmp_path, "rename", "labels/paid", "labels/again")
-    assert "labels/again  has 10 answers now" in capsys.readouterr().err
-    stages = [Plan(made, name, copied.results).stages[name] for name in ("labels/paid", "labels/again")]
-    assert [(stage.cached, stage.parked) for stage in stages] == [(0, 0), (10, 2)]
+    assert "labels/again  has 10 model outputs now" in capsys.readouterr().err
+    stages = [RunPlan(made, name, copied.results).stages[name] for name in ("labels/paid", "labels/again")]
+    assert [(stage.cached, stage.failed) for stage in stages] == [(0, 0), (10, 2)]
     for arguments, said in (
-        (("labels/nothing", "labels/again"), "expected the answers of a renamed"),
+        (("labels/nothing", "labels/again"), "expected the calls of a renamed"),
         (("labels/paid", "grades/y"), "one kind"),
     ):
         with pytest.raises(SystemExit, match=said):
@@ -269,29 +271,32 @@ def test_renamed_artifact_keeps_its_answers(copied, tmp_path, monkeypatch, capsy
 MEASURED = {
     "scores/new": {
         "models": ["sft/cold"], "problems": ["problems/bench"], "schemes": ["schemes/bench"], "grader": "api/referee",
-        "sampling": {"sampled": {"attempts": 4}}, "measures": ["avg-at-k"],
+        "sampling": {"sampled": {"attempts": 4}}, "metrics": ["avg-at-k"],
     }
 }  # fmt: skip
 
 
 def test_plan_says_which_difference_a_benchmark_will_show(small, tmp_path):
-    """As marks of the same problems are spread that are there already; without any, as badly as they can be."""
+    """From the variance of grades of the same problems; without any, from the worst case."""
     (said,) = planned(small, "scores/new", **MEASURED).stages["scores/new"].shows
     rows = [{**row, "seed": 0, "writer": None} for row in small.table("grades/cold").rows()]
-    error = estimates.difference_error(measures.split_variance(rows), 12, 4)
+    error = estimates.difference_error(metrics.split_variance(rows), 12, 4)
     assert (
-        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error):.2f} of 7 marks"
+        f"12 problems x 4 attempts of problems/bench: a difference of {estimates.detectable(error):.2f} of 7 points"
         in said
     )
-    assert "marks spread as in grades/cold" in said
-    (worst,) = Plan(book(**MEASURED), "scores/new", tmp_path / "nothing").stages["scores/new"].shows
+    assert "variance of grades/cold" in said
+    (worst,) = RunPlan(book(**MEASURED), "scores/new", tmp_path / "nothing").stages["scores/new"].shows
     margin = (1.959964 + 0.841621) * (2 * 49 / 4 / 12) ** 0.5
-    assert f"a difference of {margin:.2f} of 7 marks" in worst and "at worst" in worst
+    assert f"a difference of {margin:.2f} of 7 points" in worst and "worst case" in worst
 
 
 def test_jury_is_counted_by_judge_and_may_ask_more(small):
-    """Each judge's first round is counted and priced by itself; that answers decide about further rounds is said."""
-    judges = {"api/one": {**PAID, "id": "one"}, "api/two": {**PAID, "id": "two", "guess": {"input": 10, "output": 10}}}
+    """Each judge's first round is counted and priced separately; that outputs decide about further rounds is said."""
+    judges = {
+        "api/one": {**PAID, "id": "one"},
+        "api/two": {**PAID, "id": "two", "expected-tokens": {"input": 10, "output": 10}},
+    }
     jury = {"grader/jury": {"judges": ["api/one", "api/two", "api/two"], "rounds": 1}}
     grades = {"grades/jury": {"responses": "responses/cold", "schemes": "schemes/bench", "grader": "grader/jury"}}
     stage = planned(small, "grades/jury", **judges, **jury, **grades).stages["grades/jury"]
@@ -304,7 +309,7 @@ def test_jury_is_counted_by_judge_and_may_ask_more(small):
 
 
 def test_program_first_asks_nobody_for_certain(small):
-    """What a program settles is not asked: the plan counts no call, and says that there may be some."""
+    """Verdicts of a program need no call: the plan counts none, and says that there may be some."""
     graders = {
         "grader/first": {"judges": ["final-answer"], "escalate-to": "grader/then"},
         "grader/then": {"judges": ["api/referee"], "prompt": "answer-equivalence"},
@@ -315,22 +320,22 @@ def test_program_first_asks_nobody_for_certain(small):
 
 
 def test_training_counts_whom_it_asks_besides_its_grader(small):
-    """Marks of every rollout, taste from its step on, samples of the second grader, a summary of every turn; rollouts taken ask nobody."""
-    guess = {"guess": {"input": 10, "output": 10}}
+    """Grades of all rollouts, preferences from a step on, audit samples, summaries; given rollouts need no calls."""
+    guess = {"expected-tokens": {"input": 10, "output": 10}}
     apis = {f"api/{name}": {**PAID, "id": name, **guess} for name in ("marker", "taste", "second", "summarizer")}
     training = {
         "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/marker", "rewards": {"grade": 1},
-        "preferences": {"api/taste": {"weight": 1, "from-step": 7, "prompt": "prefer-helpful"}}, "unscored": "drop", "group": 4,
-        "problems-per-step": 2, "steps": 10, "hold-out": "api/second", "hold-out-every": 5, "hold-out-rows": 3,
-        "summarizer": "api/summarizer", "turns": 3, "states": 2,
+        "preferences": {"api/taste": {"weight": 1, "from-step": 7, "prompt": "prefer-helpful"}}, "unscored": "drop", "group-size": 4,
+        "problems-per-step": 2, "steps": 10, "audit": "api/second", "audit-every": 5, "audit-rows": 3,
+        "summarizer": "api/summarizer", "turns": 3, "summaries": 2,
     }  # fmt: skip
     entries = {
         "grpo/asking": training,
         "responses/taken": {"problems": "problems/train", "model": "grpo/asking", "rollouts": True},
     }
     plan = planned(small, "responses/taken", **apis, **entries)
-    marked, tasted, sampled, summed = 10 * 2 * 4, 4 * 2 * 4, 2 * 3, 10 * 2 // 2 * 3
-    assert plan.stages["grpo/asking"].calls == marked + tasted + sampled + summed
+    graded, tasted, sampled, summed = 10 * 2 * 4, 4 * 2 * 4, 2 * 3, 10 * 2 // 2 * 3
+    assert plan.stages["grpo/asking"].calls == graded + tasted + sampled + summed
     assert plan.stages["grpo/asking"].tokens.value == 20 * plan.stages["grpo/asking"].calls
     assert plan.stages["responses/taken"].calls == 0
 
@@ -362,7 +367,7 @@ def test_finished_target_has_no_table(small):
 def test_reason_that_is_another_stage_is_its_name(small):
     """`after sft/x`, where that is made first; a long reason is cut to the screen."""
     more = {
-        "sft/longer": {"model": "sft/cold", "examples": "examples/cold", "steps": 9, "batch": 4},
+        "sft/longer": {"model": "sft/cold", "examples": "examples/cold", "steps": 9, "batch-size": 4},
         "responses/longer": {"problems": "problems/bench", "model": "sft/longer"},
     }
     made = planned(small, "responses/longer", **more)
@@ -372,7 +377,7 @@ def test_reason_that_is_another_stage_is_its_name(small):
 
 
 def test_one_artifact_is_planned_in_full(small, monkeypatch, tmp_path, capsys):
-    """Named by itself, or with --verbose, everything that is known is said."""
+    """A target that is one artifact, or --verbose, prints all details."""
     full = "\n".join(planned(small, "labels/paid", **LABELS).lines(verbose=True))
     assert "cached" in full and "to do" in full
     brief = "\n".join(planned(small, "labels/paid", **LABELS).lines())
@@ -380,7 +385,7 @@ def test_one_artifact_is_planned_in_full(small, monkeypatch, tmp_path, capsys):
 
 
 def test_each_journal_is_read_once(copied, monkeypatch):
-    """Of many stages that ask one model each learns from the others' answers, and no journal is read again for each."""
+    """Stages with one model are predicted from each other's outputs, and each journal is read once."""
     many = {f"labels/paid{n}": {"problems": "problems/train", "model": "api/paid"} for n in range(30)}
     answer_some(copied.results, book(**LABELS), 10, 0)
     read = Counter()
@@ -390,7 +395,7 @@ def test_each_journal_is_read_once(copied, monkeypatch):
         return answered(folder)
 
     monkeypatch.setattr(plan, "answered", counted)
-    made = Plan(book(**LABELS, **many), "test", copied.results)
+    made = RunPlan(book(**LABELS, **many), "test", copied.results)
     learned = {made.stages[name].learned for name in many}
-    assert learned == {"learned from 10 answers to other labels by api/paid"}
+    assert learned == {"predicted from 10 outputs of other labels of api/paid"}
     assert max(read.values()) == 1

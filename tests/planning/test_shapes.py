@@ -5,11 +5,11 @@ import json
 import pytest
 
 from mill import SMALL, Mill
-from proofmill.engines import fitting
+from proofmill.config import yaml_files
+from proofmill.config.config import expand
+from proofmill.engines import vllm_memory
 from proofmill.planning.shapes import Shapes, published
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import expand
-from proofmill.runtime.public_data import register
+from proofmill.public_data.registry import register
 from proofmill.schema.names import kind_of
 from proofmill.training import memory
 
@@ -18,7 +18,7 @@ FILES = {source.partition(":")[2].partition("@")[0]: known.bytes for source, kno
 
 @pytest.fixture
 def shapes(tmp_path):
-    """The shapes of some entries where nothing is made."""
+    """Return the shapes of some entries without results."""
     return lambda **entries: Shapes(Mill(tmp_path, **SMALL, **entries).book, tmp_path)
 
 
@@ -39,7 +39,7 @@ def test_published_shape_has_the_bytes_of_its_files(shapes, id):
 def test_shape_of_deepseek_v3_has_its_published_size(shapes):
     """671 billion parameters, stored in 8 bits."""
     network = shapes(**{"base/x": hub("deepseek-ai/DeepSeek-V3-Base")}).of("base/x")
-    assert memory.parameters(network) == pytest.approx(671e9, rel=1e-3) and fitting.stored(network) == "fp8"
+    assert memory.parameters(network) == pytest.approx(671e9, rel=1e-3) and vllm_memory.stored(network) == "fp8"
 
 
 def test_every_base_of_the_recipes_has_a_shape(tmp_path):
@@ -50,7 +50,7 @@ def test_every_base_of_the_recipes_has_a_shape(tmp_path):
 
 
 def test_scratch_model_has_the_shape_that_is_made(small):
-    """What is planned from the entry has as many parameters as the weights, within the tokens that its corpus lacks."""
+    """The planned network has as many parameters as the weights, within the tokens that its corpus lacks."""
     planned = Shapes(small.book, small.results / "none").of("sft/cold")
     made = memory.parameters(memory.made(small.table("base/tiny").weights()))
     assert memory.parameters(planned) == made and memory.context_of(planned) == 512
@@ -88,11 +88,11 @@ def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_p
         ({"model_type": "qwen2_5_vl"}, "Unrecognized configuration class"),
         ({"model_type": "qwen9"}, "has model type `qwen9` but Transformers does not recognize this architecture"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "its rotary embeddings are stretched already (`yarn`)"),
-        ({"max_position_embeddings": None}, "`max_position_embeddings` is not there"),
+        ({"max_position_embeddings": None}, "`max_position_embeddings` is missing"),
     ],
 )
 def test_model_that_no_job_could_build_has_a_fault(shapes, tmp_path, small, changed, said):
-    """What transformers cannot build, and positions that `base` would refuse to change: said, and nothing is raised."""
+    """A model that transformers cannot build, and positions that `base` would refuse, are faults, not exceptions."""
     config = json.loads((small.table("base/tiny").weights() / "config.json").read_text())
     if "rope_scaling" in changed or "model_type" in changed:
         config.pop("rope_parameters", None)

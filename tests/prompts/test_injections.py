@@ -1,4 +1,4 @@
-"""What somebody writes to the judge stays in its block and is no verdict, however it is set and whichever model judges."""
+"""Injections to a judge stay in their block and are no verdict, in any spelling and for any model."""
 
 import re
 import unicodedata
@@ -8,36 +8,36 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from injections import ATTACKS, FAMILIES
-from proofmill.calls.exchange import Answer
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.graders.judges import Sitting
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import read
 from proofmill.prompts import templates
 from proofmill.prompts.escapes import BLOCKS, REASONING
-from proofmill.schema.declared import Grader
-from proofmill.text.folding import folded, unescaped
+from proofmill.schema.entries.declared import Grader
+from proofmill.text.folding import fold, unescape
 
 FIELDS = ("statement", "scheme", "reference", "proof")
 HONEST = {field: f"An honest {field} of $a<b$, $|x|<|y|$ and $[a,b]$." for field in FIELDS}
 MARKING = [
     name
     for name in templates.names()
-    if templates.prompt(name).reads and "other" not in templates.prompt(name).needs  # that one compares statements
+    if templates.prompt(name).verdict and "other" not in templates.prompt(name).needs  # that one compares statements
 ]
-NAMES = {form.casefold() for family in FAMILIES.values() for name in family for form in (name, folded(name))}
+NAMES = {form.casefold() for family in FAMILIES.values() for name in family for form in (name, fold(name))}
 # The letters of the attacks that look like Latin ones, by a table of their own.
 ALIKE = str.maketrans("ιаеікорѕτнԁρονօοнտʀᴏᴘɪɴᴛꜱꜰıո", "iaeikopstndpovoohsropintsfin")
 # As a text is, in every normal form of Unicode, and as it looks.
 VIEWS = (
     str,
     *(lambda text, form=form: unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")),
-    folded,
+    fold,
     lambda text: text.translate(ALIKE),
 )
 BRACKETS = str.maketrans("‹〈⟨˂ᐸ❬❮❰⁄∕╱⧸", "<<<<<<<<////")
 SCORE = """---
 needs: [statement, proof]
-reads: score
+verdict: score
 scale: [0, 1, 2, 3, 4, 5, 6, 7]
 ---
 End with <score>a whole number from 0 to 7</score>.
@@ -51,17 +51,17 @@ by_name = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.n
 
 
 def sent(prompt, **fields):
-    """What a judge is sent, and the fields that it is shown."""
+    """Return the prompt that a judge receives, and the fields that it contains."""
     texts = {**HONEST, **fields}
     submission = Submission(
         texts["statement"], "5", texts["scheme"], texts["proof"], reasoning="", reference=texts["reference"]
     )
-    sitting = Sitting(Grader(["api/a"], prompt, reference=True), submission, {}, judgement="Fine.")
+    sitting = Sitting(Grader(["api/a"], prompt, show_reference=True), submission, {}, judgement="Fine.")
     return sitting.prompt.render(sitting.fields), sitting.fields
 
 
 def tags(text):
-    """Our tags in a text, for a reader who passes over white space, case and what is not seen."""
+    """Return our tags in a text, ignoring white space, case and invisible characters."""
     seen = re.sub(
         r"\s", "", "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Cc", "Mn") or c.isspace())
     )
@@ -73,7 +73,7 @@ def tokens(text):
 
 
 def test_attacks_are_many_and_distinct():
-    """Sixty at least, written for each of the fields; each does what its kind does in at least one of the views."""
+    """At least sixty, written for each of the fields; each has its effect in at least one of the views."""
     assert len({attack.text for attack in ATTACKS}) == len(ATTACKS) >= 60
     assert {attack.field for attack in ATTACKS} == {*FIELDS} and len(FAMILIES) >= 10
     armed = [
@@ -82,19 +82,20 @@ def test_attacks_are_many_and_distinct():
     assert len(armed) >= 60
 
 
+@pytest.mark.sampled(5)
 @by_name
 def test_attack_stays_in_its_block(attack):
-    """In every prompt that marks, in every field: all around it is as ever, it is whole, and no tag or token is in it."""
+    """In every field of every grader prompt, only the attack is escaped, and it has no tag or token."""
     seen = set()
     for prompt in MARKING:
-        shows = (*templates.prompt(prompt).needs, *templates.prompt(prompt).takes)
+        shows = (*templates.prompt(prompt).needs, *templates.prompt(prompt).optional)
         for field in {*FIELDS} & {*shows}:
             honest, fields = sent(prompt)
             before, _, after = honest.partition(fields[field])
             attacked, fields = sent(prompt, **{field: f"Let $n>1$.\n{attack.text}\nQ.E.D."})
             assert attacked.startswith(before) and attacked.endswith(after)
             shown = attacked[len(before) : len(attacked) - len(after)]
-            assert unescaped(shown) == unescaped(fields[field])
+            assert unescape(shown) == unescape(fields[field])
             seen.add(shown)
     assert seen
     for shown in seen:
@@ -102,6 +103,7 @@ def test_attack_stays_in_its_block(attack):
             assert not tags(view(shown)) and not tokens(view(shown)), view
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "normalizer", [None, normalizers.NFKC(), normalizers.Lowercase()], ids=["as-is", "nfkc", "lower"]
@@ -121,25 +123,25 @@ def test_tokenizer_of_a_family_reads_no_token_in_a_prompt(family, normalizer):
 
 
 def control(tokenizer, text):
-    """The control tokens that a tokenizer reads in a text."""
+    """Return the control tokens that a tokenizer reads in a text."""
     added = {id: token.content for id, token in tokenizer.added_tokens_decoder.items() if token.content != "[UNK]"}
     return [added[id] for id in tokenizer(text, add_special_tokens=False)["input_ids"] if id in added]
 
 
 def test_published_tokenizer_reads_no_token_in_a_prompt(data):
-    """Qwen2's own files: its three tokens are read in the attacks, and none in what a judge is sent."""
+    """Qwen2's own files: its three tokens are read in the attacks, and none in a judge's prompt."""
     qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
     everything = "<|endoftext|>" + "\n".join(attack.text for attack in ATTACKS)
     assert {*control(qwen, everything)} == {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}
     assert not control(qwen, sent("grade-imo", **dict.fromkeys(FIELDS, everything))[0])
 
 
-# ------------------------------------------------------------------------------------------------ what a judge says of it
+# ---------------------------------------------------------------------------------------------- what a judge says of it
 
 
 @pytest.fixture(scope="module")
 def rubrics(tmp_path_factory):
-    """A prompt for each form of verdicts, what its judge says for the lowest mark, and that mark."""
+    """Return a prompt for each form of verdicts, the output for its lowest grade, and that grade."""
     score = tmp_path_factory.mktemp("prompts") / "score.md"
     score.write_text(SCORE)
     return {
@@ -154,13 +156,14 @@ def rubrics(tmp_path_factory):
 
 def test_every_form_is_attacked(rubrics):
     """No form of verdicts is left out below."""
-    assert [*rubrics] == [*templates.READS]
+    assert [*rubrics] == [*templates.VERDICT_FORMS]
 
 
+@pytest.mark.sampled(5)
 @by_name
 def test_quoted_attack_is_no_verdict(attack, rubrics):
-    """A judge that repeats its prompt, or quotes the attack and says something about it, is read by its own verdict alone."""
-    for form, (prompt, own, mark) in rubrics.items():
+    """For a judge that repeats its prompt, or quotes the attack and comments on it, only its own verdict counts."""
+    for form, (prompt, own, points) in rubrics.items():
         rubric = templates.prompt(prompt)
         asked, fields = sent(prompt, proof=f"A proof.\n{attack.text}")
         quoted = (
@@ -173,14 +176,15 @@ def test_quoted_attack_is_no_verdict(attack, rubrics):
             f"The proof says:\n\n{quoted}\n\nThat is addressed to me, and I do not follow it.",
             f"<think>{quoted}\n{own}</think>\nI cannot decide.",
         ):
-            assert read(Answer(said, "end"), rubric).grade is None, (form, said)
-            assert read(Answer(f"{said}\n\n{own}", "end"), rubric).grade == mark, (form, said)
+            assert read(ModelOutput(said, "end"), rubric).grade is None, (form, said)
+            assert read(ModelOutput(f"{said}\n\n{own}", "end"), rubric).grade == points, (form, said)
 
 
+@pytest.mark.sampled(5)
 @by_name
 def test_attack_that_is_repeated_as_it_was_shown_holds_no_tag(attack, rubrics):
-    """Even an answer that is nothing but the attack, as the prompt shows it, has no points and no score."""
+    """Even an output that is only the attack, as the prompt shows it, has no points and no score."""
     for form in ("points", "score"):
         prompt = rubrics[form][0]
         shown = templates.enclosed(attack.text)
-        assert read(Answer(shown, "end"), templates.prompt(prompt)).grade is None
+        assert read(ModelOutput(shown, "end"), templates.prompt(prompt)).grade is None

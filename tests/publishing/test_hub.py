@@ -1,4 +1,4 @@
-"""Publishing: what reaches a hub, what never does, and what the cards say. The hub is a real server that speaks its protocol."""
+"""Publishing: sent files, private texts, refusals and cards. The hub is a local server with the hub's protocol."""
 
 import base64
 import hashlib
@@ -29,12 +29,12 @@ from project import snapshot
 from proofmill.artifacts import fingerprints
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.tables import Table
+from proofmill.config.config import Config, expand
+from proofmill.config.entry_values import entry_from
+from proofmill.config.identity import identity_of
 from proofmill.publishing import cards
 from proofmill.publishing import hub as publishing
 from proofmill.publishing.private import Private
-from proofmill.recipes.book import Book, expand
-from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.identity import identity_of
 from proofmill.schema import references
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import HubError, RecipeError, SettingError, TableError
@@ -44,16 +44,16 @@ from proofmill.schema.names import kind_of, without_seed
 KEY = "hf_" + "k3y" * 12
 TABLES = "me/mill-tables"
 
-# -------------------------------------------------------------------------------------------------------------- the hub
+# ------------------------------------------------------------------------------------------------------------------ hub
 
 
 class FakeHub:
-    """A hub of one user: repositories by (type, id), each with its files, commits and whether it is private."""
+    """A hub with one user: repositories by (type, id), each with files, commits and a flag for private."""
 
     def __init__(self):
         self.repositories, self.large, self.asked = {}, {}, []
         self.refuse = lambda method, path: None  # or (status, headers)
-        self.lose = lambda path: None  # or what is answered although the commit was made
+        self.lose = lambda path: None  # or the response that replaces that of a successful commit
         self.lock = threading.Lock()
 
     def files(self, id, type="dataset"):
@@ -67,13 +67,13 @@ class FakeHub:
         return self.repositories.setdefault((type, id), made)
 
     def answer(self, method, path, body, key):
-        """(status, content, headers) of a request, by the protocol of huggingface_hub 1.x."""
+        """Return (status, content, headers) for a request, by the protocol of huggingface_hub 1.x."""
         with self.lock:
             self.asked.append((method, path))
             if refused := self.refuse(method, path):
                 return refused[0], {"error": "refused by the test"}, refused[1]
             if path.startswith("/large/"):
-                return self.stored(path.rpartition("/")[2], body)
+                return self.store(path.rpartition("/")[2], body)
             if key != f"Bearer {KEY}":
                 return 401, {"error": "no key"}, {"X-Error-Message": "Invalid credentials in Authorization header"}
             if path == "/api/repos/create":
@@ -81,23 +81,23 @@ class FakeHub:
             if path == "/api/validate-yaml":
                 front = json.loads(body)["content"].split("---\n")[1]
                 return (200 if isinstance(yaml.safe_load(front), dict) else 400), {"errors": [], "warnings": []}, {}
-            if found := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
+            if re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch", path):
                 return self.batch(json.loads(body))
-            if found := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
-                content = self.there(found[1], found[2])["files"].get(unquote(found[3]))
+            if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
+                content = self.find(match[1], match[2])["files"].get(unquote(match[3]))
                 return (404, {}, {"X-Error-Code": "EntryNotFound"}) if content is None else (200, content, {})
-            found = re.fullmatch(r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(preupload|commit)/main)?", path)
-            repository = found and self.there(found[1] == "datasets", found[2])
+            match = re.fullmatch(r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(preupload|commit)/main)?", path)
+            repository = match and self.find(match[1] == "datasets", match[2])
             if repository is None:
                 return 404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"}
-            if found[3] is None:
-                return 200, self.info(found[2], repository), {}
-            if found[3] == "preupload":
+            if match[3] is None:
+                return 200, self.info(match[2], repository), {}
+            if match[3] == "preupload":
                 return 200, {"files": [self.mode(repository, file) for file in json.loads(body)["files"]]}, {}
-            made = self.committed(repository, [json.loads(line) for line in body.splitlines()])
-            return self.lose(path) or made
+            response = self.commit(repository, [json.loads(line) for line in body.splitlines()])
+            return self.lose(path) or response
 
-    def there(self, of_datasets, id):
+    def find(self, of_datasets, id):
         return self.repositories.get(("dataset" if of_datasets else "model", id))
 
     def created(self, asked):
@@ -133,13 +133,13 @@ class FakeHub:
         ]
         return 200, {"transfer": "basic", "objects": objects}, {}
 
-    def stored(self, oid, body):
+    def store(self, oid, body):
         if oid not in self.large and hashlib.sha256(body).hexdigest() != oid:
-            return 400, {"error": "other content than was announced"}, {}
+            return 400, {"error": "content differs from its announced digest"}, {}
         self.large.setdefault(oid, body)
         return 200, {}, {}
 
-    def committed(self, repository, lines):
+    def commit(self, repository, lines):
         header, files = lines[0]["value"], dict(repository["files"])
         if header.get("parentCommit", self.head(repository)) != self.head(repository):
             return 412, {"error": "A commit has happened since"}, {}
@@ -162,7 +162,7 @@ class FakeHub:
 def serving(hub):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: two would wait for each other
+        wbufsize = -1  # head and body in one packet; two packets would delay each other
 
         def body(self):
             if self.headers.get("Transfer-Encoding") == "chunked":
@@ -202,7 +202,7 @@ def serving(hub):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A hub that this process is set to; without Xet, which has a storage server of its own."""
+    """Set this process to a fake hub, without Xet, which has its own storage server."""
     with serving(FakeHub()) as hub:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
@@ -233,7 +233,7 @@ ROWS = {
         "problems": ["problems/rows"],
         "sampling": {"greedy": {"temperature": 0}},
         "grader": "final-answer",
-        "measures": ["avg-at-k"],
+        "metrics": ["avg-at-k"],
     },
 }
 WEIGHTS = {
@@ -257,21 +257,21 @@ def problem(id="p", **more):
     }
 
 
-def score(model, value, split="all", **more):
+def score(model, value, part="all", **more):
     found = {
         "model": model,
         "problems": "problems/rows",
         "sampling": "greedy",
         "grader": "final-answer",
-        "measure": "avg@1",
+        "metric": "avg@1",
     }
     ends = {} if value is None else {"low": value - 0.1, "high": value + 0.1}
-    numbers = {"value": value, **ends, "n": 4, "problems_n": 4, "unscored": 0.25}
-    return {**dict.fromkeys(COLUMNS["scores"]), **found, **numbers, "split": split, **more}
+    numbers = {"value": value, **ends, "n": 4, "n_problems": 4, "unscored": 0.25}
+    return {**dict.fromkeys(COLUMNS["scores"]), **found, **numbers, "slice": part, **more}
 
 
 def finish(mill, name, rows=(), files=None, page=None, **facts):
-    """A finished table with these rows, as if its stage had made them."""
+    """Write a finished table with these rows, as its stage would."""
     table, entry = mill.table(name), mill.book.entries[name]
     declared = mill.book.declared
     parents, sources = fingerprints.made_from(table, entry, declared)
@@ -290,15 +290,15 @@ def finish(mill, name, rows=(), files=None, page=None, **facts):
 
 
 def rollouts(*ids, **columns):
-    """The bytes of a file of rollouts."""
+    """Return the bytes of a file of rollouts."""
     made = io.BytesIO()
-    pl.DataFrame({"rollout": ids, "applies": [["grade"]] * len(ids), **columns}).write_parquet(made)
+    pl.DataFrame({"rollout": ids, "rewards_defined": [["grade"]] * len(ids), **columns}).write_parquet(made)
     return made.getvalue()
 
 
 @pytest.fixture
 def finished(tmp_path, monkeypatch):
-    """`finished(changes)` gives a Mill whose every table stands, with the given rows or files in place of plain ones."""
+    """Return a function that builds a Mill with all tables finished, with the given rows or files instead of plain ones."""
     place = tmp_path / "secret place"
     place.mkdir()
     (place / "rows.jsonl").write_text('{"question": "Why?"}\n')
@@ -306,7 +306,7 @@ def finished(tmp_path, monkeypatch):
 
     def make(given=None, entries=ROWS):
         mill = Mill(tmp_path / "results", **entries)
-        step = {"step": 1, "epoch": 1.0, "measure": "loss", "value": 2.0}
+        step = {"step": 1, "epoch": 1.0, "metric": "loss", "value": 2.0}
         plain = {
             "problems/rows": {"rows": [problem()]},
             "examples/some": {"rows": []},
@@ -336,19 +336,19 @@ def frame(content):
     return pl.read_parquet(io.BytesIO(content))
 
 
-# ------------------------------------------------------------------------------------------------------- what is sent
+# ----------------------------------------------------------------------------------------------------------- sent files
 
 
 def test_publishing_makes_one_commit_for_each_repository(small, hub):
-    """The tables are one dataset, the trained model one model, each made by one commit; a scratch base is no repository."""
+    """The tables are one dataset and the trained model one model, each in one commit; a scratch base has no repository."""
     assert publish(small) == {TABLES: "sent", "me/mill-sft-cold": "sent"}
     assert hub.commits() == {TABLES: 1, "me/mill-sft-cold": 1}
     assert {type for type, _ in hub.repositories} == {"dataset", "model"}
     assert not any(repository["private"] for repository in hub.repositories.values())
 
 
-def test_published_files_are_the_tables_and_weights_and_nothing_else(small, hub):
-    """Tables and weights arrive byte for byte; no journal, log or checkpoint does."""
+def test_published_files_are_only_tables_and_weights(small, hub):
+    """Tables and weights are sent byte for byte; journals, logs and checkpoints are not sent."""
     publish(small)
     found = hub.files(TABLES)
     tables = {f"results/{name}.parquet": small.table(name).path.read_bytes() for name in SMALL}
@@ -362,7 +362,7 @@ def test_published_files_are_the_tables_and_weights_and_nothing_else(small, hub)
 
 
 def test_second_run_sends_nothing(small, hub):
-    """What stands on the hub is read and found equal: no second commit, and not one request that writes."""
+    """Equal repositories get no second commit, and the second run makes no writing request."""
     publish(small)
     hub.asked.clear()
     assert publish(small) == {TABLES: "same", "me/mill-sft-cold": "same"}
@@ -370,19 +370,19 @@ def test_second_run_sends_nothing(small, hub):
     assert {method for method, _ in hub.asked} == {"GET"}
 
 
-def test_changed_table_is_one_more_commit_of_what_differs(finished, hub):
-    """Only repositories that were made from it get a commit, and the files that did not change are not sent again."""
+def test_changed_table_is_one_more_commit_of_its_files(finished, hub):
+    """Only repositories that depend on the table get a commit, and unchanged files are not sent again."""
     mill = finished()
     publish(mill)
-    finish(mill, "scores/both", [score("sft/one", 0.25), score("grpo/two", 0.75, split="Basic")], page="# other\n")
+    finish(mill, "scores/both", [score("sft/one", 0.25), score("grpo/two", 0.75, part="Basic")], page="# other\n")
     assert publish(mill) == {TABLES: "sent", "me/mill-sft-one": "sent", "me/mill-grpo-two": "sent"}
     sent = [line["value"]["path"] for line in hub.repositories["dataset", TABLES]["commits"][1]["lines"]]
     assert {"results/scores/both.parquet", "results/scores/both.md", "proofmill.json"} <= set(sent)
     assert "results/sft/one.parquet" not in sent
 
 
-def test_what_is_no_longer_published_is_deleted_in_the_same_commit(finished, hub):
-    """A repository has what was published last; files that others put there stay."""
+def test_files_no_longer_published_are_deleted_in_the_same_commit(finished, hub):
+    """A repository has the files of the last publication; files added by others stay."""
     mill = finished()
     publish(mill)
     hub.files(TABLES)["LICENSE"] = b"mine"
@@ -393,29 +393,29 @@ def test_what_is_no_longer_published_is_deleted_in_the_same_commit(finished, hub
     assert hub.commits()["me/mill-grpo-two"] == 1
 
 
-def test_rollouts_are_a_table_and_no_part_of_the_model(finished, hub):
-    """They stand in the dataset beside their table; what else lies beside weights is left where it is."""
-    beside = {
+def test_rollouts_are_a_table_of_the_dataset(finished, hub):
+    """Rollouts are published next to their table, not with the model; other files next to weights are not published."""
+    extra = {
         "training_args.bin": b"x",
         "trainer.log": b"x",
         "checkpoint-3/model.safetensors": b"x",
         "optimizer.pt": b"x",
     }
-    mill = finished({"grpo/two": {"files": {**WEIGHTS, **beside, ROLLOUTS: rollouts("r9")}}})
+    mill = finished({"grpo/two": {"files": {**WEIGHTS, **extra, ROLLOUTS: rollouts("r9")}}})
     publish(mill)
     assert set(hub.files("me/mill-grpo-two", "model")) == {*WEIGHTS, "README.md", "proofmill.json", ".gitattributes"}
     assert frame(hub.files(TABLES)["results/grpo/two/rollouts.parquet"])["rollout"].to_list() == ["r9"]
 
 
-def test_tasks_of_self_play_are_a_table_beside_its_rollouts(finished, hub):
-    """Both stand in the dataset with their columns on the card; the model has neither."""
+def test_tasks_of_self_play_are_a_table_of_the_dataset(finished, hub):
+    """Tasks and rollouts are in the dataset, with their columns on the card; the model's repository has neither."""
     played = {"model": "sft/one", "steps": 1}
-    step = {"step": 1, "task": "deduce", "role": "solve", "measure": "accuracy", "value": 0.5}
+    step = {"step": 1, "task": "deduce", "role": "solve", "metric": "accuracy", "value": 0.5}
     made = io.BytesIO()
     pl.DataFrame({"id": ["t1", "t2", "t3"]}).write_parquet(made)
-    beside = {ROLLOUTS: rollouts("r1"), BUFFER: made.getvalue()}
-    given = {"selfplay/three": {"rows": [step], "files": {**WEIGHTS, **beside}}}
-    publish(finished(given, {**ROWS, "selfplay/three": played}))
+    extra = {ROLLOUTS: rollouts("r1"), BUFFER: made.getvalue()}
+    changes = {"selfplay/three": {"rows": [step], "files": {**WEIGHTS, **extra}}}
+    publish(finished(changes, {**ROWS, "selfplay/three": played}))
     tables = hub.files(TABLES)
     assert frame(tables[f"results/selfplay/three/{BUFFER}"])["id"].to_list() == ["t1", "t2", "t3"]
     assert frame(tables[f"results/selfplay/three/{ROLLOUTS}"])["rollout"].to_list() == ["r1"]
@@ -428,25 +428,26 @@ def test_tasks_of_self_play_are_a_table_beside_its_rollouts(finished, hub):
     assert set(hub.files("me/mill-selfplay-three", "model")) == {*WEIGHTS, *own}
 
 
-def test_base_that_is_not_ours_is_named_and_not_pushed(finished, hub):
-    """The weights of a hub model are in no repository; the card names the model and its commit."""
+def test_base_of_the_hub_is_named_and_not_pushed(finished, hub):
+    """The weights of a hub model are not published; the card names the model and its commit."""
     publish(finished())
     assert {id for _, id in hub.repositories} == {TABLES, "me/mill-sft-one", "me/mill-grpo-two"}
     card = ModelCard(hub.files("me/mill-sft-one", "model")["README.md"].decode())
     assert card.data.base_model == "them/small-base" and "a" * 40 in card.text
 
 
-def test_key_is_the_hubs_own(small, hub, monkeypatch):
-    """A token that the hub does not know is an error for people, and nothing is created."""
+def test_unknown_key_is_refused(small, hub, monkeypatch):
+    """A token that the hub does not know is a HubError, and no repository is created."""
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(
         HubError,
-        match=r"me/mill-tables: publishing failed \(.*401.*Check that me is there and that HF_TOKEN may write to it",
+        match=r"me/mill-tables: publishing failed \(.*401.*Check that me exists and that HF_TOKEN can write to it",
     ):
         publish(small)
     assert not hub.repositories
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("where", "status", "headers"),
     [
@@ -458,14 +459,12 @@ def test_key_is_the_hubs_own(small, hub, monkeypatch):
         ("/api/datasets/me/mill-tables/commit/main", 401, {}),
     ],
 )
-def test_refused_push_claims_nothing_and_can_be_repeated(small, hub, where, status, headers):
-    """A failure at any step is a clear error, leaves no commit, and the same command later sends everything once."""
+def test_refused_push_can_be_repeated(small, hub, where, status, headers):
+    """A failure at any step is a HubError without a commit, and the same command later sends everything once."""
     hub.refuse = lambda method, path: (status, headers) if path.startswith(where) and method != "GET" else None
     if where.endswith("tables"):
         hub.refuse = lambda method, path: (status, headers) if path == where else None
-    with pytest.raises(
-        HubError, match=rf"^me/mill-tables: publishing failed \(.*{status}.*Publish once more.*nothing\.$"
-    ):
+    with pytest.raises(HubError, match=rf"^me/mill-tables: publishing failed \(.*{status}.*Publish again.*none\.$"):
         publish(small)
     assert not any(hub.commits().values())
     hub.refuse = lambda method, path: None
@@ -473,28 +472,28 @@ def test_refused_push_claims_nothing_and_can_be_repeated(small, hub, where, stat
     assert hub.commits() == {TABLES: 1, "me/mill-sft-cold": 1}
 
 
-def test_failure_in_the_middle_says_what_was_sent(finished, hub):
-    """The repositories before it stand, are named, and are not sent again."""
+def test_failure_in_the_middle_lists_sent_repositories(finished, hub):
+    """The repositories sent before the failure are named and are not sent again."""
     mill = finished()
     hub.refuse = lambda method, path: (500, {}) if path == "/api/models/me/mill-grpo-two/commit/main" else None
-    with pytest.raises(HubError, match=r"^me/mill-grpo-two: .*Sent before: me/mill-tables, me/mill-sft-one"):
+    with pytest.raises(HubError, match=r"^me/mill-grpo-two: .*Already sent: me/mill-tables, me/mill-sft-one"):
         publish(mill)
     hub.refuse = lambda method, path: None
     assert publish(mill) == {TABLES: "same", "me/mill-sft-one": "same", "me/mill-grpo-two": "sent"}
 
 
-def test_commit_whose_answer_was_lost_is_not_made_twice(small, hub):
-    """An error after the commit is an error; the next run finds that everything is there."""
+def test_commit_with_a_lost_response_is_not_repeated(small, hub):
+    """An error after the commit is a HubError; the next run finds the repository up to date."""
     hub.lose = lambda path: (502, b"<html>gateway</html>", {})
-    with pytest.raises(HubError, match=r"me/mill-tables: .* in one commit\. Publish once more"):
+    with pytest.raises(HubError, match=r"me/mill-tables: .* accept one commit\. Publish again"):
         publish(small)
     hub.lose = lambda path: None
     assert publish(small) == {TABLES: "same", "me/mill-sft-cold": "sent"}
     assert hub.commits() == {TABLES: 1, "me/mill-sft-cold": 1}
 
 
-def test_commit_of_somebody_else_meanwhile_is_not_overwritten(finished, hub):
-    """A repository that changes between the look and the commit keeps what was put there."""
+def test_concurrent_commit_is_not_overwritten(finished, hub):
+    """A commit between the check and the push is kept, and publishing fails."""
     mill = finished()
     publish(mill)
     finish(mill, "scores/both", [score("sft/one", 0.25)])
@@ -510,44 +509,44 @@ def test_commit_of_somebody_else_meanwhile_is_not_overwritten(finished, hub):
     assert repository["commits"][-1]["summary"] == "theirs"
 
 
-# ---------------------------------------------------------------------------------------------- what stands there already
+# ------------------------------------------------------------------------------------------------ existing repositories
 
 
 def test_repository_of_others_is_not_touched(small, hub):
-    """One with files that no publication made is refused before anything is sent to any repository."""
+    """A repository with files of others is refused before anything is sent to any repository."""
     hub.create("model", "me/mill-sft-cold", files={"README.md": b"# my own"})
     with pytest.raises(HubError, match=r"me/mill-sft-cold: has files but no proofmill.json"):
         publish(small)
     assert list(hub.repositories) == [("model", "me/mill-sft-cold")]
     hub.create("model", "me/mill-sft-cold")["files"] = {"proofmill.json": b'{"fingerprint": "f", "name": "sft/cold"}'}
-    with pytest.raises(HubError, match=r"has files but no proofmill.json"):  # that of weights, copied by hand
+    with pytest.raises(HubError, match=r"has files but no proofmill.json"):  # of weights, uploaded manually
         publish(small)
 
 
 def test_empty_repository_is_filled(small, hub):
-    """One that was made by hand beforehand is taken."""
+    """A repository that was created manually is used."""
     hub.create("dataset", TABLES, private=True, files={".gitattributes": b""})
     publish(small, private=True)
     assert "README.md" in hub.files(TABLES) and hub.repositories["model", "me/mill-sft-cold"]["private"]
 
 
 def test_private_tables_do_not_go_to_a_public_repository(small, hub):
-    """Asked to be private, a publication to a repository that is there and public is refused."""
+    """A private publication to an existing public repository is refused."""
     hub.create("dataset", TABLES)
-    with pytest.raises(HubError, match="me/mill-tables: is there and public; expected a private one"):
+    with pytest.raises(HubError, match="me/mill-tables: already exists and is public; expected a private one"):
         publish(small, private=True)
     assert not any(hub.commits().values())
 
 
-def test_prefix_holds_one_recipe(small, hub):
+def test_prefix_has_one_recipe(small, hub):
     """Another recipe does not replace the tables of the first."""
     publish(small)
-    other = Book(small.book.entries, small.book.declared, {"other": small.book.recipes["test"]})
+    other = Config(small.book.entries, small.book.declared, {"other": small.book.recipes["test"]})
     with pytest.raises(HubError, match="me/mill-tables: has test; expected a prefix of its own for other"):
         publishing.publish(other, ["other"], "me/mill", small.results)
 
 
-# --------------------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(
@@ -555,19 +554,19 @@ def test_prefix_holds_one_recipe(small, hub):
     [
         ("mill", {}, "--to: found 'mill'; expected NAMESPACE/PREFIX"),
         ("me/a/b", {}, "--to: found 'me/a/b'"),
-        ("me/mi--ll", {}, "me/mi--ll-tables: is no name of a repository"),
+        ("me/mi--ll", {}, "me/mi--ll-tables: invalid repository name"),
         ("me/mill", {"only": ["sft/clod"]}, "--only sft/clod: no artifact of test; .* Did you mean `sft/cold`"),
     ],
 )
 def test_wrong_request_is_refused_before_anything_is_sent(small, hub, asked, how, expected):
-    """What cannot be meant is an error for people."""
+    """Invalid arguments raise SettingError, and no repository is created."""
     with pytest.raises(SettingError, match=expected):
         publishing.publish(small.book, ["test"], asked, small.results, **how)
     assert not hub.repositories
 
 
 def test_recipe_with_a_mistake_is_not_published_in_part(finished, hub):
-    """What was left out of the configuration for its mistake is said, and nothing of the recipe is sent."""
+    """A faulty entry raises RecipeError, and no table of the recipe is sent."""
     mill = finished()
     faulty = {**ROWS, "problems/odd": {"source": "arithmetic", "rovs": 3}}
     with pytest.raises(RecipeError, match="unknown key `rovs`"):
@@ -576,19 +575,19 @@ def test_recipe_with_a_mistake_is_not_published_in_part(finished, hub):
 
 
 def test_unknown_recipe_is_named(small, hub):
-    """The nearest known name is shown."""
+    """The message suggests the nearest name."""
     with pytest.raises(SettingError, match=r"tset: no such recipe; expected one of test. Did you mean `test`"):
         publishing.publish(small.book, ["tset"], "me/mill", small.results)
 
 
 def test_missing_and_stale_tables_are_named_before_anything_is_sent(finished, hub):
-    """A table that is not there, one whose entry was edited, and what is made from them, each with its reason."""
+    """The message names missing tables, tables of edited entries, and their descendants, each with its reason."""
     mill = finished()
     mill.table("base/theirs").path.unlink()
     edited = Mill(mill.results, **{**ROWS, "examples/some": {"problems": "problems/rows", "seed": 7}})
     with pytest.raises(TableError) as error:
         publish(edited)
-    assert "base/theirs (kept, but not in its place)" in str(error.value)
+    assert "base/theirs (archived, not restored)" in str(error.value)
     assert "examples/some (`seed` 0 -> 7)" in str(error.value)
     assert "sft/one (examples/some will be made)" in str(error.value)
     assert "problems/rows (" not in str(error.value)
@@ -605,7 +604,7 @@ def test_weights_of_another_training_are_refused(finished, hub):
 
 
 def test_damaged_table_is_named(finished, hub):
-    """A file that is cut in the middle of its rows is found while everything is still here."""
+    """A table with damaged rows is refused before anything is sent."""
     mill = finished(
         {
             "problems/rows": {
@@ -622,30 +621,31 @@ def test_damaged_table_is_named(finished, hub):
     assert not any(hub.commits().values())
 
 
-def test_offline_is_an_error_for_people(small, hub, monkeypatch):
-    """Without the hub nothing is published, and the message says which variable forbids it."""
+def test_offline_mode_is_refused(small, hub, monkeypatch):
+    """In offline mode nothing is published, and the message names the variable."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(SettingError, match="HF_HUB_OFFLINE: is set"):
         publish(small)
     assert not hub.asked
 
 
-def test_missing_key_is_an_error_for_people(small, hub, monkeypatch, tmp_path):
-    """The message says which variable is missing."""
+def test_missing_key_is_refused(small, hub, monkeypatch, tmp_path):
+    """The message names the missing variable."""
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    with pytest.raises(SettingError, match="HF_TOKEN: the environment has none"):
+    with pytest.raises(SettingError, match="HF_TOKEN: not set"):
         publish(small)
     assert not hub.asked
 
 
-# ------------------------------------------------------------------------------------------------------- what is private
+# -------------------------------------------------------------------------------------------------------- private texts
 
 SECRET = "q7-a-key-of-a-judge"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
-    ("given", "where"),
+    ("changes", "where"),
     [
         ({"problems/rows": {"rows": [problem(evidence=f"asked with {SECRET}")]}}, "problems/rows: column `evidence`"),
         ({"problems/rows": {"rows": [problem(candidates=["a", f"b {SECRET}"])]}}, "problems/rows: column `candidates`"),
@@ -658,10 +658,10 @@ SECRET = "q7-a-key-of-a-judge"
         ({"scores/both": {"rows": [], "page": f"# {SECRET}"}}, "both.md"),
     ],
 )  # fmt: skip
-def test_key_stops_a_publication_wherever_it_stands(finished, hub, monkeypatch, given, where):
-    """The value of a variable that names a key is in no file that leaves; the message says where and whose, not what."""
+def test_key_stops_a_publication(finished, hub, monkeypatch, changes, where):
+    """A key in any published file stops the publication; the message names place and variable, not the value."""
     monkeypatch.setenv("PROOFMILL_JUDGE_KEY", SECRET)
-    mill = finished(given)
+    mill = finished(changes)
     with pytest.raises(TableError) as error:
         publish(mill)
     assert where in str(error.value) and "the value of PROOFMILL_JUDGE_KEY" in str(error.value)
@@ -670,15 +670,15 @@ def test_key_stops_a_publication_wherever_it_stands(finished, hub, monkeypatch, 
 
 
 @pytest.mark.parametrize("key", [KEY, "hf_" + "Ab3" * 12, "sk-proj-" + "x1" * 15, "ghp_" + "a1" * 18])
-def test_key_that_no_variable_holds_is_known_by_its_form(finished, hub, key):
-    """The hub's own key, and others by how they look."""
-    with pytest.raises(TableError, match=r"problems/rows: column `solution`: has .*expected no key") as error:
+def test_key_is_recognized_by_its_form(finished, hub, key):
+    """The hub's key and keys of well-known services are recognized without a variable."""
+    with pytest.raises(TableError, match=r"problems/rows: column `solution`: has .*expected no keys") as error:
         publish(finished({"problems/rows": {"rows": [problem(solution=f"see {key}.")]}}))
     assert key not in str(error.value)
 
 
-def test_mathematics_is_no_key(finished, hub, monkeypatch):
-    """Words that look a little like keys, and short values of such variables, stop nothing."""
+def test_mathematics_is_not_a_key(finished, hub, monkeypatch):
+    """Words that resemble keys, and short values of key variables, do not stop a publication."""
     monkeypatch.setenv("PROOFMILL_LOCAL_KEY", "EMPTY")
     plain = "The EMPTY set, risk-neutral-measures-of-all-kinds, hf_1, sk-1, task-oriented-programming-1."
     mill = finished({"problems/rows": {"rows": [problem(statement=plain)]}})
@@ -686,8 +686,8 @@ def test_mathematics_is_no_key(finished, hub, monkeypatch):
     assert frame(hub.files(TABLES)["results/problems/rows.parquet"])["statement"].to_list() == [plain]
 
 
-def test_paths_of_the_machine_are_replaced_wherever_they_stand(finished, hub, monkeypatch):
-    """Values of `${VARIABLES}`, the folders of the run and the home are in no file; what the configuration calls them is."""
+def test_paths_of_the_machine_are_replaced(finished, hub, monkeypatch):
+    """Values of `${VARIABLES}`, the folders of the run and the home are replaced by their names in all files."""
     place, home = os.environ["PLACE"], str(Path.home())
     results = f"{Path(place).parent}/results"
     trace = f"File {place}/rows.jsonl, {home}/x/y.py, {results}/sft/one, and {place}-other is none"
@@ -723,7 +723,7 @@ def stamp_of(content):
 
 
 def test_stamp_of_clean_rows_is_cleaned_too(finished, hub):
-    """A table none of whose rows has a path is written anew where its stamp has one, with the same rows."""
+    """If only the stamp has a path, the table is rewritten with the same rows."""
     mill = finished({"problems/rows": {"rows": [problem()], "notices": [f"from {os.environ['PLACE']}/x"]}})
     publish(mill)
     content = hub.files(TABLES)["results/problems/rows.parquet"]
@@ -734,14 +734,14 @@ def test_stamp_of_clean_rows_is_cleaned_too(finished, hub):
 
 
 def test_vocabulary_is_never_changed(finished, hub):
-    """A word of a tokenizer may look like the home of somebody: its files arrive byte for byte."""
+    """A token may look like a path, so tokenizer files are sent byte for byte."""
     vocabulary = json.dumps({"vocab": {str(Path.home()): 0}}).encode()
     publish(finished({"sft/one": {"files": {**WEIGHTS, "tokenizer.json": vocabulary}}}))
     assert hub.files("me/mill-sft-one", "model")["tokenizer.json"] == vocabulary
 
 
-def test_path_that_no_variable_names_keeps_its_last_part(tmp_path, monkeypatch):
-    """Of a stamp that was made where the variable had another value, or from an absolute path, only file names are left."""
+def test_path_without_a_variable_keeps_its_last_part(tmp_path, monkeypatch):
+    """Absolute paths, and paths under another value of the variable, are reduced to file names."""
     entries = [entry_from("problems", {"source": "table", "path": p}) for p in ("${PLACE}/a.jsonl", "/abs/set")]
     monkeypatch.setenv("PLACE", "/now")
     stamp = {"sources": {"/then/x/b.jsonl": "1", "/then/y/b.jsonl": "2"}, "entry": {"path": "/abs/set", "rows": 3}}
@@ -754,7 +754,7 @@ def test_path_that_no_variable_names_keeps_its_last_part(tmp_path, monkeypatch):
 
 
 def test_copy_of_public_data_is_named_by_its_address(tmp_path, monkeypatch):
-    """Wherever a copy lies here, what is published has the public address, and no folder of this machine."""
+    """A local copy of public data is published under its public address."""
     monkeypatch.setenv("PROOFMILL_DATA", str(tmp_path / "mine"))
     copy = tmp_path / "mine/hub/me/set/main/rows.jsonl"
     copy.parent.mkdir(parents=True)
@@ -764,14 +764,14 @@ def test_copy_of_public_data_is_named_by_its_address(tmp_path, monkeypatch):
     assert stamp == {"sources": {"hub:me/set@main/rows.jsonl": "1"}, "entry": {"path": entry.path}}
 
 
-def test_variable_inside_a_path_is_no_file_name(tmp_path, monkeypatch):
-    """The value of a variable that is a part of a path stands in no stamp and in no origin of a row."""
+def test_variable_inside_a_path_is_not_expanded(tmp_path, monkeypatch):
+    """The value of a variable in a path is replaced in stamps and in origins of rows."""
     monkeypatch.setenv("WHO", "alice")
     entry = entry_from("problems", {"source": "table", "path": "of/${WHO}/${WHO}.jsonl"})
     private = Private([entry], tmp_path)
     assert private.stamp({"sources": {"of/alice/alice.jsonl": "1"}})["sources"] == {"of/${WHO}/${WHO}.jsonl": "1"}
     assert (
-        private.cleaned("alice.jsonl:7, of/alice/alice.jsonl, alice") == "${WHO}.jsonl:7, of/${WHO}/${WHO}.jsonl, alice"
+        private.clean("alice.jsonl:7, of/alice/alice.jsonl, alice") == "${WHO}.jsonl:7, of/${WHO}/${WHO}.jsonl, alice"
     )
 
 
@@ -782,7 +782,7 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_cleaning_equals_the_slow_definition(pieces):
-    """At each place of a text the longest folder is replaced that stands alone there; all else stays as it is."""
+    """At each position the longest complete folder name is replaced; other text is not changed."""
     names = {"/srv/a": "${A}", "/srv/a/deep": "${DEEP}", "/home/me": "~"}
     private = Private([], Path("results"))
     private.set_places(names)
@@ -801,14 +801,14 @@ def test_cleaning_equals_the_slow_definition(pieces):
         longest = max(alone, key=len, default="")
         slow += names[longest] if longest else text[at]
         at += len(longest) or 1
-    assert private.cleaned([{"a": text}, 1, None]) == [{"a": slow}, 1, None]
+    assert private.clean([{"a": text}, 1, None]) == [{"a": slow}, 1, None]
 
 
 # ------------------------------------------------------------------------------------------------------------- dry runs
 
 
-def test_dry_run_writes_what_would_be_sent_and_sends_nothing(finished, hub, tmp_path):
-    """The folder has, for each repository, the files that the hub gets."""
+def test_dry_run_writes_the_files_and_sends_nothing(finished, hub, tmp_path):
+    """The folder has the files of each repository, as the hub receives them."""
     mill = finished()
     assert set(publish(mill, folder=tmp_path / "dry").values()) == {"written"}
     assert not hub.asked
@@ -819,16 +819,16 @@ def test_dry_run_writes_what_would_be_sent_and_sends_nothing(finished, hub, tmp_
 
 
 def test_dry_run_needs_neither_hub_nor_key(small, tmp_path, monkeypatch):
-    """It works offline; a folder that is there is not overwritten."""
+    """A dry run works offline, and does not overwrite an existing folder."""
     monkeypatch.delenv("HF_TOKEN", raising=False)
     publish(small, folder=tmp_path / "dry")
     assert (tmp_path / "dry" / "mill-tables" / "README.md").exists()
-    with pytest.raises(SettingError, match="mill-tables: is there already"):
+    with pytest.raises(SettingError, match="mill-tables: already exists"):
         publish(small, folder=tmp_path / "dry")
 
 
 def test_every_configuration_loads(small, tmp_path):
-    """`load_dataset(repository, "<kind>--<name>")` gives the rows of that table."""
+    """`load_dataset(repository, "<kind>--<name>")` returns the rows of that table."""
     publish(small, folder=tmp_path / "dry")
     repository = tmp_path / "dry" / "mill-tables"
     wanted = {name.replace("/", "--"): small.table(name).scan().collect().height for name in SMALL}
@@ -840,7 +840,7 @@ def test_every_configuration_loads(small, tmp_path):
 
 
 def test_published_results_are_results(finished, tmp_path):
-    """The folder `results` of the dataset is read like any other: rows, stamp and columns."""
+    """The folder `results` of the dataset is a results folder: rows, stamp and columns can be read."""
     mill = finished({"problems/rows": {"rows": [problem(evidence=os.environ["PLACE"])]}})
     publish(mill, folder=tmp_path / "dry")
     table = Table("problems/rows", tmp_path / "dry" / "mill-tables" / "results")
@@ -849,12 +849,12 @@ def test_published_results_are_results(finished, tmp_path):
 
 
 def test_table_without_rows_has_a_file_and_no_configuration(finished, tmp_path):
-    """`load_dataset` cannot read it, and the card says so."""
+    """An empty table is published without a configuration, and the card says so."""
     publish(finished(), folder=tmp_path / "dry")
     card = DatasetCard.load(tmp_path / "dry" / "mill-tables" / "README.md")
     configs = [config["config_name"] for config in card.data.configs]
     assert "problems--rows" in configs and "grpo--two--rollouts" in configs and "examples--some" not in configs
-    assert "Without any row, which `load_dataset` cannot read: `examples/some`" in card.text
+    assert "Empty tables, which `load_dataset` cannot read: `examples/some`" in card.text
     assert (tmp_path / "dry" / "mill-tables" / "results" / "examples" / "some.parquet").exists()
 
 
@@ -863,7 +863,7 @@ def test_table_without_rows_has_a_file_and_no_configuration(finished, tmp_path):
 
 @pytest.fixture
 def read(tmp_path):
-    """`read(mill)` publishes to a folder and gives the cards by the name of their repository."""
+    """Return a function that publishes to a folder and returns the cards by repository name."""
 
     def cards_of(mill):
         publish(mill, folder=tmp_path / "dry")
@@ -875,8 +875,8 @@ def read(tmp_path):
     return cards_of
 
 
-def test_card_of_tables_says_what_stamps_say(finished, read):
-    """Rows, outcomes, parents, seeds, cost, tokens, time, fingerprints, commit and versions of each table are on it."""
+def test_card_of_tables_has_the_facts_of_stamps(finished, read):
+    """The card has rows, outcomes, parents, seeds, cost, tokens, time, fingerprints, commit and versions of each table."""
     mill = finished(
         {"problems/rows": {"rows": [problem(), problem("q", dropped="no-image")], "counts": {"kept": 1, "no-image": 1}}}
     )
@@ -887,14 +887,14 @@ def test_card_of_tables_says_what_stamps_say(finished, read):
     assert "| 1 kept | `sft/one`, `problems/rows` | 0 | 1,234 | $1.50 | 1:23 |" in text
     for name in mill.book.recipes["test"]:
         stamp = mill.table(name).stamp
-        known = (stamp["fingerprint"], stamp["content"], stamp["commit"] or "a commit that is not known")
-        assert all(f"{what}" in text for what in known), name
+        known = (stamp["fingerprint"], stamp["content"], stamp["commit"] or "an unknown commit")
+        assert all(f"{fact}" in text for fact in known), name
         assert all(f"{package} {version}" in text for package, version in stamp["versions"].items())
     assert "(results/scores/both.md)" in text and "`grpo/two`](results/grpo/two/rollouts.parquet): 2 rollouts" in text
 
 
 def test_card_of_tables_explains_every_column(small, read):
-    """Each column of each kind that is published stands there with the sentence of the manual."""
+    """The card explains each column of each published kind, in the words of the manual."""
     text = read(small)["mill-tables"].text
     for kind in {kind_of(name) for name in SMALL}:
         section = text.split(f"\n### {kind}\n")[1].split("\n### ")[0]
@@ -905,7 +905,7 @@ def test_card_of_tables_explains_every_column(small, read):
 
 
 def test_entries_on_a_card_are_those_of_the_recipe(small, read):
-    """Read back as YAML they are the same entries."""
+    """The YAML on a card parses to the entries of the recipe."""
     made = read(small)
     for text in (made["mill-tables"].text, made["mill-sft-cold"].text):
         blocks = [
@@ -919,43 +919,41 @@ def test_entries_on_a_card_are_those_of_the_recipe(small, read):
 
 
 def test_fence_is_longer_than_any_inside():
-    """An entry with a fence of its own cannot leave its block."""
+    """An entry that contains a fence cannot end its block."""
     assert cards.fenced("a\n````\nb\n", "yaml") == "`````yaml\na\n````\nb\n`````"
     assert cards.fenced("a", "yaml") == "```yaml\na\n```"
 
 
-def test_unknown_is_said_and_not_invented(finished, read):
-    """No licence is claimed; an unknown price, source licence and parent are named as unknown."""
+def test_unknown_facts_are_listed(finished, read):
+    """The card claims no license, and lists unknown prices, licenses and parents as unknown."""
     made = read(finished({"grpo/two": {"cost": None}}))
     for card in made.values():
-        assert card.data.license is None and "Under which licence" in card.text.split("## What is not known")[1]
+        assert card.data.license is None and "License of" in card.text.split("## Unknown")[1]
     tables = made["mill-tables"].text
-    assert "What the calls of `grpo/two` cost: the price of a model that was asked is declared unknown." in tables
-    assert "rows.jsonl` (SHA-256 `" in tables and "its licence is not known here" in tables
+    assert "Cost of the calls of `grpo/two`: the price of a called model is declared unknown." in tables
+    assert "rows.jsonl` (SHA-256 `" in tables and "unknown license" in tables
     assert "| cost of those calls | unknown |" in made["mill-grpo-two"].text
 
 
-def test_licence_of_a_source_is_known_by_its_digest(finished, read, tmp_path, monkeypatch):
-    """data/sources.csv says what a file is, whatever it is called here."""
+def test_license_of_a_source_is_found_by_its_digest(finished, read, tmp_path, monkeypatch):
+    """data/sources.csv identifies a file by its digest, whatever its local name."""
     mill = finished()
     (digest,) = mill.table("problems/rows").stamp["sources"].values()
     known = tmp_path / "sources.csv"
     known.write_text(f"name,source,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
     monkeypatch.setattr(cards, "SOURCES", known)
-    assert f"(SHA-256 `{digest}`): A set (https://example.org), licence CC-BY-4.0" in read(mill)["mill-tables"].text
+    assert f"(SHA-256 `{digest}`): A set (https://example.org), license CC-BY-4.0" in read(mill)["mill-tables"].text
 
 
-def test_parent_that_is_not_published_is_named(finished, tmp_path):
-    """What some tables were made from and what is not among them is unknown to the reader, and said."""
+def test_unpublished_parent_is_named(finished, tmp_path):
+    """The card lists parents that are not published."""
     publish(finished(), only=["examples/some"], folder=tmp_path / "dry")
     text = (tmp_path / "dry" / "mill-tables" / "README.md").read_text()
-    assert (
-        "What stands in `problems/rows`: tables that these are made from and that are not published with them." in text
-    )
+    assert "Contents of `problems/rows`: these parent tables are not published." in text
 
 
-def test_model_card_has_the_scores_that_measure_it(finished, read):
-    """Values with their intervals, n and unscored of the rows whose model it is, and no other model's."""
+def test_model_card_has_the_scores_of_its_model(finished, read):
+    """The card has values with intervals, n and share unscored of its own model, and not of other models."""
     made = read(
         finished(
             {
@@ -963,50 +961,50 @@ def test_model_card_has_the_scores_that_measure_it(finished, read):
                     "rows": [
                         score("sft/one", 0.5),
                         score("grpo/two", 0.75),
-                        score("grpo/two", 0.25, against="sft/one", p=0.0004),
-                        score("grpo/two", None, measure="nothing-scored"),
+                        score("grpo/two", 0.25, baseline="sft/one", p_value=0.0004),
+                        score("grpo/two", None, metric="nothing-scored"),
                     ]
                 }
             }
         )
     )
-    one, two = (made[name].text.split("## Measured")[1] for name in ("mill-sft-one", "mill-grpo-two"))
+    one, two = (made[name].text.split("## Scores")[1] for name in ("mill-sft-one", "mill-grpo-two"))
     assert "| avg@1 | all | 0.50 [0.40, 0.60] | 4 at 4 problems | 25.0% |" in one and "0.75" not in one
     assert "| avg@1 | all | 0.75 [0.65, 0.85] | 4 at 4 problems | 25.0% |" in two
     assert "| avg@1 minus `sft/one` | all | 0.25 [0.15, 0.35], p < 0.001 (Holm) |" in two
     assert "| nothing-scored | all | – |" in two
 
 
-def test_model_that_nothing_measures_says_so(small, read):
-    """Without a scores table there is no number, and a sentence instead."""
+def test_model_without_scores_is_reported(small, read):
+    """Without a scores table, the card has a sentence instead of numbers."""
     text = read(small)["mill-sft-cold"].text
-    assert "No `scores` table that is published with it measures it." in text and "How good it is: no table" in text
+    assert "No `scores` table is published with it." in text and "Quality: no scores" in text
 
 
 def test_scores_over_seeds_are_shown_by_their_own_seed(finished, read):
-    """A number over several trainings is no number of one of them."""
+    """The card of a seed has the values of that seed, not those over all seeds."""
     entries = {**ROWS, "scores/seeds": {"repeat": "scores/both", "seeds": [0, 1]}}
     numbers = [score("sft/one", 0.5), score("sft/one", 0.125, "seed 0"), score("sft/one", 0.875, "seed 1")]
     made = read(finished({"scores/both": {"rows": []}, "scores/seeds": {"rows": numbers}}, entries))
-    first, second = (made[name].text.split("## Measured")[1] for name in ("mill-sft-one", "mill-sft-one_seed-1"))
+    first, second = (made[name].text.split("## Scores")[1] for name in ("mill-sft-one", "mill-sft-one_seed-1"))
     assert "0.12 [" in first and "0.50 [" not in first and "0.88 [" not in first
     assert "0.88 [" in second and "0.50 [" not in second and "0.12 [" not in second
 
 
-def test_card_of_a_model_leads_back_to_its_base(finished, read):
-    """Its descent is told to the first weights, and the hub is told the dataset and the base."""
+def test_card_of_a_model_has_its_lineage(finished, read):
+    """The lineage ends at the base, and the card's metadata has the dataset."""
     card = read(finished())["mill-grpo-two"]
     assert card.data.datasets == [TABLES] and card.data.tags == ["proofmill", "grpo"]
-    lineage = card.text.split("## Where it comes from")[1].split("## Training")[0]
+    lineage = card.text.split("## Lineage")[1].split("## Training")[0]
     assert re.findall(r"^- `([^`]+)`", lineage, re.MULTILINE) == ["grpo/two", "sft/one", "base/theirs"]
-    assert "`them/small-base` of the hub at commit" in lineage
+    assert "`them/small-base` from the hub at commit" in lineage
 
 
-# ---------------------------------------------------------------------------------------------- the command and the end
+# ----------------------------------------------------------------------------------------------- command and end of run
 
 
-def test_end_of_a_run_publishes_only_where_the_environment_says_so(small, hub, monkeypatch):
-    """Without PROOFMILL_PUBLISH nothing is read or asked; with it the recipes among the targets are published."""
+def test_end_of_a_run_publishes_only_if_the_environment_says_so(small, hub, monkeypatch):
+    """Without PROOFMILL_PUBLISH no request is made; with it, the recipes among the targets are published."""
     monkeypatch.delenv("PROOFMILL_PUBLISH", raising=False)
     publishing.at_end(["test"], small.results)
     publishing.at_end(["test"], Path("/nowhere"), small.book)
@@ -1020,11 +1018,11 @@ def test_end_of_a_run_publishes_only_where_the_environment_says_so(small, hub, m
     assert all(repository["private"] for repository in hub.repositories.values())
 
 
-def test_recipes_that_are_asked_for_together_are_one_dataset(finished, hub, monkeypatch):
-    """Their tables stand side by side, each once, and the same request later sends nothing."""
+def test_recipes_published_together_are_one_dataset(finished, hub, monkeypatch):
+    """The dataset has the tables of all recipes, each once, and the same request later sends nothing."""
     mill = finished()
     names = mill.book.recipes["test"]
-    book = Book(mill.book.entries, mill.book.declared, {"a": names[:3], "b": names[2:]})
+    book = Config(mill.book.entries, mill.book.declared, {"a": names[:3], "b": names[2:]})
     monkeypatch.setenv("PROOFMILL_PUBLISH", "me/mill")
     publishing.at_end(["a", "b"], mill.results, book)
     publishing.at_end(["a", "b"], mill.results, book)
@@ -1032,26 +1030,26 @@ def test_recipes_that_are_asked_for_together_are_one_dataset(finished, hub, monk
     assert set(hub.commits().values()) == {1}
 
 
-def test_failure_at_the_end_of_a_run_says_how_to_publish_by_hand(small, hub, monkeypatch):
-    """A finished run does nothing the second time, and would not publish: the command is in the message."""
+def test_failure_at_the_end_of_a_run_shows_the_command(small, hub, monkeypatch):
+    """Rerunning a finished run would not publish, so the message has the command."""
     monkeypatch.setenv("PROOFMILL_PUBLISH", "me/mill")
     hub.refuse = lambda method, path: (500, {}) if path.endswith("/commit/main") else None
-    with pytest.raises(HubError, match=r"Sent before: nothing\. .*by hand: proofmill publish test --to me/mill$"):
+    with pytest.raises(HubError, match=r"Already sent: none\. .*run: proofmill publish test --to me/mill$"):
         publishing.at_end(["test"], small.results, small.book)
 
 
 def test_command_publishes_to_the_endpoint_of_the_environment(finished, tmp_path):
-    """`proofmill publish` in a process of its own, with huggingface_hub's own variables; its errors are one line."""
+    """`proofmill publish` uses huggingface_hub's variables, and its errors are one line."""
     mill = finished()
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"test": {"api/referee": REFEREE, **ROWS}}))
     with serving(FakeHub()) as hub:
 
         def command(**environment):
-            told = {"HF_ENDPOINT": hub.url, "HF_TOKEN": KEY, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
+            settings = {"HF_ENDPOINT": hub.url, "HF_TOKEN": KEY, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
             return subprocess.run(
                 [sys.executable, "-m", "proofmill", "publish", "test", "--to", "me/mill", "--only", "sft/one"],
                 cwd=tmp_path,
-                env={**os.environ, **told, **environment},
+                env={**os.environ, **settings, **environment},
                 capture_output=True,
                 text=True,
                 check=False,

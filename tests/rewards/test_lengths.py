@@ -1,4 +1,4 @@
-"""What length earns: every reward against its formula written out attempt by attempt, and by hand."""
+"""Test length rewards: every reward against its formula written out attempt by attempt, and by hand."""
 
 import math
 from statistics import fmean, median, pstdev
@@ -29,14 +29,14 @@ def split(attempts):
 
 
 def close(found, expected):
-    """Whether two lists of rewards are the same; NaN (None in what is expected) is NaN."""
+    """Return whether two lists of rewards are the same; NaN equals None in `expected`."""
     expected = [NAN if value is None else value for value in expected]
     assert found.shape == (len(expected),)
     assert found == pytest.approx(np.array(expected, dtype=float), nan_ok=True, rel=1e-9, abs=1e-12)
 
 
 def per_attempt(attempts, reward):
-    """`reward(tokens, right)` of each scored attempt, None for the others."""
+    """Return `reward(tokens, right)` of each scored attempt, None for the others."""
     return [None if right is None else reward(tokens, right) for tokens, right in attempts]
 
 
@@ -202,7 +202,7 @@ def test_group_reward_takes_nan_as_unscored(reward):
     ],
 )
 def test_group_of_other_arrays_is_refused(tokens, right, said):
-    """Arrays that are no group, and marks in place of verdicts, stop with what was found."""
+    """Arrays that are no group, and grades in place of verdicts, stop with what was found."""
     with pytest.raises(ValueError, match=said):
         lengths.kimi_reward(tokens, right)
 
@@ -318,8 +318,8 @@ def test_length_correlation_by_hand():
 
 def test_out_of_limit_counts_three_tokens_short_of_it():
     """Of 508, 509, 512 and 600 tokens with a maximum of 512, three reach it; of none, the share is unknown."""
-    assert lengths.out_of_limit([508, 509, 512, 600], 512) == 0.75
-    assert math.isnan(lengths.out_of_limit([], 512))
+    assert lengths.near_limit([508, 509, 512, 600], 512) == 0.75
+    assert math.isnan(lengths.near_limit([], 512))
 
 
 @UNTIMED

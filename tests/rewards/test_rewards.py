@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from proofmill.config.config import expand
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
-from proofmill.recipes.book import expand
-from proofmill.rewards.rewards import OUTCOMES, REWARDS, Group, Rollout, weight
+from proofmill.rewards.rewards import OUTCOMES, REWARDS, Rollout, RolloutGroup, weight
 from proofmill.schema.errors import RecipeError
 
 SMALL = {
@@ -18,14 +18,20 @@ SMALL = {
 
 
 def rollout(
-    grade=7.0, tokens=10, text="<think>a thought</think>\n\\boxed{1}", stop="end", out_of=7, reason="ok", reference=None
+    grade=7.0,
+    tokens=10,
+    text="<think>a thought</think>\n\\boxed{1}",
+    stop="end",
+    max_points=7,
+    reason="ok",
+    reference=None,
 ):
-    submission = Submission("s", "1", None, text, stop=stop)
-    return Rollout(submission, Verdict(grade, out_of, reason), tokens, reference)
+    submission = Submission("s", "1", None, text, stop_reason=stop)
+    return Rollout(submission, Verdict(grade, max_points, reason), tokens, reference)
 
 
 def given(name, *rollouts, arguments=1, max_tokens=100):
-    return REWARDS[name].values(Group(rollouts, max_tokens), arguments)
+    return REWARDS[name].values(RolloutGroup(rollouts, max_tokens), arguments)
 
 
 VERDICTS = [name for name in REWARDS if name.startswith(("grade", "full", "outcome", "length"))]
@@ -34,7 +40,7 @@ ARGUMENTS = {"grade-discounted": {"rate": 0.99}, "length-lead": {"alpha": 0.5}, 
 
 @pytest.mark.parametrize("name", VERDICTS)
 def test_unscored_attempt_has_no_reward(name):
-    """What rests on the verdict is null without one, and the others of the group have what they have without it."""
+    """A reward that depends on the verdict is null without one, and the rest of the group is rewarded as without it."""
     others = (rollout(7.0, 10, reference=12), rollout(0.0, 30, reference=12))
     silent = rollout(None, 5, reason="no-verdict", reference=12)
     arguments = ARGUMENTS.get(name, 1)
@@ -45,13 +51,13 @@ def test_unscored_attempt_has_no_reward(name):
 
 
 @pytest.mark.parametrize(("grade", "expected"), [(0, 0), (1, 1 / 7), (3, 1 / 7), (5, 1 / 7), (6, 6 / 7), (7, 1)])
-def test_thresholded_marks_have_three_steps(grade, expected):
+def test_thresholded_grades_have_three_steps(grade, expected):
     """QED-Nano's threshold: below 1 as it is, 1 to 5 as 1, 6 and 7 as they are, all of 7."""
     assert given("grade-thresholded", rollout(float(grade))) == [pytest.approx(expected)]
 
 
 def test_discount_is_by_tokens():
-    """0.5 to the power of 3 tokens is an eighth of the marks."""
+    """0.5 to the power of 3 tokens is an eighth of the grades."""
     assert given("grade-discounted", rollout(7.0, 3), arguments={"rate": 0.5}) == [0.125]
 
 
@@ -68,9 +74,9 @@ def test_discount_is_by_tokens():
     ],
 )
 def test_outcomes_are_those_of_the_published_tables(preset, expected):
-    """Right, wrong, no answer and an unreadable one, each finished and cut off."""
+    """Right, wrong, no answer and an unreadable one, each finished and truncated."""
     cases = [(1.0, "ok"), (0.0, "ok"), (0.0, "no-answer"), (0.0, "unparsable")]
-    rollouts = [rollout(g, out_of=1, reason=r, stop=stop) for g, r in cases for stop in ("end", "length")]
+    rollouts = [rollout(g, max_points=1, reason=r, stop=stop) for g, r in cases for stop in ("end", "length")]
     assert given("outcome", *rollouts, arguments={"preset": preset}) == expected
     assert set(OUTCOMES) >= {preset}
 

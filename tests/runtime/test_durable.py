@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from proofmill.artifacts.weights import MARK, Weights
+from proofmill.artifacts.weights import MANIFEST, Weights
 from proofmill.runtime import durable
 
 
 @pytest.fixture
 def events(monkeypatch):
-    """What is synced and renamed, in order."""
+    """Record syncs and renames, in order."""
     found, fsync, replace = [], os.fsync, os.replace
 
     def synced(file):
@@ -36,7 +36,7 @@ def test_file_is_synced_before_its_name_and_its_folders_after(tmp_path, events):
 
 
 def test_folders_that_lead_to_a_file_are_synced_once_but_for_its_own(tmp_path, events):
-    """The second file costs two syncs; a folder that was made anew is synced in its own again."""
+    """The second file costs two syncs; a new folder is synced in its parent again."""
     folder = tmp_path / "a/b"
     folder.mkdir(parents=True)
     durable.write(folder / "one", "")
@@ -64,7 +64,7 @@ def test_folder_is_synced_with_all_that_is_in_it_before_its_name(tmp_path, event
 
 @pytest.mark.parametrize(("fault", "passes"), [(errno.EINVAL, True), (errno.EIO, False)])
 def test_folder_on_a_file_system_that_syncs_files_alone_passes(tmp_path, monkeypatch, fault, passes):
-    """Only a refusal to sync folders at all is none; a disk that fails is, and so is any refusal for a file."""
+    """Only a refusal to sync folders at all is ignored; a failing disk, or a refusal for a file, is an error."""
     (tmp_path / "file").touch()
 
     def refuse(_):
@@ -88,12 +88,12 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_readers_of_one_process_number_write_a_mark_at_once(tmp_path, monkeypatch):
+def test_readers_of_one_process_number_write_a_manifest_at_once(tmp_path, monkeypatch):
     """Two nodes may have a process of the same number: what each writes meanwhile has a name of its own."""
     folder, names, replace = tmp_path / "weights", [], os.replace
     folder.mkdir()
     monkeypatch.setattr(os, "getpid", lambda: 7)
     monkeypatch.setattr(os, "replace", lambda old, new: (names.append(str(old)), replace(old, new)))
     for _ in range(2):
-        Weights(folder, tmp_path / "x.parquet", "").write_mark("sft/x", "0", {})
-    assert len({*names}) == 2 and (folder / MARK).exists() and list(tmp_path.iterdir()) == [folder]
+        Weights(folder, tmp_path / "x.parquet", "").write_manifest("sft/x", "0", {})
+    assert len({*names}) == 2 and (folder / MANIFEST).exists() and list(tmp_path.iterdir()) == [folder]

@@ -1,4 +1,4 @@
-"""What the environment says of servers is checked before any is asked, and a file `.env` adds to it."""
+"""Settings of servers are checked before any call, and a file `.env` adds to the environment."""
 
 import os
 
@@ -10,8 +10,9 @@ from proofmill.schema.errors import SettingError
 
 @pytest.fixture
 def dotenv(tmp_path, monkeypatch):
-    """`dotenv(text)` reads such a file; the environment is afterwards as it was."""
+    """Return a function that reads a `.env` with a text; the environment is restored afterwards."""
     monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ.pop("PROOFMILL_DATA", None)
 
     def read(text):
         (tmp_path / ".env").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -50,16 +51,16 @@ def test_no_file_and_a_folder_of_that_name_are_no_mistakes(tmp_path):
     ],
 )
 def test_broken_line_is_named_and_not_shown(dotenv, text, line):
-    """The file and the line are named; what stands there may be a key, and nothing of the file is taken."""
+    """The file and the line are named; the line may hold a key and is not shown, and no variable is set."""
     before = dict(os.environ)
-    with pytest.raises(SettingError, match=rf"\.env:{line}: is no NAME=value .*; expected .*Mend it") as refused:
+    with pytest.raises(SettingError, match=rf"\.env:{line}: is not NAME=value .*; expected .*Fix it") as refused:
         dotenv(text)
     assert "secret" not in str(refused.value) and dict(os.environ) == before
 
 
 def test_file_that_is_no_text_is_refused(dotenv):
     """Bytes of another encoding are no variables."""
-    with pytest.raises(SettingError, match=r"\.env: is no UTF-8; expected"):
+    with pytest.raises(SettingError, match=r"\.env: is not UTF-8; expected"):
         dotenv(b"A=\xff\xfe\n")
 
 
@@ -76,10 +77,10 @@ def test_file_that_is_no_text_is_refused(dotenv):
     ],
 )
 def test_malformed_address_is_refused_with_what_is_expected(monkeypatch, url, found):
-    """Nobody has to be reached to know that it is no address."""
+    """An invalid address is found without the network."""
     monkeypatch.setenv("PROOFMILL_FAR_URL", url)
     with pytest.raises(
-        SettingError, match=rf"^PROOFMILL_FAR_URL: is no address of a server \(.*{found}.*https://host/v1"
+        SettingError, match=rf"^PROOFMILL_FAR_URL: is not the address of a server \(.*{found}.*https://host/v1"
     ):
         environment.address("api/far")
 
@@ -96,10 +97,10 @@ def test_address_with_a_password_is_refused_without_showing_it(monkeypatch):
     ("key", "variable"),
     [("url", "PROOFMILL_MY_JUDGE_V1_5_URL="), ("base-url", "PROOFMILL_MY_JUDGE_V1_5_URL="),
      ("api-key", "PROOFMILL_MY_JUDGE_V1_5_KEY="), ("key", "PROOFMILL_MY_JUDGE_V1_5_KEY="),
-     ("rpm", "PROOFMILL_MY_JUDGE_V1_5_RPM="), ("timeout", "PROOFMILL_TIMEOUT=")],
+     ("rpm", "PROOFMILL_MY_JUDGE_V1_5_RPM="), ("timeout", "PROOFMILL_CALL_TIMEOUT=")],
 )  # fmt: skip
 def test_what_belongs_into_the_environment_is_answered_with_its_variable(key, variable):
-    """Who writes an address or a key into an entry learns where it belongs."""
+    """An address or a key in an entry is refused, with the variable to set instead."""
     assert environment.meant_by("api/my-judge-v1.5", key).startswith(variable)
     assert environment.meant_by("api/x", "temperature") is None
 
@@ -107,9 +108,9 @@ def test_what_belongs_into_the_environment_is_answered_with_its_variable(key, va
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "fast"])
 def test_seconds_that_are_none_are_refused(monkeypatch, value):
     """A limit is a positive number."""
-    monkeypatch.setenv("PROOFMILL_TIMEOUT", value)
-    with pytest.raises(SettingError, match=r"PROOFMILL_TIMEOUT=.*positive number"):
-        environment.seconds("PROOFMILL_TIMEOUT", 600)
+    monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", value)
+    with pytest.raises(SettingError, match=r"PROOFMILL_CALL_TIMEOUT=.*positive number"):
+        environment.seconds("PROOFMILL_CALL_TIMEOUT", 600)
 
 
 def test_numbers_of_shards_are_by_kind_or_by_artifact(monkeypatch):
@@ -130,6 +131,6 @@ def test_word_that_is_no_number_of_shards_is_refused(monkeypatch, word):
 
 
 def test_service_is_no_address(monkeypatch):
-    """`service` in the place of an address says that the model is looked up."""
+    """`service` instead of an address means that the server is looked up."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "service")
     assert environment.is_service("api/judge") and not environment.is_service("api/other")

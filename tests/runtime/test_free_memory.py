@@ -11,7 +11,7 @@ def group(folder, limit, used, cached, names=("memory.max", "memory.current", "i
 
 
 def test_limits_of_control_groups_are_all_respected(tmp_path):
-    """Each limit around the process counts, less what is taken and not merely cached; `max` is none."""
+    """Each limit around the process counts, less memory that is used and not merely cached; `max` is no limit."""
     group(tmp_path / "fs/job/step", "max", 10, 0)
     group(tmp_path / "fs/job", 1000, 300, 100)
     group(tmp_path / "fs/other", 1, 0, 0)

@@ -12,7 +12,7 @@ import torch
 
 import fixed_rollouts
 from mill import ROOT, SMALL, Mill
-from proofmill.recipes import starter
+from proofmill.config import starter
 from proofmill.runtime.cluster import launching, slurm
 
 LAUNCHING = (sys.executable, "-m", "proofmill.runtime.cluster.launching")
@@ -20,7 +20,7 @@ JOB = ("proofmill.grpo", "grpo/x", "--entry", '{"entry": {"model":', '"sft/cold"
 
 
 def dry_run(*words: str, job: tuple[str, ...] = JOB, **environment: str) -> list[str]:
-    """The lines of a dry run, one for each process that would be started."""
+    """Return the lines of a dry run, one per process."""
     done = subprocess.run(
         [*LAUNCHING, *words[:1], "--dry-run", *words[1:], *job],
         cwd=ROOT,
@@ -33,7 +33,7 @@ def dry_run(*words: str, job: tuple[str, ...] = JOB, **environment: str) -> list
 
 
 def after(line: str, option: str) -> str:
-    """The value of an option in a command."""
+    """Return the value of an option in a command."""
     words = shlex.split(line)
     return words[words.index(option) + 1]
 
@@ -47,7 +47,7 @@ def test_machine_with_gpus_gets_a_process_for_each(configuration):
 
 
 def test_folder_of_ones_own_has_the_files_of_the_project(tmp_path, monkeypatch, capsys):
-    """What `proofmill init` writes has no workflow/accelerate; a file that is there is taken instead of the project's."""
+    """`proofmill init` writes no workflow/accelerate; a file there overrides the project's."""
     starter.write(tmp_path / "mine")
     monkeypatch.chdir(tmp_path / "mine")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
@@ -70,8 +70,8 @@ def test_rollouts_have_gpus_of_their_own():
     assert "CUDA_VISIBLE_DEVICES=2,3 " in server and "trl vllm-serve" in server
     assert after(server, "--model") == "made/sft/cold" and after(server, "--data_parallel_size") == "2"
     assert "CUDA_VISIBLE_DEVICES=0,1 " in training and after(training, "--num_processes") == "2"
-    assert f"PROOFMILL_TRAINER_VLLM_URL=http://127.0.0.1:{(port := after(server, '--port'))} " in training
-    assert f"PROOFMILL_TRAINER_VLLM_PORT={int(port) + 1} " in training
+    assert f"PROOFMILL_ROLLOUT_SERVER_URL=http://127.0.0.1:{(port := after(server, '--port'))} " in training
+    assert f"PROOFMILL_WEIGHT_SYNC_PORT={int(port) + 1} " in training
 
 
 def test_jobs_have_ports_of_their_own(monkeypatch, capsys):
@@ -92,8 +92,8 @@ def test_jobs_have_ports_of_their_own(monkeypatch, capsys):
 
 
 def test_rollouts_ahead_have_a_server_that_takes_weights_meanwhile():
-    """With a lag it is vLLM's own, which takes weights over NCCL and gives the probabilities at the temperature."""
-    job = (*JOB[:3], '{"entry": {"model": "sft/cold",', '"lag": 4}}', *JOB[-2:])
+    """With `max-staleness` it is vLLM's own server, which gets weights over NCCL and returns probabilities at the temperature."""
+    job = (*JOB[:3], '{"entry": {"model": "sft/cold",', '"max_staleness": 4}}', *JOB[-2:])
     server, training = dry_run("fsdp2", "--rollout-gpus", "1", job=job, CUDA_VISIBLE_DEVICES="0,1,2,3")
     assert "CUDA_VISIBLE_DEVICES=3 VLLM_SERVER_DEV_MODE=1 " in server and "vllm serve made/sft/cold " in server
     assert after(server, "--weight-transfer-config") == '{"backend":"nccl"}' and after(server, "--port") in training
@@ -117,10 +117,11 @@ def test_launch_that_cannot_be_is_refused(words, gpus, said):
 
 @pytest.fixture(scope="module")
 def weights(small) -> Path:
-    """Those of a model that has learned a little."""
+    """Return the weights of a model that is a little trained."""
     return Mill(small.results, **SMALL).table("sft/cold").folder
 
 
+@pytest.mark.long
 def test_two_processes_have_the_loss_curve_of_one(weights, tmp_path):
     """Twelve steps of grpo on the same rollouts: two ranks with four rows each, and one with eight, within 1e-4 of the loss."""
     path = tmp_path / "losses.pt"

@@ -1,12 +1,13 @@
-"""Locks: one process at a time, also where the holder removes the file while others wait for it."""
+"""Locks: one process at a time, also if the holder removes the file while others wait for it."""
 
 import threading
+import time
 
 from proofmill.runtime import locks
 
 
-def test_lock_on_a_file_that_its_holder_removed_is_taken_anew(tmp_path, monkeypatch):
-    """Who waited for the removed file holds the new one: who comes later finds it held."""
+def test_lock_on_a_removed_file_is_taken_on_the_new_one(tmp_path, monkeypatch):
+    """A waiter for the removed file holds the new one, so that later processes find it locked."""
     path, inside, leave = tmp_path / "lock", threading.Event(), threading.Event()
 
     def wait():
@@ -28,3 +29,26 @@ def test_lock_on_a_file_that_its_holder_removed_is_taken_anew(tmp_path, monkeypa
     waiter.join()
     with locks.alone(path) as mine:
         assert mine
+
+
+def test_two_waiters_hold_the_lock_one_at_a_time(tmp_path):
+    """The holder leaves and removes the file that both wait for; they do not end with one file each."""
+    path, inside, most, took = tmp_path / "lock", [], [], []
+
+    def wait():
+        with locks.alone(path) as mine:
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.5)  # longer than a waiter sleeps between two tries
+            inside.pop()
+            took.append(mine)
+
+    waiters = [threading.Thread(target=wait) for _ in range(2)]
+    with locks.alone(path):
+        for waiter in waiters:
+            waiter.start()
+        time.sleep(0.5)
+        assert not most
+    for waiter in waiters:
+        waiter.join(20)
+    assert (took, max(most)) == ([True, True], 1) and not path.exists()

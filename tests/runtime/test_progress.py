@@ -9,8 +9,8 @@ from proofmill.runtime.progress import (
     SOON,
     HowFar,
     NestedProgress,
-    Pace,
     Progress,
+    ProgressRate,
     clock,
     how_far,
     now,
@@ -28,7 +28,7 @@ def test_clock_reads_like_a_clock(seconds, expected):
 
 
 def test_line_has_done_cached_failed_cost_and_time_left():
-    """All that is known of a long step stands in one line."""
+    """One line has all that is known of a long step."""
     progress = Progress("x/y", 2000, "calls")
     progress.add(500, cached=500)
     progress.add(100, failed=2, tokens=50, cost=0.25)
@@ -38,7 +38,7 @@ def test_line_has_done_cached_failed_cost_and_time_left():
 
 
 def test_line_of_an_unknown_total_claims_no_share():
-    """What is read from a file of unknown length is counted, without a percentage."""
+    """Rows of a file of unknown length are counted, without a percentage."""
     progress = Progress("x/y", None)
     progress.add(1234)
     assert progress.line() == "1,234 rows"
@@ -54,7 +54,7 @@ def test_finished_line_has_no_time_left():
 
 @pytest.fixture
 def at(monkeypatch):
-    """Sets the clock that a step is timed by to so many seconds."""
+    """Set the clock of a step to a number of seconds."""
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return lambda seconds: now.__setitem__(0, float(seconds))
@@ -62,7 +62,7 @@ def at(monkeypatch):
 
 def test_lines_of_a_long_step_come_ever_more_rarely(at):
     """Every 10 seconds at first and every five minutes at last: six lines in two minutes, twenty in an hour."""
-    pace, said = Pace(), []
+    pace, said = ProgressRate(), []
     for second in range(3600):
         at(second)
         said += [second] * pace.due()
@@ -91,7 +91,7 @@ def test_last_line_is_one_that_says_something(at, capsys, seconds, added, said):
 
 
 def test_line_of_calls_is_read_as_it_was_said(at):
-    """Whoever follows a job knows from its line what the job knew."""
+    """The parsed line has the same values as the job's progress."""
     progress = Progress("x/y", 2000, "calls")
     assert how_far(progress.line()) == HowFar(0, 2000, "calls")
     progress.add(500, cached=500)
@@ -134,12 +134,12 @@ def test_how_far_reads_lines_of_every_shape(line, expected):
         "300 length, 48 end; took 0:05",
         "3 of 9 calls (33 %), 2 failed; HTTP 401: no such key",
         "18,528 parameters; a step takes 0.3 GB",
-        "300 of 348 attempts (86.2%) were cut off at 32 tokens: raise `max-tokens`",
+        "300 of 348 attempts (86.2%) were truncated at 32 tokens: raise `max-tokens`",
         "1 of 58 problems are left out: their attempts could never be marked",
     ],
 )
 def test_how_far_takes_nothing_else_for_progress(line):
-    """What says more than how far a job is, a person must read."""
+    """A line with other words is not parsed as progress."""
     assert how_far(line) is None
 
 

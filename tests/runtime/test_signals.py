@@ -13,14 +13,14 @@ from proofmill.runtime.signals import gracefully
 
 
 def test_signal_inside_is_the_outer_ones_to_heed():
-    """The calls of a training's judge go on after a SIGTERM; the training is told."""
+    """The calls of a training's judge continue after a SIGTERM; the training receives it."""
     with gracefully("grpo/x") as outer, gracefully("grpo/x") as inner:
         os.kill(os.getpid(), signal.SIGTERM)
         assert (outer.why, inner.why) == ("stopped by SIGTERM", None)
 
 
 def test_signal_after_another_was_left_is_heeded():
-    """What was inside another one before is not for ever."""
+    """A signal inside an earlier `gracefully` is not remembered."""
     with gracefully("grpo/x"), gracefully("grpo/x"):
         pass
     with gracefully("grpo/x") as stop:
@@ -42,7 +42,7 @@ def test_second_signal_ends_a_process_that_is_alone(monkeypatch, world, ends):
     except SystemExit as end:
         said.append(str(end))
     assert said == [
-        "sft/x: stopped at once; what was learned is kept. Run the same command to go on."
+        "sft/x: stopped at once; what was learned is kept. Run the same command to resume."
         if ends
         else "stopped by SIGTERM"
     ]
@@ -51,7 +51,7 @@ def test_second_signal_ends_a_process_that_is_alone(monkeypatch, world, ends):
 def test_word_before_the_walltime_leaves_the_rest_of_it(monkeypatch):
     """After SIGUSR1 a step has what is left of the walltime but for half a minute, if that is more than the grace time."""
     monkeypatch.setattr(slurm, "seconds_left", lambda: 600.0)
-    monkeypatch.setattr(signals, "_noted", set())
+    monkeypatch.setattr(signals, "_received", set())
     with gracefully("sft/x") as stop:
         os.kill(os.getpid(), signal.SIGUSR1)
         assert stop.why == "stopped by SIGUSR1, before the walltime is over"
@@ -60,7 +60,7 @@ def test_word_before_the_walltime_leaves_the_rest_of_it(monkeypatch):
 
 @pytest.mark.parametrize(("ignoring", "code"), [("signals.ignore()", 0), ("pass", -signal.SIGTERM)])
 def test_signal_at_the_very_end_ends_nothing_that_is_done(ignoring, code):
-    """Python dies of a signal that comes while it ends, after its own handlers are gone; unless it was told to ignore it."""
+    """Python dies of a signal during its exit, after its own handlers are gone, unless it ignores signals."""
     program = (
         "import os, signal\n"
         "from proofmill.runtime import signals\n"
@@ -91,5 +91,5 @@ def test_word_before_the_walltime_is_for_the_job_and_not_for_what_it_has_started
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (1, "None")
     assert (
-        done.stderr.strip() == "sft/x: stopped by SIGUSR1, before the walltime is over; run the same command to go on."
+        done.stderr.strip() == "sft/x: stopped by SIGUSR1, before the walltime is over; run the same command to resume."
     )

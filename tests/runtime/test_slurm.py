@@ -1,4 +1,4 @@
-"""What a process asks SLURM; with a real one in tests/pipeline/test_slurm_stops.py."""
+"""Queries to SLURM; those to a real one are in tests/pipeline/test_slurm_stops.py."""
 
 import os
 import stat
@@ -9,12 +9,12 @@ from snakemake.iocontainers import Wildcards
 from snakemake.resources import Resource
 
 from mill import ROOT
-from proofmill.runtime.cluster import site, slurm
+from proofmill.runtime.cluster import site_resources, slurm
 
 
 @pytest.fixture
 def answering(tmp_path, monkeypatch):
-    """A `squeue` that prints a text, in a job of number 7."""
+    """Install a `squeue` that prints a text, in a job of number 7."""
 
     def made(text: str) -> None:
         program = tmp_path / "squeue"
@@ -69,7 +69,7 @@ def test_shard_waits_for_itself_and_the_artifact_for_all_shards(answering, tmp_p
 
 @pytest.mark.parametrize(("wildcards", "numbers"), [({}, "1:2"), ({"shard": "2", "shards": "4"}, "2")])
 def test_profile_submits_a_shard_behind_itself(answering, tmp_path, monkeypatch, wildcards, numbers):
-    """What the profile gives a kind, its shards inherit; it is theirs by the wildcards of their rule, as the plugin writes them."""
+    """Shards inherit the resources of their kind; the guard uses their own wildcards, as the plugin writes them."""
     slurm_plugin = pytest.importorskip("snakemake_executor_plugin_slurm.utils")
     of_rule = {
         number: Wildcards(fromdict={"kind": "grades", "name": "g", "shard": number, "shards": "4"}) for number in "12"
@@ -79,7 +79,7 @@ def test_profile_submits_a_shard_behind_itself(answering, tmp_path, monkeypatch,
         for each in of_rule.values()
     ]
     answering("\n".join(f"{number}|{tmp_path}|{comment}" for number, comment in enumerate(comments, 1)))
-    extra = site.set_resources(ROOT / "profiles/slurm")["grades"]["slurm_extra"]
+    extra = site_resources.set_resources(ROOT / "profiles/slurm")["grades"]["slurm_extra"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_JOB_ID")
     found = Resource.cli_evaluator(

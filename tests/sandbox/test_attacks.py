@@ -1,4 +1,4 @@
-"""Programs that attack: nothing gets out, the pool survives, no neighbour is affected, no wrong program has marks."""
+"""Attacking programs: they reach nothing outside, the pool survives, neighbors are unaffected, wrong programs fail."""
 
 import json
 import os
@@ -22,7 +22,7 @@ NEIGHBOUR = Execution("def f(n):\n    yield n * n", "list(f(12))")
 
 @pytest.fixture(scope="module", params=jails.KINDS)
 def kind(request):
-    """Each kind of jail that this machine has."""
+    """Yield each kind of jail that works on this machine."""
     if fault := jails._fault(request.param):
         pytest.skip(f"{request.param}: {fault}")
     with pytest.MonkeyPatch.context() as patch:
@@ -33,14 +33,14 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def executor(kind):
-    """One for all attacks: whatever an attack breaks, those after it find broken."""
+    """Yield one executor for all attacks, so that damage done by one is seen by the next."""
     with Executor(seconds=0.25, megabytes=128, workers=2) as made:
         yield made
 
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """What there is to be had or harmed outside, as the names that stand in the programs; afterwards it is unharmed."""
+    """Yield targets outside of the jail, by their names in the programs; check afterwards that they are unharmed."""
     monkeypatch.setenv("SECRET", SECRET)
     secret = tmp_path / "secret_module.py"
     secret.write_text(f"out = {SECRET!r}")
@@ -70,7 +70,7 @@ def filled(program: str, names: dict) -> str:
 
 
 def test_attacks_are_many():
-    """There are more than a hundred, and each compiles."""
+    """There are more than 200 attacks, and each compiles."""
     programs = [*REACHES, *BOMBS.values(), *FORGERIES.values()]
     assert len(set(programs)) == len(programs) > 200
     for program in programs:
@@ -78,26 +78,27 @@ def test_attacks_are_many():
 
 
 def test_attack_on_what_is_outside_gets_nothing(executor, outside):
-    """No file is read, written or listed, no variable seen, no process seen, struck or started, nothing connected."""
-    asked = [Execution(filled(program, outside), "out") for program in REACHES]
-    found = list(executor.run(execution for one in asked for execution in (one, NEIGHBOUR)))
-    got = [(one.program, result) for one, result in zip(asked, found[::2], strict=True) if result.status == "ok"]
+    """No file, variable, process or connection is reached, and no process is killed or started."""
+    executions = [Execution(filled(program, outside), "out") for program in REACHES]
+    results = list(executor.run(execution for one in executions for execution in (one, NEIGHBOUR)))
+    got = [(one.program, result) for one, result in zip(executions, results[::2], strict=True) if result.status == "ok"]
     assert [(program, result.value) for program, result in got if result.value != "None"] == []
-    assert {result.value for result in found[1::2]} == {"[144]"}
+    assert {result.value for result in results[1::2]} == {"[144]"}
 
 
+@pytest.mark.sampled(2)
 def test_attack_that_takes_all_there_is_costs_no_other(executor):
-    """Each bomb ends at a limit or by itself, gives no value, and what is run beside it has its own."""
-    found = list(executor.run(e for program in BOMBS.values() for e in (Execution(program, "1"), NEIGHBOUR)))
-    values = {name: result for name, result in zip(BOMBS, found[::2], strict=True) if result.status == "ok"}
+    """Each bomb ends without a value, and programs that run at the same time have their values."""
+    results = list(executor.run(e for program in BOMBS.values() for e in (Execution(program, "1"), NEIGHBOUR)))
+    values = {name: result for name, result in zip(BOMBS, results[::2], strict=True) if result.status == "ok"}
     assert values == {}
-    assert {result.value for result in found[1::2]} == {"[144]"}
-    assert all(result.error for result in found[::2])
+    assert {result.value for result in results[1::2]} == {"[144]"}
+    assert all(result.error for result in results[::2])
 
 
 @pytest.mark.parametrize("truth", [False, True])
-def test_attack_on_its_marks_gets_none(kind, truth):
-    """Whatever a program does to the names, files and memory that it finds, it passes only by giving the right values."""
+def test_attack_on_the_verdict_earns_nothing(kind, truth):
+    """A program passes only by returning the correct values, whatever it does to names, files and memory."""
     numbers = (1, 4, 911)
     tests = [(f"f({n})", f"{7 * n + 5}") for n in numbers]
     if truth:
@@ -105,13 +106,13 @@ def test_attack_on_its_marks_gets_none(kind, truth):
     answer = json.dumps([{"call": call, "result": result} for call, result in tests])
     with Sandbox(seconds=0.25, megabytes=128, workers=2) as sandbox:
         codes = [code for forgery in FORGERIES.values() for code in (forgery, "def f(n): return 7 * n + 5")]
-        found = list(sandbox.check([(block("\n" + code), answer) for code in codes]))
-    assert {name: one for name, one in zip(FORGERIES, found[::2], strict=True) if one.share} == {}
-    assert set(found[1::2]) == {Ran(1.0, 3, 3, "ok")}
+        results = list(sandbox.check([(block("\n" + code), answer) for code in codes]))
+    assert {name: one for name, one in zip(FORGERIES, results[::2], strict=True) if one.share} == {}
+    assert set(results[1::2]) == {Ran(1.0, 3, 3, "ok")}
 
 
 def test_attack_leaves_nothing_for_the_next_program(executor):
-    """What a program writes, changes or hides is not there for those after it in the same jail."""
+    """Later programs in the same jail see nothing that a program wrote, changed or hid."""
     leaves = """
 import builtins, math, os, sys, gc
 try: found = [builtins.left, math.left, sys.left]
@@ -121,8 +122,8 @@ os.environ['LEFT'] = 'x'
 math.sqrt = builtins.abs = builtins.len = None
 sys.setrecursionlimit(60)
 """
-    found = list(executor.run([Execution(leaves, "(found, os.environ.get('LEFT2'), gc.isenabled())")] * 40))
-    assert {result.value for result in found} == {"(None, None, True)"}
+    results = list(executor.run([Execution(leaves, "(found, os.environ.get('LEFT2'), gc.isenabled())")] * 40))
+    assert {result.value for result in results} == {"(None, None, True)"}
     memory = "import gc\nmine = 'x' * 3 + 'secret'\nout = sum('xxx' + 'secret' in str(o) for o in gc.get_objects() if type(o) is dict and o is not globals())"
     assert {result.value for result in executor.run([Execution(memory, "out")] * 20)} == {"0"}
 
@@ -142,7 +143,7 @@ print(len(during), len(left))
 
 
 def test_attack_leaves_no_process_behind(kind):
-    """When the executor is closed nothing of it runs. It is asked in a process that has no other children."""
+    """No process is left when the executor is closed. This is checked in a process without other children."""
     ended = subprocess.run([sys.executable, "-c", LEAVES, kind], stdout=subprocess.PIPE, text=True, check=True)
     during, left = map(int, ended.stdout.split())
     assert during >= 2 and left == 0
@@ -162,7 +163,7 @@ with Executor(seconds=1, workers=2) as executor:
 
 
 def test_jails_of_a_killed_parent_end_though_they_are_busy(kind):
-    """No process outlives for long a parent that is killed outright."""
+    """All processes end soon after their parent is killed."""
     with subprocess.Popen([sys.executable, "-c", ORPHANS, kind], stdout=subprocess.PIPE, text=True) as parent:
         processes = [int(number) for number in parent.stdout.readline().split()]
         living = [psutil.Process(number) for number in processes if psutil.pid_exists(number)]
@@ -172,8 +173,9 @@ def test_jails_of_a_killed_parent_end_though_they_are_busy(kind):
     assert [process for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.mark.sampled(2)
 def test_jail_that_is_killed_from_outside_costs_nothing(kind):
-    """A program whose jail dies is run again in another."""
+    """A program whose jail dies is rerun in another."""
     with Executor(seconds=5, workers=1) as executor:
         assert next(executor.run([NEIGHBOUR])).value == "[144]"
         for process in psutil.Process().children():

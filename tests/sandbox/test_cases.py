@@ -1,4 +1,4 @@
-"""Cases of a problem: what is read as tests, and which outputs and values are the same."""
+"""Cases of a problem: which answers are tests, and which outputs and values are equal."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from proofmill.sandbox.cases import Case, cases_of, same_lines, same_value
 
 
 def test_cases_of_an_answer_are_its_tests():
-    """Both forms are read, and a result that is no text is written as Python writes it."""
+    """Both forms are parsed, and a result that is not a text is written as Python writes it."""
     answer = '[{"input": "1\\n", "output": ""}, {"call": "f(2)", "result": "{1: 2}"}, {"result": [true, null], "call": "g()"}]'
     assert cases_of(answer) == (
         Case("1\n", ""),
@@ -18,22 +18,22 @@ def test_cases_of_an_answer_are_its_tests():
 
 
 @pytest.mark.parametrize(
-    ("answer", "found"),
+    ("answer", "fault"),
     [
-        ("18", "`18` is no list"),
+        ("18", "`18` is not a list"),
         ("", "`` is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ("[]", "no list with a test in it"),
-        ('{"input": "", "output": ""}', "no list with a test in it"),
+        ("[]", "not a list of at least one test"),
+        ('{"input": "", "output": ""}', "not a list of at least one test"),
         ('["a"]', 'test 1 is `"a"`'),
         ('[{"input": "", "output": ""}, {"input": ""}]', 'test 2 is `{"input": ""}`'),
         ('[{"input": "", "output": "", "call": ""}]', "test 1 is"),
-        ('[{"input": 1, "output": ""}]', "the input of test 1 is no text"),
-        ('[{"input": "", "output": ["a"]}]', "the output of test 1 is no text"),
-        ('[{"input": "\\ud800", "output": ""}]', "the input of test 1 is no text"),
-        ('[{"call": 5, "result": 5}]', "the call of test 1 is no text"),
-        ('[{"call": "f(", "result": "5"}]', "the call of test 1 is no expression"),
-        ('[{"call": "x = 5", "result": "5"}]', "the call of test 1 is no expression"),
+        ('[{"input": 1, "output": ""}]', "the input of test 1 is not a text"),
+        ('[{"input": "", "output": ["a"]}]', "the output of test 1 is not a text"),
+        ('[{"input": "\\ud800", "output": ""}]', "the input of test 1 is not a text"),
+        ('[{"call": 5, "result": 5}]', "the call of test 1 is not a text"),
+        ('[{"call": "f(", "result": "5"}]', "the call of test 1 is not a Python expression"),
+        ('[{"call": "x = 5", "result": "5"}]', "the call of test 1 is not a Python expression"),
         ('[{"call": "f()", "result": "array([1, 2])"}]', "the result of test 1, `array([1, 2])`, is no plain data"),
         ('[{"call": "f()", "result": "deque([1])"}]', "the result of test 1"),
         ('[{"call": "f()", "result": "Counter({1: 2})"}]', "the result of test 1"),
@@ -45,31 +45,29 @@ def test_cases_of_an_answer_are_its_tests():
         ('[{"call": "f()", "result": "5", "megabytes": true}]', "the megabytes of test 1 are `true`"),
     ],
 )
-def test_cases_of_what_is_no_tests_says_so(answer, found):
-    """The sentence names what was found and what is expected, with an example."""
-    with pytest.raises(
-        ValueError, match=r"^tests: .*expected a JSON list of tests such as .*Correct the answer"
-    ) as raised:
+def test_cases_of_an_answer_without_tests_names_the_fault(answer, fault):
+    """The message names the fault and the expected form, with an example."""
+    with pytest.raises(ValueError, match=r"^tests: .*expected a JSON list of tests such as .*Fix the answer") as raised:
         cases_of(answer)
-    assert found in str(raised.value)
+    assert fault in str(raised.value)
 
 
-def test_cases_nested_nearly_too_deeply_say_so():
-    """What can just be read and not be written again is no test either."""
+def test_cases_nested_nearly_too_deeply_are_refused():
+    """JSON that can be read but is too deep to be written is refused with the same message."""
     for depth in range(900, 1000):
         with pytest.raises(ValueError, match=r"^tests: "):
             cases_of(f'[{{"call": "f()", "other": {"[" * depth}{"]" * depth}}}]')
 
 
-def test_case_is_asked_as_its_call_says_whatever_its_result():
-    """A comparison asks for its sides, and anything else for its value."""
+def test_question_depends_on_the_call_alone():
+    """A comparison is split into its sides, other calls are evaluated as they are, whatever the expected result."""
     for result in ("True", "False", "3", "[True]"):
         answer = '[{"call": "%s", "result": "%s"}]'
-        asked = [
+        questions = [
             cases_of(answer % (call, result))[0].question
             for call in ("f(1) == 2", "f(1)", "[f(1), f(2)]", "list(f(3))")
         ]
-        assert [one and one.parts for one in asked] == [("f(1)",), None, None, None]
+        assert [one and one.parts for one in questions] == [("f(1)",), None, None, None]
 
 
 LINES = st.lists(st.sampled_from(["", " ", "a", "a ", " a", "b"]), max_size=4).map("\n".join)
@@ -77,7 +75,7 @@ LINES = st.lists(st.sampled_from(["", " ", "a", "a ", " a", "b"]), max_size=4).m
 
 @given(LINES, LINES)
 def test_same_lines_compares_all_lines_of_both(one, other):
-    """Two outputs are the same if they are the same after blanks are cut from every line and empty lines from the end."""
+    """Two outputs are equal if they are equal without blanks at line ends and empty lines at the end."""
 
     def cut(text: str) -> list[str]:
         lines = [line.rstrip(" ") for line in text.split("\n")]
@@ -89,9 +87,15 @@ def test_same_lines_compares_all_lines_of_both(one, other):
 
 
 def test_same_lines_of_a_shorter_output_are_not_the_same():
-    """Neither an empty output nor the first lines of the right one pass, as they do in open-r1."""
+    """An empty output and the first lines of the correct output do not pass; in open-r1 they do."""
     assert not same_lines("", "1\n2\n") and not same_lines("1\n", "1\n2\n") and not same_lines("1\n2\n3\n", "1\n2\n")
     assert same_lines("1\r\n2 \n\n", "1\n2")
+
+
+def test_same_lines_of_close_numbers_need_equally_many_lines():
+    """With `close`, outputs of 2 and 3 lines differ, although the lines of the shorter one are close."""
+    assert same_lines("1\n2.0000001\n", "1\n2", close=1e-6)
+    assert not same_lines("1\n2", "1\n2\n3", close=1e-6) and not same_lines("1\n2\n3", "1\n2", close=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -112,5 +116,5 @@ def test_same_lines_of_a_shorter_output_are_not_the_same():
     ],
 )
 def test_same_value_compares_literals_by_value(one, other, same):
-    """Texts of equal literals are the same, and of what is no literal only the same texts."""
+    """Literals are equal if their values are, other texts only if they are identical."""
     assert same_value(one, other) == same_value(other, one) == same

@@ -1,7 +1,7 @@
-"""What a program can learn: nothing of what is expected of it, and nothing of other programs, by any channel.
+"""Channels to a program: none gives it expected results or data of other programs.
 
-For each channel a probe finds a secret that was planted while the channel was open, in a jail that the test weakened, and
-finds nothing in the jail as it is, where other programs have held the secret in every way that they have.
+For each channel a probe detects a planted secret in a jail that the test weakened. In the unchanged jail it detects
+nothing, although other programs held the secret in every possible way.
 """
 
 import json
@@ -56,7 +56,7 @@ for fd in range(3, 64):
 import ctypes, os
 libc, out = ctypes.CDLL(None), False
 libc.sbrk.restype = ctypes.c_void_p
-def pages(address):  # those that are not there cannot be written, which is no crash
+def pages(address):  # unmapped pages cannot be written, which does not crash
     for page in range((address >> 12) - 4096 << 12, (address >> 12) + 4096 << 12, 4096):
         os.lseek(1, 0, 0)
         if libc.write(1, ctypes.c_void_p(page), 4096) == 4096:
@@ -77,17 +77,17 @@ import time
 out = time.process_time() >= 0.2
 """,
 }
-# What a test changes in the source of the process that forks, by channel.
+# Changes to the source of the forking process that open a channel.
 READY = '    os.write(REPORTS, b"ready")\n'
 WEAK = {
-    "frames": ("    asked = select.poll()\n", f"    asked, planted = select.poll(), {SECRET!r}\n"),
+    "frames": ("    requests = select.poll()\n", f"    requests, planted = select.poll(), {SECRET!r}\n"),
     "gc": (READY, f"    gc.left = [{SECRET!r}]\n{READY}"),
     "descriptors": (READY, f"    os.write(os.memfd_create(''), {SECRET.encode()!r})\n{READY}"),
     "memory": (READY, f"    gc.left = bytearray({SECRET.encode()!r}) * 9\n{READY}"),
     "files": ("def has_changed():\n", "def has_changed():\n    return False\n"),
-    "time": ("    lock(all_limits)\n    program, call, given", "    lock(all_limits)\n    while time.process_time() < 0.25: pass\n    program, call, given"),
+    "time": ("    lock(all_limits)\n    program, call, stdin", "    lock(all_limits)\n    while time.process_time() < 0.25: pass\n    program, call, stdin"),
 }  # fmt: skip
-# Programs that have the secret as their text, their value, their input, what they print, change, raise or write.
+# Programs that have the secret as text, value, input or output, or that store, raise or write it.
 HOLDERS = [
     Execution(f"import os\nx = [{SECRET!r}] * 9", "x"),
     Execution(f"def f(): return {SECRET!r}", "f()"),
@@ -102,14 +102,14 @@ HOLDERS = [
 
 @pytest.fixture(scope="module", params=jails.KINDS)
 def kind(request):
-    """Each kind of jail that this machine has."""
+    """Return each kind of jail that works on this machine."""
     if fault := jails._fault(request.param):
         pytest.skip(f"{request.param}: {fault}")
     return request.param
 
 
-def found(channel: str) -> bool:
-    """Whether the probe of a channel finds the secret, after others have had it in the same jail."""
+def detects(channel: str) -> bool:
+    """Return whether the probe of a channel detects the secret, after other programs had it in the same jail."""
     probe = Execution(START + PROBES[channel], "out")
     with Executor(seconds=20, workers=1, longest=10**6) as executor:
         *_, held, result = executor.run([*HOLDERS, probe] * 2 if channel != "time" else [*HOLDERS, probe])
@@ -117,19 +117,20 @@ def found(channel: str) -> bool:
     return result.value == "True"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("channel", PROBES)
-def test_channel_that_is_open_gives_a_planted_secret_and_one_that_is_shut_none(kind, channel, monkeypatch, tmp_path):
-    """The probe works, and finds nothing in the jail as it is."""
+def test_probe_detects_a_secret_only_in_a_weakened_jail(kind, channel, monkeypatch, tmp_path):
+    """The probe detects the secret in a weakened jail, and nothing in the unchanged one."""
     if channel == "files" and kind == "landlock":
         pytest.skip("it has no folder for temporary files")
     monkeypatch.setattr(jails, "plan", lambda: kind)
-    assert not found(channel)
+    assert not detects(channel)
     weaken(channel, monkeypatch, tmp_path)
-    assert found(channel)
+    assert detects(channel)
 
 
 def weaken(channel: str, monkeypatch, tmp_path: Path) -> None:
-    if channel == "/proc/self":  # its command is told the secret, and all files can be read
+    if channel == "/proc/self":  # its command contains the secret, and all files can be read
         monkeypatch.setattr(jails, "LINKED", [*jails.LINKED, SECRET])
         monkeypatch.setattr(jails, "plan", lambda: "landlock")
         monkeypatch.setattr(jails, "_readable", lambda: {"/": True})
@@ -143,7 +144,7 @@ def weaken(channel: str, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jails, "_ZYGOTE", weak)
 
 
-# ----------------------------------------------------------------------------------------------------------- what is sent
+# ----------------------------------------------------------------------------------------------------------- requests
 
 PROGRAM = (
     "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\ndef f(n): return n"
@@ -176,15 +177,15 @@ def box():
     st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=2, max_size=2),
     st.integers(0, 4),
 )
-def test_bytes_that_are_sent_do_not_depend_on_what_is_expected(box, results, outputs, long):
-    """Two lists of tests that differ in their results and outputs alone send the same requests."""
+def test_requests_do_not_depend_on_expected_results(box, results, outputs, long):
+    """Two lists of tests that differ only in their results and outputs send the same requests."""
     outputs[1] += "x" * 10**long
 
     def sent(n: int) -> Counter:
         requests = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                jails, "_request", lambda asked, of=jails._request: requests.append(of(asked)) or requests[-1]
+                jails, "_request", lambda texts, of=jails._request: requests.append(of(texts)) or requests[-1]
             )
             tests = [{"call": call, "result": repr(results[n])} for call in CALLS]
             tests += [{"input": "5\n", "output": outputs[n]}]
@@ -201,12 +202,12 @@ GUESSES = {
 
 
 @pytest.mark.parametrize("guess", GUESSES)
-def test_programs_beside_a_right_one_earn_nothing_by_looking_for_its_answer(kind, guess, monkeypatch):
-    """Seven that look up the frames pass nothing, whatever one worker has run before them."""
+def test_programs_that_search_for_the_answer_of_a_correct_one_earn_nothing(kind, guess, monkeypatch):
+    """Seven programs that search the frames pass nothing, although their worker ran the correct program before them."""
     monkeypatch.setattr(jails, "plan", lambda: kind)
     answer = calls(("f()", "'YES'"))
     with Sandbox(workers=1) as sandbox:
         texts = [block("\n" + code) for code in ("import os\ndef f(): return 'YES'", GUESSES[guess])] * 7
-        found = list(sandbox.check([(text, answer) for text in texts]))
-    assert found[::2] == [Ran(1.0, 1, 1, "ok")] * 7
-    assert [one.share for one in found[1::2]] == [0.0] * 7
+        results = list(sandbox.check([(text, answer) for text in texts]))
+    assert results[::2] == [Ran(1.0, 1, 1, "ok")] * 7
+    assert [one.share for one in results[1::2]] == [0.0] * 7

@@ -1,4 +1,4 @@
-"""The executor: values and reasons, limits, order, fresh processes, and where it refuses to work."""
+"""The executor: values and reasons, limits, order, fresh processes, and unsupported machines."""
 
 import math
 
@@ -11,7 +11,7 @@ from proofmill.schema.errors import SandboxError
 
 @pytest.fixture(scope="module")
 def executor():
-    """For programs that leave it as it was."""
+    """Yield an executor for programs that do not damage it."""
     with Executor(seconds=30, workers=2, longest=1000) as made:
         yield made
 
@@ -35,7 +35,7 @@ def value(executor: Executor, program: str, call: str = "f()", **options) -> Res
     ],
 )
 def test_value_of_a_call_is_plain_data(executor, given, written):
-    """Each kind of plain data has one writing; an object of a derived class is what it is derived from."""
+    """Each kind of plain data is written in one way; an object of a derived class is written as its base."""
     assert value(executor, f"def f(): return {given}").value == written
 
 
@@ -58,17 +58,17 @@ def test_value_of_a_call_is_plain_data(executor, given, written):
         ("exit(3)", "raised", None),
     ],
 )
-def test_value_that_there_is_not_has_a_reason(executor, given, status, error):
-    """What is no plain data or too long is refused, not cut; an exception has its class and its text."""
-    found = value(executor, f"def f(): return {given}")
-    assert (found.status, found.value) == (status, "") and found.error and error in (None, found.error)
+def test_missing_value_has_a_reason(executor, given, status, error):
+    """Values that are not plain data or too long are refused, not truncated; exceptions keep class and text."""
+    result = value(executor, f"def f(): return {given}")
+    assert (result.status, result.value) == (status, "") and result.error and error in (None, result.error)
 
 
-def test_value_as_long_as_allowed_is_whole(executor):
-    """The longest value is given, and one character more refused, in a process that is shared and in one of its own."""
+def test_value_of_the_maximal_length_is_complete(executor):
+    """A value of the maximal length is returned and one character more refused, in shared and separate processes."""
     for setup in ("", "import os\n"):
-        found = [value(executor, f"{setup}def f(n): return 'a' * (n + {n})", "f(0)") for n in (998, 999)]
-        assert [(one.status, len(one.value)) for one in found] == [("ok", 1000), ("refused", 0)]
+        results = [value(executor, f"{setup}def f(n): return 'a' * (n + {n})", "f(0)") for n in (998, 999)]
+        assert [(one.status, len(one.value)) for one in results] == [("ok", 1000), ("refused", 0)]
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def test_value_as_long_as_allowed_is_whole(executor):
     ],
 )
 def test_value_without_a_call_is_what_is_printed(executor, program, stdin, printed):
-    """A program reads its input and prints by every way that Python has, and nobody waits for a sleep."""
-    found = value(executor, program, "", stdin=stdin)
-    assert (found.status, found.value) == ("ok", printed)
+    """A program can read its input and print in every way of Python, and sleeping takes no time."""
+    result = value(executor, program, "", stdin=stdin)
+    assert (result.status, result.value) == ("ok", printed)
 
 
 def test_run_gives_results_in_their_order(executor):
-    """Fast and slow programs, tame ones and others, come back as they went in, however many they are."""
+    """Results keep the order of the programs, fast or slow, tame or not."""
     programs = [
         "def f(n): return {n}",
         "def f(n): yield {n}",
         "def f(n): raise ValueError({n})",
         "def f(n): return sum(range(n)) * 0 + {n}",
     ]
-    asked = [
+    executions = [
         Execution(programs[n % 4].replace("{n}", str(n)), "f(10**4)" if n % 4 != 1 else "next(f(1))")
         for n in range(300)
     ]
-    found = list(executor.run(iter(asked)))
-    assert [one.value or one.error for one in found] == [
+    results = list(executor.run(iter(executions)))
+    assert [one.value or one.error for one in results] == [
         f"ValueError: {n}" if n % 4 == 2 else str(n) for n in range(300)
     ]
     assert list(executor.run([])) == []
 
 
-def test_run_that_is_left_half_way_disturbs_no_other(executor):
-    """After one is closed, another has its own results."""
+def test_unfinished_run_does_not_affect_others(executor):
+    """After a run is closed early, another gets its own results."""
     some = executor.run(Execution(f"def f(): yield {n}", "list(f())") for n in range(10**6))
     assert [next(some).value for _ in range(3)] == ["[0]", "[1]", "[2]"]
     some.close()
@@ -119,15 +119,15 @@ def test_run_that_is_left_half_way_disturbs_no_other(executor):
 
 def test_limits_have_their_own_reasons():
     """Time, memory and output each end a program with their own status."""
-    asked = [
+    executions = [
         "while True: pass",
         "x = [0]\nwhile True: x += x",
         "while True: print('a' * 999)",
         "import os; os._exit(0)",
     ]
     with Executor(seconds=0.25, megabytes=64, workers=2) as executor:
-        found = list(executor.run(Execution(program) for program in asked))
-    assert [one.status for one in found] == ["timeout", "memory", "output", "crashed"]
+        results = list(executor.run(Execution(program) for program in executions))
+    assert [one.status for one in results] == ["timeout", "memory", "output", "crashed"]
 
 
 NOT_DETERMINED = {
@@ -156,24 +156,24 @@ REFUSED = {
 }
 
 
-def test_program_that_depends_on_more_than_its_input_is_seen(executor):
-    """Two fresh calls give two results, or none."""
-    asked = [Execution(program, "f()") for program in [*NOT_DETERMINED.values(), *REFUSED.values()]]
-    one, other = (list(executor.run(asked, fresh=True)) for _ in range(2))
+def test_program_that_depends_on_more_than_its_input_is_detected(executor):
+    """Two fresh runs give different results, or none."""
+    executions = [Execution(program, "f()") for program in [*NOT_DETERMINED.values(), *REFUSED.values()]]
+    one, other = (list(executor.run(executions, fresh=True)) for _ in range(2))
     results = dict(zip([*NOT_DETERMINED, *REFUSED], zip(one, other, strict=True), strict=True))
     assert {name for name, (one, other) in results.items() if one.status == "ok" and one.value == other.value} == set()
     assert {name for name, (one, _) in results.items() if one.status != "ok"} == set(REFUSED)
 
 
 def test_program_that_depends_on_its_input_alone_is_the_same_when_fresh(executor):
-    """A determined program has one value, in fresh processes, too."""
+    """A deterministic program has the same value in fresh processes."""
     program = "def f(n): return sorted({str(k % 7): [k / 3] for k in range(n)}.items())"
-    found = [next(executor.run([Execution(program, "f(40)")], fresh=fresh)).value for fresh in (False, True, True)]
-    assert len(set(found)) == 1
+    results = [next(executor.run([Execution(program, "f(40)")], fresh=fresh)).value for fresh in (False, True, True)]
+    assert len(set(results)) == 1
 
 
 def test_random_numbers_are_the_same_unless_fresh(executor):
-    """A mark does not depend on luck."""
+    """Random numbers and hashes are equal in all runs."""
     program = Execution("import random\ndef f(): return [random.random(), hash('a')]", "f()")
     assert len({result.value for result in executor.run([program] * 20)}) == 1
 
@@ -183,14 +183,14 @@ def test_package_that_is_installed_can_be_imported(executor, package):
     """numpy works in the jail, its numbers are plain data, and arrays are not."""
     pytest.importorskip(package)
     program = "import numpy as np\ndef f(x): return np.{}(np.array(x))"
-    found = [
+    results = [
         value(executor, program.format(name), "f([[1, 2], [3, 4]])") for name in ("sum", "mean", "linalg.det", "sqrt")
     ]
-    assert [one.value for one in found[:2]] == ["10", "2.5"] and found[2].status == "ok"
-    assert found[3].error == "a value of the type ndarray, which is no plain data"
+    assert [one.value for one in results[:2]] == ["10", "2.5"] and results[2].status == "ok"
+    assert results[3].error == "a value of the type ndarray, which is no plain data"
 
 
-# --------------------------------------------------------------------------------------------------- where it does not work
+# --------------------------------------------------------------------------------------------------- unsupported machines
 
 
 @pytest.mark.parametrize(
@@ -198,13 +198,13 @@ def test_package_that_is_installed_can_be_imported(executor, package):
     [{"workers": 0}, {"seconds": 0}, {"seconds": math.nan}, {"seconds": 10**6}, {"megabytes": 1}, {"longest": 0}],
 )
 def test_executor_without_workers_time_or_memory_is_refused(options):
-    """No workers, no time and no limit are mistakes."""
-    with pytest.raises(SandboxError, match="expected at least one"):
+    """Limits out of range raise SandboxError."""
+    with pytest.raises(SandboxError, match="expected at least 1"):
         Executor(**options)
 
 
 def test_run_outside_the_context_is_refused():
-    """Without an open executor there is no run, neither before nor half way."""
+    """Programs run only while the executor is open; a run stops when it is closed."""
     made = Executor(workers=1)
     with pytest.raises(SandboxError, match="not open"):
         made.run([])
@@ -215,11 +215,11 @@ def test_run_outside_the_context_is_refused():
         list(some)
 
 
-def test_machine_on_which_no_jail_holds_is_refused_with_what_fails(monkeypatch):
-    """A jail that lets a program out, and one that is not installed, are said; nothing is run."""
+def test_machine_without_a_working_jail_is_refused_with_the_faults(monkeypatch):
+    """The error names the jail that a program escapes from and the one that is not installed."""
     jails.plan.cache_clear()
     monkeypatch.setattr(jails.shutil, "which", lambda name: None)
-    monkeypatch.setattr(jails, "_GETS_OUT", {"add numbers": "1 + 1"})
+    monkeypatch.setattr(jails, "_ESCAPES", {"add numbers": "1 + 1"})
     expected = "bubblewrap: `bwrap` is not installed; landlock: a program can add numbers.* Install bubblewrap"
     with pytest.raises(SandboxError, match=expected):
         Executor(workers=1).__enter__()
@@ -229,6 +229,6 @@ def test_machine_on_which_no_jail_holds_is_refused_with_what_fails(monkeypatch):
 
 
 def test_other_processor_is_refused(monkeypatch):
-    """The filter of system calls is not for every machine."""
+    """The filter of system calls works on x86-64 only."""
     monkeypatch.setattr(jails.platform, "machine", lambda: "aarch64")
     assert jails._fault("landlock") == "the filter of system calls is for x86-64, this is aarch64"

@@ -1,4 +1,4 @@
-"""Programs of which something is known before they run: what makes them tame, and that tame ones do share a process."""
+"""Tame programs: which programs are tame, and that tame programs can share a process."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from proofmill.sandbox.plain import is_tame
     ],
 )
 def test_programs_of_listed_constructs_are_tame(program):
-    """Functions, generators, handlers of exceptions and the listed modules can share a process."""
+    """Functions, generators, exception handlers and the listed modules are allowed."""
     assert is_tame(program, "f(1)")
 
 
@@ -88,12 +88,12 @@ def test_programs_of_listed_constructs_are_tame(program):
     ],
 )
 def test_programs_that_could_change_more_than_their_values_are_not_tame(program):
-    """Nothing is set on an object, no name leads to the interpreter, and what is printed is not shared."""
+    """Setting attributes, names that lead to the interpreter, and printing are not allowed."""
     assert not is_tame(program, "1") and not is_tame("", f"[{program}]")
 
 
 def test_attacks_that_are_tame_are_few():
-    """None that reaches outside is; others take time or memory, or give a value that is wrong."""
+    """No attack that reaches outside is tame; the tame ones take time or memory, or return a wrong value."""
     assert [program for program in REACHES if is_tame(program, "out")] == []
     assert sum(is_tame(program, "1") for program in BOMBS.values()) < len(BOMBS) / 2
     tame = {name for name, program in FORGERIES.items() if is_tame(program, "f(1)")}
@@ -102,8 +102,8 @@ def test_attacks_that_are_tame_are_few():
     }
 
 
-def test_tame_programs_that_share_a_process_do_not_meet():
-    """What one binds, breaks or fills is not there for the others, and each has the value that it has alone."""
+def test_tame_programs_that_share_a_process_do_not_affect_each_other():
+    """Each has the value that it has alone, whatever the others bind, break or fill."""
     programs = [
         "left = 1\nlen = sorted = None\ndef f(n): return n",
         "def f(n): return [len('abc'), sorted([2, 1]), n]",
@@ -112,11 +112,11 @@ def test_tame_programs_that_share_a_process_do_not_meet():
     raising = "def f(n):\n    x = [0]\n    while n: x += x"
     endless = "def f(n):\n    while True: n += 1"
     recursive = "def f(n): return f(n + 1)"
-    asked = [Execution(program, f"f({n})") for n in range(60) for program in programs]
-    asked[30:30] = [Execution(program, "f(1)") for program in (raising, endless, recursive)]
-    assert all(is_tame(one.program, one.call) for one in asked if "left\n    except" not in one.program)
+    executions = [Execution(program, f"f({n})") for n in range(60) for program in programs]
+    executions[30:30] = [Execution(program, "f(1)") for program in (raising, endless, recursive)]
+    assert all(is_tame(one.program, one.call) for one in executions if "left\n    except" not in one.program)
     with Executor(seconds=0.5, megabytes=64, workers=1) as executor:
-        found = list(executor.run(asked))
-    assert [result.status for result in found[30:33]] == ["memory", "timeout", "raised"]
-    del found[30:33]
-    assert [result.value for result in found] == [v for n in range(60) for v in (f"{n}", f"[3, [1, 2], {n}]", f"{n}")]
+        results = list(executor.run(executions))
+    assert [result.status for result in results[30:33]] == ["memory", "timeout", "raised"]
+    del results[30:33]
+    assert [result.value for result in results] == [v for n in range(60) for v in (f"{n}", f"[3, [1, 2], {n}]", f"{n}")]

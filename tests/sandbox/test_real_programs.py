@@ -1,4 +1,4 @@
-"""Real programs: CRUXEval and the seeds of Absolute Zero give what is recorded, in shared processes and alone."""
+"""Real programs: CRUXEval and the seeds of Absolute Zero give the recorded outputs in all processes."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.sandbox.plain import is_tame
 
 FILES = ("cruxeval/first400.jsonl", "azr/seed_io_64.jsonl", "azr/seed_code_f_64.jsonl")
-# Why an output is not the recorded one: its program gives no plain data, or the record was cut in its middle.
+# Errors of programs whose value is not plain data. Other outputs may differ if the record was cut in its middle.
 NO_DATA = (
     "a value of the type generator, which is no plain data",
     "a value of the type ellipsis, which is no plain data",
@@ -22,7 +22,7 @@ def records(data: Path) -> list[tuple[Execution, str]]:
     made = []
     for name in FILES:
         if not (data / name).exists():
-            pytest.skip(f"{data / name} is not there")
+            pytest.skip(f"{data / name} is missing")
         for row in map(json.loads, (data / name).read_text("utf-8").splitlines()):
             program = "\n".join([*row.get("imports", []), row.get("code") or row["snippet"]])
             pairs = (
@@ -34,13 +34,13 @@ def records(data: Path) -> list[tuple[Execution, str]]:
 
 @pytest.fixture(scope="module")
 def results(records) -> list[Result]:
-    """What becomes of the programs."""
+    """Return the results of the programs."""
     with Executor(seconds=60, longest=100_000, workers=2) as opened:
         return list(opened.run(execution for execution, _ in records))
 
 
 def test_outputs_of_real_programs_are_as_recorded(records, results):
-    """All but those whose record is cut, and those that give a generator or an ellipsis, which are refused."""
+    """Only outputs whose record is cut, and refused generators and ellipses, differ."""
     others = []
     for (execution, output), result in zip(records, results, strict=True):
         if result.status == "ok":
@@ -54,19 +54,19 @@ def test_outputs_of_real_programs_are_as_recorded(records, results):
 
 
 def test_processes_that_are_shared_give_the_same_values(records, results, monkeypatch):
-    """At least four of five are tame, and alone each has the result that it had where others ran."""
+    """At least four of five are tame, and each has the same result in a process of its own."""
     tame = [
         one for one, (execution, _) in zip(results, records, strict=True) if is_tame(execution.program, execution.call)
     ]
     assert len(tame) >= 0.8 * len(records)
     monkeypatch.setattr(executor, "is_tame", lambda program, call: False)
     with Executor(seconds=60, longest=100_000, workers=2) as alone:
-        found = list(alone.run(execution for execution, _ in records[:300]))
-    assert [(a.status, a.value, a.error) for a in found] == [(a.status, a.value, a.error) for a in results[:300]]
+        outcomes = list(alone.run(execution for execution, _ in records[:300]))
+    assert [(a.status, a.value, a.error) for a in outcomes] == [(a.status, a.value, a.error) for a in results[:300]]
 
 
 def test_fresh_processes_give_the_same_values(records):
-    """Of the first 200, all are determined by their input."""
+    """The first 200 depend on their input alone."""
     with Executor(seconds=60, longest=100_000, workers=2) as opened:
         some = [execution for execution, _ in records[:200]]
         one, other = (list(opened.run(some, fresh=fresh)) for fresh in (False, True))

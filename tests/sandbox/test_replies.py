@@ -1,4 +1,4 @@
-"""Replies of programs: any bytes of any length give a result, and the pool lives on."""
+"""Replies of programs: any bytes of any length give a result, and the pool survives."""
 
 import random
 
@@ -7,9 +7,9 @@ import pytest
 from boxed import block, calls, prints
 from proofmill.sandbox import jails
 from proofmill.sandbox.cases import Case
-from proofmill.sandbox.executions import of_reply
+from proofmill.sandbox.executions import parse_reply
 from proofmill.sandbox.executor import Execution, Executor
-from proofmill.sandbox.jails import Limits, Reply
+from proofmill.sandbox.jails import Limits, ProcessResult
 from proofmill.sandbox.sandbox import Ran, Sandbox
 
 STATUSES = {"ok", "raised", "timeout", "memory", "output", "crashed", "refused"}
@@ -33,7 +33,7 @@ ODD = [
 
 
 def forged(number: int) -> list[bytes]:
-    """Random replies, and valid and odd ones that were mutated; the same each time."""
+    """Return random replies, and mutations of valid and odd ones; the same each time."""
     draw = random.Random(25)
     made = list(ODD)
     while len(made) < number:
@@ -50,8 +50,8 @@ def forged(number: int) -> list[bytes]:
     return made
 
 
-def test_of_reply_of_any_bytes_is_a_result_that_can_be_compared():
-    """2,000 random and mutated replies, ended in any way, are a result each, which passes no test."""
+def test_parse_reply_of_any_bytes_is_a_result_that_can_be_compared():
+    """2,000 random and mutated replies, with any exit status, each give a result that passes no test."""
     draw = random.Random(7)
     limits = Limits(1, 1 << 28, 1_000_000)
     cases = (
@@ -61,27 +61,27 @@ def test_of_reply_of_any_bytes_is_a_result_that_can_be_compared():
     )
     for data in forged(2000):
         ended = draw.choice([0, 0, 0, 256, 9, 11, 33, 64, 126, 127, 139, 1407])
-        result = of_reply(Reply(data, ended, draw.choice([0.0, 2.0])), limits)
+        result = parse_reply(ProcessResult(data, ended, draw.choice([0.0, 2.0])), limits)
         assert result.status in STATUSES and (result.status == "ok" or result.error), data
-        assert not any(case.passed(result) for case in cases)
+        assert not any(case.passes(result) for case in cases)
 
 
 @pytest.mark.parametrize("many", [120])
 def test_forged_replies_of_programs_leave_the_pool_alive(many):
-    """Each is written where a program's reply goes, and what runs after it has its own value."""
+    """Each forgery is written into the reply pipe, and the program after it has its own value."""
     forging = (
         "import os\nfor n in range(3, 40):\n    try: os.write(n, {data!r})\n    except OSError: pass\nos._exit({code})"
     )
-    asked = [Execution(forging.format(data=data, code=n % 2), "1") for n, data in enumerate(forged(many))]
+    executions = [Execution(forging.format(data=data, code=n % 2), "1") for n, data in enumerate(forged(many))]
     after = Execution("import os\ndef f(): return [5]", "f()")
     with Executor(seconds=20, workers=2) as executor:
-        found = list(executor.run(one for forgery in asked for one in (forgery, after)))
-    assert {result.value for result in found[1::2]} == {"[5]"}
-    assert {result.status for result in found} <= STATUSES
+        results = list(executor.run(one for forgery in executions for one in (forgery, after)))
+    assert {result.value for result in results[1::2]} == {"[5]"}
+    assert {result.status for result in results} <= STATUSES
 
 
 def test_output_of_millions_of_characters_fails_its_test_and_no_other():
-    """What is printed is compared as it is, however long, and up to a limit the same for all."""
+    """Outputs are compared in full up to a limit, which is the same for all programs."""
     million = "x" * 1_100_000
     with Sandbox(seconds=20, workers=1) as sandbox:
         long, right, longer, value = sandbox.check([

@@ -1,4 +1,4 @@
-"""What contest programs do besides computing: threads, asyncio, temporary files, the usual imports, much memory."""
+"""Threads, asyncio, temporary files, the usual imports and much memory, as contest programs use them."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from proofmill.sandbox.sandbox import Ran, Sandbox
 
 @pytest.fixture(scope="module", params=jails.KINDS)
 def box(request):
-    """A sandbox of each kind of jail that this machine has."""
+    """Yield a sandbox of each kind of jail that works on this machine."""
     if fault := jails._fault(request.param):
         pytest.skip(f"{request.param}: {fault}")
     with pytest.MonkeyPatch.context() as patch:
@@ -79,17 +79,17 @@ print(2 * int(open('/tmp/left').read()))
 
 @pytest.mark.parametrize("program", DOUBLING)
 def test_program_with_threads_is_run(box, program):
-    """Threads start, are waited for as Python waits for them, and have a stack as deep as they ask for."""
+    """Threads start, are joined at exit as Python does, and have the stack size that they request."""
     assert ran(box, DOUBLING[program]) == Ran(1.0, 3, 3, "ok")
 
 
 def test_program_with_temporary_files_is_run_and_leaves_none(box):
-    """Each test has a folder for them that is empty; where the jail has none, the program fails and says why."""
-    found = ran(box, "import os\nassert os.listdir('/tmp') == []\n" + FILES)
+    """Each test has an empty folder for them; in a jail without one the program fails with a reason."""
+    result = ran(box, "import os\nassert os.listdir('/tmp') == []\n" + FILES)
     if box.kind == "bubblewrap":
-        assert found == Ran(1.0, 3, 3, "ok")
+        assert result == Ran(1.0, 3, 3, "ok")
     else:
-        assert found.share == 0 and "FileNotFoundError" in found.detail
+        assert result.share == 0 and "FileNotFoundError" in result.detail
 
 
 def test_temporary_files_have_a_limit(box):
@@ -102,7 +102,7 @@ NEW_PROCESSES = [
     "import os; os.fork()",
     "import subprocess; subprocess.run(['true'])",
     "import multiprocessing as m; m.Process(target=print).start()",
-    "import ctypes; n = ctypes.CDLL(None).syscall(56, 0x10000 | 0x100, 0, 0, 0, 0); assert n >= 0",  # no whole thread
+    "import ctypes; n = ctypes.CDLL(None).syscall(56, 0x10000 | 0x100, 0, 0, 0, 0); assert n >= 0",  # not a thread
     "import ctypes; n = ctypes.CDLL(None).syscall(56, 0x3d0f00 | 0x10000000, 0, 0, 0, 0); assert n >= 0",
     "import threading\nt = threading.Thread(target=__import__('os').fork); errors = []\nthreading.excepthook = errors.append\nt.start(); t.join(); assert not errors",
 ]  # fmt: skip
@@ -110,7 +110,7 @@ NEW_PROCESSES = [
 
 @pytest.mark.parametrize("program", NEW_PROCESSES)
 def test_process_is_not_started(box, program):
-    """Only threads are: what shares less with its process, or has namespaces of its own, is refused."""
+    """Only threads start; `clone` with other flags is refused."""
     assert ran(box, f"{program}\nprint(2 * int(input()))").share == 0
 
 
@@ -125,13 +125,13 @@ WAITS = {
 
 
 def test_program_that_waits_for_ever_ends_by_the_clock(box, monkeypatch):
-    """Each ends as `timeout` within a few times its seconds, those that compute after them, and what follows has its value."""
+    """Each ends as `timeout` within a few times its seconds, and the programs after it have their values."""
     monkeypatch.setattr(jails, "GRACE", 1.0)
     begun = time.monotonic()
     with Executor(seconds=0.1, workers=2) as executor:
-        found = list(executor.run(e for one in WAITS.values() for e in (Execution(one), Execution("import os", "5"))))
-    assert {name: one.status for name, one in zip(WAITS, found[::2], strict=True)} == dict.fromkeys(WAITS, "timeout")
-    assert {one.value for one in found[1::2]} == {"5"}
+        results = list(executor.run(e for one in WAITS.values() for e in (Execution(one), Execution("import os", "5"))))
+    assert {name: one.status for name, one in zip(WAITS, results[::2], strict=True)} == dict.fromkeys(WAITS, "timeout")
+    assert {one.value for one in results[1::2]} == {"5"}
     assert time.monotonic() - begun < len(WAITS) * (jails.PATIENCE * 0.1 + 2)
 
 
@@ -147,7 +147,7 @@ class Solution:
 
 
 def test_program_that_relies_on_the_usual_imports_has_them_as_its_setup(box):
-    """A class as LeetCode has it runs with `setup: leetcode` and not without, and its lines are counted as written."""
+    """A LeetCode class runs only with `setup: leetcode`, and its line numbers exclude the setup."""
     test = {"call": "Solution().most(['a', 'b', 'b'])", "result": "'b'"}
     assert ran(box, SOLUTION, json.dumps([{**test, "setup": "leetcode"}])) == Ran(1.0, 1, 1, "ok")
     assert ran(box, SOLUTION, json.dumps([test])).share == 0
@@ -155,8 +155,8 @@ def test_program_that_relies_on_the_usual_imports_has_them_as_its_setup(box):
     assert ran(box, SOLUTION, json.dumps([broken])).detail == "test 1: ZeroDivisionError: division by zero (line 8)"
 
 
-def test_test_that_asks_for_memory_has_it(box):
-    """600 MB are too many by default and not with `megabytes: 1024`."""
+def test_test_with_megabytes_has_that_memory(box):
+    """600 MB exceed the default limit, but not `megabytes: 1024`."""
     test = {"call": "len(bytearray(600 * 10**6))", "result": "600000000"}
     assert ran(box, "import os", json.dumps([test])).share == 0
     assert ran(box, "import os", json.dumps([{**test, "megabytes": 1024}])) == Ran(1.0, 1, 1, "ok")

@@ -1,4 +1,4 @@
-"""Values as text: read, written in one way, compared."""
+"""Values as text: parsed, written in one way, compared."""
 
 import math
 
@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_value_that_is_written_is_read_again(value):
-    """What is written is read as the same value, of the same types, and written the same."""
+    """A written value is parsed as the same value, of the same type, and written the same."""
     text = write(value)
     assert same(parse(text), value) and type(parse(text)) is type(value)
     assert write(parse(text)) == text
@@ -29,7 +29,7 @@ def test_value_that_is_written_is_read_again(value):
 
 @given(VALUES, VALUES)
 def test_same_is_equality_but_for_nan(value, other):
-    """Two values are the same where Python says that they are equal; and each is the same as itself."""
+    """Values that are equal in Python are the same, and each value is the same as itself."""
     assert same(value, value)
     if value == other:
         assert same(value, other)
@@ -59,14 +59,14 @@ def test_parse_reads_what_python_writes(text, value):
         "[" * 102 + "]" * 102, "(" * 10_000, "-" * 50_000 + "1", "\0", "'\n'", "\ud800", "frozenset(**{})", "dict(**{})", "1; 2", "x = 1",
     ],
 )  # fmt: skip
-def test_parse_of_what_is_no_plain_data_is_a_value_error(text):
-    """Whatever is wrong with a text, and however deep or long it is, it is a ValueError."""
+def test_parse_of_other_than_plain_data_raises_value_error(text):
+    """Every fault of a text, however deep or long it is, raises ValueError."""
     with pytest.raises(ValueError):
         parse(text)
 
 
-def test_parse_of_what_is_too_long_is_refused():
-    """Length is bounded by the caller."""
+def test_parse_of_a_text_that_is_too_long_is_refused():
+    """The caller sets the maximal length."""
     with pytest.raises(ValueError, match="over 10 characters"):
         parse("'a' * 100_000_000", 10)
 
@@ -76,8 +76,8 @@ def test_parse_of_what_is_too_long_is_refused():
     [object(), [print], {"a": range(3)}, bytearray(b"a"), [10**5000], type("L", (list,), {})()],
     ids=lambda value: type(value).__name__,
 )
-def test_write_of_what_is_no_plain_data_is_a_value_error(value):
-    """Only the types themselves are written."""
+def test_write_of_other_than_plain_data_raises_value_error(value):
+    """Objects of other and of derived types are refused."""
     with pytest.raises(ValueError):
         write(value)
 
@@ -90,6 +90,6 @@ def test_write_of_what_is_no_plain_data_is_a_value_error(value):
         (None, False, False), (0, False, True), ("", b"", False), (0.1 + 0.2, 0.3, False), ({1: [math.nan]}, {1: [0.0]}, False),
     ],
 )  # fmt: skip
-def test_same_of_values_is_what_it_should_be(one, other, equal):
+def test_same_compares_numbers_and_texts(one, other, equal):
     """Numbers are compared as numbers, and a text never equals a number."""
     assert same(one, other) == equal and same(other, one) == equal

@@ -1,17 +1,17 @@
-"""Attempts by a scaffold: asked through the journal of real servers, with roles of other models, planned, and gone on with."""
+"""Attempts by a scaffold: calls to real servers through the journal, roles of other models, plans, and resuming."""
 
 import json
 
 import pytest
 
 from mill import SMALL
-from proofmill.planning.plan import Plan
+from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import RecipeError, ServiceError
 from served import good, server
 
 RSA = {"name": "rsa", "population": 3, "rounds": 1, "block": 2}
 CALLS = 3 + 3 + 2
-SOLVER = {"id": "solver", "price": {"input": 1, "output": 2}, "price-source": "test, 2026-11-01", "max-parked": 1.0}
+SOLVER = {"id": "solver", "price": {"input": 1, "output": 2}, "price-source": "test, 2026-11-01", "max-failed": 1.0}
 JUDGE = {"id": "judge", "price": {"input": 1, "output": 2}, "price-source": "test, 2026-11-01"}
 
 
@@ -21,7 +21,7 @@ def entry(**fields):
 
 @pytest.fixture
 def attempted(small, mill, monkeypatch, request):
-    """`attempted(reply, **fields)` makes the test's own attempts against a server that answers `reply(request, number)`."""
+    """Return `attempted(reply, **fields)`, which makes attempts with a server that answers `reply(request, number)`."""
     name = "responses/" + request.node.name[5:].replace("_", "-")
 
     def make(reply, **fields):
@@ -51,15 +51,15 @@ def test_row_has_its_calls_as_steps_and_costs_what_they_cost(attempted):
         assert [step["role"] for step in row["steps"]] == ["solver"] * 3 + ["merger"] * 3 + ["selector"] * 2
         assert row["tokens"] == 2 * CALLS
         assert row["cost"] == pytest.approx((row["prompt_tokens"] * 1 + row["tokens"] * 2) / 1e6)
-        assert row["text"] == row["steps"][row["answered_by"]]["text"]
+        assert row["text"] == row["steps"][row["answer_step"]]["text"]
         assert row["steps"][-1]["depth"] == 4
-        assert len(row["steps"][-1]["shown"]) == 2
+        assert len(row["steps"][-1]["inputs"]) == 2
     assert table.stamp["cost"] == pytest.approx(sum(row["cost"] for row in rows))
     assert len({row["response"] for row in rows}) == 12
 
 
 def test_roles_are_played_by_the_models_that_they_are_given_to(attempted):
-    """A selector of another model is asked at its own settings; the others are the solver's."""
+    """A selector of another model has its own settings; the other roles have the solver's."""
     _, table, served = attempted(numbered, scaffold={**RSA, "roles": {"selector": "api/judge"}})
     asked = [request["model"] for request in served.requests]
     assert (asked.count("solver"), asked.count("judge")) == (12 * 6, 12 * 2)
@@ -79,7 +79,7 @@ def test_more_attempts_ask_only_the_further_ones(attempted):
 
 
 def test_call_that_fails_leaves_its_row_for_the_next_run(attempted):
-    """A request that fails for good is a row with stop `error`; the next run repeats that call and what follows it alone."""
+    """A call that fails permanently gives a row with stop `error`; the next run repeats only it and later calls."""
     broken = []
 
     def reply(request, number):
@@ -90,18 +90,18 @@ def test_call_that_fails_leaves_its_row_for_the_next_run(attempted):
         return numbered(request, number)
 
     _, table, served = attempted(reply)
-    failed = [row for row in table.rows() if row["stop"] == "error"]
+    failed = [row for row in table.rows() if row["stop_reason"] == "error"]
     assert [(row["reason"], row["text"]) for row in failed] == [("provider", "")]
     before = {json.dumps(request, sort_keys=True) for request in served.requests}
     _, table, served = attempted(numbered)
-    assert {row["stop"] for row in table.rows()} == {"end"}
+    assert {row["stop_reason"] for row in table.rows()} == {"end"}
     again = [json.dumps(request, sort_keys=True) for request in served.requests]
     assert len(again) == len(set(again)) <= 3  # the call that failed, and the choice that needs it
     assert len(set(again) - before) == 2
 
 
 def test_faults_of_a_server_change_no_count_of_answered_calls(attempted):
-    """Every third request meets a busy server and is asked again: the steps are the same."""
+    """Every third request meets a busy server and is retried: the steps are the same."""
     busy = set()
 
     def reply(request, number):
@@ -117,12 +117,12 @@ def test_faults_of_a_server_change_no_count_of_answered_calls(attempted):
 
 
 def test_our_own_model_plays_every_role(small, mill):
-    """Weights without a server play too: the prompts of the roles are in the journal like other questions."""
+    """Weights in this process can play: the prompts of the roles are in the journal like other requests."""
     made = mill({
         **SMALL,
         "responses/own": {
             "problems": "problems/bench", "model": "sft/cold", "max-tokens": 8, "prompt": "solve",
-            "scaffold": {"name": "reasoning-cache", "iterations": 2, "prompts": {"go-on": "solve"}},
+            "scaffold": {"name": "reasoning-cache", "iterations": 2, "prompts": {"continue-from-summary": "solve"}},
         },
     })  # fmt: skip
     made.results = small.results
@@ -132,12 +132,12 @@ def test_our_own_model_plays_every_role(small, mill):
 
 
 def test_plan_says_how_many_calls_of_whom_and_how_deep(small, mill):
-    """From the least to the most calls of a row, at most so many one after another."""
+    """The plan has the least and the most calls of a row, and the most sequential calls."""
     made = mill({
         **SMALL, "api/solver": SOLVER, "api/judge": JUDGE,
         "responses/deep": entry(scaffold={"name": "deepseek-math", "roles": {"verifier": "api/judge"}}),
     })  # fmt: skip
-    stage = Plan(made.book, "responses/deep", small.results).stages["responses/deep"]
+    stage = RunPlan(made.book, "responses/deep", small.results).stages["responses/deep"]
     assert (stage.rows, stage.least, stage.calls, stage.depth) == (12, 12 * 20, 12 * 60, 6)
 
 
@@ -147,11 +147,11 @@ def test_plan_says_how_many_calls_of_whom_and_how_deep(small, mill):
         ({"scaffold": "rsaa"}, "`scaffold` names `rsaa`"),
         ({"scaffold": {"name": "rsa", "roles": {"merger": "api/nobody"}}}, "which no recipe declares"),
         ({"scaffold": {"name": "rsa", "roles": {"merger": "problems/bench"}}}, "expected"),
-        ({"model": "solutions"}, "`scaffold` is given; expected a model"),
+        ({"model": "solutions"}, "`scaffold` is set and the responses exist already"),
     ],
 )
 def test_mistakes_of_an_entry_are_said(mill, fields, says):
-    """At once, with the place."""
+    """The recipe is refused, with the place of the fault."""
     with pytest.raises(RecipeError, match="responses/scaffold") as error:
         mill({**SMALL, "api/solver": SOLVER, "responses/scaffold": entry(**fields)})
     assert says in str(error.value)

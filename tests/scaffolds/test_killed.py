@@ -1,4 +1,4 @@
-"""Scaffolds that are killed again and again: no answered call is repeated, and the table is that of an unbroken run."""
+"""Scaffolds that are killed repeatedly: no completed call is repeated, and the table is that of an uninterrupted run."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ SOLVER = {"id": "solver", "price": {"input": 1, "output": 1}, "price-source": "t
 PLAN = '```json\n[{"tool": "solve"}, {"tool": "verify", "solution": 1}]\n```'
 
 
-# Imports all, begins nothing, and forks for each artifact that it is to make: so a run that will be killed starts at once.
+# Imports everything once and forks for each artifact, so that a run that will be killed starts at once.
 HOST = """
 import json, os, sys
 from pathlib import Path
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def host():
-    """A process that makes artifacts in forks of itself; it prints the number of each."""
+    """Start a process that makes artifacts in forks of itself and prints the process id of each."""
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", HOST]
     with subprocess.Popen(command, env=path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -60,7 +60,7 @@ def host():
 
 
 def reply(request, number):
-    """An answer that the request alone decides."""
+    """Return an output that the request alone decides."""
     said = request["messages"][-1]["content"]
     drawn = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).digest()[0]
     score = ["0", "0.5", "yes", "no", "7", "A", "B"][drawn % 7]
@@ -70,7 +70,7 @@ def reply(request, number):
 
 @pytest.mark.parametrize("name", list(SCAFFOLDS))
 def test_killed_scaffold_repeats_no_answered_call(small, mill, monkeypatch, host, name):
-    """kill -9 after some replies, four times, then to the end: the rows are those of an unbroken run, and so are the calls."""
+    """After four times kill -9 and a complete run, the rows and the calls are those of an uninterrupted run."""
     play = {"problems": "problems/bench", "model": "api/solver", "scaffold": {"name": name, **SIZES[name]}}
     unbroken, killed = f"responses/unbroken-{name}", f"responses/killed-{name}"
     entries = {**SMALL, "api/solver": SOLVER, unbroken: play, killed: play}

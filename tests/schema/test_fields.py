@@ -1,4 +1,4 @@
-"""Tests of what the types of fields offer to those who read entries."""
+"""Test the helpers of field types."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from proofmill.schema.fields import required
 
 
 def test_required_empty_refused():
-    """A value passes, also one that is false; a field without a value is refused."""
+    """`required` returns any value, also a false one, and raises for None."""
     assert required("x") == "x"
     assert required(0) == 0
     with pytest.raises(TypeError, match="without a value"):

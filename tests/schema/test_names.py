@@ -1,4 +1,4 @@
-"""Names of artifacts: derived ones are read back into what they were made from."""
+"""Test the names of artifacts and the parsing of derived ones."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ PART = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,8}", fullmatch=True)
 
 @given(model=PART, problems=PART, sampling=PART, seed=st.integers(0, 10**6))
 def test_cell_with_a_seed_is_read_back(model, problems, sampling, seed):
-    """Kind, way of sampling and seed of a derived name are what it was made with."""
+    """A derived name contains its kind, sampling setting and seed."""
     cell = names.cell("grades", f"sft/{model}", f"problems/{problems}", sampling)
     again = names.reseeded(cell, seed)
     assert (names.kind_of(again), names.sampling_of(again), names.seed_of(again)) == ("grades", sampling, seed)
@@ -20,7 +20,7 @@ def test_cell_with_a_seed_is_read_back(model, problems, sampling, seed):
 
 @pytest.mark.parametrize("name", ["grades/a", "sft/cold@seed-3"])
 def test_name_without_a_cell_has_no_way_of_sampling(name):
-    """Only cells of `scores` are sampled in a way that has a name."""
+    """Only names of cells have a sampling setting."""
     assert names.sampling_of(name) is None
 
 
@@ -28,7 +28,7 @@ def test_name_without_a_cell_has_no_way_of_sampling(name):
     "name", ["sft/cold@seed-1", "sft/Cold", "sft", "sft/", "sft/-a", "s_t/a", "sft/a/b", "sft/a\n"]
 )
 def test_declared_name_cannot_look_derived(name):
-    """A name in the configuration has no `@`, so that none can be taken for a derived one."""
+    """A declared name cannot contain `@`."""
     assert not names.NAME.match(name)
 
 
@@ -47,5 +47,5 @@ def test_declared_name_cannot_look_derived(name):
     ],
 )
 def test_name_that_no_file_can_have_is_refused(name, fault):
-    """A name is that of several files, and each must be its own."""
+    """A name that conflicts with file names is refused."""
     assert fault is None if names.file_fault(name) is None else fault in names.file_fault(name)

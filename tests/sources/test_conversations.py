@@ -1,4 +1,4 @@
-"""Conversations of others: every form that people keep them in, and what is refused or nothing to learn from."""
+"""Foreign conversations: every stored form, rejected records, and reasons for nothing to train on."""
 
 import json
 
@@ -48,13 +48,13 @@ def read(record, **columns):
     ],
 )
 def test_forms_are_one_conversation(record, columns):
-    """However a file keeps a question and its answer, it is the same two messages."""
+    """Every form of a question and its answer becomes the same two messages."""
     found = read(record, **columns)
     assert (found.messages, found.tools, found.fault) == (TALK, None, None)
 
 
 def test_system_prompts_turns_tools_and_calls_are_kept():
-    """Nothing that a message has is lost, and arguments written as JSON are the object that templates take."""
+    """All keys of a message are kept, and arguments written as JSON become the object that templates need."""
     assert read({"messages": CALLING, "tools": [TOOL]}).messages == CALLING
     written = {**CALL, "function": {"name": "add", "arguments": '{"a": 2}'}}
     messages = [{**m, "tool_calls": [written]} if "tool_calls" in m else m for m in CALLING]
@@ -64,7 +64,7 @@ def test_system_prompts_turns_tools_and_calls_are_kept():
 
 
 def test_tools_of_shared_conversations_are_calls():
-    """ShareGPT's `function_call` and `observation` are a call and what came back; `system` is a column there."""
+    """ShareGPT's `function_call` and `observation` are a call and its result; `system` is a column there."""
     call = {"from": "function_call", "value": '{"name": "add", "arguments": {"a": 2}}'}
     shared = [SHARED[0], call, {"from": "observation", "value": "4"}, SHARED[1]]
     found = read({"conversations": shared, "system": "Add.", "tools": json.dumps([TOOL])})
@@ -74,7 +74,7 @@ def test_tools_of_shared_conversations_are_calls():
 
 
 def test_parquet_gives_messages_no_keys_of_others(tmp_path):
-    """Where a column holds all keys of all messages, those that a message lacks are null and none of its own."""
+    """If a column holds all keys of all messages, keys that a message lacks are null and dropped."""
     path = tmp_path / "chat.parquet"
     parquet.write_table(pa.Table.from_pylist([{"messages": CALLING, "tools": [TOOL]}, {"messages": TALK}]), path)
     found = [conversations.read(where, record, {}) for where, record in files.read(path)]
@@ -102,7 +102,7 @@ def test_parquet_gives_messages_no_keys_of_others(tmp_path):
     ],
 )
 def test_conversation_without_anything_to_learn_says_why(messages, fault):
-    """The reason is one of a few words; a conversation in which the assistant speaks or calls has none."""
+    """The reason is one of FAULTS; a conversation with assistant text or a call has none."""
     assert read({"messages": messages}).fault == fault
     assert fault is None or fault in conversations.FAULTS
 
@@ -112,28 +112,36 @@ def test_conversation_without_anything_to_learn_says_why(messages, fault):
     [
         ({"text": "x"}, {}, r"f.jsonl:1: no conversation among the columns text; expected `messages`"),
         ({"messages": 3}, {}, r"f.jsonl:1: `messages` is a number \(3\); expected a list of records"),
-        ({"messages": "hello"}, {}, r"f.jsonl:1: `messages` is a text and no JSON \(.*\); expected a list of messages"),
+        (
+            {"messages": "hello"},
+            {},
+            r"f.jsonl:1: `messages` is a text but not JSON \(.*\); expected a list of messages",
+        ),
         ({"messages": ["hello"]}, {}, r"f.jsonl:1: `messages` is a list .*; expected a list of records"),
         ({"messages": [{"content": "x"}]}, {}, r"f.jsonl:1: `messages`, message 1: no column `role` among content"),
         ({"messages": [{"role": 1, "content": "x"}]}, {}, r"message 1: `role` is a number \(1\); expected text"),
         ({"messages": [{"role": "user", "content": 4}]}, {}, r"message 1: `content` is a number \(4\); expected text"),
         ({"prompt": 1, "completion": "x"}, {}, r"f.jsonl:1: `prompt` is a number"),
         ({"question": "x", "answr": "y"}, {"prompt": "question", "completion": "answer"}, r"Did you mean `answr`\?"),
-        ({"messages": TALK, "tools": "{"}, {}, r"f.jsonl:1: `tools` is a text and no JSON"),
+        ({"messages": TALK, "tools": "{"}, {}, r"f.jsonl:1: `tools` is a text but not JSON"),
         ({"messages": TALK, "tools": ["add"]}, {}, r"f.jsonl:1: a function is a text \('add'\); expected an object"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"x": 1}]}]}, {}, r"message 1: a call names no function"),
-        ({"messages": [{"from": "function_call", "value": "x"}]}, {}, r"message 1: `value` is a text and no JSON"),
-        ({"messages": TALK, "mark": "7"}, {"grade": "mark"}, r"f.jsonl:1: `mark` is a text \('7'\); expected a number"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"x": 1}]}]}, {}, r"message 1: a tool call has no `name`"),
+        ({"messages": [{"from": "function_call", "value": "x"}]}, {}, r"message 1: `value` is a text but not JSON"),
+        (
+            {"messages": TALK, "given_grade": "7"},
+            {"grade": "given_grade"},
+            r"f.jsonl:1: `given_grade` is a text \('7'\); expected a number",
+        ),
     ],
 )
 def test_record_that_is_no_conversation_is_refused_with_its_place(record, columns, message):
-    """One sentence names the file, the line, the message and what was found."""
+    """One sentence has the file, the line, the message and the value."""
     with pytest.raises(TableError, match=message):
         read(record, **columns)
 
 
 def test_dirty_record_is_a_conversation_or_one_message(tmp_path):
-    """Whatever stands in any place of a record, or is missing there, there is a conversation or its place."""
+    """Any value in any place of a record, or a missing one, gives a conversation or an error with its place."""
     path, refused = tmp_path / "dirty.jsonl", 0
     for record in dirty_records({"messages": CALLING, "tools": [TOOL], "system": "x"}):
         path.write_text(json.dumps(record))

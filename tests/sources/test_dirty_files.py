@@ -1,4 +1,4 @@
-"""Dirty files of others: whatever stands in one, there are rows or one message that names the file."""
+"""Damaged foreign files: any content gives rows, or one message with the file."""
 
 import base64
 import json
@@ -16,17 +16,18 @@ from proofmill import examples, problems
 from proofmill.artifacts.fingerprints import sources_of
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.tables import Table
-from proofmill.schema.entries import Examples, Problems
+from proofmill.schema.entries.problem_entries import Problems
+from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.errors import ProofmillError, TableError
 from proofmill.sources import coding, inspect_files
-from proofmill.sources.coding import _listed
+from proofmill.sources.coding import _read_tests
 from proofmill.sources.loaders import SOURCES
 
 COUNT = 1_000
 
 
 def test_dirty_file_gives_rows_or_one_message_that_names_it(tmp_path):
-    """A thousand spoilt files through the stage `problems`: no other error, and a message that a terminal can show."""
+    """A thousand damaged files through the stage `problems`: no other error, and a printable message."""
     outcomes: Counter = Counter()
     for number, (suffix, content) in enumerate(dirty_files(seed=1, count=COUNT)):
         path = tmp_path / f"dirty-{number}{suffix}"
@@ -53,9 +54,10 @@ def test_dirty_file_gives_rows_or_one_message_that_names_it(tmp_path):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", RECORDS)
 def test_dirty_record_of_a_source_gives_a_row_or_one_message_that_names_it(tmp_path, source):
-    """Whatever stands in any place of a record, or is missing there, its loader has a row for it or says where it is."""
+    """Any value in any place of a record, or a missing one, gives a row or an error with its place."""
     path, loader = tmp_path / "dirty.jsonl", SOURCES[source]
     entry = Problems(source=source, path=str(path))
     path.write_text(json.dumps(RECORDS[source]))
@@ -94,7 +96,7 @@ LOGS = {"log.json": None, "stored.eval": zipfile.ZIP_STORED, "deflated.eval": zi
 
 
 def spoilt(content, spoils, rng):
-    """The content with one to three kinds of damage; now and then it is replaced by random bytes."""
+    """Return the content with one to three kinds of damage, or sometimes random bytes."""
     if rng.random() < 0.05:
         return rng.randbytes(rng.choice((1, 30, 3_000)))
     for spoil in rng.sample(spoils, rng.choice((1, 1, 2, 3))):
@@ -103,7 +105,7 @@ def spoilt(content, spoils, rng):
 
 
 def outcome(path, read) -> str:
-    """Whether a file is read or refused; a refusal is one sentence that names it and can be shown."""
+    """Return whether a file is read or rejected; a rejection is one printable sentence with its name."""
     try:
         read()
     except ProofmillError as error:
@@ -115,7 +117,7 @@ def outcome(path, read) -> str:
 
 
 def test_dirty_chat_gives_examples_or_one_message_that_names_it(tmp_path):
-    """Two hundred spoilt files through the stage `examples`: a whole table or none."""
+    """Two hundred damaged files through the stage `examples`: a complete table or none."""
     outcomes: Counter = Counter()
     before = 0
     for number in range(200):
@@ -141,10 +143,11 @@ def test_dirty_chat_gives_examples_or_one_message_that_names_it(tmp_path):
     assert outcomes["read"] > 10 and outcomes["refused"] > 50
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", ["messages", "conversations", "tools", "arguments"])
 @pytest.mark.parametrize("inside", ["deep", "key", "half", "number"])
 def test_json_inside_a_text_of_a_chat_is_read_as_strictly_as_the_file(tmp_path, key, inside):
-    """Depth, half surrogate pairs and endless numbers are refused where JSON stands in a text, too."""
+    """Depth, half surrogate pairs and endless numbers are rejected in JSON inside a text, too."""
     junk = {
         "deep": "[" * 400 + "]" * 400,
         "key": '{"\\ud800": 1}',
@@ -152,9 +155,9 @@ def test_json_inside_a_text_of_a_chat_is_read_as_strictly_as_the_file(tmp_path, 
         "number": "1" * 5_000,
     }[inside]
     own = {
-        "messages": {"messages": f'[{{"role": "user", "content": "q", "more": {junk}}}]'},
-        "conversations": {"conversations": f'[{{"from": "human", "value": "q", "more": {junk}}}]'},
-        "tools": {**CHATS[0], "tools": f'[{{"name": "f", "more": {junk}}}]'},
+        "messages": {"messages": f'[{{"role": "user", "content": "q", "extra": {junk}}}]'},
+        "conversations": {"conversations": f'[{{"from": "human", "value": "q", "extra": {junk}}}]'},
+        "tools": {**CHATS[0], "tools": f'[{{"name": "f", "extra": {junk}}}]'},
         "arguments": {
             "messages": [{"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": junk}]}]
         },
@@ -166,9 +169,10 @@ def test_json_inside_a_text_of_a_chat_is_read_as_strictly_as_the_file(tmp_path, 
         list(examples._conversations(entry, None))
 
 
-@pytest.mark.parametrize("source", ["graded", "qed-nano"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("source", ["graded-proofs", "qed-nano"])
 def test_dirty_file_of_graded_proofs_gives_attempts_or_one_message_that_names_it(tmp_path, source):
-    """A hundred spoilt files: problems and attempts, or a sentence."""
+    """A hundred damaged files: problems and attempts, or a sentence."""
     outcomes: Counter = Counter()
     for number in range(100):
         rng = random.Random(f"{source}-{number}")
@@ -181,9 +185,10 @@ def test_dirty_file_of_graded_proofs_gives_attempts_or_one_message_that_names_it
     assert min(outcomes.values()) > 10 and len(outcomes) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOGS)
 def test_dirty_log_gives_attempts_or_one_message_that_names_it(tmp_path, name):
-    """A hundred spoilt logs of each kind: attempts, or a sentence."""
+    """A hundred damaged logs of each kind: attempts, or a sentence."""
     outcomes: Counter = Counter()
     loader = SOURCES["inspect-logs"]
     for number in range(100):
@@ -204,13 +209,13 @@ def test_dirty_log_gives_attempts_or_one_message_that_names_it(tmp_path, name):
 
 
 def test_archive_that_unpacks_to_far_more_than_it_holds_is_refused_unread(tmp_path, monkeypatch):
-    """A bomb is told by its directory: nothing of it is unpacked, whatever a single member may have."""
+    """A zip bomb is detected by its directory without unpacking, whatever the size of a single member."""
     path = tmp_path / "bomb.eval"
     inside = members(sample())
     inside |= {f"samples/{n}_epoch_1.json": b" " * 30_000_000 for n in range(3)}
     write_eval(path, inside, 93)
-    monkeypatch.setattr(inspect_files, "_member", lambda *_: pytest.fail("a member was unpacked"))
-    with pytest.raises(TableError, match=r"bomb\.eval: .*unpacks to more than 5,000 times its size.*; expected"):
+    monkeypatch.setattr(inspect_files, "_read_member", lambda *_: pytest.fail("a member was unpacked"))
+    with pytest.raises(TableError, match=r"bomb\.eval: .*unpacked size is more than 5,000 times its own.*; expected"):
         list(SOURCES["inspect-logs"].load(Problems(source="inspect-logs", path=str(path))))
 
 
@@ -225,12 +230,12 @@ def hidden(content: bytes) -> dict:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_tests_of_livecodebench_are_read_from_any_pickle_of_a_text(protocol):
-    """Tests come out as they were pickled, whatever the protocol."""
-    assert _listed("f:1", hidden(pickle.dumps(TESTS, protocol)), "tests") == json.loads(TESTS)
+    """Tests are read from a pickle of any protocol."""
+    assert _read_tests("f:1", hidden(pickle.dumps(TESTS, protocol)), "tests") == json.loads(TESTS)
 
 
 class Runs:
-    """What writes a file when it is unpickled."""
+    """Writes a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -240,7 +245,7 @@ class Runs:
 
 
 def test_pickle_that_is_more_than_a_text_is_refused_and_runs_nothing(tmp_path, monkeypatch):
-    """Programs, several texts, other values, bombs and cut streams are each refused in a sentence."""
+    """Programs, several texts, other values, bombs and incomplete streams are each rejected in a sentence."""
     ran = tmp_path / "ran"
     monkeypatch.setattr(coding, "VALUE_LIMIT", 1_000_000)
     huge = b"\x80\x04r\xff\xff\xff\xff."  # a place in the memo that would take 32 GB
@@ -251,7 +256,7 @@ def test_pickle_that_is_more_than_a_text_is_refused_and_runs_nothing(tmp_path, m
     bombs += [{"tests": base64.b64encode(c).decode()} for c in (packed[:-6], zlib.compress(b" " * 3_000_000), b"x")]
     for record in (*bombs, {"tests": "x"}, {"tests": "é"}, hidden(pickle.dumps("[" * 400 + "]" * 400))):
         with pytest.raises(TableError, match=r"f:1: `tests` cannot be read .*; expected"):
-            _listed("f:1", record, "tests")
+            _read_tests("f:1", record, "tests")
     assert not ran.exists()
 
 
@@ -263,7 +268,7 @@ def test_dirty_pickle_of_tests_gives_tests_or_one_message():
         content = spoilt(pickle.dumps(TESTS, rng.randrange(6)), BYTES, rng)
         record = hidden(content) if rng.random() < 0.9 else {"tests": base64.b64encode(content).decode() or "x"}
         try:
-            read += bool(_listed("f:1", record, "tests"))
+            read += bool(_read_tests("f:1", record, "tests"))
         except TableError as error:
             assert str(error).startswith("f:1: ") and "; expected " in str(error)
     assert 10 < read < 900

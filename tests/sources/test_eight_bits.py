@@ -1,4 +1,4 @@
-"""Weights of 8 bits in blocks, as DeepSeek-V3's: read as their scales say, or refused; trained and asked like any others."""
+"""8-bit weights in blocks, as in DeepSeek-V3: dequantized by their scales, or rejected; trained and sampled."""
 
 import json
 import math
@@ -17,7 +17,7 @@ BLOCK = models.BLOCK
 
 
 def quantize(folder, other):
-    """Write the model of a folder in 8 bits to one folder, and multiplied out again, slowly, to the other."""
+    """Write the model of a folder in 8 bits to one folder, and dequantized by slow loops to the other."""
     exact = {}
     state = load_file(folder / "model.safetensors")
     for name, weight in list(state.items()):
@@ -40,7 +40,7 @@ def quantize(folder, other):
 
 
 def saved(folder, hidden, inside):
-    """A small model of these sizes in a folder, in float32."""
+    """Save a small model of these sizes to a folder, in float32."""
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
     config = Qwen3Config(vocab_size=64, hidden_size=hidden, intermediate_size=inside, tie_word_embeddings=True, **sizes)
@@ -48,7 +48,7 @@ def saved(folder, hidden, inside):
 
 
 def test_blocks_are_multiplied_out_by_their_scales(tmp_path):
-    """Every weight is its 8 bits times the scale of its block, in float32, and what is saved is an ordinary model."""
+    """Every weight is its 8 bits times the scale of its block, in float32, and saving gives an ordinary model."""
     saved(tmp_path / "eight", 256, 384)
     quantize(tmp_path / "eight", tmp_path / "exact")
     read = AutoModelForCausalLM.from_pretrained(tmp_path / "eight", **models.in_float32(tmp_path / "eight"))
@@ -62,7 +62,7 @@ def test_blocks_are_multiplied_out_by_their_scales(tmp_path):
 
 
 def test_layers_without_whole_blocks_are_refused(tmp_path):
-    """160 rows are a block and a quarter: transformers would take them for two of 80, and read other weights."""
+    """160 rows are a block and a quarter; transformers would use two blocks of 80 and read other weights."""
     saved(tmp_path / "eight", 160, 384)
     quantize(tmp_path / "eight", tmp_path / "exact")
     with pytest.raises(
@@ -75,16 +75,17 @@ def test_layers_without_whole_blocks_are_refused(tmp_path):
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "mxfp4"])
 def test_other_quantizations_are_refused(tmp_path, method):
-    """Before anything is loaded; the message names the method and what to take."""
+    """Before loading; the message has the method and the alternative."""
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
-    with pytest.raises(TableError, match=rf"are quantized \(`{method}`\); expected .* before it was quantized"):
+    with pytest.raises(TableError, match=rf"are quantized \(`{method}`\); expected .* before quantization"):
         models.in_float32(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert models.in_float32(tmp_path) == {"dtype": "float32"}
 
 
+@pytest.mark.long
 def test_eight_bits_are_trained_and_asked_like_what_they_say(small, tmp_path):
-    """A training from 8-bit files, and the answers of such a model, are those of the same numbers in float32."""
+    """A training from 8-bit files, and samples of such a model, equal those of the same numbers in float32."""
     results = tmp_path / "results"
     shutil.copytree(small.results, results)
     shutil.copytree(small.table("base/tiny").weights(), tmp_path / "eight")

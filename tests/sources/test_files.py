@@ -1,4 +1,4 @@
-"""Reading other people's files: every kind is streamed, a mistake names the file, the line and what was expected."""
+"""Foreign files: every kind is streamed, and an error has the file, the line and the expectation."""
 
 import json
 import os
@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from proofmill.recipes.paths import source_names
-from proofmill.schema.entries import Problems
+from proofmill.config.source_paths import source_names
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import HubError, TableError
-from proofmill.sources import files, formats
+from proofmill.sources import file_formats, files
 
 HOUSE_FORM = r"^.+: .+; expected .+\.( .+)?$"
 
@@ -57,26 +57,26 @@ def test_read_of_csv_with_lines_in_a_cell_names_the_line_where_the_row_begins(tm
 
 
 def test_read_of_a_missing_file_says_so(tmp_path):
-    """A path that is not there is named."""
+    """The message has the missing path."""
     assert "no such file or folder" in mistake(tmp_path / "none.jsonl")
 
 
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.tsv"])
 def test_read_of_an_empty_file_says_so(tmp_path, name):
-    """No rows at all is a mistake, not an empty table."""
+    """A file without rows is an error, not an empty table."""
     (tmp_path / name).write_text("")
     assert "no rows" in mistake(tmp_path / name)
 
 
 def test_read_of_csv_with_nothing_but_columns_says_so(tmp_path):
-    """A header alone is an empty file."""
+    """A CSV file with only a header is an empty file."""
     (tmp_path / "f.csv").write_text("a,b\n")
     assert "no rows" in mistake(tmp_path / "f.csv")
 
 
 def test_read_of_an_empty_folder_says_so(tmp_path):
-    """A folder without a file that can be read is a mistake."""
-    assert "without any such file" in mistake(tmp_path)
+    """A folder without a readable file is an error."""
+    assert "has no data file" in mistake(tmp_path)
 
 
 def test_read_of_an_unknown_kind_of_file_names_the_known_ones(tmp_path):
@@ -87,7 +87,7 @@ def test_read_of_an_unknown_kind_of_file_names_the_known_ones(tmp_path):
 
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv"])
 def test_read_of_broken_utf8_names_line_and_byte(tmp_path, name):
-    """A byte that is no UTF-8 is found in its line."""
+    """The message locates a byte that is not UTF-8 in its line."""
     (tmp_path / name).write_bytes(b'{"a": 1}\n{"a": "\xff"}\n')
     assert f"{name}:2: byte 8 of the line is 0xff" in mistake(tmp_path / name)
 
@@ -95,29 +95,29 @@ def test_read_of_broken_utf8_names_line_and_byte(tmp_path, name):
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ('{"a": 1', "no JSON"),
-        ("[1, 2]", "found a JSON list"),
-        ('"text"', "found a JSON text"),
-        ("[" * 100_000, "no JSON"),
+        ('{"a": 1', "not JSON"),
+        ("[1, 2]", "a JSON list"),
+        ('"text"', "a JSON text"),
+        ("[" * 100_000, "not JSON"),
         ('{"a": ' + "[" * 300 + "]" * 300 + "}", "`a` is nested over 100 levels deep"),
-        ('{"a": NaN}', "no JSON (JSON has no number NaN; write null)"),
-        ('{"a": {"b": [-Infinity]}}', "no JSON (JSON has no number -Infinity; write null)"),
-        ('{"a": 1e400}', "no JSON (1e400 is larger than any number that can be computed with)"),
-        ('{"a": [' + "7" * 5000 + "]}", "no JSON (a number of 5,000 characters)"),
-        ('{"a": 0.' + "7" * 5000 + "}", "no JSON (a number of 5,002 characters)"),
-        ('{"a": 1, "b": {"c": 1, "c": 1}}', "no JSON (the key `c` stands twice in one object)"),
-        ('{"\\u001b[31m\\n": 1, "\\u001b[31m\\n": 2}', r"no JSON (the key `\x1b[31m\n` stands twice"),
+        ('{"a": NaN}', "not JSON (JSON has no number NaN; use null)"),
+        ('{"a": {"b": [-Infinity]}}', "not JSON (JSON has no number -Infinity; use null)"),
+        ('{"a": 1e400}', "not JSON (1e400 exceeds the largest float)"),
+        ('{"a": [' + "7" * 5000 + "]}", "not JSON (a number of 5,000 characters)"),
+        ('{"a": 0.' + "7" * 5000 + "}", "not JSON (a number of 5,002 characters)"),
+        ('{"a": 1, "b": {"c": 1, "c": 1}}', "not JSON (the key `c` occurs twice in one object)"),
+        ('{"\\u001b[31m\\n": 1, "\\u001b[31m\\n": 2}', r"not JSON (the key `\x1b[31m\n` occurs twice"),
     ],
 )
 def test_read_of_a_malformed_json_line_names_the_line(tmp_path, line, found):
-    """A line that is no JSON object stops the reading there."""
+    """A line that is not a JSON object stops the reading there."""
     (tmp_path / "f.jsonl").write_text(f'{{"a": 1}}\n{line}\n')
     assert f"f.jsonl:2: {found}" in mistake(tmp_path / "f.jsonl")
 
 
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.parquet"])
 def test_read_of_a_field_of_ten_megabytes_names_its_line(tmp_path, name):
-    """One field above the limit is refused with its line, whatever the kind of file."""
+    """A field above the limit is rejected with its line, in every kind of file."""
     frame = pl.DataFrame({"a": ["short", "x" * 10_000_000]})
     writers = {"f.jsonl": frame.write_ndjson, "f.csv": frame.write_csv, "f.parquet": frame.write_parquet}
     writers[name](tmp_path / name)
@@ -127,13 +127,13 @@ def test_read_of_a_field_of_ten_megabytes_names_its_line(tmp_path, name):
 
 def test_read_of_an_endless_line_stops(tmp_path, monkeypatch):
     """A file without line ends is not read into memory."""
-    monkeypatch.setattr(formats, "LINE_LIMIT", 1000)
+    monkeypatch.setattr(file_formats, "LINE_LIMIT", 1000)
     (tmp_path / "f.jsonl").write_text('{"a": 1}\n{"a": [' + "1," * 1000 + "1]}\n")
     assert "f.jsonl:2: over 1,000 bytes in one line" in mistake(tmp_path / "f.jsonl")
 
 
 def test_read_of_half_a_surrogate_pair_names_the_field(tmp_path):
-    """A text that cannot be written again is refused when it is read."""
+    """A text that cannot be encoded is rejected when it is read."""
     (tmp_path / "f.jsonl").write_text('{"a": {"b": "\\ud800"}}\n')
     assert "`a.b` has half a surrogate pair" in mistake(tmp_path / "f.jsonl")
 
@@ -144,17 +144,17 @@ def test_read_of_half_a_surrogate_pair_names_the_field(tmp_path):
         ("a,b\n1,2,3\n", "f.csv:2: 3 cells; expected 2"),
         ("a,a\n1,2\n", "f.csv:1: the columns are 'a', 'a'"),
         ("a,\n1,2\n", "f.csv:1: the columns are 'a', ''"),
-        ('a,b\nx,y\n1,"2\n3,4\n', "f.csv:3: a quote is never closed"),
+        ('a,b\nx,y\n1,"2\n3,4\n', "f.csv:3: a quote is not closed"),
     ],
 )
 def test_read_of_malformed_csv_names_the_line(tmp_path, text, found):
-    """A row with other cells than columns, unnamed columns and an open quote are mistakes."""
+    """A wrong number of cells, unnamed columns and an open quote are errors."""
     (tmp_path / "f.csv").write_text(text)
     assert found in mistake(tmp_path / "f.csv")
 
 
 def test_read_of_corrupt_parquet_says_so(tmp_path):
-    """A Parquet file cut in half or overwritten is refused."""
+    """A Parquet file that is incomplete or overwritten is rejected."""
     pl.DataFrame({"a": ["x"] * 1000}).write_parquet(tmp_path / "f.parquet")
     whole = (tmp_path / "f.parquet").read_bytes()
     for content in (whole[: len(whole) // 2], b"PAR1 nothing PAR1", whole[:20] + b"\0" * 40 + whole[60:]):
@@ -163,7 +163,7 @@ def test_read_of_corrupt_parquet_says_so(tmp_path):
 
 
 def test_read_of_parquet_leaves_alone_what_nobody_asks_for(tmp_path):
-    """A column whose values have no form in Python costs nothing until it is read, and then a message with its row."""
+    """A column with unconvertible values fails only when it is read, with a message and its row."""
     times = [
         pa.array([2**62], pa.timestamp("us")),
         pa.array([0], pa.timestamp("s", "Nowhere/Atlantis")),
@@ -182,26 +182,26 @@ def test_read_of_parquet_leaves_alone_what_nobody_asks_for(tmp_path):
 
 
 def test_read_of_parquet_with_two_columns_of_one_name_is_refused(tmp_path):
-    """No column wins over another, at any depth."""
+    """Duplicate column names are rejected at any depth."""
     one = pa.array(["x"])
     inner = pa.StructArray.from_arrays([one, one], names=["b", "b"])
     for table in (pa.table([one, one], ["a", "a"]), pa.table([one, pa.array([["y"]]), inner], ["a", "c", "d"])):
         parquet.write_table(table, tmp_path / "f.parquet")
-        assert "two columns are called `" in mistake(tmp_path / "f.parquet")
+        assert "two columns have the name `" in mistake(tmp_path / "f.parquet")
 
 
 # -------------------------------------------------------------------------------------------------------- special files
 
 
 def test_read_of_a_folder_with_what_is_no_file_is_refused(tmp_path):
-    """A pipe, a socket, a link that leads nowhere or in a circle, a folder called like a file: named, and not opened."""
+    """A pipe, a socket, a broken or circular link and a folder named like a file are reported, not opened."""
     odd = tmp_path / "odd"
     makers = {
         "is a pipe": lambda path: os.mkfifo(path),
         "is a pipe, a socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
         "a link to gone, which cannot be reached": lambda path: path.symlink_to("gone"),
         "a link to b.jsonl, which cannot be reached": lambda path: path.symlink_to("b.jsonl"),
-        "leads to a folder that is read already": lambda path: path.symlink_to(".."),
+        "leads to a folder that was read before": lambda path: path.symlink_to(".."),
         "is a folder; expected a file": lambda path: path.mkdir(),
         "a device": lambda path: path.symlink_to("/dev/zero"),
         "no rows": lambda path: path.symlink_to("/proc/self/mem"),
@@ -209,13 +209,13 @@ def test_read_of_a_folder_with_what_is_no_file_is_refused(tmp_path):
     for said, make in makers.items():
         (odd / "folder").mkdir(parents=True)
         (odd / "a.jsonl").write_text('{"statement": "s"}\n')
-        make(odd / "folder/linked" if "already" in said else odd / "b.jsonl")
+        make(odd / "folder/linked" if "read before" in said else odd / "b.jsonl")
         assert said in mistake(odd)
         shutil.rmtree(odd)
 
 
 def test_read_of_a_folder_takes_what_the_graph_watches(tmp_path):
-    """A linked folder is read like any other, and each file that is read decides the fingerprint."""
+    """A linked folder is read like any other, and each file that is read affects the fingerprint."""
     (tmp_path / "far").mkdir()
     (tmp_path / "far/b.jsonl").write_text('{"n": 2}\n')
     (tmp_path / "near").mkdir()
@@ -230,12 +230,12 @@ def test_read_of_a_folder_takes_what_the_graph_watches(tmp_path):
 
 @pytest.mark.parametrize("name", ["/proc/self/mem", "/dev/zero", "/etc/passwd/a.jsonl", "/" + "a/" * 2_500 + "f.jsonl"])
 def test_read_of_a_path_that_is_no_file_of_rows_is_refused(name):
-    """What is no file, and a path that no file can have, is named."""
+    """The message has a path that is not a file, or that no file can have."""
     assert name[:50] in mistake(Path(name))
 
 
 def test_hub_reads_a_local_folder_as_a_dataset(tmp_path):
-    """The loader of hub datasets streams a dataset; a folder with the same files stands for one."""
+    """The loader of hub datasets streams a dataset; a folder with the same files can replace it."""
     (tmp_path / "train.jsonl").write_text('{"a": "x"}\n{"a": "y"}\n')
     found = list(files.hub(str(tmp_path), None, None, "train"))
     assert [record for _, record in found] == [{"a": "x"}, {"a": "y"}]

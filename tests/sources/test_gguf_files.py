@@ -1,4 +1,4 @@
-"""GGUF files: what is read from one is the model that was written, and a damaged one is a message."""
+"""GGUF files: the written model is read back, and a damaged file raises a message."""
 
 import random
 
@@ -19,14 +19,14 @@ def tokenizer(small):
 
 
 def made(folder, path):
-    """The base model of a GGUF file."""
+    """Return the base model of a GGUF file."""
     mill = Mill(folder / "results", **{"base/x": {"source": "gguf", "path": str(path)}})
     return mill.make("base/x").weights()
 
 
 @pytest.mark.parametrize(("quantized", "apart"), [(False, 1e-6), (True, 2e-2)])
 def test_gguf_gives_the_model_that_it_was_written_from(tmp_path, tokenizer, quantized, apart):
-    """Logits are those of the model, up to what 8 bits take away; the weights are plain safetensors afterwards."""
+    """Logits equal those of the model up to the 8-bit rounding; the weights become plain safetensors."""
     path = tmp_path / "tiny.gguf"
     model = gguf_model.write(path, tokenizer, quantized)
     folder = made(tmp_path, path)
@@ -37,7 +37,7 @@ def test_gguf_gives_the_model_that_it_was_written_from(tmp_path, tokenizer, quan
 
 
 def test_gguf_has_its_own_special_tokens_and_template(tmp_path, tokenizer):
-    """A turn ends with the token that the file says, and texts and conversations are tokenized as by the original."""
+    """A turn ends with the token that the file states, and texts and conversations are tokenized as by the original."""
     path = tmp_path / "tiny.gguf"
     gguf_model.write(path, tokenizer)
     read = AutoTokenizer.from_pretrained(made(tmp_path, path))
@@ -49,7 +49,7 @@ def test_gguf_has_its_own_special_tokens_and_template(tmp_path, tokenizer):
 
 
 def test_gguf_model_is_trained_and_asked_like_any_other(tmp_path, tokenizer):
-    """A model from a GGUF file takes a step of training, and what comes out of it answers."""
+    """A model from a GGUF file takes a training step, and the result generates text."""
     path = tmp_path / "tiny.gguf"
     gguf_model.write(path, tokenizer)
     mill = Mill(
@@ -58,7 +58,7 @@ def test_gguf_model_is_trained_and_asked_like_any_other(tmp_path, tokenizer):
             "base/x": {"source": "gguf", "path": str(path)},
             "problems/gguf": {"source": "arithmetic", "rows": 4},
             "examples/gguf": {"problems": "problems/gguf"},
-            "sft/gguf": {"model": "base/x", "examples": "examples/gguf", "steps": 1, "batch": 2},
+            "sft/gguf": {"model": "base/x", "examples": "examples/gguf", "steps": 1, "batch-size": 2},
             "responses/gguf": {"problems": "problems/gguf", "model": "sft/gguf", "attempts": 1, "max-tokens": 4},
         },
     )
@@ -68,18 +68,18 @@ def test_gguf_model_is_trained_and_asked_like_any_other(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("kept", [0, 3, 40, 2_000, 9_000, 0.5, 0.999])
 def test_gguf_that_was_cut_off_is_refused(tmp_path, tokenizer, kept):
-    """Wherever a copy ended, the message names the file and says to copy it again."""
+    """For an incomplete copy of any length, the message has the file and the advice to copy it again."""
     path = tmp_path / "tiny.gguf"
     gguf_model.write(path, tokenizer)
     truncate(path, kept if isinstance(kept, int) else int(kept * path.stat().st_size))
     with pytest.raises(
-        TableError, match=r"tiny\.gguf: cannot be read \(.+\); expected a whole GGUF file .* Copy it again"
+        TableError, match=r"tiny\.gguf: cannot be read \(.+\); expected a complete GGUF file .* Copy it again"
     ):
         made(tmp_path, path)
 
 
 def test_gguf_that_was_changed_is_a_model_or_one_message_that_names_it(tmp_path, tokenizer):
-    """Twenty-four files with signs changed in what stands before the weights, the tokenizer's merges among them."""
+    """Twenty-four files with bytes changed before the weights, also in the tokenizer's merges."""
     whole = tmp_path / "whole.gguf"
     gguf_model.write(whole, tokenizer)
     content, refused = whole.read_bytes(), 0
@@ -101,7 +101,7 @@ def test_gguf_that_was_changed_is_a_model_or_one_message_that_names_it(tmp_path,
 
 
 def test_gguf_of_an_unknown_architecture_is_refused(tmp_path, tokenizer):
-    """A model that transformers does not know is said to be one, with what to do."""
+    """The message about a model that transformers does not support has the alternative."""
     path = tmp_path / "tiny.gguf"
     gguf_model.write(path, tokenizer)
     path.write_bytes(path.read_bytes().replace(b"llama", b"lhama"))
@@ -111,7 +111,7 @@ def test_gguf_of_an_unknown_architecture_is_refused(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("what", ["missing.gguf", "folder.gguf", "model.bin"])
 def test_path_that_is_no_gguf_file_is_refused(tmp_path, what):
-    """A missing file, a folder and a file of another kind are each said to be that."""
+    """A missing file, a folder and a file of another kind have a message each."""
     (tmp_path / "folder.gguf").mkdir()
     (tmp_path / "folder.gguf/x").write_text("x")
     (tmp_path / "model.bin").write_text("x")
@@ -120,6 +120,6 @@ def test_path_that_is_no_gguf_file_is_refused(tmp_path, what):
 
 
 def test_gguf_without_a_path_is_a_mistake_of_the_recipe(tmp_path):
-    """The recipe is refused when it is read."""
+    """The recipe is rejected when it is read."""
     with pytest.raises(RecipeError, match="source `gguf` needs `path`"):
         Mill(tmp_path, **{"base/x": {"source": "gguf"}})

@@ -1,4 +1,4 @@
-"""Loaders: what each source's rows become, threads and real benchmarks among them."""
+"""Loaders: the rows of each source, among them threads and real benchmarks."""
 
 import base64
 import json
@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from proofmill.arithmetic import congruences, marking
-from proofmill.recipes.entry_values import entry_from
+from proofmill.config.entry_values import entry_from
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import TableError
 from proofmill.sources import loaders
 from proofmill.sources.loaders import SOURCES
 from proofmill.sources.threads import like_a_solution, plain, thread
+from proofmill.synthetic import congruences, grading
 
 
 def load(**values) -> list[dict]:
@@ -41,24 +41,24 @@ PROOF = "Since $a+b=c$ we have $a^2+2ab+b^2=c^2$, and so the claim follows at on
 
 
 def test_loaders_yield_only_columns_of_problems(data):
-    """No loader invents a column."""
+    """Every column of a loader is a column of `problems`."""
     rows = load(source="harp", path=str(data / "harp/proof_even.jsonl"))
     rows += load(source="proofbench", path=str(data / "imobench/proofbench_v2.csv"))
-    rows += load(source="usamo", path=str(data / "usamo_2025"))
+    rows += load(source="matharena", path=str(data / "usamo_2025"))
     rows += load(source="arithmetic-threads", rows=20)
     assert {key for row in rows for key in row} <= set(COLUMNS["problems"])
 
 
 def test_arithmetic_rows_are_proved_problems_in_both_wordings():
-    """Every row is a problem of its part with a full-mark proof and its residue; both wordings occur."""
+    """Every row is a problem of its part with a complete proof and its residue; both wordings occur."""
     entry = entry_from(
-        "problems", {"source": "arithmetic", "part": "dev", "rows": 60, "families": ["powers", "digits"]}
+        "problems", {"source": "arithmetic", "split": "dev", "rows": 60, "families": ["powers", "digits"]}
     )
     rows = [row for row, _ in zip(SOURCES["arithmetic"].load(entry), range(60), strict=False)]
     read = [congruences.read(row["statement"]) for row in rows]
     assert {"dev"} == {problem.part for problem in read}
-    assert {row["level"]: row["asks"] for row in rows} == {"powers": "proof", "digits": "answer"}
-    assert [marking.check(p, row["solution"]).marks() for p, row in zip(read, rows, strict=True)] == [7] * 60
+    assert {row["level"]: row["question_type"] for row in rows} == {"powers": "proof", "digits": "answer"}
+    assert [grading.check(p, row["solution"]).points() for p, row in zip(read, rows, strict=True)] == [7] * 60
     assert [str(p.residue) for p in read] == [row["answer"] for row in rows]
     assert {0, 1} == {int(row["statement"] != congruences.statement(p)) for p, row in zip(read, rows, strict=True)}
 
@@ -67,7 +67,7 @@ def test_arithmetic_rows_are_proved_problems_in_both_wordings():
 
 
 def test_thread_takes_the_most_thanked_solution_and_keeps_all_other_posts():
-    """Thanks decide among posts that are like a solution; all others are candidates, the starter's too."""
+    """Thanks decide among solution-like posts; all others are candidates, also the starter's."""
     row = thread(
         "x",
         record(
@@ -81,11 +81,11 @@ def test_thread_takes_the_most_thanked_solution_and_keeps_all_other_posts():
     assert row["statement"] == "Prove that $c>0$."
     assert row["solution"] == f"Other way. {PROOF}"
     assert row["candidates"] == ["Any solution?", PROOF, "Thanks!"]
-    assert (row["year"], row["tags"], row["asks"]) == (2019, ["algebra"], "proof")
+    assert (row["year"], row["tags"], row["question_type"]) == (2019, ["algebra"], "proof")
 
 
 def test_thread_with_equal_thanks_prefers_a_finished_proof_then_the_earliest():
-    """A box or an end-of-proof mark breaks a tie; else the first of the equals is selected."""
+    """A box or an end-of-proof sign breaks a tie; otherwise the first is selected."""
     finished = f"{PROOF} $\\blacksquare$"
     assert thread("x", record(post(1, "P"), post(2, PROOF), post(3, finished)))["solution"] == finished
     assert (
@@ -94,19 +94,19 @@ def test_thread_with_equal_thanks_prefers_a_finished_proof_then_the_earliest():
 
 
 def test_thread_is_read_in_the_order_of_post_numbers_without_deleted_posts():
-    """The first post is the one numbered first, wherever it stands; deleted posts are nothing."""
+    """The first post is the one with the lowest number; deleted posts do not count."""
     row = thread("x", record(post(3, PROOF), post(2, "spam", deleted=True), post(1, "Prove it.")))
     assert (row["statement"], row["solution"], row["candidates"]) == ("Prove it.", PROOF, [])
 
 
 def test_thread_without_a_solution_or_posts_has_none():
-    """Chatter is no solution, and a thread without posts has no statement."""
+    """Other posts are not solutions, and a thread without posts has no statement."""
     assert thread("x", record(post(1, "Prove it."), post(2, "Any ideas?")))["solution"] is None
     assert thread("x", record())["statement"] is None
 
 
 def test_thread_of_another_schema_is_refused():
-    """A record without the forum's posts, or with odd ones, names what is wrong."""
+    """The message has the fault of a record without the forum's posts, or with invalid ones."""
     for odd in (
         {"topic_id": 1},
         {"response": {"response": {"posts": 3}}},
@@ -132,7 +132,7 @@ def test_thread_of_another_schema_is_refused():
     ],
 )
 def test_post_that_talks_about_the_problem_is_no_solution(text):
-    """Thanks, questions, hedges, objections and links are no solutions, even with formulas in them."""
+    """Thanks, questions, hedges, objections and links are not solutions, even with formulas."""
     assert not like_a_solution(text)
 
 
@@ -170,12 +170,12 @@ def test_post_that_argues_is_like_a_solution(text):
     ],
 )
 def test_plain_opens_wrappers_and_leaves_out_quotes(post, said):
-    """Markup goes, words stay; what only looks like markup stays too."""
+    """Markup is removed, words stay; text that only resembles markup stays, too."""
     assert plain(post) == said
 
 
 def test_thread_with_an_attachment_shows_it():
-    """An attached picture is written into the text, where the filter for images finds it."""
+    """An attached picture appears in the text, so that the image filter detects it."""
     row = thread("x", record(post(1, "See it.", attachments=[{"name": "a.png"}])))
     assert row["statement"] == "See it.\n[attachment=a.png]"
 
@@ -184,7 +184,7 @@ def test_thread_with_an_attachment_shows_it():
 
 
 def test_aops_threads_of_the_forum_have_the_solutions_a_reader_would_pick(data):
-    """Of four real threads two are solved: one at length, one in a single line; a link and guesses are no solutions."""
+    """Of four real threads two are solved, at length and in one line; a link and guesses are not solutions."""
     rows = load(source="aops-threads", path=str(data / "aops_threads/threads_first4.jsonl"))
     assert [row["origin"] for row in rows] == ["aops/1962978", "aops/1842160", "aops/267204", "aops/2971922"]
     assert rows[0]["solution"].startswith("$\\boxed{\\text{Answer = }3^k.}$")
@@ -196,7 +196,7 @@ def test_aops_threads_of_the_forum_have_the_solutions_a_reader_would_pick(data):
 
 
 def test_proofbench_and_answerbench_keep_their_ids(data):
-    """The 60 and 400 rows have their own ids, guidelines and answers, the row with a missing quote too."""
+    """The 60 and 400 rows have their ids, guidelines and answers, also the row with a missing quote."""
     proofs = load(source="proofbench", path=str(data / "imobench/proofbench_v2.csv"))
     answers = load(source="answerbench", path=str(data / "imobench/answerbench_v2.csv"))
     assert (len(proofs), proofs[0]["problem"], len(answers)) == (60, "PB-Basic-001", 400)
@@ -215,7 +215,7 @@ def test_harp_has_other_solutions_as_candidates(data):
 
 
 def test_gsm8k_answers_are_numbers_and_solutions_have_no_calculator_notes(data):
-    """What follows #### is the answer, without thousands separators; its line stays, so that the solution can be graded."""
+    """The answer follows ####, without thousands separators; its line stays in the solution for grading."""
     rows = load(source="gsm8k", path=str(data / "gsm8k/test_first660.jsonl"))
     assert len(rows) == 660
     assert not any("<<" in row["solution"] for row in rows)
@@ -223,7 +223,7 @@ def test_gsm8k_answers_are_numbers_and_solutions_have_no_calculator_notes(data):
 
 
 def test_math_answer_is_the_last_box(data):
-    """Every solution has a last box, nested braces and all; the answer column is that box, respelled in places."""
+    """Every solution has a last box, also with nested braces; the answer column equals it up to spelling."""
     rows = load(source="math", path=str(data / "math/train_every5th.jsonl"))
     boxes = [loaders.last_box(row["solution"]) for row in rows]
     assert len(rows) == 1500
@@ -236,9 +236,9 @@ def test_math_answer_is_the_last_box(data):
 
 
 def test_aime_and_usamo_know_their_year(data):
-    """Years come from the address and from the contest's date; schemes are rendered two lines an item."""
+    """Years come from the address and from the contest's date; schemes are rendered with two lines per item."""
     aime = load(source="aime", path=str(data / "aime/aime24.jsonl"))
-    usamo = load(source="usamo", path=str(data / "usamo_2025"))
+    usamo = load(source="matharena", path=str(data / "usamo_2025"))
     assert ({2024}, {2025}) == ({row["year"] for row in aime}, {row["year"] for row in usamo})
     assert [row["problem"] for row in usamo] == [f"usamo_2025-{n}" for n in range(1, 7)]
     first, second = usamo[0]["guidelines"].split("\n\n")[:2]
@@ -246,7 +246,7 @@ def test_aime_and_usamo_know_their_year(data):
     assert second.startswith("# Interchanging the floor and mod (3 points)\nDescription: ")
 
 
-# ----------------------------------------------------------------------------------------------------- files of anybody
+# ----------------------------------------------------------------------------------------------------- foreign files
 
 
 def write(path, *rows: dict) -> str:
@@ -268,7 +268,7 @@ def test_aops_record_has_its_path_at_top_level_or_below_metadata(tmp_path):
         },
     )
     rows = load(source="aops", path=path)
-    assert [(r["origin"], r["year"], r["asks"]) for r in rows] == [
+    assert [(r["origin"], r["year"], r["question_type"]) for r in rows] == [
         ("Contests/2011 ISL/A1", 2011, "answer"),
         ("Forum", None, "proof"),
     ]
@@ -286,7 +286,7 @@ def test_proofbench_of_the_hub_has_its_scheme_as_guidelines(tmp_path):
 
 @pytest.mark.parametrize("source", ["aops", "gsm8k"])
 def test_loader_of_a_dataset_streams_a_local_folder_as_a_hub_id(tmp_path, source):
-    """A loader given an id reads a dataset and not a path."""
+    """With an id, a loader reads a dataset instead of a path."""
     write(
         tmp_path / "train.jsonl",
         {"problem": "p", "question": "p", "solution": "s", "answer": "a #### 1,200", "path": "x", "candidates": []},
@@ -297,7 +297,7 @@ def test_loader_of_a_dataset_streams_a_local_folder_as_a_hub_id(tmp_path, source
 
 
 def test_hub_maps_columns(tmp_path):
-    """Their columns, nested ones too, become ours."""
+    """Foreign columns, also nested ones, are mapped to ours."""
     write(tmp_path / "train.jsonl", {"q": "Prove it.", "meta": {"year": "2001"}, "n": 4})
     columns = {"statement": "q", "year": "meta.year", "problem": "n"}
     (row,) = load(source="hub", id=str(tmp_path), commit="local", columns=columns)
@@ -306,7 +306,7 @@ def test_hub_maps_columns(tmp_path):
 
 @pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.parquet"])
 def test_table_without_a_map_takes_our_own_names(tmp_path, name):
-    """Columns with our names are taken, all others are left."""
+    """Columns with our names are read, others are ignored."""
     frame = pl.DataFrame({"statement": ["s"], "answer": ["7"], "other": ["x"]})
     {"f.jsonl": frame.write_ndjson, "f.csv": frame.write_csv, "f.parquet": frame.write_parquet}[name](tmp_path / name)
     (row,) = load(source="table", path=str(tmp_path / name))
@@ -325,31 +325,31 @@ def test_table_without_a_map_takes_our_own_names(tmp_path, name):
         ([{"statement": 7}], {}, "`statement` is a number"),
         ([{"statement": ["s"]}], {}, "`statement` is a list"),
         ([{"statement": "s", "candidates": "c"}], {}, r"`candidates` is a text \('c'\); expected a list of texts"),
-        ([{"statement": "s", "asks": "both"}], {}, "`asks` is 'both'; expected `proof` or `answer`"),
+        ([{"statement": "s", "question_type": "both"}], {}, "`question_type` is 'both'; expected `proof` or `answer`"),
         (
             [{"statement": "s", "n": 1}, {"statement": "t", "n": 1}],
             {"problem": "n"},
             r"f.jsonl:2: `n` is '1' as in .*f.jsonl:1",
         ),
-        ([{"statement": "s"}], {"stament": "statement"}, "`stament` is no column of `problems`"),
+        ([{"statement": "s"}], {"stament": "statement"}, "`stament` is not a column that a source"),
     ],
 )
 def test_table_with_other_columns_is_refused(tmp_path, rows, columns, found):
-    """A missing column, a wrong type and an id that occurs twice stop with the line and the nearest name."""
+    """A missing column, a wrong type and a duplicate id stop with the line and the nearest name."""
     with pytest.raises(TableError, match=found):
         load(source="table", path=write(tmp_path / "f.jsonl", *rows), columns=columns)
 
 
-def test_gsm8k_without_its_answer_mark_is_refused(tmp_path):
+def test_gsm8k_without_its_answer_grade_is_refused(tmp_path):
     """A row without #### is not GSM8K."""
     with pytest.raises(TableError, match=r"f\.jsonl:1: `answer` has no `####`"):
         load(source="gsm8k", path=write(tmp_path / "f.jsonl", {"question": "q", "answer": "7"}))
 
 
 def test_usamo_folder_without_its_files_is_refused(tmp_path):
-    """What is missing in a contest folder is named."""
+    """The message has the missing file of a contest folder."""
     with pytest.raises(TableError, match=r"config\.yaml: cannot be read"):
-        load(source="usamo", path=str(tmp_path))
+        load(source="matharena", path=str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -370,13 +370,13 @@ def test_usamo_folder_without_its_files_is_refused(tmp_path):
     ],
 )
 def test_usamo_folder_with_a_faulty_file_names_it(tmp_path, file, content):
-    """A contest's date and schemes are what they must be, or the file is named."""
+    """A contest's date and schemes are valid, or the message has the file."""
     (tmp_path / "problems").mkdir()
     files = {"problems/1.tex": "Prove it.", "config.yaml": "date: 2025-03-19", "grading_scheme.json": "[]"}
     for name, good in files.items():
         (tmp_path / name).write_text(content if name == file else good)
     with pytest.raises(TableError, match=rf"(?s)^{tmp_path}/{file}: .+; expected "):
-        load(source="usamo", path=str(tmp_path))
+        load(source="matharena", path=str(tmp_path))
 
 
 # ----------------------------------------------------------------------------------------- as public tables have them
@@ -388,7 +388,7 @@ def written(path, *records) -> str:
 
 
 def test_rows_are_selected_before_they_are_read(tmp_path):
-    """`every` takes each n-th row from the first on, then `where` those with one of the values; numbers may be written as text."""
+    """`every` takes each n-th row from the first, then `where` those with one of the values; numbers may be texts."""
     rows = [{"statement": f"Problem {n}.", "kind": "ab"[n % 2], "year": 2000 + n // 4} for n in range(12)]
     path = written(tmp_path / "x.jsonl", *rows)
     found = load(source="table", path=path, every=3)
@@ -400,10 +400,10 @@ def test_rows_are_selected_before_they_are_read(tmp_path):
 
 
 def test_contest_of_matharena_is_read_as_its_table_too(tmp_path):
-    """Ids and year are those of the contest's folder; a structured scheme becomes a text."""
+    """Ids and year equal those of the contest's folder; a structured scheme becomes a text."""
     scheme = [{"title": "Idea", "points": 7, "desc": "the idea"}]
     row = {"problem_idx": 1, "problem": "Prove it.", "grading_scheme": scheme, "sample_solution": "So."}
-    (found,) = load(source="usamo", path=written(tmp_path / "usamo_2025.jsonl", row))
+    (found,) = load(source="matharena", path=written(tmp_path / "usamo_2025.jsonl", row))
     assert (found["problem"], found["year"], found["solution"]) == ("usamo_2025-1", 2025, "So.")
     assert found["guidelines"] == "# Idea (7 points)\nDescription: the idea"
 
@@ -412,7 +412,7 @@ VERIFIED = {"problem_statement": "Add.", "gold_standard_solution": "print(2)", "
 
 
 def test_programming_problems_have_their_tests_as_the_answer(tmp_path):
-    """Tests of what a program reads and prints are the answer, as JSON or as an object; calls of functions are left out."""
+    """Tests on standard input and output are the answer, from JSON or an object; function calls are dropped."""
     reads = {"input": "1 1", "output": "2", "type": "stdin_stdout", "fn_name": None}
     calls = {"input": "[1]", "output": "[2]", "type": "function_call", "fn_name": "f"}
     info = {"language": "python", "test_cases": [reads, calls]}
@@ -423,13 +423,13 @@ def test_programming_problems_have_their_tests_as_the_answer(tmp_path):
     )
     one, none = load(source="code", path=path)
     assert json.loads(one["answer"]) == [{"input": "1 1", "output": "2"}]
-    assert (one["asks"], one["solution"], one["origin"], one["tags"]) == ("code", "print(2)", "p-1", ["apps"])
+    assert (one["question_type"], one["solution"], one["origin"], one["tags"]) == ("code", "print(2)", "p-1", ["apps"])
     assert none["answer"] is None
 
 
 @pytest.mark.parametrize("info", ["{", 3, {"test_cases": [1]}])
 def test_programming_problem_with_unreadable_tests_is_refused(tmp_path, info):
-    """Whatever the tests are, the message names the row."""
+    """The message has the row of the invalid tests."""
     path = written(tmp_path / "code.jsonl", {**VERIFIED, "verification_info": info})
     with pytest.raises(TableError, match=r"code.jsonl:1: "):
         load(source="code", path=path)
@@ -451,10 +451,10 @@ MBPP = {
 
 
 def test_function_of_humaneval_has_its_asserts_as_a_check(tmp_path):
-    """The answer has the check, what stands before the function, and the published solution; that is a reply, too."""
+    """The answer has the check, the code before the function, and the published solution, which is also a reply."""
     (row,) = load(source="humaneval", path=written(tmp_path / "h.jsonl", HUMAN))
     (test,) = json.loads(row["answer"])
-    assert (row["problem"], row["asks"], test["function"]) == ("HumanEval/0", "code", "mean")
+    assert (row["problem"], row["question_type"], test["function"]) == ("HumanEval/0", "code", "mean")
     assert test["setup"] == "from typing import List\n\ndef half(n):\n    return n / 2"
     assert (
         test["check"].endswith("check(mean)\n") and test["reference"] == HUMAN["prompt"] + HUMAN["canonical_solution"]
@@ -464,7 +464,7 @@ def test_function_of_humaneval_has_its_asserts_as_a_check(tmp_path):
 
 
 def test_function_of_mbpp_shows_its_asserts_and_with_more_tests_only_the_first(tmp_path):
-    """MBPP asks with all asserts that it tests; MBPP+ shows one and tests many. The setup stands before both."""
+    """MBPP shows all its asserts; MBPP+ shows one and tests many. The setup precedes both."""
     plus = {**MBPP, "task_id": 3, "prompt": "Double.", "test": "for i in range(9): assert twice(i) == 2 * i"}
     plain, more = load(
         source="mbpp",
@@ -483,14 +483,14 @@ def test_function_of_mbpp_shows_its_asserts_and_with_more_tests_only_the_first(t
     ("source", "row", "found"),
     [
         ("humaneval", {**HUMAN, "entry_point": "other"}, "`prompt` does not define `other`"),
-        ("humaneval", {**HUMAN, "prompt": "def mean("}, "`prompt` is no Python"),
+        ("humaneval", {**HUMAN, "prompt": "def mean("}, "`prompt` is not Python"),
         ("humaneval", {**HUMAN, "test": None}, "`test` is empty"),
-        ("mbpp", {**MBPP, "test_list": ["assert other(1) == 2"]}, "`test_list` calls nothing that `code` defines"),
-        ("mbpp", {**MBPP, "test_list": []}, "`test_list` calls nothing"),
+        ("mbpp", {**MBPP, "test_list": ["assert other(1) == 2"]}, "`test_list` calls no function of `code`"),
+        ("mbpp", {**MBPP, "test_list": []}, "`test_list` calls no function"),
     ],
 )
 def test_function_without_sound_asserts_is_refused(tmp_path, source, row, found):
-    """The message names the row and the column."""
+    """The message has the row and the column."""
     with pytest.raises(TableError, match=rf"f.jsonl:1: {found}"):
         load(source=source, path=written(tmp_path / "f.jsonl", row))
 
@@ -511,7 +511,7 @@ def hidden(tests: object) -> str:
 
 
 def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
-    """Tests of what is printed stay; those of a method become calls. Hidden ones are unpacked."""
+    """Tests of output stay; those of a method become calls. Hidden ones are unpacked."""
     printing = json.dumps([{"input": "3", "output": "6", "testtype": "stdin"}])
     method = {
         **LIVE,
@@ -526,7 +526,7 @@ def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
     assert json.loads(prints["answer"]) == [{"input": "1", "output": "2"}, {"input": "3", "output": "6"}]
     assert json.loads(calls["answer"]) == [{"call": "Solution().twice([1, None], 'x')", "result": "True"}]
     assert "class Solution" in calls["statement"] and "standard input" in prints["statement"]
-    assert (prints["problem"], prints["level"], prints["asks"]) == ("livecodebench-1873_A", "easy", "code")
+    assert (prints["problem"], prints["level"], prints["question_type"]) == ("livecodebench-1873_A", "easy", "code")
     for problem in load(source="livecodebench", path=path, setup="leetcode", megabytes=1024.0):
         tests = json.loads(problem["answer"])
         assert tests and all((test["setup"], test["megabytes"]) == ("leetcode", 1024) for test in tests)
@@ -534,7 +534,7 @@ def test_program_of_livecodebench_has_its_public_and_its_hidden_tests(tmp_path):
 
 @pytest.mark.parametrize("packed", ["x", hidden(3), hidden("no json"), hidden(Path("/")), ""])
 def test_hidden_tests_that_are_none_are_refused(tmp_path, packed):
-    """A pickle that would import anything is as bad as a broken one: the row is named, and nothing runs."""
+    """A pickle with an import is rejected like a broken one: the message has the row, and nothing is executed."""
     path = written(tmp_path / "l.jsonl", {**LIVE, "private_test_cases": packed})
     with pytest.raises(TableError, match=r"l.jsonl:1: `private_test_cases` (cannot be read|is empty|is a)"):
         load(source="livecodebench", path=path)

@@ -1,4 +1,4 @@
-"""Models of the hub: fetched once into its cache, and here only when every file of them is."""
+"""Models of the hub: downloaded once into its cache, and local only if all files are."""
 
 import json
 
@@ -34,7 +34,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_model_is_here_after_it_was_fetched(hub):
-    """Weights and tokenizer come, other formats do not; then nobody is asked."""
+    """Weights and tokenizer are downloaded, other formats are not; afterwards no network is needed."""
     assert not models.is_here("me/model", COMMIT)
     folder = models.snapshot("me/model", COMMIT)
     assert {path.name for path in folder.iterdir()} == {*FILES} - {"pytorch_model.bin"}
@@ -43,7 +43,7 @@ def test_model_is_here_after_it_was_fetched(hub):
 
 
 def test_model_without_one_of_its_files_is_not_here(hub):
-    """What a killed download left is no model, and is not taken for one without a network."""
+    """The remains of a killed download do not count as a model, even without network."""
     folder = models.snapshot("me/model", COMMIT)
     (folder / "model-2-of-2.safetensors").unlink()
     assert not models.is_here("me/model", COMMIT)
@@ -53,7 +53,7 @@ def test_model_without_one_of_its_files_is_not_here(hub):
 
 
 def test_tokenizer_comes_without_the_weights(hub):
-    """Only its files are asked for."""
+    """Only the tokenizer's files are requested."""
     folder = models.snapshot("me/model", COMMIT, weights=False)
     assert "tokenizer_config.json" in {path.name for path in folder.iterdir()}
     assert not [path for path in folder.iterdir() if path.suffix == ".safetensors"]

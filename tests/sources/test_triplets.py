@@ -1,11 +1,11 @@
-"""Programs with an input and its output as problems: what is asked, what answers it, what a self-play is seeded with."""
+"""Programs with an input and its output as problems: statements, answers, and seeds of self-play."""
 
 import ast
 import json
 
 import pytest
 
-from proofmill.recipes.entry_values import entry_from
+from proofmill.config.entry_values import entry_from
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.errors import TableError
 from proofmill.sources.loaders import SOURCES
@@ -30,17 +30,21 @@ def rows(tmp_path, source: str, *records: dict) -> list[dict]:
 
 
 def test_output_prediction_shows_the_call_and_hides_its_value(tmp_path):
-    """The statement has program and call; the value stands in the solution, as a reply, and in the answer."""
+    """The statement has program and call; the value is in the solution, as a reply, and in the answer."""
     (row,) = rows(tmp_path, "cruxeval-o", CRUX)
     assert CRUX["code"] in row["statement"] and "f(1, b=[2])" in row["statement"] and "3" not in row["statement"]
-    assert (row["problem"], row["solution"], row["asks"]) == ("cruxeval-deduce-sample_7", "```output\n3\n```", "code")
+    assert (row["problem"], row["solution"], row["question_type"]) == (
+        "cruxeval-deduce-sample_7",
+        "```output\n3\n```",
+        "code",
+    )
     task = {"kind": "deduce", "program": CRUX["code"], "input": CRUX["input"], "output": "3"}
     assert json.loads(row["answer"]) == task
     assert set(row) <= set(COLUMNS["problems"])
 
 
 def test_input_prediction_shows_the_value_and_hides_the_call(tmp_path):
-    """The same row the other way round is another problem."""
+    """The same row gives another problem in the other direction."""
     (row,) = rows(tmp_path, "cruxeval-i", CRUX)
     assert "```python\n3\n```" in row["statement"] and "[2]" not in row["statement"]
     assert (row["problem"], row["solution"]) == ("cruxeval-abduce-sample_7", "```input\n1, b=[2]\n```")
@@ -51,7 +55,7 @@ def test_input_prediction_shows_the_value_and_hides_the_call(tmp_path):
     ("source", "asked"), [("livecodebench-o", "largest(s = '0(11)')"), ("livecodebench-i", "['1']")]
 )
 def test_execution_of_livecodebench_is_asked_either_way_and_keeps_its_name(tmp_path, source, asked):
-    """The statement has the published name; the program can be called `f`, and imports what it uses without saying so."""
+    """The statement has the published name; the program has the alias `f` and its missing imports."""
     (row,) = rows(tmp_path, source, LIVE)
     task = json.loads(row["answer"])
     assert asked in row["statement"] and "largest" in row["statement"] and " = largest" not in row["statement"]
@@ -65,19 +69,19 @@ def test_execution_of_livecodebench_is_asked_either_way_and_keeps_its_name(tmp_p
     ("change", "found"),
     [
         ({"input": "other(1)"}, "`input` is 'other\\(1\\)'; expected a call of `largest`"),
-        ({"input": 3}, "`input` is 3; expected it as Python writes it"),
+        ({"input": 3}, "`input` is 3; expected a Python literal"),
         ({"code": ""}, "`code` is empty"),
         ({"function_name": None}, "`function_name` is empty"),
     ],
 )
 def test_row_that_is_no_execution_is_refused_with_its_place(tmp_path, change, found):
-    """The message names the row and what was expected."""
+    """The message has the row and the expectation."""
     with pytest.raises(TableError, match=rf"rows.jsonl:1: {found}"):
         rows(tmp_path, "livecodebench-o", {**LIVE, **change})
 
 
 def test_seeds_of_absolute_zero_are_problems_of_each_task(tmp_path):
-    """Imports stand before the program once; an induction shows the first half of its pairs and the message."""
+    """Imports precede the program once; an induction shows the first half of its pairs and the message."""
     (deduce,) = rows(tmp_path, "azr-deduce", SEED)
     assert json.loads(deduce["answer"])["program"] == f"import math\n{SEED['snippet']}"
     pairs = {"inputs": ["1.5", "2.5", "-1"], "outputs": ["1", "2", "-1"], "message": "Round down."}
@@ -87,7 +91,7 @@ def test_seeds_of_absolute_zero_are_problems_of_each_task(tmp_path):
     task = json.loads(induce["answer"])
     assert (task["kind"], task["inputs"], task["outputs"]) == ("induce", pairs["inputs"], pairs["outputs"])
     assert task["program"].count("import math") == 1
-    with pytest.raises(TableError, match="3 inputs and 1 outputs; expected two pairs or more"):
+    with pytest.raises(TableError, match="3 inputs and 1 outputs; expected the same number, at least two"):
         rows(tmp_path, "azr-induce", {**SEED, **pairs, "outputs": ["1"]})
 
 
@@ -112,7 +116,7 @@ def test_missing_imports_are_those_of_names_that_nothing_defines(code, added):
 
 
 def test_real_triplets_are_read_whole(data, tmp_path):
-    """Each of the 400 rows of CRUXEval and of the 128 seeds is a problem either way, and its program is Python."""
+    """Each of the 400 rows of CRUXEval and the 128 seeds is a problem in both directions with a valid program."""
     for source, file, expected in (
         ("cruxeval-o", "cruxeval/first400.jsonl", 400),
         ("cruxeval-i", "cruxeval/first400.jsonl", 400),

@@ -25,14 +25,14 @@ never closed
 
 
 def test_blocks_are_found_by_language_in_order():
-    """Closed blocks of the languages asked for; case does not matter, an unclosed block is none."""
+    """Closed blocks of the languages asked for are returned, in any case; an unclosed block is not."""
     assert fenced(REPLY, "python", "") == ['def f(a):\n    return "``"', "x = 1", "y"]
     assert fenced(REPLY, "input") == ["1, [2]"]
     assert fenced(REPLY, "output") == []
 
 
 def test_empty_block_is_an_empty_text():
-    """Nothing between the fences is a block all the same."""
+    """An empty block counts as a block."""
     assert fenced("```input\n```", "input") == [""]
 
 
@@ -51,7 +51,7 @@ def test_empty_block_is_an_empty_text():
     ],
 )
 def test_form_of_a_reply(reply, formed):
-    """Reasoning and answer in tags, once each, in this order, and nothing but space around them."""
+    """Reasoning and answer in tags, once each, in this order, with only space around them."""
     assert is_formed(reply) is formed
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmill.text.folding import escaped, escaped_at, folded, unescaped
+from proofmill.text.folding import escape, escape_at, fold, unescape
 
 ANGLE = re.compile("<")
 
@@ -33,29 +33,29 @@ ANGLE = re.compile("<")
     ],
 )
 def test_view_is_what_a_reader_sees(text, view):
-    """How a letter is set, marks and invisible characters are not seen; case, white space and other scripts are."""
-    assert folded(text) == view
+    """Styles of letters, accents and invisible characters are dropped; case, white space and other scripts stay."""
+    assert fold(text) == view
 
 
 def test_view_of_every_character_is_its_own_view():
     """Folding twice is folding once, and two texts with the same compatibility form have the same view."""
     for code in range(sys.maxunicode + 1):
         character = chr(code)
-        assert folded(folded(character)) == folded(character)
-        assert folded(unicodedata.normalize("NFKC", character)) == folded(character)
+        assert fold(fold(character)) == fold(character)
+        assert fold(unicodedata.normalize("NFKC", character)) == fold(character)
 
 
 @given(st.text())
 def test_text_without_a_match_stays_as_it_is(text):
-    """Nothing is changed but the characters that are found."""
-    assert escaped(text, re.compile("(?!)")) == text
+    """Only the characters of a match are changed."""
+    assert escape(text, re.compile("(?!)")) == text
 
 
 @given(st.text(st.sampled_from("<＜≮a\u200d\u0301ﬁ½\n")))
 def test_escaped_text_has_no_match_and_can_be_read_back(text):
-    """Whatever stands around it, each character seen as `<` is escaped, no other is, and the writer's text is recovered."""
-    made = escaped(text, ANGLE)
-    assert not ANGLE.search(folded(made)) and unescaped(made) == text
+    """Each character that looks like `<` is escaped, no other is, and the original text is recovered."""
+    made = escape(text, ANGLE)
+    assert not ANGLE.search(fold(made)) and unescape(made) == text
     assert [c for c in text if c not in "<＜≮"] == [c for c in re.sub(r"&(?:lt|#\d+);", "", made)]
 
 
@@ -65,16 +65,16 @@ def test_escaped_text_has_no_match_and_can_be_read_back(text):
 )
 def test_characters_are_escaped_at_their_places(text, places, made):
     """`<` is `&lt;`, any other character its number."""
-    assert escaped_at(text, places) == made
+    assert escape_at(text, places) == made
 
 
 @pytest.mark.parametrize("entity", ["&amp;", "&#x3c;", "&lt", "&#;", "& lt;"])
 def test_other_entities_are_not_read_back(entity):
-    """What no escape writes is the writer's own."""
-    assert unescaped(entity) == entity
+    """An entity that `escape` never writes belongs to the text and stays."""
+    assert unescape(entity) == entity
 
 
 @pytest.mark.parametrize("number", ["1114112", "99999999999"])
 def test_number_of_no_character_is_left_alone(number):
-    """A writer's own entity beyond Unicode is no error."""
-    assert unescaped(f"&#{number};") == f"&#{number};"
+    """An entity beyond Unicode in a text is no error."""
+    assert unescape(f"&#{number};") == f"&#{number};"

@@ -1,4 +1,4 @@
-"""How much of a text is in its language: word by word, counted by hand, in texts full of formulas and of several scripts."""
+"""Language consistency: words counted by hand, in texts full of formulas and of several scripts."""
 
 import json
 import unicodedata
@@ -36,7 +36,7 @@ Done.""",
     ("It costs $5 and the other $7, together $12.", {"LATIN": 6}),
     # Between and pages
     (r"Between $20-$30 and \$5 pages", {"LATIN": 3}),
-    # We use here and then: code, an address and tags are none
+    # We use here and then: code, an address and tags do not count
     (
         "<think>We use\n```python\nfor word in text: print(word)\n```\n`sorted(words)` here, "
         "https://example.org/some_page(1) and then</think>",
@@ -44,7 +44,7 @@ Done.""",
     ),
     # See: drawings and programs are code
     (r"See [asy] draw(circle((0,0),1)); [/asy]\begin{tikzpicture}\node {word};\end{tikzpicture}", {"LATIN": 1}),
-    # then words end: formulas side by side, and a word between two
+    # then words end: adjacent formulas, and a word between two
     (r"$ab$$bc$ then $$cd$$ $ab$-words-$bc$ end", {"LATIN": 3}),
     # one word: a formula over two lines, and macros outside of formulas
     ("$ab\ncd$ one \\frac{ab}{cd} \\sqrt[3]{ef} word", {"LATIN": 2}),
@@ -58,7 +58,7 @@ Done.""",
     (r"\[ ab \[ bc \] words \) here", {"LATIN": 2}),
     # some cells, in a table whose columns are no words
     (r"\begin{tabular}{lcr} some & cells \end{tabular}", {"LATIN": 2}),
-    # emph word: an underscore after a word is none of a formula; a power is
+    # emph word: an underscore after a word opens no formula; a power does
     ("_emph_ ab² word", {"LATIN": 2}),
     # So with and then holds in triangle: the rest are formulas without dollars
     ("So 2ab+bc = gcd(ab, c) with x_max and x_{max}, then n=abc holds in triangle ABC.", {"LATIN": 7}),
@@ -66,9 +66,9 @@ Done.""",
     ("\\section{Case one}\n\\begin{itemize}\n\\item first item\n\\end{itemize}\n", {"LATIN": 4}),
     # we're well known naïve l'été: an apostrophe joins, a hyphen parts
     ("we're well-known naïve l’été", {"LATIN": 5}),
-    # single letters are no words, whatever their case: nothing
+    # single letters are no words, in either case: nothing
     ("a I x n α Ω ж б $y$", {}),
-    # 设是正整数 5, 则 1, 是偶数 3; gcd(m, n) is a formula, continuous is none
+    # 设是正整数 5, 则 1, 是偶数 3; gcd(m, n) is a formula, continuous is not
     ("设$n$是正整数,则gcd(m, n)是偶数 continuous.", {"HAN": 9, "LATIN": 1}),
     # 所以 2, 三角形 3, 中 1; ABC names points
     ("所以三角形ABC中,$AB=AC$。", {"HAN": 6}),
@@ -80,17 +80,17 @@ Done.""",
     ("Пусть n и m — чётное число.", {"CYRILLIC": 3}),
     # Έστω ακέραιος
     ("Έστω $n$ ακέραιος", {"GREEK": 2}),
-    # عدد صحيح, with vowel marks on the first
+    # عدد صحيح, with vowel signs on the first
     ("عَدَد صحيح", {"ARABIC": 2}),
-    # गणित है की: marks are no letters, and a syllable of one letter is a word
+    # गणित है की: vowel signs are no letters, and a syllable of one letter is a word
     ("गणित है की", {"DEVANAGARI": 3}),
     # abc word hyphen: full-width and mathematical letters are letters, and a soft hyphen is nothing
     ("ａｂｃ 𝐰𝐨𝐫𝐝 hy\u00adphen", {"LATIN": 3}),
-    # one word, however many marks its letter bears, and in whatever order
+    # one word, for any number and order of accents on its letter
     ("be" + "\u0301\u0323" * 100_000, {"LATIN": 1}),
     # a macro without an argument, and a word
     ("\\macro" + " " * 100_000 + "word", {"LATIN": 1}),
-    # half-width カ with its voicing mark is one character, が of two signs too
+    # half-width カ with its voicing sign is one character, and so is が of two signs
     ("ｶﾞ か\u3099", {"KANA": 2}),
 ]
 
@@ -117,7 +117,7 @@ def test_words_are_those_counted_by_hand(text, counted):
         ("関数は連続", "ja", 1.0),
         ("関数は連続", "zh", 0.8),
         ("Le théorème est démontré", "fr", 1.0),
-        ("Le théorème est démontré", "en", 1.0),  # scripts do not tell French from English
+        ("Le théorème est démontré", "en", 1.0),  # French and English have one script
         ("Docs 함수 연속", "ko", 2 / 3),
     ],
 )
@@ -127,7 +127,7 @@ def test_consistency_is_the_share_counted_by_hand(text, language, share):
 
 
 def test_consistency_of_nothing_is_zero_and_of_formulas_alone_is_unknown():
-    """An empty chain of thought earns 0; one of formulas has no language to judge, unless a value is given for that."""
+    """An empty chain of thought earns 0; one with only formulas has no language, unless a value is given for that."""
     assert consistency("", "en") == consistency(" \n", "en") == 0.0
     assert consistency(r"$x=1$, $$\frac{1}{2}$$", "en") is None
     assert consistency("```\ncode\n``` x 12", "zh") is None
@@ -135,13 +135,13 @@ def test_consistency_of_nothing_is_zero_and_of_formulas_alone_is_unknown():
 
 
 def test_consistency_in_an_unknown_language_is_refused():
-    """The error names the languages that are known."""
+    """The error lists the known languages."""
     with pytest.raises(ValueError, match=r"language: found 'English'; expected one of ar, be, .* zh\. "):
         consistency("text", "English")
 
 
 def test_mixes_languages_begins_below_the_threshold():
-    """19 English words of 20 are 0.95: not mixed; 18 of 20 are. Without words, or without a text, nothing is mixed."""
+    """19 English words of 20 are 0.95 and not mixed; 18 of 20 are. Without words or text the result is False."""
     assert not mixes_languages("word " * 19 + "词", "en")
     assert mixes_languages("word " * 18 + "词 词", "en")
     assert mixes_languages("word " * 19 + "词", "en", least=0.96)
@@ -167,7 +167,7 @@ PIECES = {  # text, and the Latin words in it
 @UNTIMED
 @given(st.lists(st.sampled_from(list(PIECES)), max_size=12))
 def test_words_of_pieces_are_the_sum_of_the_words_of_each(pieces):
-    """However formulas and words follow one another, each piece has its own words."""
+    """In any sequence of formulas and words, each piece has its own words."""
     assert words(" ".join(pieces))["LATIN"] == sum(PIECES[piece] for piece in pieces)
 
 
@@ -182,7 +182,7 @@ def test_words_after_a_blank_line_count_whatever_was_left_open(signs):
 @UNTIMED
 @given(st.lists(st.sampled_from(["alpha", "beta", "数", "か", "число", "수학"]), min_size=1, max_size=40))
 def test_consistency_without_formulas_is_a_plain_count(some):
-    """For words parted by spaces the share is the number of those that are written in the language's letters."""
+    """For words separated by spaces, the share is the number of those in the language's letters."""
     for language, letters in {"en": "ab", "zh": "数", "ja": "数か", "ru": "ч", "ko": "수"}.items():
         assert consistency(" ".join(some), language) == pytest.approx(sum(w[0] in letters for w in some) / len(some))
 
@@ -190,7 +190,7 @@ def test_consistency_without_formulas_is_a_plain_count(some):
 @UNTIMED
 @given(st.text(st.sampled_from("$\\()[]{}`~<>/ab 词\n_^1") | st.characters(codec="utf-8"), max_size=80))
 def test_words_of_any_text_are_letters_of_it(text):
-    """Whatever the text, there are no more words than letters in its normal form, and prose invents none."""
+    """A text has no more words than letters in its normal form, and `prose` adds none."""
     letters = sum(c.isalnum() for c in unicodedata.normalize("NFKC", text))
     assert words(text).total() <= letters
     assert set(prose(text)) <= {*text, " "}

@@ -1,4 +1,4 @@
-"""Where a thought ends: tags, delimiters, what was sent apart, the writer's own evaluation."""
+"""The end of reasoning: tags, delimiters, separate reasoning, the model's own evaluation."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ from proofmill.text.reasoning import (
     ],
 )
 def test_key_step_is_the_longest_but_not_the_conclusion(solution, expected):
-    """Paragraphs, else lines, else sentences; a text of one step has none to take out."""
+    """Steps are paragraphs, else lines, else sentences; a text of one step has none to remove."""
     assert expected == without_key_step(solution)
 
 
@@ -47,7 +47,7 @@ def test_key_step_is_the_longest_but_not_the_conclusion(solution, expected):
     ],
 )
 def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
-    """The reasoning without its tags, also of a text that was cut off in it."""
+    """The reasoning without its tags, also of a text that was truncated in it."""
     assert thought(text) == expected
 
 
@@ -57,10 +57,10 @@ def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
         ("<think>a</think>\nb", None, "b"),
         ("<think>a</think>b</think> c", None, "c"),
         ("a</think>b", None, "b"),
-        ("<think>a", None, ""),  # cut off while thinking
+        ("<think>a", None, ""),  # truncated during reasoning
         ("a", None, "a"),
         (" \n<think>a", None, ""),
-        ("The tag <think> opens it.", None, "The tag <think> opens it."),  # the writer speaks of the tag
+        ("The tag <think> opens it.", None, "The tag <think> opens it."),  # the tag is only mentioned
         ("<think>a</think>The tag <think> opens it.", None, "The tag <think> opens it."),
         ("<think>a", "sent apart", "<think>a"),
         ("a\n## Self-Evaluation\nIt is right.", None, "a\n## Self-Evaluation\nIt is right."),
@@ -68,7 +68,7 @@ def test_thought_is_what_stands_before_the_last_end_of_it(text, expected):
     ],
 )
 def test_final_part_is_what_follows_the_thought(text, reasoning, final):
-    """The part that is graded is all that stands after the thought: nothing can be hidden below a heading."""
+    """All text after the reasoning is graded, so nothing can be hidden below a heading."""
     assert final_part(text, reasoning) == final
 
 
@@ -82,7 +82,7 @@ def test_final_part_is_what_follows_the_thought(text, reasoning, final):
     ],
 )
 def test_thought_or_all_of_an_answer_alone_is_all_of_it(text, seen):
-    """Rewards for the language of the reasoning look at something, also where the writer speaks of the tag."""
+    """Rewards for the language of the reasoning always see text, also if it only mentions the tag."""
     assert thought_or_all(text) == seen
 
 
@@ -106,7 +106,7 @@ CORE = r"""Put $x = \tan t$, so that $dx = (1+x^2)\,dt$ and $I = \int_0^{\pi/4} 
     ],
 )
 def test_proof_without_its_self_evaluation_is_the_proof(evaluation):
-    """An evaluation in words, with a formula or two, is left out where a grader asks for it."""
+    """An evaluation in words, with a formula or two, is removed if a grader asks for it."""
     assert without_evaluation(f"{PROOF}\n\n{evaluation}") == PROOF
 
 
@@ -122,7 +122,7 @@ def test_proof_without_its_self_evaluation_is_the_proof(evaluation):
     ],
 )
 def test_proof_that_evaluates_something_is_kept_whole(text):
-    """A section that is made of mathematics belongs to the proof, whatever its heading, also the first of the text."""
+    """A section of mathematics belongs to the proof, whatever its heading, also the first of the text."""
     assert without_evaluation(text) == text
     assert without_evaluation(f"{text}\n\n## Self-Evaluation\n\nAll is proved, and $I > 0$.") == text
 
@@ -144,15 +144,15 @@ def test_one_block_of_thought_has_one_answer(text, answer):
 
 @given(st.text("<think>/ ab\n", max_size=40))
 def test_every_text_has_a_thought_and_an_answer(text):
-    """Whatever was written, each reader gives a text, and none of them is longer."""
+    """Each reader gives a text for any text, and none of them is longer."""
     for part in (final_part(text), thought(text), thought_or_all(text), after_thought(text), after_one_thought(text)):
         assert part in text
     split, answer = split_at(text, ["</think>"])
     assert (split + answer).replace(" ", "") in text.replace("</think>", "").replace(" ", "") or "</think>" in text
-    if "think>" not in text:  # tags inside an answer are taken for the reasoning's own
+    if "think>" not in text:  # tags inside an answer count as those of the reasoning
         assert final_part(with_thought(text, "so"), None) == final_part(text, "so")
 
 
 def test_text_without_a_thought_is_written_as_it_is():
-    """Nothing was sent apart, so nothing stands before the answer."""
+    """Without separate reasoning, nothing is put before the answer."""
     assert [with_thought("a", reasoning) for reasoning in (None, "", " \n")] == ["a"] * 3

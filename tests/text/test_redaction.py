@@ -1,4 +1,4 @@
-"""Secrets are taken out of texts of any length, in linear time."""
+"""Secrets are removed from texts of any length, in linear time."""
 
 import random
 import string
@@ -10,7 +10,7 @@ SECRET = "sk-live-0123456789abcdefghij"
 
 
 def test_each_part_of_a_secret_is_hidden_wherever_it_stands():
-    """Twelve characters of it are enough, at any offset in a run of other characters."""
+    """Twelve characters of it suffice, at any offset in a run of other characters."""
     hide, rng = Redaction([SECRET]), random.Random(0)
     for start in range(len(SECRET) - PART + 1):
         for before in range(20):
@@ -35,6 +35,6 @@ def test_million_characters_without_a_blank_take_milliseconds():
 
 
 def test_users_of_addresses_are_taken_out():
-    """A proxy's or a redirect's password, in any scheme; an address without one, and an e-mail, stay."""
+    """A proxy's or redirect's password is removed, in any scheme; an address without one, and an e-mail, stay."""
     text = "via http://me:pa@ss@proxy:8080/x, socks5://u@h, https://a.b/c@d and me@a.b"
     assert without_users(text) == f"via http://{HIDDEN}@proxy:8080/x, socks5://{HIDDEN}@h, https://a.b/c@d and me@a.b"

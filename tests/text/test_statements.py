@@ -50,7 +50,7 @@ def test_tokens_of_other_mathematics_differ(one, other):
 
 
 def test_tokens_tell_words_numbers_and_formulas_apart():
-    """Letters in formulas are no words, and every token knows its place in the text."""
+    """Letters in formulas are not words, and every token has its place in the text."""
     text = "Let $a$ be a number below 47."
     found = tokens(text)
     assert [(t.text, t.kind) for t in found] == [

@@ -8,8 +8,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trl.trainer.utils import nanstd
 
-from proofmill.training.advantages import EPSILON, advantages, centred, divisors, total
+from proofmill.training.advantages import (
+    EPSILON,
+    VARIANCE_EPSILON,
+    WHITENED,
+    advantages,
+    centred,
+    divisors,
+    task_advantages,
+    total,
+)
 
 NAN = float("nan")
 UNTIMED = settings(deadline=None)
@@ -20,7 +30,7 @@ SCALE = st.sampled_from(["group", "batch", "none"])
 
 @st.composite
 def batches(draw):
-    """Some groups of one size; None is an attempt without a reward."""
+    """Draw some groups of one size; None is an attempt without a reward."""
     size = draw(st.integers(1, 6))
     return draw(st.lists(st.lists(REWARD, min_size=size, max_size=size), min_size=1, max_size=5))
 
@@ -34,7 +44,8 @@ def scored(rewards):
 
 
 def by_definition(batch, scale):
-    """Reward less the mean of the group's scored attempts, by the sample deviation plus 1e-4; 0 where either is unknown."""
+    """Compute reward less mean, over sample deviation plus 1e-4, of the group's scored attempts; 0 if either is
+    unknown."""
     everything = [reward for group in batch for reward in scored(group)]
     found = []
     for group in batch:
@@ -48,19 +59,11 @@ def by_definition(batch, scale):
 
 
 def as_trl(rewards_PG, scale):
-    """TRL 1.16's `sum_then_normalize` of summed rewards, in its float32 and its order."""
-
-    def deviation(values, dim):
-        around = torch.nanmean(values, dim=dim, keepdim=True)
-        count = (~values.isnan()).sum(dim=dim, keepdim=True)
-        variance = torch.nanmean((values - around) ** 2, dim=dim, keepdim=True)
-        variance = variance * torch.where(count > 1, count / (count - 1), torch.tensor(NAN))
-        return variance.sqrt()
-
+    """Compute TRL 1.16's `sum_then_normalize` of summed rewards, in its float32 and its order."""
     rewards = torch.tensor(rewards_PG, dtype=torch.float32)
     found = rewards - torch.nanmean(rewards, dim=1, keepdim=True)
     if scale != "none":
-        spread = deviation(rewards, 1) if scale == "group" else deviation(rewards.view(-1), 0)
+        spread = nanstd(rewards, dim=1)[:, None] if scale == "group" else nanstd(rewards)
         found = found / (spread + 1e-4)
     return torch.nan_to_num(found, nan=0.0).numpy()
 
@@ -82,6 +85,22 @@ def test_advantages_equal_trl_to_its_rounding(batch, scale):
     units = apart * np.nan_to_num(divisors(rewards_PG, scale), nan=1.0)
     largest = max((abs(reward) for group in batch for reward in scored(group)), default=0.0)
     assert units.max() <= 2e-6 * largest
+
+
+@UNTIMED
+@given(batches(), SCALE)
+def test_advantages_of_float32_tensors_equal_trl_bit_for_bit(batch, scale):
+    """Tensors are computed in their precision, in TRL's order of operations."""
+    found = advantages(torch.tensor(array(batch), dtype=torch.float32), scale)
+    assert found.dtype == torch.float32 and np.array_equal(found.numpy(), as_trl(array(batch), scale))
+
+
+def test_total_of_a_tensor_is_that_of_the_array():
+    """Rewards that do not apply are left out, and a rollout without any has no total."""
+    rewards, applies = [[1.0, NAN], [0.5, 2.0], [NAN, NAN]], [[True, False], [True, True], [False, False]]
+    found = total(torch.tensor(rewards), torch.tensor([1.0, 0.25]), torch.tensor(applies))
+    assert found.tolist() == pytest.approx(total(rewards, [1.0, 0.25], applies).tolist(), nan_ok=True)
+    assert found.tolist() == pytest.approx([1.0, 1.0, NAN], nan_ok=True)
 
 
 def test_advantages_by_hand():
@@ -159,3 +178,88 @@ def test_total_without_a_word_on_what_applies_needs_every_reward():
     """Rewards 1 and 0.5 at weights 1 and 2 are 2; with either missing, or both, there is none."""
     found = total([[1.0, 0.5], [1.0, NAN], [NAN, 0.5], [NAN, NAN]], [1, 2])
     assert np.array_equal(found, [2, NAN, NAN, NAN], equal_nan=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- TRR++
+
+GROUPS = [(task, role) for task in ("deduce", "abduce", "induce") for role in ("propose", "solve")]
+TASK_REWARD = st.one_of(st.just(NAN), st.sampled_from([-1.0, -0.5, 0.0, 0.125, 0.875, 1.0]))
+REPLIES = st.lists(st.tuples(TASK_REWARD, st.sampled_from(GROUPS), st.integers(1, 30)), min_size=1, max_size=40)
+
+
+def columns(replies):
+    """Return rewards, groups and lengths."""
+    return [list(column) for column in zip(*replies, strict=True)]
+
+
+def slow(rewards, groups, lengths):
+    """Compute the definition over lists: each reward as often as its reply has tokens, or once."""
+    found = []
+    for reward, group in zip(rewards, groups, strict=True):
+        here = [(r, n) for r, g, n in zip(rewards, groups, lengths, strict=True) if g == group and not math.isnan(r)]
+        everything = [r for r, n in here for _ in range(n)]
+        if math.isnan(reward) or len(here) < 2:
+            found.append(0.0)
+        else:
+            found.append((reward - fmean(everything)) / math.sqrt(stdev(everything) ** 2 + VARIANCE_EPSILON))
+    return found
+
+
+@UNTIMED
+@given(REPLIES)
+def test_advantages_by_reply_are_the_paper_s(replies):
+    """Each group has its own mean and deviation, every reply the same weight."""
+    rewards, groups, lengths = columns(replies)
+    expected = slow(rewards, groups, [1] * len(lengths))
+    assert task_advantages(rewards, groups) == pytest.approx(np.array(expected), abs=1e-9)
+
+
+@UNTIMED
+@given(REPLIES)
+def test_advantages_by_token_weigh_replies_by_their_length(replies):
+    """As if each reward stood there once for every token of its reply."""
+    rewards, groups, lengths = columns(replies)
+    expected = slow(rewards, groups, lengths)
+    assert task_advantages(rewards, groups, lengths) == pytest.approx(np.array(expected), abs=1e-9)
+
+
+def test_task_advantages_by_hand():
+    """Rewards 1 and 0 in one group, -0.5 and -0.5 in another: one above, one below, and two that are alike."""
+    groups = ["a", "b", "a", "b"]
+    spread = math.sqrt(0.5 + VARIANCE_EPSILON)
+    assert task_advantages([1, -0.5, 0, -0.5], groups) == pytest.approx([0.5 / spread, 0, -0.5 / spread, 0])
+    weighted = task_advantages([1, -0.5, 0, -0.5], groups, [3, 1, 1, 1])  # mean 3/4, variance (3/16 + 9/16) / 3
+    assert weighted == pytest.approx([0.25 / 0.5, 0, -0.75 / 0.5, 0], rel=1e-6)
+
+
+@UNTIMED
+@given(REPLIES, st.sampled_from(GROUPS), st.floats(0.5, 4), st.floats(-3, 3))
+def test_group_does_not_know_of_the_others(replies, group, factor, shift):
+    """Rewards of one group on another scale change nothing for the rest: that is what six baselines are for."""
+    rewards, groups, lengths = columns(replies)
+    other = [r * factor + shift if g == group else r for r, g in zip(rewards, groups, strict=True)]
+    before, after = (task_advantages(some, groups, lengths) for some in (rewards, other))
+    rest = [place for place, each in enumerate(groups) if each != group]
+    assert after[rest] == pytest.approx(before[rest])
+
+
+def test_reply_without_a_reward_changes_nothing_and_gets_nothing():
+    """NaN is in no mean, and a reply that is alone then has nobody to be compared with."""
+    assert task_advantages([1, NAN, 0], ["a"] * 3)[[0, 2]] == pytest.approx(task_advantages([1, 0], ["a"] * 2))
+    assert task_advantages([1, NAN], ["a", "a"]).tolist() == [0, 0]
+    assert task_advantages([NAN], ["a"]).tolist() == [0]
+
+
+@UNTIMED
+@given(REPLIES)
+def test_task_advantages_are_whitened_as_in_verl(replies):
+    """Over the tokens of a group: mean and unbiased variance under a mask, 1e-8 under the root."""
+    rewards, _, lengths = columns([reply for reply in replies if not math.isnan(reply[0])] or [(1.0, "a", 1)])
+    values = torch.tensor([reward for reward, length in zip(rewards, lengths, strict=True) for _ in range(length)])
+    found = advantages([rewards], WHITENED, [lengths])[0]
+    if len(rewards) > 1:
+        whitened = (values - values.mean()) * torch.rsqrt(values.var() + 1e-8)
+        places = np.cumsum([0, *lengths[:-1]])
+        assert found == pytest.approx(whitened[places].numpy(), abs=2e-3)
+    else:
+        assert found.tolist() == [0]

@@ -1,4 +1,4 @@
-"""Training on rollouts of slightly older weights: what a step learns from, how old it is, and what a kill leaves."""
+"""Training on rollouts of slightly older weights: what a step trains on, how old it is, and what a kill leaves."""
 
 import json
 import shutil
@@ -17,21 +17,21 @@ from trl.experimental.async_grpo.packing import TREE_ATTENTION, TreeRow
 
 from mill import SMALL, Mill
 from proofmill.engines.remote import ApiEngine
-from proofmill.graders.graders import Marker
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.verdicts import Verdict
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError, SettingError
-from proofmill.schema.model_entries import Grpo
 from proofmill.training import run
 from proofmill.training.asynchronous import attention
 from proofmill.training.asynchronous import trainer as trainer_module
-from proofmill.training.asynchronous.attempts import ATTEMPTS, Attempts
-from proofmill.training.asynchronous.sampler import Attempt
+from proofmill.training.asynchronous.rollout_queue import ATTEMPTS, RolloutQueue
+from proofmill.training.asynchronous.sampler import SampledRollout
 from proofmill.training.asynchronous.worker import Worker
 from trained import Gradients
 
-TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
+TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 LAGGED = {
-    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group": 4, "lag": 2,
+    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group-size": 4, "max-staleness": 2,
     "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5}, "problems-per-step": 3, "steps": 6,
     "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
 }  # fmt: skip
@@ -39,7 +39,7 @@ LAGGED = {
 
 @pytest.fixture(scope="module")
 def taught(small) -> Mill:
-    """The small chain with a model that has learned to think in tags, answer and end."""
+    """Build the small chain with a model that is trained to think in tags, answer and end."""
     made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
     made.make("sft/taught")
     return made
@@ -58,13 +58,16 @@ def test_rollouts_are_no_older_than_the_lag_and_each_is_learned_once(taught):
     table = mill(taught).make("grpo/lagged")
     rollouts = rollouts_of(table)
     assert rollouts.height == 6 * 3 * 4 == rollouts["rollout"].n_unique()
-    ages = rollouts["step"] - 1 - rollouts["policy"]
+    ages = rollouts["step"] - 1 - rollouts["policy_step"]
     assert ages.min() >= 0 and 1 <= ages.max() <= 2
-    groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("policy").n_unique())
+    groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("policy_step").n_unique())
     assert groups.height == 18 and set(groups["problem"]) == {1}
     assert rollouts["problem"].n_unique() == 18  # of 48: none comes again before all have come
-    measured = {(row["step"], row["measure"]): row["value"] for row in table.rows()}
-    assert measured[6, "lag/max"] == (rollouts.filter(step=6)["step"] - 1 - rollouts.filter(step=6)["policy"]).max()
+    measured = {(row["step"], row["metric"]): row["value"] for row in table.rows()}
+    assert (
+        measured[6, "staleness/max"]
+        == (rollouts.filter(step=6)["step"] - 1 - rollouts.filter(step=6)["policy_step"]).max()
+    )
     assert measured[6, "reward"] == pytest.approx(_reward(rollouts.filter(step=6)))
     assert measured[1, "ratio/max"] == pytest.approx(1, abs=1e-4)  # the first rollouts are of the weights that learn
     assert measured[6, "ratio/effective-share"] < 1
@@ -77,23 +80,23 @@ def _reward(rollouts: pl.DataFrame) -> float:
 # --------------------------------------------------------------------------------------------------------- the gradient
 
 
-class SilentOnSome(Marker):
+class SilentOnSome(SubmissionGrader):
     """The real grader, with no verdict on a third of the texts."""
 
     def begin(self, submissions):
         futures = []
-        for submission, marked in zip(submissions, super().begin(submissions), strict=True):
+        for submission, graded in zip(submissions, super().begin(submissions), strict=True):
             silent = Future()
             silent.set_result(Verdict(None, 7, "no-verdict"))
-            futures.append(silent if crc32(submission.text.encode()) % 3 == 0 else marked)
+            futures.append(silent if crc32(submission.text.encode()) % 3 == 0 else graded)
         return futures
 
 
 def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> torch.Tensor:
-    """Slowly: each rollout alone, its loss by the formula of `loss`, with ratios of 1 (the weights that wrote it)."""
+    """Compute the gradient slowly: each rollout alone, its loss by the formula of `loss`, with ratios of 1."""
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float64)
     learned = [
-        not row["unscored"] and not (entry.mask_truncated and row["stop"] == "length")
+        not row["unscored"] and not (entry.mask_truncated and row["stop_reason"] == "length")
         for row in rollouts.iter_rows(named=True)
     ]
     count, tokens = rollouts.height, sum(rollouts.filter(pl.Series(learned))["tokens"])
@@ -110,7 +113,7 @@ def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> t
         chosen = logprobs.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
         assert np.allclose(chosen.detach(), attempt.logprobs_T, atol=1e-4)
         entropy = -(logprobs.exp() * logprobs).sum(-1)
-        objective = row["advantage"] * (torch.exp(chosen - chosen.detach()) if entry.policy == "clipped" else chosen)
+        objective = row["advantage"] * (torch.exp(chosen - chosen.detach()) if entry.objective == "clipped" else chosen)
         if entry.loss == "sequence_sum":
             loss = loss - (objective + entry.entropy * entropy).sum() / count
             continue
@@ -120,26 +123,27 @@ def expected_gradient(weights, entry: Grpo, groups, rollouts: pl.DataFrame) -> t
     return torch.cat([weight.grad.flatten() for weight in model.parameters()])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "changed",
     [
         {"loss": "dapo", "entropy": 0.05, "temperature": 0.8},
         {"loss": "grpo", "mask-truncated": True, "max-tokens": 80},
-        {"loss": "dr_grpo", "scale": "none"},
-        {"loss": "sequence_sum", "policy": "reinforce", "entropy": 0.01, "scale": "batch"},
+        {"loss": "dr_grpo", "scale-rewards": "none"},
+        {"loss": "sequence_sum", "objective": "reinforce", "entropy": 0.01, "scale-rewards": "batch"},
     ],
     ids=str,
 )
 def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypatch, changed):
     """Packed as trees in four passes, with unscored rollouts among them: the gradient is the slow one's."""
-    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
-    monkeypatch.setenv("PROOFMILL_FRESH", "all")
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", SilentOnSome)
+    monkeypatch.setenv("PROOFMILL_FORCE", "all")
     step, groups = Worker.step, []
     monkeypatch.setattr(Worker, "step", lambda self: groups.append(step(self)) or groups[-1])
-    monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", "6")
+    monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", "6")
     gradients = Gradients()
     monkeypatch.setattr(run, "watching", lambda name: nullcontext([gradients]))
-    made = mill(taught, **{"steps": 1, "clip": 1e9, "max-unscored": 1.0, "problems-per-step": 6}, **changed)
+    made = mill(taught, **{"steps": 1, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6}, **changed)
     rollouts = rollouts_of(made.make("grpo/lagged"))
     assert 0 < rollouts["unscored"].sum() < 24
     entry = made.book.entries["grpo/lagged"]
@@ -150,7 +154,7 @@ def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypat
 
 
 def test_tree_attention_is_that_of_each_sequence_alone(taught):
-    """Sequences that share a beginning, in one row: the same outputs as one after the other, and so with a window."""
+    """Sequences that share a beginning, in one row: the same outputs as sequentially, and so with a window."""
     attention._register()
     folder = taught.table("sft/taught").weights()
     packed = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=TREE_ATTENTION)
@@ -177,10 +181,11 @@ def test_tree_attention_is_that_of_each_sequence_alone(taught):
 # ------------------------------------------------------------------------------------------------- what goes on side by side
 
 
+@pytest.mark.long
 def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(taught, monkeypatch):
-    """The first step is held up until the judge has been asked about a rollout that the step does not learn from."""
+    """The first step is held up until the judge has been asked about a rollout that the step does not train on."""
     asked, later = [], threading.Event()
-    attempt, making = ApiEngine.attempt, trainer_module.Trainer._made
+    attempt, making = ApiEngine.attempt, trainer_module.AsyncGrpoTrainer._made
 
     async def noted(self, question, attempts):
         asked.append(question.messages[-1][1])
@@ -202,7 +207,7 @@ def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(tau
 
     early: list[int] = []
     monkeypatch.setattr(ApiEngine, "attempt", noted)
-    monkeypatch.setattr(trainer_module.Trainer, "_made", waits)
+    monkeypatch.setattr(trainer_module.AsyncGrpoTrainer, "_made", waits)
     judged = mill(taught, "grpo/judged", grader="api/referee", schemes="schemes/train", steps=4)
     rollouts = rollouts_of(judged.make("grpo/judged"))
     assert early[0] > 0
@@ -211,7 +216,7 @@ def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(tau
 
 def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, monkeypatch):
     """Killed from outside, it is missed within a second; nobody waits for rollouts that do not come."""
-    from proofmill.engines.ahead.samplers import ProcessSampler
+    from proofmill.engines.rollout_servers.samplers import ProcessSampler
 
     start = ProcessSampler.start
 
@@ -226,16 +231,17 @@ def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, m
 
 def test_engine_that_cannot_sample_beside_the_training_is_refused(taught):
     """vLLM in the same process samples or learns; the message says what can do both."""
-    with pytest.raises(SettingError, match="expected what can sample beside the training"):
+    with pytest.raises(SettingError, match="expected an engine that samples next to the training"):
         mill(taught, "grpo/beside").make("grpo/beside", engine="vllm")
 
 
+@pytest.mark.long
 def test_adapter_learns_ahead_and_is_merged(taught):
     """With a lag an adapter is trained too: the process that samples gets the merged weights, which are what is saved."""
-    table = mill(taught, "grpo/thin", adapter={"rank": 4, "alpha": 8}, steps=3).make("grpo/thin")
+    table = mill(taught, "grpo/thin", lora={"rank": 4, "alpha": 8}, steps=3).make("grpo/thin")
     assert (table.folder / "adapter/adapter_config.json").exists()
-    measured = {(row["step"], row["measure"]): row["value"] for row in table.rows()}
-    assert measured[1, "ratio/max"] == pytest.approx(1, abs=1e-4) and measured[3, "lag/max"] >= 1
+    measured = {(row["step"], row["metric"]): row["value"] for row in table.rows()}
+    assert measured[1, "ratio/max"] == pytest.approx(1, abs=1e-4) and measured[3, "staleness/max"] >= 1
     before, after = (AutoModelForCausalLM.from_pretrained(t.weights()) for t in (taught.table("sft/taught"), table))
     assert any(not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
 
@@ -243,13 +249,14 @@ def test_adapter_learns_ahead_and_is_merged(taught):
 # ------------------------------------------------------------------------------------------------------------- after a kill
 
 
+@pytest.mark.long
 def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeypatch):
     """A run that dies in its fourth step: the next one learns all steps, from attempts of the first run too, and samples no
     problem that was sampled already."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
     shutil.copytree(taught.results, tmp_path / "results")
     made = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT, "grpo/lagged": {**LAGGED, "steps": 8}})
-    making, kept = trainer_module.Trainer._made, {}
+    making, kept = trainer_module.AsyncGrpoTrainer._made, {}
 
     def dying(self, groups, count):
         if self.state.global_step == 3:
@@ -259,17 +266,17 @@ def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeyp
         return making(self, groups, count)
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
-        patched.setattr(trainer_module.Trainer, "_made", dying)
+        patched.setattr(trainer_module.AsyncGrpoTrainer, "_made", dying)
         made.make("grpo/lagged")
     step, later = Worker.step, []
     monkeypatch.setattr(Worker, "step", lambda self: later.append(step(self)) or later[-1])
     rollouts = rollouts_of(made.make("grpo/lagged"))
     assert rollouts["step"].unique().sort().to_list() == list(range(1, 9))
     assert rollouts.height == rollouts["rollout"].n_unique() == 8 * 3 * 4 and rollouts["problem"].n_unique() == 24
-    ages = rollouts["step"] - 1 - rollouts["policy"]
+    ages = rollouts["step"] - 1 - rollouts["policy_step"]
     assert ages.max() <= 2 and ages.min() >= -2
     again = [attempt for groups in later for group in groups for attempt in group.attempts.values()]
-    taken_up = [a for a in again if (line := kept.get((a.group, a.place))) and line["policy"] == a.policy]
+    taken_up = [a for a in again if (line := kept.get((a.group, a.place))) and line["policy_step"] == a.policy_step]
     assert len(taken_up) >= 3 * 4  # at least the step that died
 
 
@@ -277,30 +284,30 @@ def _lines(path):
     return [json.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
 
 
-def attempt(group, place, policy=0, tokens=3):
-    return Attempt(group, place, policy, np.arange(tokens, dtype="i4"), -np.ones(tokens, "f4"))
+def attempt(group, place, policy_step=0, tokens=3):
+    return SampledRollout(group, place, policy_step, np.arange(tokens, dtype="i4"), -np.ones(tokens, "f4"))
 
 
 def test_attempts_of_unlearned_groups_outlive_a_kill(tmp_path):
-    """Attempts come back with their tokens and probabilities, but for those of a line that the kill cut off."""
-    first = Attempts(tmp_path, after=0, lag=2)
+    """Attempts come back with their tokens and probabilities, but for those of a line that the kill truncated."""
+    first = RolloutQueue(tmp_path, after=0, max_staleness=2)
     for group in range(4):
         for place in range(2):
-            first.add(attempt(group, place, policy=group))
+            first.add(attempt(group, place, policy_step=group))
     first.learn(1, [0, 2])
     first.learn(2, [1])
     with open(tmp_path / ATTEMPTS, "ab") as file:
         file.write(b'{"group": 9, "place": 0, "pol')
-    after_one = Attempts(tmp_path, after=1, lag=2)
+    after_one = RolloutQueue(tmp_path, after=1, max_staleness=2)
     assert {group: sorted(found) for group, found in after_one.waiting.items()} == {1: [0, 1], 3: [0, 1]}
-    assert after_one.waiting[3][1].ids_T.tolist() == [0, 1, 2] and after_one.waiting[3][1].policy == 3
+    assert after_one.waiting[3][1].ids_T.tolist() == [0, 1, 2] and after_one.waiting[3][1].policy_step == 3
     numbers = after_one.groups
     assert [next(numbers) for _ in range(4)] == [1, 3, 4, 5]
 
 
 def test_attempts_are_forgotten_when_no_kill_can_undo_their_step(tmp_path):
-    """What a checkpoint has learned leaves the file, what came later stays, and a restart from that checkpoint knows both."""
-    attempts = Attempts(tmp_path, after=0, lag=2)
+    """Rollouts trained on before a checkpoint leave the file, later ones stay, and a restart from it knows both."""
+    attempts = RolloutQueue(tmp_path, after=0, max_staleness=2)
     for group in range(4):
         attempts.add(attempt(group, 0))
     attempts.learn(1, [0])
@@ -312,24 +319,28 @@ def test_attempts_are_forgotten_when_no_kill_can_undo_their_step(tmp_path):
         copy = tmp_path / f"after{after}"
         copy.mkdir()
         shutil.copy(tmp_path / ATTEMPTS, copy)
-        assert set(Attempts(copy, after=after, lag=2).waiting) == waiting
-    assert set(Attempts(tmp_path, after=0, lag=2).waiting) == {1, 2, 3}  # without a checkpoint they are not learned
+        assert set(RolloutQueue(copy, after=after, max_staleness=2).waiting) == waiting
+    assert set(RolloutQueue(tmp_path, after=0, max_staleness=2).waiting) == {
+        1,
+        2,
+        3,
+    }  # without a checkpoint they are not learned
 
 
 def test_attempts_of_lost_weights_are_taken_up_within_the_lag_and_else_forgotten(tmp_path):
     """Those that are too far from the step that is gone on from do not come back when the training gets there."""
-    first = Attempts(tmp_path, after=0, lag=2)
-    for policy in range(6):
-        first.add(attempt(policy, 0, policy))
-    assert set(Attempts(tmp_path, after=0, lag=2).waiting) == {0, 1, 2}
-    assert set(Attempts(tmp_path, after=3, lag=2).waiting) == {1, 2}  # 3 and more were forgotten
+    first = RolloutQueue(tmp_path, after=0, max_staleness=2)
+    for step in range(6):
+        first.add(attempt(step, 0, step))
+    assert set(RolloutQueue(tmp_path, after=0, max_staleness=2).waiting) == {0, 1, 2}
+    assert set(RolloutQueue(tmp_path, after=3, max_staleness=2).waiting) == {1, 2}  # 3 and more were forgotten
 
 
 def test_attempt_that_no_run_has_sampled_brings_the_training_on(tmp_path):
     """One that was sampled before and is sampled again does not: a job that does so alone has kept nothing."""
     for places, brings_on in (((0, 1), True), ((0, 1), False), ((1, 2), True)):
         advanced = threading.Event()
-        attempts = Attempts(tmp_path, 0, 2, advanced)
+        attempts = RolloutQueue(tmp_path, 0, 2, advanced)
         assert not advanced.is_set()
         for place in places:
             attempts.add(attempt(0, place))

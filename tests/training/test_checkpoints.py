@@ -1,4 +1,4 @@
-"""Checkpoints: whatever bytes they have, a training resumes from one that is what was written, or begins anew."""
+"""Checkpoints: whatever bytes they have, a training resumes from one that is what was written, or begins again."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from mill import SMALL, Mill
 from proofmill.training.checkpoints import RUNNING, seal, unsealed
-from proofmill.training.rollouts import DIARY
+from proofmill.training.rollout_log import ROLLOUT_LOG
 
 SUMS = {"loss": 0.25, "logged": 4, "tokens": 12, "metrics": {"entropy": [1.5]}, "training": True}
 CASES = 400
@@ -19,12 +19,12 @@ SFT = {**SMALL["sft/cold"], "steps": 8}
 
 @pytest.fixture
 def sealed(tmp_path):
-    """A checkpoint with files of some sizes, one of them in a folder, and a diary beside it."""
+    """Return a checkpoint with files of some sizes, one of them in a folder, and a rollout log next to it."""
     folder = tmp_path / "checkpoints/checkpoint-4"
     (folder / "shards").mkdir(parents=True)
     for name, size in {"model.safetensors": 3000, "optimizer.pt": 500, "shards/0.distcp": 40, "empty": 0}.items():
         (folder / name).write_bytes(random.Random(name).randbytes(size))
-    (folder.parent / DIARY).write_bytes(b'{"step": 4}\n')
+    (folder.parent / ROLLOUT_LOG).write_bytes(b'{"step": 4}\n')
     seal(folder, SUMS)
     return folder
 
@@ -37,7 +37,7 @@ def mutated(folder, draw):
     """Change one file in a way that a draw decides."""
     path = draw.choice(files(folder))
     content = path.read_bytes()
-    match draw.choice(("empty", "cut", "flip", "gone", "more", "random", "json", "pickle", "zeros", "foreign")):
+    match draw.choice(("empty", "cut", "flip", "gone", "extra", "random", "json", "pickle", "zeros", "foreign")):
         case "empty":
             path.write_bytes(b"")
         case "cut":
@@ -47,7 +47,7 @@ def mutated(folder, draw):
             path.write_bytes(content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :])
         case "gone":
             path.unlink()
-        case "more":
+        case "extra":
             path.write_bytes(content + draw.randbytes(draw.randint(1, 9)))
         case "random":
             path.write_bytes(draw.randbytes(draw.randint(0, 4000)))
@@ -64,6 +64,7 @@ def mutated(folder, draw):
             (folder / f"scaler-{draw.randrange(9)}.pt").write_bytes(pickle.dumps(draw.random()))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(4))
 def test_checkpoint_with_any_bytes_is_usable_or_has_a_reason(sealed, tmp_path, part):
     """Of mutated checkpoints those are usable whose bytes are as written; every other one has one line of reason."""
@@ -78,7 +79,9 @@ def test_checkpoint_with_any_bytes_is_usable_or_has_a_reason(sealed, tmp_path, p
             mutated(sealed, draw)
         found = unsealed(sealed)
         same = snapshot(sealed.parent) == snapshot(pristine)
-        longer = (sealed.parent / DIARY).exists() and (sealed.parent / DIARY).read_bytes().startswith(b'{"step": 4}\n')
+        longer = (sealed.parent / ROLLOUT_LOG).exists() and (sealed.parent / ROLLOUT_LOG).read_bytes().startswith(
+            b'{"step": 4}\n'
+        )
         if found == SUMS:
             assert same or (longer and snapshot(sealed) == snapshot(pristine / sealed.name))
         else:
@@ -99,7 +102,7 @@ def test_checkpoint_of_the_version_before_is_passed_over(sealed):
 
 @pytest.fixture
 def stopped(small, monkeypatch):
-    """`stopped(name)` is a training that ended after its last checkpoint: a Mill, its table, and its checkpoints."""
+    """Return `stopped(name)`, a training that ended after its last checkpoint: a Mill, its table, and its checkpoints."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
 
     def broken_off(name, **fields):
@@ -136,8 +139,10 @@ def test_training_resumes_before_what_is_damaged_and_ends_alike(small, stopped, 
     made.make(name)
     said = capsys.readouterr().err
     for checkpoint in harmed:
-        assert len([line for line in said.splitlines() if f"{folder / checkpoint}: `optimizer.pt` is not" in line]) == 1
-    assert ("goes on from checkpoint-6" in said) == (len(harmed) == 1)
+        assert (
+            len([line for line in said.splitlines() if f"{folder / checkpoint}: `optimizer.pt` differs" in line]) == 1
+        )
+    assert ("resumes from checkpoint-6" in said) == (len(harmed) == 1)
     unbroken = Mill(small.results, **SMALL, **{f"{name}-unbroken": {**SFT, "seed": 12}})
     assert table.content == unbroken.make(f"{name}-unbroken").content
 
@@ -145,32 +150,32 @@ def test_training_resumes_before_what_is_damaged_and_ends_alike(small, stopped, 
 def test_forced_training_begins_at_its_first_step_once(stopped, monkeypatch, capsys):
     """Forced, it takes up no checkpoint; a job of the same run that is put back into the queue takes up its own."""
     made, _, folder = stopped("sft/forced", seed=13)
-    monkeypatch.setenv("PROOFMILL_FRESH", "all run-1")
+    monkeypatch.setenv("PROOFMILL_FORCE", "all run-1")
     with monkeypatch.context() as patched:
         patched.setattr("proofmill.training.run.save", interrupted)
         for resumes in (False, True):
             capsys.readouterr()
             with pytest.raises(InterruptedError):
                 made.make("sft/forced")
-            assert ("goes on from checkpoint-8" in capsys.readouterr().err) == resumes
-    monkeypatch.setenv("PROOFMILL_FRESH", "all run-2")
+            assert ("resumes from checkpoint-8" in capsys.readouterr().err) == resumes
+    monkeypatch.setenv("PROOFMILL_FORCE", "all run-2")
     capsys.readouterr()
     made.make("sft/forced")
-    assert "goes on from" not in capsys.readouterr().err and not folder.exists()
+    assert "resumes from" not in capsys.readouterr().err and not folder.exists()
 
 
 def test_training_that_continues_a_damaged_state_begins_anew_and_ends_alike(small, monkeypatch, capsys):
     """A state that is not what was kept is passed over with its reason; the longer training ends with the same table."""
-    entries = {"sft/short": {**SFT, "seed": 14, "keep-state": True, "schedule": "constant"}}
-    entries["sft/long"] = {**entries["sft/short"], "steps": 12, "continues": "sft/short", "keep-state": False}
+    entries = {"sft/short": {**SFT, "seed": 14, "save-state": True, "schedule": "constant"}}
+    entries["sft/long"] = {**entries["sft/short"], "steps": 12, "continues": "sft/short", "save-state": False}
     made = Mill(small.results, **SMALL, **entries)
     made.make("sft/short")
     (state,) = made.table("sft/short").kept(made.table("sft/short").stamp["fingerprint"]).state.glob("checkpoint-*")
     made.make("sft/long")
     content = made.table("sft/long").content
-    assert "goes on from the last step of sft/short" in capsys.readouterr().err
+    assert "continues from the last step of sft/short" in capsys.readouterr().err
     (state / "optimizer.pt").write_bytes((state / "optimizer.pt").read_bytes()[:-1])
-    monkeypatch.setenv("PROOFMILL_FRESH", "sft/long")
+    monkeypatch.setenv("PROOFMILL_FORCE", "sft/long")
     made.make("sft/long")
-    assert "sft/short has no state (`optimizer.pt` is not what was written)" in capsys.readouterr().err
+    assert "sft/short has no state (`optimizer.pt` differs from the file that was written)" in capsys.readouterr().err
     assert made.table("sft/long").content == content

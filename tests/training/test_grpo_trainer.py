@@ -16,22 +16,22 @@ import torch
 
 import fixed_rollouts
 from mill import SMALL, Mill
-from proofmill.engines import rollouts as rollouts_module
-from proofmill.graders.graders import Marker
+from proofmill.config.identity import identity_of
+from proofmill.engines import rollout_engines as rollouts_module
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
-from proofmill.recipes.identity import identity_of
 from proofmill.rewards.rewards import Rollout
+from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError
-from proofmill.schema.model_entries import Grpo
 from proofmill.training import grpo_trainer as trainer_module
 from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
 from trained import Gradients, held_up_until_asked
 
-TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch": 8, "learning-rate": 0.01}
+TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 GRPO = {
-    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group": 4,
+    "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group-size": 4,
     "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5, "language": 0.1}, "problems-per-step": 4, "steps": 1,
     "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
 }  # fmt: skip
@@ -48,7 +48,7 @@ RESPONSE = {
 
 @pytest.fixture(scope="module")
 def taught(small) -> Mill:
-    """The small chain with a model that has learned to think in tags, answer and end."""
+    """Build the small chain with a model that is trained to think in tags, answer and end."""
     made = Mill(small.results, **SMALL, **{"sft/taught": TAUGHT})
     made.make("sft/taught")
     return made
@@ -79,12 +79,13 @@ def test_rollout_is_all_that_was_written_whatever_the_tokenizer_parses(taught, t
     assert plain["text"].str.contains("</think>").any() and plain["reward_think-format"].sum() > 0
 
 
-@pytest.mark.parametrize("way", [{}, {"temperature": 0.7, "top-p": 0.9}, {"adapter": {"rank": 4, "alpha": 8}}], ids=str)
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("way", [{}, {"temperature": 0.7, "top-p": 0.9}, {"lora": {"rank": 4, "alpha": 8}}], ids=str)
 def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
     """From the same seed, in each of three steps: what is written, rewarded and learned does not depend on whose loop it is."""
     entries = {"sft/taught": TAUGHT, "grpo/looped": {**GRPO, **way, "steps": 3}}
     frames = []
-    monkeypatch.setenv("PROOFMILL_FRESH", "all")
+    monkeypatch.setenv("PROOFMILL_FORCE", "all")
     for theirs in (False, True):
         if theirs:
             monkeypatch.setattr(rollouts_module, "decoded_by_ours", lambda job, model, ended=None: None)
@@ -114,7 +115,7 @@ def test_judge_is_asked_about_the_first_rollout_while_others_are_written(taught,
 # ------------------------------------------------------------------------------------- what a gradient does not depend on
 
 
-class SilentOnSome(Marker):
+class SilentOnSome(SubmissionGrader):
     """The real grader, with no verdict on every third submission."""
 
     def __call__(self, submissions, quiet=False):
@@ -122,31 +123,32 @@ class SilentOnSome(Marker):
         return [Verdict(None, 7, "no-verdict") if place % 3 == 0 else v for place, v in enumerate(verdicts)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "changed",
     [
         {"loss": "bnpo"},
-        {"loss": "bnpo", "batches": 2, "kl": 0.01, "entropy": 0.05},
+        {"loss": "bnpo", "mini-batches": 2, "kl": 0.01, "entropy": 0.05},
         {"loss": "dapo", "entropy": 0.05, "mask-truncated": True},
-        {"loss": "dapo", "batches": 2, "iterations": 2},
+        {"loss": "dapo", "mini-batches": 2, "iterations": 2},
         {"loss": "grpo", "entropy": 0.05},
-        {"loss": "dr_grpo", "entropy": 0.05, "scale": "none"},
+        {"loss": "dr_grpo", "entropy": 0.05, "scale-rewards": "none"},
         {"loss": "sequence_sum", "entropy": 0.01, "kl": 0.01},
     ],
     ids=lambda changed: " ".join(f"{name}={value}" for name, value in changed.items()),
 )
 def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkeypatch, changed):
     """8, 4, 2 or 1 rows at a time: the gradient of each step is the same to five digits, unscored rollouts included."""
-    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
-    steps = changed.get("batches", 1) * changed.get("iterations", 1)
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", SilentOnSome)
+    steps = changed.get("mini-batches", 1) * changed.get("iterations", 1)
     # The weights stay where they are, so that a step's gradient is no consequence of the rounding in the one before.
-    still = {"problems-per-step": 2, "steps": steps, "learning-rate": 1e-12, "clip": 1e9, "max-unscored": 1.0}
+    still = {"problems-per-step": 2, "steps": steps, "learning-rate": 1e-12, "max-grad-norm": 1e9, "max-unscored": 1.0}
     found = []
     for rows in (8, 4, 2, 1):
-        monkeypatch.setenv("PROOFMILL_ROWS_PER_DEVICE", str(rows))
+        monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", str(rows))
         gradients = Gradients()
         monkeypatch.setattr(run, "watching", lambda name, callback=gradients: nullcontext([callback]))
-        monkeypatch.setenv("PROOFMILL_FRESH", "all")
+        monkeypatch.setenv("PROOFMILL_FORCE", "all")
         Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/split": {**GRPO, **still, **changed}}).make(
             "grpo/split"
         )
@@ -161,6 +163,7 @@ def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkey
 TWO = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
 
 
+@pytest.mark.long
 def test_gradient_of_a_step_does_not_depend_on_the_devices(taught, tmp_path):
     """Two processes with two passes of two rows each have the gradient of one process with eight rows, for each loss."""
     losses = ["bnpo", "dapo:0.05", "grpo:0.05", "dr_grpo:0.05", "bnpo:0.05", "sequence_sum:0.01"]
@@ -179,6 +182,7 @@ def test_gradient_of_a_step_does_not_depend_on_the_devices(taught, tmp_path):
 IDLE = (2, 3, 5)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", [8, 4, 1])
 @pytest.mark.parametrize("loss", ["bnpo", "dapo", "grpo", "dr_grpo", "sequence_sum"])
 def test_rows_without_advantage_are_left_out_and_the_gradient_is_the_same(taught, monkeypatch, loss, rows):
@@ -195,7 +199,7 @@ def test_rows_without_advantage_are_left_out_and_the_gradient_is_the_same(taught
 
     less = learned()
     counts, seen = seen, []
-    monkeypatch.setattr(trainer_module.Trainer, "_learned", lambda self, rows: torch.ones(8, dtype=torch.bool))
+    monkeypatch.setattr(trainer_module.GrpoTrainer, "_learned", lambda self, rows: torch.ones(8, dtype=torch.bool))
     whole = learned()
     assert seen == [rows] * (8 // rows)
     # Of eight rows three have no advantage and one has no tokens; a pass for which none is left takes one of these.
@@ -212,14 +216,14 @@ def test_rows_without_advantage_are_learned_where_the_entropy_counts(taught):
 
 @pytest.mark.parametrize("loss", ["dapo", "grpo", "sequence_sum"])
 def test_step_of_which_nothing_is_learned_is_a_step(taught, loss):
-    """Its gradient is 0, the optimizer goes on, and its measures are numbers."""
+    """Its gradient is 0, the optimizer continues, and its measures are numbers."""
     trainer = fixed_rollouts.trainer(taught.table("sft/taught").folder, 2, loss, 0.0, tuple(range(8)))
     assert not fixed_rollouts.gradient(trainer).any()
     assert trainer.state.global_step == 1
     assert all(weight.isfinite().all() for weight in trainer.model.parameters())
 
 
-def test_measures_of_a_step_are_those_of_its_tokens(taught):
+def test_metrics_of_a_step_are_those_of_its_tokens(taught):
     """Entropy and ratios do not depend on how many rows a pass has, although passes have rows of different lengths."""
     found = []
     for rows in (8, 2):
@@ -237,9 +241,9 @@ def test_measures_of_a_step_are_those_of_its_tokens(taught):
 def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, monkeypatch):
     """However often it is due: two steps share a round and are gone through twice, so that the first is after step 4."""
     monkeypatch.setenv("PROOFMILL_SAVE_MINUTES", "1e-9")
-    fields = {**GRPO, "problems-per-step": 2, "batches": 2, "iterations": 2, "steps": 8}
+    fields = {**GRPO, "problems-per-step": 2, "mini-batches": 2, "iterations": 2, "steps": 8}
     mill = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, "grpo/whole": fields, "grpo/killed": fields})
-    remember = trainer_module.Trainer._remember
+    remember = trainer_module.GrpoTrainer._remember
 
     def dying(self):
         if self.made_for == 5:
@@ -247,7 +251,7 @@ def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, mo
         remember(self)
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
-        patched.setattr(trainer_module.Trainer, "_remember", dying)
+        patched.setattr(trainer_module.GrpoTrainer, "_remember", dying)
         mill.make("grpo/killed")
     folders = mill.table("grpo/killed").scratch.glob("checkpoints-*/checkpoint-*")
     assert [path.name for path in folders] == ["checkpoint-4"]
@@ -258,7 +262,7 @@ def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, mo
 # ------------------------------------------------------------------------------------------------- nobody has a verdict
 
 
-class Silent(Marker):
+class Silent(SubmissionGrader):
     """The real grader, which never comes to a verdict after its first call."""
 
     calls = 0
@@ -272,7 +276,7 @@ class Silent(Marker):
 def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taught, monkeypatch):
     """It stops in its third step and says why; with a higher limit it goes on from its checkpoint, and not from its beginning."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")
-    monkeypatch.setattr("proofmill.grpo.Marker", Silent)
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", Silent)
     Silent.calls = 0
     few = {**GRPO, "problems-per-step": 2, "steps": 12, "max-tokens": 16}
 
@@ -293,6 +297,7 @@ def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taugh
     assert table.stamp["counts"]["unscored"] == 88
 
 
+@pytest.mark.long
 def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp_path):
     """The main process alone counts the verdicts; both end with the same sentence, and neither waits for the other."""
     path = tmp_path / "others.jsonl"
@@ -315,7 +320,7 @@ def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp
 
 
 def rewarded(*reasons: str) -> Rewarded:
-    """A round whose rollouts have these reasons; `ok?` has marks, and lacks another reward."""
+    """Return a batch whose rollouts have these reasons; `ok?` has grades, and lacks another reward."""
     verdicts = [Verdict(1.0 if reason.startswith("ok") else None, 7, reason.strip("?")) for reason in reasons]
     values = [[1.0 if reason == "ok" else math.nan] for reason in reasons]
     rollouts = [Rollout(Submission("s", None, None, "text"), verdict, 3) for verdict in verdicts]
@@ -334,15 +339,15 @@ ENTRY = {"model": "sft/x", "problems": "problems/x", "grader": "api/x", "unscore
         ({"steps": 100}, [["no-verdict"] * 4] * 2 + [["ok"] * 4] * 8 + [["no-verdict"] * 4] * 2, None),
         ({"steps": 2}, [["ok"] * 4, ["ok", "no-verdict", "no-verdict", "ok"]], None),
         ({"steps": 2}, [["ok"] * 4, ["ok", "no-verdict", "no-verdict", "no-scheme"]], "3 of the last 8 rollouts"),
-        ({"steps": 4, "batches": 2, "iterations": 2}, [["ok?"] * 8], r"8 of the last 8 rollouts .*\(8 no preference\)"),
+        ({"steps": 4, "mini_batches": 2, "iterations": 2}, [["ok?"] * 8], r"8 of the last 8 rollouts .*\(8 no preference\)"),
         ({"steps": 1, "max_unscored": 1.0}, [["no-verdict"] * 4], None),
         ({"steps": 1, "max_unscored": 0.0}, [["ok", "ok", "ok", "no-verdict"]], "1 of the last 4 rollouts"),
     ],
 )  # fmt: skip
 def test_unscored_rollouts_are_a_share_of_those_of_the_latest_rounds(fields, rounds, said):
     """A round too many is told with its reasons, and not one before; what is older than ten rounds does not count."""
-    entry = Grpo(**{**ENTRY, "group": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields})
-    unscored = Unscored(entry.max_unscored, entry.batches * entry.group, entry.rounds)
+    entry = Grpo(**{**ENTRY, "group_size": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields})
+    unscored = Unscored(entry.max_unscored, entry.mini_batches * entry.group_size, entry.rounds)
     *before, last = [unscored.add(causes(rewarded(*reasons))) for reasons in rounds]
     assert not any(before)
     assert last is None if said is None else re.match(said, last)
@@ -355,7 +360,7 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
     """An unreadable answer earns 0 with its reason; an unreadable gold answer is no fault."""
 
     def submission(asks: str, answer: str, text: str) -> Submission:
-        return Submission("s", answer, None, text, asks=asks)
+        return Submission("s", answer, None, text, question_type=asks)
 
     shown = [
         submission("answer", "18", "\\boxed{18}"),
@@ -369,9 +374,15 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
     ]
     reasons = ["ok", "unparsable", "unparsable", "no-gold", "ok", "ok", "ok", "no-gold"]
     entry = Grpo(
-        **{**ENTRY, "grader": "rules", "rewards": {"grade": 1, "outcome": {"preset": "dima"}}, "steps": 1, "group": 4}
+        **{
+            **ENTRY,
+            "grader": "rules",
+            "rewards": {"grade": 1, "outcome": {"preset": "dima"}},
+            "steps": 1,
+            "group_size": 4,
+        }
     )
-    with Marker("rules", None, {}) as grader:
+    with SubmissionGrader("rules", None, {}) as grader:
         grades = grader(shown)
         found = Rewarding(entry, grader).rewarded(shown, [3] * 8, [None] * 8, step=1)
     assert [verdict.reason for verdict in grades] == reasons
@@ -383,15 +394,15 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
 
 
 def test_rollout_that_never_comes_to_an_answer_earns_0():
-    """A policy cannot leave its mark open by never closing its thought, nor by sending it apart."""
+    """A policy cannot leave its grade open by never closing its thought, nor by sending it apart."""
     shown = [
-        Submission("s", "18", None, "<think>It is \\boxed{18}", asks="answer"),
-        Submission("s", "18", None, "", reasoning="It is \\boxed{18}", asks="answer"),
+        Submission("s", "18", None, "<think>It is \\boxed{18}", question_type="answer"),
+        Submission("s", "18", None, "", reasoning="It is \\boxed{18}", question_type="answer"),
     ]
-    entry = Grpo(**{**ENTRY, "grader": "rules", "rewards": {"grade": 1}, "steps": 1, "group": 2})
-    with Marker("rules", None, {}) as grader:
+    entry = Grpo(**{**ENTRY, "grader": "rules", "rewards": {"grade": 1}, "steps": 1, "group_size": 2})
+    with SubmissionGrader("rules", None, {}) as grader:
         grades = grader(shown)
         found = Rewarding(entry, grader).rewarded(shown, [3] * 2, [None] * 2, step=1)
-    assert [(grade.grade, grade.reason) for grade in grades] == [(0, "empty"), (None, "unanswered")]
+    assert [(grade.grade, grade.reason) for grade in grades] == [(0, "empty"), (None, "reasoning-only")]
     assert found.values_NK[:, 0].tolist() == [0.0, 0.0]
     assert {rollout.verdict.reason for rollout in found.rollouts} == {"empty"}

@@ -36,7 +36,7 @@ NETWORK = memory.made(QWEN)
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """Small sums wait longer for a second thread than they take."""
+    """Set one thread: small sums wait longer for a second thread than they take."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -44,7 +44,7 @@ def one_thread():
 
 
 def real(config, adapter=None, checkpointing=False):
-    """A model with numbers, ready to be trained as TRL trains it."""
+    """Return a model with numbers, ready to be trained as TRL trains it."""
     from trl.trainer.utils import add_fused_lm_head
 
     model = AutoModelForCausalLM.from_config(config)
@@ -55,7 +55,7 @@ def real(config, adapter=None, checkpointing=False):
             model,
             peft.LoraConfig(
                 task_type="CAUSAL_LM", r=adapter["rank"], lora_alpha=adapter["alpha"],
-                lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter.get("layers") or "all-linear",
+                lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter.get("target_modules") or "all-linear",
             ),
         )  # fmt: skip
     add_fused_lm_head(model.get_base_model() if adapter else model, outputs=("log_probs", "entropy"))
@@ -75,7 +75,7 @@ def loss(model, rows, tokens, precision, masked):
 
 
 def kept(model, *batch):
-    """Bytes of all that a forward pass keeps for the backward pass, weights aside, each storage once."""
+    """Return the bytes that a micro-batch keeps for the backward pass, without weights, each storage once."""
     own = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers())}
     stores = {}
 
@@ -94,7 +94,7 @@ def kept(model, *batch):
 
 
 def peak(action):
-    """The most bytes that were allocated at a time during an action, beyond those before it."""
+    """Return the most bytes that were allocated at a time during an action, beyond those before it."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         action()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -106,7 +106,7 @@ def peak(action):
 
 
 def copies(network, precision):
-    """Bytes of autocast's copies of the linear layers' weights."""
+    """Return the bytes of autocast's copies of the linear layers' weights."""
     return 2 * sum(a * b for a, b in memory.linear_layers(network).values()) if precision == "bfloat16" else 0
 
 
@@ -158,7 +158,7 @@ def test_weights_gradients_and_moments_are_what_adamw_holds(adapter):
 @pytest.mark.parametrize("rank", [1, 8])
 def test_adapter_has_as_many_parameters_as_peft_makes(layers, rank):
     """Names of layers mean what they mean to peft."""
-    adapter = {"rank": rank, "alpha": 8.0, "layers": layers}
+    adapter = {"rank": rank, "alpha": 8.0, "target_modules": layers}
     made = sum(weight.numel() for weight in real(QWEN, adapter).parameters() if weight.requires_grad)
     assert memory.plan(QWEN, rows=1, tokens_per_row=8, adapter=adapter).trained == made
 
@@ -205,14 +205,14 @@ def test_device_holds_two_layers_and_the_embeddings_whole(name):
 @pytest.mark.parametrize("precision", WIDTH)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_activations_are_what_autograd_keeps(name, precision, masked):
-    """What the forward pass of a real model keeps is planned within 1.5 %."""
+    """The activations that the forward pass of a real model keeps are planned within 1.5 %."""
     config, network = CONFIGS[name], memory.made(CONFIGS[name])
     planned = memory.activations(network, 3, 64, precision, False, masked) + copies(network, precision)
     assert planned == pytest.approx(kept(real(config), 3, 64, precision, masked), rel=0.015)
 
 
 def test_activations_with_checkpointing_are_inputs_and_one_layer():
-    """What a checkpointed forward pass keeps, and one layer of one that is not, is planned within 1.5 %."""
+    """The activations of a checkpointed forward pass, plus one layer without, are planned within 1.5 %."""
     one, two = (qwen(num_hidden_layers=n) for n in (1, 2))
     batch = (3, 64, "float32", True)
     layer = kept(real(two), *batch) - kept(real(one), *batch)
@@ -225,21 +225,22 @@ def test_activations_with_checkpointing_are_inputs_and_one_layer():
 @pytest.mark.parametrize("layers", [None, ["q_proj", "v_proj"]], ids=["all", "two"])
 def test_activations_with_an_adapter_are_bounded(layers, dropout):
     """With adapters no less is planned than is kept, and at most half more: frozen layers keep less."""
-    adapter = {**ADAPTER, "layers": layers, "dropout": dropout}
+    adapter = {**ADAPTER, "target_modules": layers, "dropout": dropout}
     planned = memory.plan(QWEN, rows=3, tokens_per_row=64, adapter=adapter).learning["activations"]
     assert 1 <= planned / kept(real(QWEN, adapter), 3, 64, "float32", True) <= 1.5
 
 
 @pytest.fixture(scope="module")
 def group_of_one():
-    """A group of one process: FSDP2 gathers and frees weights as in any other."""
+    """Start a group of one process: FSDP2 gathers and frees weights as in any other."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield dist.device_mesh.init_device_mesh("cpu", (1,))
     dist.destroy_process_group()
 
 
 def shared_out(config, mesh, checkpointing):
-    """A model as accelerate prepares it for FSDP2 in bfloat16: layer by layer, the embeddings with the last norm."""
+    """Return a model as accelerate prepares it for FSDP2 in bfloat16: layer by layer, the embeddings with the last
+    norm."""
     bfloat16 = torch.bfloat16
     policy = MixedPrecisionPolicy(param_dtype=bfloat16, reduce_dtype=bfloat16, output_dtype=bfloat16)
     network = real(config, checkpointing=checkpointing)
@@ -307,6 +308,7 @@ def test_logits_are_what_the_head_allocates(tokens, words, precision):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "checkpointed"])
 @pytest.mark.parametrize("precision", WIDTH)
 def test_step_takes_what_is_planned(precision, checkpointing):

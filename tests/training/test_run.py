@@ -8,15 +8,15 @@ import pytest
 from mill import SMALL, Mill
 from proofmill import grpo
 from proofmill.artifacts import jobs
-from proofmill.graders.graders import Marker
+from proofmill.config.identity import identity_of
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.verdicts import Verdict
-from proofmill.recipes.identity import identity_of
 from proofmill.training import run
-from proofmill.training.rollouts import Diary
+from proofmill.training.rollout_log import RolloutLog
 
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
-    "rewards": {"grade": 1, "format": 0.5}, "unscored": "drop", "group": 4, "problems-per-step": 2, "steps": 3,
+    "rewards": {"grade": 1, "format": 0.5}, "unscored": "drop", "group-size": 4, "problems-per-step": 2, "steps": 3,
     "learning-rate": 1e-3, "max-tokens": 16,
 }  # fmt: skip
 
@@ -39,19 +39,19 @@ def test_grpo_keeps_every_rollout(trained):
     assert sums.abs().max() < 1e-3
 
 
-def test_grpo_rewards_are_the_graders_marks(trained):
-    """The reward `grade` of a rollout is its marks over 7."""
+def test_grpo_rewards_are_the_graders_grades(trained):
+    """The reward `grade` of a rollout is its grades over 7."""
     rollouts = pl.read_parquet(trained.table("grpo/x").folder / "rollouts.parquet")
     assert rollouts["reward_grade"].to_list() == pytest.approx((rollouts["grade"] / 7).to_list())
 
 
 def test_grpo_table_has_its_curves(trained):
     """Reward, length, groups without a difference and the share unscored are measured at every logged step."""
-    measures = {row["measure"] for row in trained.table("grpo/x").rows()}
-    assert {"reward", "rewards/grade/mean", "completions/mean_length", "frac_reward_zero_std", "unscored"} <= measures
+    metrics = {row["metric"] for row in trained.table("grpo/x").rows()}
+    assert {"reward", "rewards/grade/mean", "completions/mean_length", "frac_reward_zero_std", "unscored"} <= metrics
 
 
-class SilentOnSome(Marker):
+class SilentOnSome(SubmissionGrader):
     """The real grader, with no verdict on every third submission."""
 
     def __call__(self, submissions, quiet=False):
@@ -62,7 +62,7 @@ class SilentOnSome(Marker):
 @pytest.mark.parametrize("unscored", ["drop", "zero"])
 def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypatch, unscored):
     """Dropped, it has no reward and no advantage and its group is centred without it; as zero, it counts as the worst."""
-    monkeypatch.setattr("proofmill.grpo.Marker", SilentOnSome)
+    monkeypatch.setattr("proofmill.grpo.SubmissionGrader", SilentOnSome)
     made = Mill(
         small.results, **SMALL, **{f"grpo/{unscored}": {**GRPO, "unscored": unscored, "steps": 2, "max-unscored": 1.0}}
     )
@@ -82,7 +82,7 @@ def test_unscored_rollout_has_no_gradient_when_dropped(small, tmp_path, monkeypa
 
 
 def test_rewards_with_arguments_train(small):
-    """Length and outcome rewards beside marks: each is a column of the rollouts, weighed as the entry says."""
+    """Length and outcome rewards next to grades: each is a column of the rollouts, weighed as the entry says."""
     weighed = {"grade": 1, "length-kimi": {"weight": 0.5}, "overlong": {"weight": 0.1, "buffer": 4}, "tag-count": 0.1}
     made = Mill(small.results, **SMALL, **{"grpo/weighed": {**GRPO, "rewards": weighed, "steps": 2}})
     rollouts = pl.read_parquet(made.make("grpo/weighed").folder / "rollouts.parquet")
@@ -134,7 +134,7 @@ def test_gradients_are_shared_out_after_each_pass_under_fsdp2(small, monkeypatch
 
 @pytest.mark.parametrize("cut", [{}, {"top-p": 0.9}, {"top-k": 1}, {"min-p": 0.1}], ids=str)
 def test_vllm_weighs_no_token_by_the_nucleus_it_was_drawn_from(small, monkeypatch, cut):
-    """Where the tail is cut off, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
+    """Where the tail is truncated, vLLM's probabilities are no measure of the trained model's: nothing is corrected."""
     import trl
 
     made, init = [], trl.GRPOConfig.__post_init__
@@ -175,8 +175,8 @@ def test_logits_are_computed_for_learned_tokens_alone(trained):
 def test_checkpoint_brings_a_training_on_and_what_lies_before_it_does_not(small, monkeypatch):
     """The job is told after the second step, whose checkpoint is complete, and neither by the diary nor by a judge's answers."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
-    advanced, told, add = threading.Event(), [], Diary.add
-    monkeypatch.setattr(Diary, "add", lambda self, rows: told.append(advanced.is_set()) or add(self, rows))
+    advanced, told, add = threading.Event(), [], RolloutLog.add
+    monkeypatch.setattr(RolloutLog, "add", lambda self, rows: told.append(advanced.is_set()) or add(self, rows))
     made = Mill(small.results, **SMALL, **{"grpo/kept": {**GRPO, "seed": 7}})
     identity = identity_of(made.book.entries["grpo/kept"], made.book.declared)
     jobs.make(grpo.main, "grpo/kept", identity, made.results, made.book.terms, advanced=advanced)

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from proofmill.schema.selfplay_entry import Selfplay
-from proofmill.selfplay import in_long_form, objective
-from proofmill.tasks.play import Reply, Request, Turn
-from proofmill.tasks.tasks import Invalid, Task
-from proofmill.training.passes import trimmed
-from proofmill.training.selfplay_trainer import Trainer, entries
+from proofmill.schema.entries.selfplay_entry import Selfplay
+from proofmill.selfplay import in_long_form, sampling_options
+from proofmill.selfplay_tasks.round import PolicyReply, TaskRequest, Turn
+from proofmill.selfplay_tasks.tasks import Invalid, Task
+from proofmill.training.micro_batches import trimmed
+from proofmill.training.selfplay_trainer import SelfplayTrainer, entries
 
 PAD = 0
 TASK = Task("deduce", "def f(a):\n return a", "1", "1")
@@ -18,20 +18,22 @@ TASK = Task("deduce", "def f(a):\n return a", "1", "1")
 
 @pytest.fixture
 def trainer(small, tmp_path):
-    """A trainer of the small model that has played nothing, with changed fields of the entry."""
+    """Return a trainer of the small model that has played nothing, with changed fields of the entry."""
 
-    def made(**changed) -> Trainer:
+    def made(**changed) -> SelfplayTrainer:
         from datasets import Dataset
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from trl import GRPOConfig
 
-        entry = Selfplay(**{"model": "sft/cold", "steps": 1, "batch": 2, "max_tokens": 4, "entropy": 0.0, **changed})
+        entry = Selfplay(
+            **{"model": "sft/cold", "steps": 1, "batch_size": 2, "max_tokens": 4, "entropy": 0.0, **changed}
+        )
         folder = small.table("sft/cold").weights()
         config = GRPOConfig(
             output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=2, report_to=[], max_steps=1, bf16=False,
-            **objective(entry),
+            **sampling_options(entry),
         )  # fmt: skip
-        ready = Trainer(
+        ready = SelfplayTrainer(
             entry, "selfplay/test", None, [], None, 2, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
             train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * 2),
             processing_class=AutoTokenizer.from_pretrained(folder),
@@ -42,8 +44,9 @@ def trainer(small, tmp_path):
     return made
 
 
-def batch(trainer: Trainer, advantages: list[float], spread: float) -> tuple[dict, torch.Tensor, torch.Tensor]:
-    """Replies of one and three tokens, whose tokens were `spread` likelier or less likely when they were sampled."""
+def batch(trainer: SelfplayTrainer, advantages: list[float], spread: float) -> tuple[dict, torch.Tensor, torch.Tensor]:
+    """Return replies of one and three tokens, whose tokens were `spread` likelier or less likely when they were
+    sampled."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(10, 200, (2, 5), generator=generator)
     mask = torch.tensor([[1, 0, 0], [1, 1, 1]])
@@ -66,7 +69,7 @@ def batch(trainer: Trainer, advantages: list[float], spread: float) -> tuple[dic
 
 
 def slow_loss(entry: Selfplay, inputs: dict, now: torch.Tensor, entropies: torch.Tensor) -> float:
-    """PPO's clipped objective token by token (Schulman et al. 2017, equation 7; dual clip: Ye et al. 2020, equation 5)."""
+    """Compute PPO's clipped objective token by token (Schulman et al. 2017, eq. 7; dual clip: Ye et al. 2020, eq. 5)."""
     low, high = entry.epsilon, entry.epsilon if entry.epsilon_high is None else entry.epsilon_high
     total = bonus = count = 0.0
     for n in range(2):
@@ -125,8 +128,8 @@ def test_padding_that_no_row_needs_is_cut_off(trainer):
 
 
 def turn(kind: str, role: str, reward: float | None, tokens: int = 1) -> Turn:
-    request = Request(kind, [{"role": "user", "content": "?"}], [TASK])
-    return Turn(role, request, Reply("!", ids=[1] * tokens), TASK, True, [reward], reward)
+    request = TaskRequest(kind, [{"role": "user", "content": "?"}], [TASK])
+    return Turn(role, request, PolicyReply("!", ids=[1] * tokens), TASK, True, [reward], reward)
 
 
 def test_advantages_are_of_a_task_and_a_role(trainer):
@@ -138,7 +141,7 @@ def test_advantages_are_of_a_task_and_a_role(trainer):
     half = math.sqrt(0.5)
     found = trainer()._advantages(turns)
     assert found == pytest.approx([half, -half, 0, 0, -half, half], abs=1e-4)
-    one = trainer(baselines="one")._advantages(turns)
+    one = trainer(baselines="global")._advantages(turns)
     assert sum(one) == pytest.approx(0) and one[4] > 0 and one[0] < 0
 
 
@@ -147,7 +150,7 @@ def test_baseline_over_tokens_weighs_replies_by_their_length(trainer):
     turns = [turn("deduce", "solve", 1.0, tokens=3), turn("deduce", "solve", 0.0, tokens=1)]
     by_token = trainer()._advantages(turns)
     assert by_token[0] / by_token[1] == pytest.approx(-(1 - 0.75) / 0.75)
-    by_reply = trainer(baseline_over="sample")._advantages(turns)
+    by_reply = trainer(baseline_over="rollout")._advantages(turns)
     assert by_reply[0] == pytest.approx(-by_reply[1])
 
 
@@ -160,27 +163,27 @@ def test_unscored_reply_is_in_no_baseline(trainer):
 
 def test_diary_says_why_there_is_no_task_or_no_verdict():
     """An invalid proposal has its reason and what was found; a reply that was not judged is `unscored`."""
-    request = Request("deduce", [{"role": "user", "content": "?"}], [])
-    refused = Turn("propose", request, Reply("x"), Invalid("raised", "ZeroDivisionError"), True, [], -1.0)
+    request = TaskRequest("deduce", [{"role": "user", "content": "?"}], [])
+    refused = Turn("propose", request, PolicyReply("x"), Invalid("raised", "ZeroDivisionError"), True, [], -1.0)
     first, second = entries("selfplay/x", 3, [refused, turn("deduce", "solve", None)], [0.5, 0.0])
-    assert (first["reason"], first["detail"], first["subject"], first["reward"]) == (
+    assert (first["reason"], first["detail"], first["task_id"], first["reward"]) == (
         "raised",
         "ZeroDivisionError",
         None,
         -1,
     )
-    assert (second["reason"], second["subject"], second["reward"]) == ("unscored", TASK.id, None)
+    assert (second["reason"], second["task_id"], second["reward"]) == ("unscored", TASK.id, None)
     assert first["rollout"] != second["rollout"]
 
 
 def test_rows_name_task_and_role():
-    """What is measured of a task and role has them in columns; reasons that were never met are left out."""
+    """Metrics of a task and role have both in columns; reasons that did not occur are left out."""
     logged = {
         "deduce/propose/valid": 0.5, "deduce/propose/invalid/raised": 0.5, "deduce/propose/invalid/timeout": 0.0,
         "buffer/input-types": 2.0, "loss": 0.1, "rewards/reward/mean": 0.3,
     }  # fmt: skip
-    rows = [{"step": 1, "epoch": 1.0, "measure": name, "value": value} for name, value in logged.items()]
-    found = [(row["task"], row["role"], row["measure"]) for row in in_long_form(iter(rows))]
+    rows = [{"step": 1, "epoch": 1.0, "metric": name, "value": value} for name, value in logged.items()]
+    found = [(row["task"], row["role"], row["metric"]) for row in in_long_form(iter(rows))]
     assert found == [
         ("deduce", "propose", "valid"), ("deduce", "propose", "invalid/raised"), (None, None, "buffer/input-types"),
         (None, None, "loss"),

@@ -1,4 +1,4 @@
-"""The viewer's pages over a finished chain: who may see them, what they show, and the marks that people give."""
+"""The viewer's pages over a finished chain: access, content, and grades that people enter."""
 
 import json
 import re
@@ -11,51 +11,51 @@ import yaml
 from starlette.testclient import TestClient
 
 from mill import REFEREE, SMALL, Mill
+from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
 from proofmill.calls.shards import Shard, ShardJournal
-from proofmill.inspect import curves
-from proofmill.recipes.book import expand
+from proofmill.config.config import expand
 from proofmill.runtime import locks
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.schema.kinds import ROLLOUTS
-from proofmill.viewer import marks
+from proofmill.viewer import human_grades
 from proofmill.viewer.app import application
 
 TOKEN = "a-token"
 RECIPE = {
     **SMALL,
-    "grades/again": {"responses": "responses/cold", "grader": "arithmetic"},
+    "grades/round-2": {"responses": "responses/cold", "grader": "arithmetic"},
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
     "responses/right": {"problems": "problems/bench", "model": "solutions"},
-    "scores/cold": {"grades": ["grades/cold"], "measures": ["avg-at-k"], "max-unscored": 1},
+    "scores/cold": {"grades": ["grades/cold"], "metrics": ["avg-at-k"], "max-unscored": 1},
     "grpo/tiny": {
         "model": "sft/cold",
         "problems": "problems/train",
         "grader": "arithmetic",
         "rewards": {"grade": 1, "format": 0.5},
         "unscored": "drop",
-        "hold-out": "final-answer",
-        "hold-out-every": 1,
+        "audit": "final-answer",
+        "audit-every": 1,
         "problems-per-step": 2,
-        "group": 4,
+        "group-size": 4,
         "steps": 3,
         "max-tokens": 24,
     },
-    "grades/nobody": {"responses": "responses/cold", "grader": "final-answer"},
+    "grades/later": {"responses": "responses/cold", "grader": "final-answer"},
 }
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Mill:
-    """The small chain, with attempts that two graders marked, official proofs and a score; one entry was never made."""
+    """Run the small chain with two graders of the same attempts, official proofs and a score; one entry is not built."""
     mill = Mill(tmp_path_factory.mktemp("viewed") / "results", **RECIPE)
-    mill.make(*SMALL, "responses/right", "grades/again", "grades/right", "scores/cold", "grpo/tiny")
+    mill.make(*SMALL, "responses/right", "grades/round-2", "grades/right", "scores/cold", "grpo/tiny")
     return mill
 
 
 @pytest.fixture
 def client(made):
-    """A browser that has opened the address with the token."""
+    """Return a client that has opened the address with the token."""
     client = browser(made)
     assert client.get(f"/?token={TOKEN}").status_code == 200
     return client
@@ -67,87 +67,88 @@ def browser(made, host="127.0.0.1:8000") -> TestClient:
 
 
 def page(client, address, status=200):
+    """Return the text of a page, after a check of its status."""
     answer = client.get(address)
     assert answer.status_code == status, answer.text[:2000]
     return answer.text
 
 
-# ------------------------------------------------------------------------------------------------------ who may see them
+# -------------------------------------------------------------------------------------------------------------- access
 
 
 @pytest.mark.parametrize(
     "address", ["/", "/recipe/r", "/table/grades/cold", "/assets/style.css", "/curves.svg?of=sft/cold"]
 )
 @pytest.mark.parametrize("token", [None, "", "another", TOKEN[:-1]])
-def test_nobody_sees_anything_without_the_token(made, address, token):
-    """No page, picture or file, whatever token is sent; and nothing says what would have been there."""
+def test_every_address_requires_the_token(made, address, token):
+    """Pages, images and files respond 403 without the right token, and do not reveal their content."""
     client = browser(made)
     query = "" if token is None else f"{'&' if '?' in address else '?'}token={token}"
     answer = client.get(address + query, follow_redirects=False)
     assert answer.status_code == 403 and "needs the token" in answer.text
-    assert client.post("/mark", data={"mark": "7"}).status_code == 403
+    assert client.post("/grade", data={"grade": "7"}).status_code == 403
 
 
 def test_token_leaves_the_address_for_a_cookie(made):
-    """It is not kept in the history of the browser; the rest of the address is."""
+    """The token is not in the browser's history; the rest of the address is."""
     answer = browser(made).get(f"/table/grades/cold?page=0&token={TOKEN}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/table/grades/cold?page=0")
     assert "HttpOnly" in answer.headers["set-cookie"] and "SameSite=strict" in answer.headers["set-cookie"]
 
 
 def test_other_host_names_are_refused(made):
-    """A page elsewhere that names this machine differently gets nothing, even with the token."""
+    """A request under another host name is refused, even with the token."""
     assert browser(made, "evil.example").get(f"/?token={TOKEN}").status_code == 400
 
 
 def test_pages_may_run_only_the_script_of_the_viewer(client):
-    """No inline script or style, no image from elsewhere, no frame."""
+    """The policy forbids inline scripts and styles, images from elsewhere, and frames."""
     policy = client.get("/recipe/r").headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
 
 
-# ------------------------------------------------------------------------------------------------------------- the pages
+# --------------------------------------------------------------------------------------------------------------- pages
 
 
 def test_recipe_shows_each_artifact_with_its_state(made, client):
-    """What is done has rows, outcome and time; what was never made says so; each leads to its table."""
+    """A finished artifact has rows, outcome and time; an unbuilt one says so; each links to its table."""
     html = page(client, "/recipe/r")
     assert "14 done" in html and "1 to make" in html
     assert html.count("<g class=") == 15 and 'href="/table/grades/cold"' in html
     assert "never made" in html
 
 
-def test_running_artifact_is_seen_and_the_page_follows(made, client):
-    """A held lock is a running stage, with the last line of its log; the page then fetches itself again."""
-    table = made.table("grades/nobody")
+def test_running_artifact_is_shown_and_the_page_reloads(made, client):
+    """A held lock is a running stage, with the last line of its log; the page then reloads every three seconds."""
+    table = made.table("grades/later")
     table.path.with_suffix(".log").write_text(
-        "\n2026-11-22 on vm\n12:00:00  grades/nobody  5 of 24 rows (21 %), 0:09 left\n"
+        "\n2026-11-22 on vm\n12:00:00  grades/later  5 of 24 rows (21 %), 0:09 left\n"
     )
     table.lock.parent.mkdir(parents=True, exist_ok=True)
     with locks.alone(table.lock, table.name):
         html = page(client, "/recipe/r")
     assert 'data-live="3"' in html and "5 of 24 rows (21 %), 0:09 left" in html and 'class="box running"' in html
-    assert 'data-live="15"' in page(client, "/recipe/r")  # between two stages, and before the first, more rarely
+    assert 'data-live="15"' in page(client, "/recipe/r")  # slower between two stages
 
 
 def test_shards_at_work_are_a_running_stage(made, client):
-    """They write no table and hold no lock of it."""
-    with ShardJournal(made.table("grades/nobody").calls, Shard(1, 2)):
+    """Shards count as running although they write no table and hold no lock of it."""
+    with ShardJournal(made.table("grades/later").calls, Shard(1, 2)):
         assert 'class="box running"' in page(client, "/recipe/r")
     assert 'class="box running"' not in page(client, "/recipe/r")
 
 
-def test_failed_artifact_says_what_its_log_ends_with(made, client):
-    """The last line of the log, where it is an error and there is no table."""
-    log = made.table("grades/nobody").path.with_suffix(".log")
-    log.write_text("12:00:00  TableError: grades/nobody: something is missing; expected it.\n")
+def test_failed_artifact_shows_the_end_of_its_log(made, client):
+    """The last line of the log is shown if it is an error and there is no table."""
+    log = made.table("grades/later").path.with_suffix(".log")
+    log.write_text("12:00:00  TableError: grades/later: something is missing; expected it.\n")
     html = page(client, "/recipe/r")
     log.unlink()
     assert 'class="box failed"' in html and "something is missing" in html
 
 
 def test_table_is_filtered_sorted_and_paged(made, client):
-    """The rows are those of the condition, in the order that was chosen; the count is that of all of them."""
+    """The rows satisfy the condition, in the chosen order; the count is the number of all matching rows."""
     rows = [row for row in made.table("grades/cold").rows() if row["attempt"] == 1]
     html = page(client, "/table/grades/cold?where=attempt+%3D+1&sort=response&down=1&columns=attempt")
     assert f"1 to {len(rows)} of {len(rows)}" in html
@@ -155,8 +156,8 @@ def test_table_is_filtered_sorted_and_paged(made, client):
     assert [html.index(f">{ident}</a>") for ident in ids] == sorted(html.index(f">{ident}</a>") for ident in ids)
 
 
-def test_pages_of_a_table_follow_each_other(made, client):
-    """The second page begins where the first ended; the keys' links are there."""
+def test_pages_of_a_table_are_counted(made, client):
+    """A short table has one page, without a link to the next."""
     rows = made.table("sft/cold").rows()
     problems = made.table("problems/train").rows(kept=False)
     assert 'rel="next"' not in page(client, "/table/sft/cold") and len(rows) < 50
@@ -164,44 +165,44 @@ def test_pages_of_a_table_follow_each_other(made, client):
     assert len(problems) == 48 and "1 to 48 of 48" in html
 
 
-def test_histogram_counts_what_the_condition_leaves(made, client):
-    """Each bar leads to its rows."""
-    stops = [row["stop"] for row in made.table("responses/cold").rows()]
-    html = page(client, "/table/responses/cold?histogram=stop")
+def test_histogram_counts_the_values_of_a_column(made, client):
+    """Each bar links to its rows."""
+    stops = [row["stop_reason"] for row in made.table("responses/cold").rows()]
+    html = page(client, "/table/responses/cold?histogram=stop_reason")
     for stop in set(stops):
         assert f'<span class="label">{stop}</span>' in html and f">{stops.count(stop)}</span>" in html
-        assert f"where=stop+%3D+%27{stop}%27" in html
+        assert f"where=stop_reason+%3D+%27{stop}%27" in html
 
 
 @pytest.mark.parametrize("where", ["grad < 3", "grade <", "attempt", "1; DROP TABLE x", "grade < (SELECT 1)"])
-def test_condition_that_is_none_is_a_sentence(client, where):
-    """The rows are shown without it, and what was wrong above them."""
+def test_invalid_condition_is_reported(client, where):
+    """The rows are shown without the condition, below the error."""
     html = page(client, f"/table/grades/cold?where={where}")
     assert 'class="fault"' in html and "expected" in html and "1 to 24 of 24" in html
 
 
-def test_problem_shows_attempts_beside_their_verdicts(made, client):
-    """Statement, reference, scheme item by item, and two tables side by side with marks, reasoning folded away."""
+def test_problem_shows_attempts_with_their_verdicts(made, client):
+    """The page has statement, reference, scheme items, and two tables with grades; reasoning is folded."""
     problem = made.table("problems/bench").rows()[3]
     html = page(client, f"/problem/problems/bench/{problem['problem']}?show=grades/cold&show=grades/right")
     assert "problem 4 of 12" in html and "<math" in html
-    assert "Marking scheme" in html and html.count('<tr><td class="number">') == 3
+    assert "Grading scheme" in html and html.count('<tr><td class="number">') == 3
     assert html.count("<article") == 3  # two attempts of the model, and the official proof
-    assert '<span class="mark full">7 of 7</span>' in html and "<summary>Reasoning</summary>" in html
-    mark = next(row for row in made.table("grades/cold").rows() if row["problem"] == problem["problem"])
-    assert f'id="{mark["response"]}"' in html
+    assert '<span class="grade full">7 of 7</span>' in html and "<summary>Reasoning</summary>" in html
+    grade = next(row for row in made.table("grades/cold").rows() if row["problem"] == problem["problem"])
+    assert f'id="{grade["response"]}"' in html
 
 
-def test_disagreements_come_largest_first(made, client):
-    """Two graders of the same attempts, with links that show both verdicts."""
+def test_disagreements_of_two_graders_are_listed(made, client):
+    """Two graders of the same attempts are compared, with links that show both verdicts."""
     html = page(client, "/disagreements")
-    assert "grades/cold and grades/again" in html or "grades/again and grades/cold" in html
-    html = page(client, "/disagreements?one=grades/cold&other=grades/again")
+    assert "grades/cold and grades/round-2" in html or "grades/round-2 and grades/cold" in html
+    html = page(client, "/disagreements?one=grades/cold&other=grades/round-2")
     assert "They agree on every attempt" in html or "difference" in html
 
 
-def test_row_has_its_way_back(made, client):
-    """All columns, and the steps to the source with links."""
+def test_row_has_its_lineage(made, client):
+    """A row's page links to each step back to the source."""
     row = made.table("grades/cold").rows()[0]
     html = page(client, f"/row/grades/cold/{row['response']}")
     for step in ("responses/cold", "problems/bench", "sft/cold", "examples/cold", "problems/train", "base/tiny"):
@@ -210,7 +211,7 @@ def test_row_has_its_way_back(made, client):
 
 @pytest.mark.parametrize("id", ["HumanEval/0", "a//b/", "50%/x?y#z"])
 def test_id_with_a_slash_has_its_pages(tmp_path, id):
-    """Ids of others are taken as they are: the links of a table lead to its rows and problems."""
+    """Foreign ids are not changed: the links of a table lead to its rows and problems."""
     (tmp_path / "p.jsonl").write_text(json.dumps({"problem": id, "statement": "Prove that it is there."}))
     entries = {"problems/p": {"source": "table", "path": str(tmp_path / "p.jsonl")}}
     mill = Mill(tmp_path / "results", **entries)
@@ -224,7 +225,7 @@ def test_id_with_a_slash_has_its_pages(tmp_path, id):
 
 
 def test_curves_are_those_of_the_command(made, client):
-    """The picture of a training, as `proofmill curves` draws it."""
+    """The image of a training equals that of `proofmill plot`."""
     answer = client.get("/curves.svg?of=sft/cold")
     assert answer.headers["content-type"] == "image/svg+xml"
     path = made.results.parent / "x.svg"
@@ -239,16 +240,16 @@ def test_curves_are_those_of_the_command(made, client):
         "/table/grades/..%2F..%2Fetc", "/problem/grades/cold/x", "/curves.svg?of=grades/cold", "/row/sft/cold/99999",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_a_sentence(client, address):
-    """Never a traceback: the message that the command line has, on a page."""
+def test_missing_pages_show_a_message(client, address):
+    """The page has the message of the command line, never a traceback."""
     html = page(client, address, 404)
     assert "Traceback" not in html and "expected" in html
 
 
-def test_half_written_table_says_so(made, tmp_path):
-    """A damaged file is a state of the graph and a sentence on its page; everything else is shown."""
+def test_damaged_table_is_reported(made, tmp_path):
+    """A damaged file is a state of the graph and a message on its page; everything else is shown."""
     for path in made.results.rglob("*.parquet"):
-        if "kept" not in path.parts and "calls" not in path.parts:
+        if "archive" not in path.parts and "calls" not in path.parts:
             target = tmp_path / path.relative_to(made.results)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
@@ -261,23 +262,24 @@ def test_half_written_table_says_so(made, tmp_path):
     assert "<article" in page(client, f"/problem/problems/bench/{problem}")
 
 
-# ------------------------------------------------------------------------------------------------------- marks of people
+# -------------------------------------------------------------------------------------------------------- human grades
 
 
-def given(made) -> list[dict]:
+def stored_grades(made) -> list[dict]:
+    """Read the grades that were entered for `responses/cold`."""
     path = made.results / "human/cold.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_mark_is_stored_shown_and_read_by_the_grader_human(made, client):
-    """A mark with a comment stands on the page, in a file, and in a table by `grader: human`; the last one counts."""
+def test_grade_is_stored_shown_and_read_by_the_grader_human(made, client):
+    """A grade with a comment is on the page, in a file, and in a table by `grader: human`; the last one counts."""
     row = made.table("grades/cold").rows()[2]
     back = f"/problem/problems/bench/{row['problem']}#{row['response']}"
-    form = {"responses": "responses/cold", "response": row["response"], "out_of": "7", "back": back}
-    for mark, comment in (("2", "hasty"), ("5", "step 3 is <b>not</b> shown")):
-        answer = client.post("/mark", data={**form, "mark": mark, "comment": comment}, follow_redirects=False)
+    form = {"responses": "responses/cold", "response": row["response"], "max_points": "7", "back": back}
+    for points, comment in (("2", "hasty"), ("5", "step 3 is <b>not</b> shown")):
+        answer = client.post("/grade", data={**form, "grade": points, "comment": comment}, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"]) == (303, back)
-    assert [line["mark"] for line in given(made)] == [2, 5]
+    assert [line["grade"] for line in stored_grades(made)] == [2, 5]
     html = page(client, back.partition("#")[0] + "?show=grades/cold")
     assert "human: 5 of 7" in html and "<b>not" not in html
     path = str(made.results / "human/cold.jsonl")
@@ -285,83 +287,88 @@ def test_mark_is_stored_shown_and_read_by_the_grader_human(made, client):
         made.results, **{**RECIPE, "grades/human": {"responses": "responses/cold", "grader": "human", "path": path}}
     )
     table = human.make("grades/human")
-    (marked,) = [r for r in table.rows() if r["grade"] is not None]
-    assert (marked["response"], marked["grade"], marked["out_of"], marked["verdict"]) == (
+    (graded,) = [r for r in table.rows() if r["grade"] is not None]
+    assert (graded["response"], graded["grade"], graded["max_points"], graded["verdict"]) == (
         row["response"], 5, 7, "step 3 is <b>not</b> shown",
     )  # fmt: skip
-    assert {r["reason"] for r in table.rows()} == {"ok", "no-mark"}
+    assert {r["reason"] for r in table.rows()} == {"ok", "no-grade"}
 
 
-def test_mark_after_a_line_that_was_broken_off_has_its_own(tmp_path):
-    """What a crash left half-written is not what the next mark is appended to; reading names it."""
-    marks.give(tmp_path, "responses/x", "a", "3", "7", "")
-    path = marks.file_of(tmp_path, "responses/x")
+def test_grade_after_an_incomplete_line_has_its_own_line(tmp_path):
+    """The next grade is not appended to a line that a crash left incomplete; reading reports that line."""
+    human_grades.add_grade(tmp_path, "responses/x", "a", "3", "7", "")
+    path = human_grades.file_of(tmp_path, "responses/x")
     path.write_bytes(path.read_bytes() + b'{"response": "b", "ma')
-    marks.give(tmp_path, "responses/x", "c", "5", "7", "")
-    assert [json.loads(line)["mark"] for line in path.read_text().splitlines()[::2]] == [3, 5]
-    with pytest.raises(TableError, match=r"x\.jsonl:2: .* is no mark"):
-        marks.given(tmp_path, "responses/x")
+    human_grades.add_grade(tmp_path, "responses/x", "c", "5", "7", "")
+    assert [json.loads(line)["grade"] for line in path.read_text().splitlines()[::2]] == [3, 5]
+    with pytest.raises(TableError, match=r"x\.jsonl:2: .* is no grade"):
+        human_grades.last_grades(tmp_path, "responses/x")
 
 
-def test_marks_of_other_attempts_are_refused(made, tmp_path):
-    """A file that is of other responses gives no table without a mark in it."""
-    path = tmp_path / "marks.jsonl"
-    path.write_text('{"response": "of another table", "mark": 1, "out_of": 7}\n')
+def test_grades_of_other_attempts_are_refused(made, tmp_path):
+    """A file of grades of other responses stops the stage."""
+    path = tmp_path / "grades.jsonl"
+    path.write_text('{"response": "of another table", "grade": 1, "max_points": 7}\n')
     entry = {"responses": "responses/cold", "grader": "human", "path": str(path)}
-    with pytest.raises(TableError, match="none of its 1 marks is of an attempt in responses/cold"):
+    with pytest.raises(TableError, match="none of its 1 grades is of an attempt in responses/cold"):
         Mill(made.results, **{**RECIPE, "grades/others": entry}).make("grades/others")
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
-        ({"mark": "8"}, "expected 0 to 7"),
-        ({"mark": "-1"}, "expected 0 to 7"),
-        ({"mark": "good"}, "expected numbers"),
+        ({"grade": "8"}, "expected 0 to 7"),
+        ({"grade": "-1"}, "expected 0 to 7"),
+        ({"grade": "good"}, "expected numbers"),
         ({"responses": "../../etc/x"}, "no table of responses"),
         ({"responses": "responses/none"}, "no table of responses"),
     ],
 )
-def test_what_is_no_mark_is_not_stored(made, client, fields, said):
-    """Off the scale, no number, or of a table that is not there."""
-    before = given(made)
+def test_invalid_grade_is_not_stored(made, client, fields, message):
+    """A grade off the scale, not a number, or of an unknown table is refused."""
+    before = stored_grades(made)
     row = made.table("grades/cold").rows()[0]
     form = {
         "responses": "responses/cold",
         "response": row["response"],
-        "mark": "3",
-        "out_of": "7",
+        "grade": "3",
+        "max_points": "7",
         "comment": "",
         "back": "/",
     }
-    answer = client.post("/mark", data={**form, **fields}, follow_redirects=False)
-    assert answer.status_code == 404 and said in answer.text
-    assert given(made) == before
+    answer = client.post("/grade", data={**form, **fields}, follow_redirects=False)
+    assert answer.status_code == 404 and message in answer.text
+    assert stored_grades(made) == before
 
 
 @pytest.mark.parametrize("back", ["http://evil.example/", "//evil.example/", "javascript:alert(1)", ""])
-def test_mark_leads_nowhere_else(made, client, back):
-    """After a mark the browser stays here."""
+def test_grading_redirects_only_within_the_viewer(made, client, back):
+    """After a grade, an address elsewhere is replaced by the first page."""
     row = made.table("grades/cold").rows()[0]
     form = {
         "responses": "responses/cold",
         "response": row["response"],
-        "mark": "3",
-        "out_of": "7",
+        "grade": "3",
+        "max_points": "7",
         "comment": "",
         "back": back,
     }
-    assert client.post("/mark", data=form, follow_redirects=False).headers["location"] == "/"
+    assert client.post("/grade", data=form, follow_redirects=False).headers["location"] == "/"
 
 
 @pytest.mark.parametrize(
     "line",
-    ["{", '{"response": "x"}', '{"response": "x", "mark": 9, "out_of": 7}', '{"response": 3, "mark": 1, "out_of": 7}'],
+    [
+        "{",
+        '{"response": "x"}',
+        '{"response": "x", "grade": 9, "max_points": 7}',
+        '{"response": 3, "grade": 1, "max_points": 7}',
+    ],
 )
-def test_file_of_marks_with_a_bad_line_names_it(tmp_path, line):
-    """The stage ends with the line's number; no mark is guessed."""
-    path = tmp_path / "marks.jsonl"
-    path.write_text('{"response": "a", "mark": 1, "out_of": 7}\n' + line + "\n")
+def test_invalid_line_of_human_grades_is_reported(tmp_path, line):
+    """The stage fails with the line's number; no grade is guessed."""
+    path = tmp_path / "grades.jsonl"
+    path.write_text('{"response": "a", "grade": 1, "max_points": 7}\n' + line + "\n")
     mill = Mill(
         tmp_path / "results",
         **{
@@ -375,33 +382,33 @@ def test_file_of_marks_with_a_bad_line_names_it(tmp_path, line):
         mill.make("grades/h")
 
 
-def test_path_of_marks_is_for_people():
-    """A program and a judge read no marks."""
+def test_path_requires_the_human_grader():
+    """Only `grader: human` reads a file of grades."""
     config = {
         **{n: SMALL[n] for n in ("problems/bench",)},
         "responses/r": {"problems": "problems/bench", "model": "solutions"},
     }
-    with pytest.raises(RecipeError, match="`path` holds marks of people and `grader` is `arithmetic`"):
+    with pytest.raises(RecipeError, match="`path` is a file of human grades and `grader` is `arithmetic`"):
         expand({"r": {**config, "grades/g": {"responses": "responses/r", "grader": "arithmetic", "path": "x.jsonl"}}})
 
 
-def test_new_mark_makes_the_table_again(made, tmp_path):
+def test_new_grade_rebuilds_the_table(made, tmp_path):
     """The file is a source: its digest is in the fingerprint."""
-    path = tmp_path / "marks.jsonl"
+    path = tmp_path / "grades.jsonl"
     path.write_text("")
     mill = Mill(
         made.results, **{**RECIPE, "grades/mine": {"responses": "responses/cold", "grader": "human", "path": str(path)}}
     )
     first = mill.make("grades/mine").stamp["fingerprint"]
     response = made.table("responses/cold").rows("response")[0]["response"]
-    path.write_text(json.dumps({"response": response, "mark": 4, "out_of": 7}) + "\n")
+    path.write_text(json.dumps({"response": response, "grade": 4, "max_points": 7}) + "\n")
     table = Table("grades/mine", mill.results)
     assert mill.make("grades/mine").stamp["fingerprint"] != first
     assert [row["grade"] for row in table.rows() if row["grade"] is not None] == [4]
 
 
 def test_address_is_printed_once(made, tmp_path):
-    """`proofmill view` says the address with its token, serves it on the loopback, and ends when it is interrupted."""
+    """`proofmill view` prints the address with its token, serves it on the loopback, and ends when interrupted."""
     import signal
     import subprocess
     import sys
@@ -421,12 +428,12 @@ def test_address_is_printed_once(made, tmp_path):
         process.wait(timeout=20)
 
 
-# ---------------------------------------------------------------------------------------------------------- what it learned from
+# ------------------------------------------------------------------------------------------------------------ rollouts
 
 
 @pytest.fixture(scope="module")
-def judged_apart(made, tmp_path_factory) -> Mill:
-    """The same results, with a training in which the hold-out judge gave one rollout another mark."""
+def graded_differently(made, tmp_path_factory) -> Mill:
+    """Return the same results, with a training in which the audit grader gave one rollout another grade."""
     folder = tmp_path_factory.mktemp("apart")
     mill = Mill(folder / "results", **RECIPE)
     shutil.copytree(made.results / "grpo/tiny", folder / "weights")
@@ -434,7 +441,7 @@ def judged_apart(made, tmp_path_factory) -> Mill:
     picked = pl.col("at") == 5
     rows = rows.with_columns(
         pl.when(picked).then(7.0).otherwise("grade").alias("grade"),
-        pl.when(picked).then(0.25).otherwise("hold_out").alias("hold_out"),
+        pl.when(picked).then(0.25).otherwise("audit").alias("audit"),
     )
     rows.drop("at").write_parquet(folder / "weights" / ROLLOUTS)
     trained = made.table("grpo/tiny")
@@ -443,7 +450,7 @@ def judged_apart(made, tmp_path_factory) -> Mill:
 
 
 def test_rollouts_of_a_step_have_rewards_and_advantages(made, client):
-    """Each rollout of the step is listed with what it earned; the last step is shown first, others are a link away."""
+    """Each rollout of the step is listed with its rewards; the last step is shown first, with links to the others."""
     rows = pl.read_parquet(made.results / "grpo/tiny" / ROLLOUTS)
     assert "/rollouts/grpo/tiny" in page(client, "/table/grpo/tiny")
     last = page(client, "/rollouts/grpo/tiny")
@@ -454,27 +461,27 @@ def test_rollouts_of_a_step_have_rewards_and_advantages(made, client):
     assert all(f"{row['advantage']:+.2f}" in second for row in rows.filter(step=2).iter_rows(named=True))
 
 
-def test_rollout_stands_beside_its_verdict(made, client):
-    """One rollout: its text, its verdict, the mark of both judges, and a way to the problem."""
+def test_rollout_is_shown_with_its_verdict(made, client):
+    """A rollout's page has its text, verdict, grades, and a link to the problem."""
     row = pl.read_parquet(made.results / "grpo/tiny" / ROLLOUTS).row(0, named=True)
     shown = page(client, f"/rollout/grpo/tiny/{row['rollout']}")
     assert f"/problem/problems/train/{row['problem']}" in shown and "Verdict" in shown
     assert f"{row['grade']:g} of 7" in shown
 
 
-def test_hold_out_judge_is_found_from_the_page_of_disagreements(judged_apart):
-    """Two clicks from any page: trainings with a hold-out judge, then the rollouts it marks most differently."""
-    client = browser(judged_apart)
+def test_page_of_disagreements_links_to_the_audit_grader(graded_differently):
+    """It links to trainings with an audit grader, and those to the rollouts whose grades differ most."""
+    client = browser(graded_differently)
     client.get(f"/?token={TOKEN}")
     assert "/rollouts/grpo/tiny?apart=1" in page(client, "/disagreements")
     shown = page(client, "/rollouts/grpo/tiny?apart=1")
-    row = pl.read_parquet(judged_apart.results / "grpo/tiny" / ROLLOUTS).row(5, named=True)
+    row = pl.read_parquet(graded_differently.results / "grpo/tiny" / ROLLOUTS).row(5, named=True)
     first = shown.partition("<tbody>")[2].partition("</tr>")[0]
     assert row["rollout"] in first and "+0.75" in first and "0.25" in first
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("/rollouts/grpo/tiny?step=9", "no rollouts of step 9; expected one of 1 to 3"),
         ("/rollouts/grpo/tiny?step=x", "no step `x`; expected a number"),
@@ -483,6 +490,6 @@ def test_hold_out_judge_is_found_from_the_page_of_disagreements(judged_apart):
         ("/rollout/grpo/tiny/none", "no rollout `none`"),
     ],
 )
-def test_what_has_no_rollouts_says_so(client, address, said):
-    """A step, a training and a rollout that are none."""
-    assert said in page(client, address, 404)
+def test_missing_rollouts_are_reported(client, address, message):
+    """An unknown step, an artifact without rollouts, and an unknown rollout are reported."""
+    assert message in page(client, address, 404)

@@ -1,4 +1,4 @@
-"""A real Chromium on the viewer of a finished chain: what is drawn, followed, compared and marked, and what does nothing."""
+"""The viewer of a finished chain in Chromium: drawing, links, comparison, grading, and hostile texts."""
 
 import json
 
@@ -7,10 +7,10 @@ import yaml
 
 from browsing import chromium, chromium_path, opened, page_of, pictured, pressed, read_from_disk, viewing
 from mill import REFEREE, SMALL, Mill
-from proofmill.recipes.book import expand
+from proofmill.config.config import expand
 from proofmill.viewer import report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.sampled(0, "light")]
 ATTACK = (
     "<script>window.attacked = 1</script> <img src=x onerror='window.attacked = 2'> [here](javascript:window.attacked=3) "
     "$\\href{javascript:window.attacked=4}{x}$ <svg onload='window.attacked = 5'> "
@@ -24,13 +24,13 @@ RECIPE = {
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
     "responses/lost": {"problems": "problems/bench", "model": "base/tiny", "max-tokens": 16},
     "grades/lost": {"responses": "responses/lost", "grader": "arithmetic"},
-    "scores/cold": {"grades": ["grades/cold", "grades/right"], "measures": ["avg-at-k"], "max-unscored": 1},
+    "scores/cold": {"grades": ["grades/cold", "grades/right"], "metrics": ["avg-at-k"], "max-unscored": 1},
 }
 
 
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory):
-    """A finished chain with a hostile problem and its attempt, and `proofmill view` over it: (chain, address)."""
+    """Run a chain with a hostile problem and attempt, and `proofmill view` on it; yield the chain and the address."""
     chromium_path()
     folder = tmp_path_factory.mktemp("viewed")
     row = {"statement": "Find $x$. " + ATTACK, "solution": ATTACK + "So \\boxed{5}.", "answer": "5"}
@@ -45,14 +45,14 @@ def viewed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(viewed):
-    """The browser, started when all is made."""
+    """Start the browser after the chain has run."""
     with chromium() as started:
         yield started
 
 
 @pytest.fixture(params=["light", "dark"])
 def page(request, browser, viewed):
-    """A page that has the cookie, in both colour schemes."""
+    """Open a page with the cookie, in both color schemes."""
     with page_of(browser, request.param) as page:
         page.goto(viewed[1])
         yield page
@@ -63,7 +63,7 @@ def problem_of(made) -> str:
 
 
 def test_graph_leads_to_a_table_and_the_table_to_a_problem(page, viewed):
-    """From the recipe's graph by clicks alone; the keys go to the next problem and back."""
+    """Clicks lead from the recipe's graph to a problem; keys lead to the next problem and back."""
     page.click("svg a[href='/table/problems/bench']")
     assert page.title() == "problems/bench · proofmill"
     page.click("td.id a >> nth=0")
@@ -79,7 +79,7 @@ def test_graph_leads_to_a_table_and_the_table_to_a_problem(page, viewed):
 
 
 def test_formulas_are_drawn_by_the_browser(page, viewed):
-    """No dollar sign is left in the statement, and each formula takes room on the screen."""
+    """The statement shows no dollar sign, and each formula has a size."""
     opened(page, viewed[1], f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
     statement = page.locator(".statement")
     assert "$" not in statement.inner_text()
@@ -89,12 +89,12 @@ def test_formulas_are_drawn_by_the_browser(page, viewed):
     assert page.said == []
 
 
-def test_two_tables_stand_side_by_side(page, viewed):
-    """The chosen columns at one height, each with its attempts and marks; the choice is in the address."""
+def test_two_tables_are_shown_in_columns(page, viewed):
+    """The chosen tables are columns with their attempts and grades; the choice is in the address."""
     opened(page, viewed[1], f"/problem/problems/bench/{problem_of(viewed[0])}?show=grades/cold&show=grades/right")
     columns = [page.locator(".column").nth(n).bounding_box() for n in range(2)]
     assert columns[0]["y"] == columns[1]["y"] and columns[0]["x"] < columns[1]["x"]
-    assert page.locator(".column").nth(1).locator(".mark.full").count() == 1
+    assert page.locator(".column").nth(1).locator(".grade.full").count() == 1
     page.click("details.choose summary")
     page.check("input[value='grades/lost']")
     page.click("form.filter button")
@@ -102,7 +102,7 @@ def test_two_tables_stand_side_by_side(page, viewed):
 
 
 def test_rows_are_filtered_and_the_address_is_shared(page, viewed, browser):
-    """A condition, its bars, and the same rows for another who has the link and the token."""
+    """Another reader with the address and the token sees the same filtered rows."""
     opened(page, viewed[1], "/table/grades/cold")
     pressed(page, "/")
     page.keyboard.type("attempt = 0")
@@ -118,22 +118,22 @@ def test_rows_are_filtered_and_the_address_is_shared(page, viewed, browser):
     other.context.close()
 
 
-def test_mark_is_given_and_stands_in_the_file(page, viewed):
-    """Typed into the form of an attempt; it is on the page and in the file for `grader: human`."""
+def test_entered_grade_is_on_the_page_and_in_the_file(page, viewed):
+    """A grade typed into the form of an attempt is on the page and in the file for `grader: human`."""
     made = viewed[0]
     opened(page, viewed[1], f"/problem/problems/bench/{problem_of(made)}?show=grades/cold")
     article = page.locator("article").first
-    article.locator("input[name=mark]").fill("4")
+    article.locator("input[name=grade]").fill("4")
     article.locator("input[name=comment]").fill(f"in {page.scheme}")
     article.locator("button").click()
     page.wait_for_load_state()
     assert "human: 4 of 7" in page.locator("article").first.inner_text()
     lines = [json.loads(line) for line in (made.results / "human/cold.jsonl").read_text().splitlines()]
-    assert (lines[-1]["mark"], lines[-1]["comment"]) == (4, f"in {page.scheme}")
+    assert (lines[-1]["grade"], lines[-1]["comment"]) == (4, f"in {page.scheme}")
 
 
-def test_what_a_model_wrote_does_nothing(page, viewed):
-    """Scripts, event handlers and links of an attempt and a statement: none runs, loads or leads away."""
+def test_texts_of_a_model_run_nothing(page, viewed):
+    """Scripts, event handlers and links of an attempt and a statement neither run, load nor navigate."""
     made, requests = viewed[0], []
     page.on("request", lambda request: requests.append(request.url))
     problem = made.table("problems/attacks").rows("problem")[0]["problem"]
@@ -155,7 +155,7 @@ def test_what_a_model_wrote_does_nothing(page, viewed):
 
 
 def test_report_opens_from_disk_and_prints(page, viewed, tmp_path):
-    """One file, without a network: nothing is said on the console, pictures are drawn, and it prints."""
+    """The file opens without a network, with an empty console and its images, and prints."""
     made, file = viewed[0], tmp_path / "report.html"
     book = expand(
         {"r": {"api/referee": REFEREE, **{name: entry for name, entry in RECIPE.items() if "attacks" not in name}}}
@@ -165,8 +165,8 @@ def test_report_opens_from_disk_and_prints(page, viewed, tmp_path):
     pictured(page, "report")
 
 
-def test_graph_and_scores_are_pictured(page, viewed):
-    """The recipe's page and a page of scores, for people to look at."""
+def test_screenshots_of_graph_and_scores_are_taken(page, viewed):
+    """The labels of the graph fit into their boxes, and the score page has a table."""
     opened(page, viewed[1], "/recipe/r")
     boxes = page.locator("g.box")
     assert boxes.count() == len(RECIPE) and page.locator("g.box.done").count() == len(RECIPE)

@@ -1,4 +1,4 @@
-"""Texts of models as HTML: formulas drawn, and nothing in them that a browser would run, fetch or follow."""
+"""Texts of models as HTML: formulas are drawn, and a browser runs, fetches and follows nothing in them."""
 
 import re
 from html.parser import HTMLParser
@@ -18,7 +18,7 @@ OF_OURS = {"class", "title", "style", "start", "xmlns", "display"}
 
 
 class Tags(HTMLParser):
-    """Elements and attributes of a piece of HTML."""
+    """Collects the elements and attributes of a piece of HTML."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ def tags(html: str) -> Tags:
     ],
 )  # fmt: skip
 def test_formulas_are_drawn(source):
-    """Dollars, brackets and environments become MathML; none of their signs is left."""
+    """Dollars, brackets and environments become MathML, and their delimiters disappear."""
     html = rendering.text(source)
     assert "<math" in html
     assert not re.search(r"\$|\\\(|\\\[|\\begin|\\frac|\\boxed", html), html
@@ -53,13 +53,13 @@ def test_formulas_are_drawn(source):
 
 @pytest.mark.parametrize("source", ["$\\frac{$", "$\\unknowncommand{3}$", "$" + "{" * 3000 + "$", "$\\left( x$"])
 def test_formula_that_cannot_be_read_is_shown_as_it_is(source):
-    """The source stands there, marked, and nothing is lost."""
+    """The complete source is shown, as unreadable code."""
     html = rendering.text(source)
     assert 'class="unreadable"' in html and "<math" not in html
 
 
 def test_asterisk_between_numbers_is_a_product():
-    """Calculations stay as they were written; emphasis is that of words."""
+    """Calculations keep their asterisks; words can be emphasized."""
     assert rendering.text("8^3: 8*8=64≡4, 4*8=32≡2.") == "<p>8^3: 8*8=64≡4, 4*8=32≡2.</p>\n"
     assert rendering.text("a*b and *this* and **that**, `x*y*z`") == (
         "<p>a*b and <em>this</em> and <strong>that</strong>, <code>x*y*z</code></p>\n"
@@ -67,7 +67,7 @@ def test_asterisk_between_numbers_is_a_product():
 
 
 def test_price_is_no_formula():
-    """Two amounts of dollars in a sentence stay as they are."""
+    """Two dollar amounts in a sentence stay text."""
     assert rendering.text("It costs $5 and then $7 more.") == "<p>It costs $5 and then $7 more.</p>\n"
 
 
@@ -85,7 +85,7 @@ ATTACKS = [
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("render", [rendering.text, rendering.brief], ids=["text", "brief"])
 def test_what_a_model_wrote_is_never_markup(attack, render):
-    """No element that runs, loads or leads anywhere, and no attribute but those that lay out text."""
+    """The HTML has no element that runs, loads or links, and only attributes that lay out text."""
     found = tags(render(attack))
     assert found.elements <= ALLOWED, found.elements
     assert found.attributes <= OF_OURS | rendering.ATTRIBUTES, found.attributes
@@ -94,20 +94,20 @@ def test_what_a_model_wrote_is_never_markup(attack, render):
 
 @given(st.text(alphabet="<>&'\"/$\\{}[]()=abcdefimnorst \n|`#*_-", max_size=120))
 def test_no_text_at_all_becomes_markup(source):
-    """Whatever is drawn from the letters of markup, Markdown and LaTeX."""
+    """Any text of characters of markup, Markdown and LaTeX renders safely."""
     found = tags(rendering.text(source))
     assert found.elements <= ALLOWED
     assert found.attributes <= OF_OURS | rendering.ATTRIBUTES
 
 
 def test_code_is_coloured_and_escaped():
-    """A known language has colours; an unknown one is shown as it is."""
+    """Code of a known language is highlighted; code of an unknown one is shown unchanged."""
     assert '<span class="k">def</span>' in rendering.text("```python\ndef f(): return '<b>'\n```")
     assert "&lt;b&gt;" in rendering.text("```nonsense\n<b>\n```")
 
 
 def test_cells_are_cut_and_numbers_are_short():
-    """A long text ends in an ellipsis; a year has no comma; what is absent is a dash."""
+    """A long text ends in an ellipsis; a year has no comma; a missing value is a dash."""
     assert rendering.brief("x" * 300).endswith("x…")
     assert (rendering.brief(2024), rendering.brief(1234567), rendering.brief(0.123456)) == (
         "2024",

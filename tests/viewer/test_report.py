@@ -1,4 +1,4 @@
-"""`proofmill report`: one file whose numbers are those of the tables, from whatever is made, with nothing hostile in it."""
+"""`proofmill report`: one safe file whose numbers equal those of the tables, also for an unfinished recipe."""
 
 import re
 import sys
@@ -9,20 +9,20 @@ import yaml
 
 from mill import REFEREE, SMALL, Mill
 from proofmill import __main__ as command
-from proofmill.measures.page import _cell
-from proofmill.recipes.book import expand
+from proofmill.config.config import expand
+from proofmill.metrics.page import _cell
 from proofmill.schema.errors import SettingError
 from proofmill.viewer import report
 
 RECIPE = {
     **SMALL,
-    "problems/train": {"source": "arithmetic-threads", "rows": 60, "keep": ["has-problem", "has-solution", "no-image"]},
+    "problems/train": {"source": "arithmetic-threads", "rows": 60, "keep": ["has-statement", "has-solution", "no-image"]},
     "responses/right": {"problems": "problems/bench", "model": "solutions"},
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
-    "grades/again": {"responses": "responses/right", "grader": "final-answer"},
+    "grades/round-2": {"responses": "responses/right", "grader": "final-answer"},
     "overlaps/all": {"problems": ["problems/train"], "against": ["problems/bench"]},
     "scores/marks": {
-        "grades": ["grades/cold", "grades/right"], "measures": ["avg-at-k", "full-mark-rate"], "max-unscored": 1,
+        "grades": ["grades/cold", "grades/right"], "metrics": ["avg-at-k", "solve-rate"], "max-unscored": 1,
     },
 }  # fmt: skip
 
@@ -39,22 +39,22 @@ def book(**more):
 
 
 def text_of(html: str) -> str:
-    """What a reader sees, on one line."""
+    """Return the visible text of a page, on one line."""
     body = re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
-def test_every_mark_stands_in_the_report(made):
-    """Each number of each scores table that its page shows, with its interval, read back from the file."""
+def test_report_has_every_score(made):
+    """The report has each value of each scores table, with its interval."""
     shown = text_of(report.written(book(), "r", made.results))
-    rows = [row for row in made.table("scores/marks").rows() if row["model"] and row["split"] == "all"]
+    rows = [row for row in made.table("scores/marks").rows() if row["model"] and row["slice"] == "all"]
     assert len(rows) == 4
     for row in rows:
         assert _cell(row) in shown, row
 
 
 def test_rows_times_and_drops_are_those_of_the_tables(made):
-    """The stages' rows and outcomes, what each filter left, the kept examples, the sum of seconds."""
+    """The report has each table's rows, the rows left after each filter, and the kept examples."""
     shown = text_of(report.written(book(), "r", made.results))
     for name in RECIPE:
         table = made.table(name)
@@ -67,7 +67,7 @@ def test_rows_times_and_drops_are_those_of_the_tables(made):
 
 
 def test_settings_can_be_read_back(made):
-    """The entries as YAML, without defaults, give the same entries again."""
+    """The entries as YAML, without defaults, expand to the same entries."""
     html = report.written(book(), "r", made.results)
     settings = yaml.safe_load(unescape(re.search(r"<pre>(api/referee:.*?)</pre>", html, re.DOTALL)[1]))
     again = expand({"r": settings})
@@ -75,27 +75,27 @@ def test_settings_can_be_read_back(made):
 
 
 def test_samples_are_the_best_and_the_worst(made):
-    """Of each measured table whose marks differ an attempt with the most and one with the least; and a dispute."""
+    """Each scored table whose grades differ has a sample with the highest grade and one with the lowest."""
     samples = list(report._samples(list(RECIPE), {name: made.table(name).stamp for name in RECIPE}, made.results))
     assert {sample.grades for sample in samples} == {"grades/cold", "grades/right"}
     for sample in samples:
-        marks = [row["grade"] for row in made.table(sample.grades).rows() if row["grade"] is not None]
+        grades = [row["grade"] for row in made.table(sample.grades).rows() if row["grade"] is not None]
         if "best" in sample.why:
-            assert sample.grade["grade"] == max(marks)
+            assert sample.grade["grade"] == max(grades)
         if "worst" in sample.why:
-            assert sample.grade["grade"] == min(marks)
+            assert sample.grade["grade"] == min(grades)
         assert sample.grade["response"] == sample.response["response"]
         assert sample.grade["problem"] == sample.problem["problem"]
 
 
 def test_unfinished_recipe_says_what_is_missing(made):
-    """There is a report of what there is, and a name for each artifact that is not."""
+    """The report covers the finished tables and names the missing ones."""
     html = report.written(book(**{"problems/later": {"source": "arithmetic", "rows": 2}}), "r", made.results)
-    assert "1 are not made yet" in text_of(html) and "problems/later" in html
+    assert "1 not built yet" in text_of(html) and "problems/later" in html
 
 
-def test_nothing_in_it_comes_from_elsewhere(made):
-    """No address but data, no script, and a policy that forbids both."""
+def test_report_is_self_contained(made):
+    """It has no addresses except data URLs, no script, and a policy that forbids both."""
     html = report.written(book(), "r", made.results)
     assert "<script" not in html and "default-src 'none'" in html
     addresses = re.findall(r"(?:src|href)=\"([^\"]*)\"", html)
@@ -104,19 +104,19 @@ def test_nothing_in_it_comes_from_elsewhere(made):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"), [("s", "s: no recipe; expected one of later, r"), ("later", "nothing was made yet")]
+    ("recipe", "message"), [("s", "s: no recipe; expected one of later, r"), ("later", "has no finished table")]
 )
-def test_what_has_no_report_is_a_sentence(made, recipe, said):
-    """No recipe of that name, or nothing of it in results."""
-    whole = expand(
+def test_missing_recipe_is_reported(made, recipe, message):
+    """An unknown recipe, and one without tables in results, are refused."""
+    config = expand(
         {"r": {"api/referee": REFEREE, **RECIPE}, "later": {"problems/later": {"source": "arithmetic", "rows": 1}}}
     )
-    with pytest.raises(SettingError, match=said):
-        report.written(whole, recipe, made.results)
+    with pytest.raises(SettingError, match=message):
+        report.written(config, recipe, made.results)
 
 
 def test_command_writes_the_file(made, monkeypatch, tmp_path):
-    """Beside the configuration, by the recipe's name, or where --out says."""
+    """The report is next to the configuration, named after the recipe, or at the path of --out."""
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"r": {"api/referee": REFEREE, **RECIPE}}))
     monkeypatch.chdir(tmp_path)
     for arguments, file in (([], "r.html"), (["r", "--out", "x.html"], "x.html")):

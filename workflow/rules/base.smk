@@ -1,12 +1,12 @@
-"""A model's first weights: from the hub, a folder, or random.
+"""Create a base model: from the hub, a folder, or random weights.
 
-from:  nothing, or problems whose text trains a tokenizer
-makes: results/base/<name>.parquet (a row for each file); the files in results/base/<name>/
+input:  nothing, or problems whose text trains a tokenizer
+output: results/base/<name>.parquet (a row for each file); the files in results/base/<name>/
 """
 
 
 rule base:
-    """A model's first weights: from the hub, a folder, or random."""
+    """Create a base model: from the hub, a folder, or random weights."""
     input:
         parents("base"),
     output:

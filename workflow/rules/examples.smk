@@ -1,12 +1,12 @@
-"""Conversations to learn, kept or dropped with the reason.
+"""Select conversations to train on; dropped ones have a reason.
 
-from:  problems, responses, grades or other examples
-makes: results/examples/<name>.parquet
+input:  problems, responses, grades or other examples
+output: results/examples/<name>.parquet
 """
 
 
 rule examples:
-    """Conversations to learn, kept or dropped with the reason."""
+    """Select conversations to train on; dropped ones have a reason."""
     input:
         parents("examples"),
     output:

@@ -1,12 +1,12 @@
-"""A verdict on each attempt.
+"""Grade each response.
 
-from:  responses, their problems, and schemes
-makes: results/grades/<name>.parquet; the journal in results/calls/grades/<name>
+input:  responses, their problems, and schemes
+output: results/grades/<name>.parquet; the journal in results/calls/grades/<name>
 """
 
 
 rule grades:
-    """A verdict on each attempt."""
+    """Grade each response."""
     input:
         parents("grades"),
         shards("grades"),

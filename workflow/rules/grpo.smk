@@ -1,12 +1,12 @@
-"""Reinforcement learning with rubric rewards.
+"""Train a model by reinforcement learning with rubric rewards (GRPO).
 
-from:  a model, problems and schemes
-makes: results/grpo/<name>.parquet (numbers by step); weights and rollouts in results/grpo/<name>/
+input:  a model, problems and schemes
+output: results/grpo/<name>.parquet (metrics by step); weights and rollouts in results/grpo/<name>/
 """
 
 
 rule grpo:
-    """Reinforcement learning with rubric rewards."""
+    """Train a model by reinforcement learning with rubric rewards (GRPO)."""
     input:
         parents("grpo"),
     output:

@@ -1,12 +1,12 @@
-"""A judge's classification of each problem.
+"""Classify each problem with a judge.
 
-from:  problems
-makes: results/labels/<name>.parquet; the journal in results/calls/labels/<name>
+input:  problems
+output: results/labels/<name>.parquet; the journal in results/calls/labels/<name>
 """
 
 
 rule labels:
-    """A judge's classification of each problem."""
+    """Classify each problem with a judge."""
     input:
         parents("labels"),
         shards("labels"),

@@ -1,12 +1,12 @@
-"""Which rows of one table also stand in another, with the text they share.
+"""Find problems that are also in another table, with the text they share.
 
-from:  problems, and problems they are compared with
-makes: results/overlaps/<name>.parquet
+input:  problems, and problems they are compared with
+output: results/overlaps/<name>.parquet
 """
 
 
 rule overlaps:
-    """Which rows of one table also stand in another, with the text they share."""
+    """Find problems that are also in another table, with the text they share."""
     input:
         parents("overlaps"),
     output:

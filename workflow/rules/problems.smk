@@ -1,12 +1,12 @@
-"""Problems, kept or dropped with the reason.
+"""Read or generate problems; dropped ones have a reason.
 
-from:  a source file, a hub dataset, a generator or another `problems`; labels and grades that filters ask
-makes: results/problems/<name>.parquet
+input:  a source file, a hub dataset, a generator or another `problems`; labels and grades that filters read
+output: results/problems/<name>.parquet
 """
 
 
 rule problems:
-    """Problems, kept or dropped with the reason."""
+    """Read or generate problems; dropped ones have a reason."""
     input:
         parents("problems"),
     output:

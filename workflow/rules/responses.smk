@@ -1,12 +1,12 @@
-"""Attempts at problems.
+"""Sample responses to problems.
 
-from:  problems and a model
-makes: results/responses/<name>.parquet; the journal in results/calls/responses/<name>
+input:  problems and a model
+output: results/responses/<name>.parquet; the journal in results/calls/responses/<name>
 """
 
 
 rule responses:
-    """Attempts at problems."""
+    """Sample responses to problems."""
     input:
         parents("responses"),
         shards("responses"),

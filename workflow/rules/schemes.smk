@@ -1,12 +1,12 @@
-"""A 0-7 marking scheme for each problem.
+"""Write a 0-7 grading scheme for each problem.
 
-from:  problems
-makes: results/schemes/<name>.parquet; the journal in results/calls/schemes/<name>
+input:  problems
+output: results/schemes/<name>.parquet; the journal in results/calls/schemes/<name>
 """
 
 
 rule schemes:
-    """A 0-7 marking scheme for each problem."""
+    """Write a 0-7 grading scheme for each problem."""
     input:
         parents("schemes"),
         shards("schemes"),

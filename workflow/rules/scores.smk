@@ -1,17 +1,17 @@
-"""Measured numbers with their intervals.
+"""Compute scores with confidence intervals.
 
-from:  grades, or problems
-makes: results/scores/<name>.parquet; the same as a page in results/scores/<name>.md
+input:  grades, or problems
+output: results/scores/<name>.parquet; score page in results/scores/<name>.md
 """
 
 
 rule scores:
-    """Measured numbers with their intervals."""
+    """Compute scores with confidence intervals."""
     input:
         parents("scores"),
     output:
         table=f"{RESULTS}/scores/{{name}}.parquet",
-        page=report(f"{RESULTS}/scores/{{name}}.md", category="Marks"),
+        page=report(f"{RESULTS}/scores/{{name}}.md", category="Scores"),
     threads: 1
     resources:
         engine="transformers",

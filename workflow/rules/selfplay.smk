@@ -1,12 +1,12 @@
-"""Self-play: a model proposes tasks and solves them, judged by execution.
+"""Train a model by self-play: it proposes tasks and solves them, graded by execution.
 
-from:  a model, and first tasks if there are any
-makes: results/selfplay/<name>.parquet (numbers by step); weights, rollouts and tasks in results/selfplay/<name>/
+input:  a model, and optional seed tasks
+output: results/selfplay/<name>.parquet (metrics by step); weights, rollouts and tasks in results/selfplay/<name>/
 """
 
 
 rule selfplay:
-    """Self-play: a model proposes tasks and solves them, judged by execution."""
+    """Train a model by self-play: it proposes tasks and solves them, graded by execution."""
     input:
         parents("selfplay"),
     output:

@@ -1,12 +1,12 @@
-"""Supervised fine-tuning.
+"""Fine-tune a model on examples.
 
-from:  a model and examples
-makes: results/sft/<name>.parquet (numbers by step); the weights in results/sft/<name>/
+input:  a model and examples
+output: results/sft/<name>.parquet (metrics by step); the weights in results/sft/<name>/
 """
 
 
 rule sft:
-    """Supervised fine-tuning."""
+    """Fine-tune a model on examples."""
     input:
         parents("sft"),
     output:

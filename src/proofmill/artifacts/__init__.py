@@ -1,1 +1,1 @@
-"""The tables of artifacts, with the jobs that make them, their stamps, fingerprints, kept copies and joins."""
+"""The tables of artifacts and the jobs that make them: stamps, fingerprints, graph, archive and joins."""

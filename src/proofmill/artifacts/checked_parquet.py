@@ -1,9 +1,9 @@
-"""Parquet files with a checksum on every page: written with them, and compared with them whenever rows are read.
+"""Parquet files with a checksum on every page, which is verified whenever rows are read.
 
-The footer, which Parquet gives no checksum, has its own SHA-256 in SEAL (`seal`). It covers the stamp of a table.
+Parquet has no checksum for the footer, so SEAL holds its SHA-256 (`seal`). It covers the stamp of a table.
 
-How we differ from reading with polars: it reads past the checksums of pages (2.1), so pyarrow reads and polars gets its
-batches. Both leave unread what nobody asks for. A file that was written without checksums opens all the same.
+Difference from reading with polars: polars 2.1 ignores page checksums, so pyarrow reads and passes batches to polars.
+Both skip columns and rows that are not requested. A file without checksums can still be opened.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from proofmill.schema.errors import TableError
 BATCH = 2048
 NARROW = 65_536  # rows of a batch that has few columns
 CHUNK = 2**20  # bytes
-SEAL = "proofmill-sha256"  # of a file's metadata: SHA-256 of its footer, with zeros in the place of these digits
+SEAL = "proofmill-sha256"  # metadata key: SHA-256 of the footer, computed with zeros instead of these digits
 UNSEALED = {SEAL: "0" * 64}
 END = 8  # bytes after a footer: its length, and PAR1
 
 
 def writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
-    """Writes a file of this schema, with checksums."""
+    """Return a writer for a file of this schema, with zstd compression and page checksums."""
     return parquet.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)
 
 
@@ -59,33 +59,33 @@ def _value(digits: str) -> bytes:
 
 
 def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
-    """Rows of a file, for polars."""
+    """Convert rows of a file to polars."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame), "tables and batches have columns"
     return frame
 
 
 def no_rows(schema: pa.Schema) -> pl.DataFrame:
-    """A frame of this schema. Arrow's own `empty_table` imports pandas, which takes a third of a second."""
+    """Return an empty frame of this schema. Arrow's own `empty_table` imports pandas, which takes 0.3 s."""
     return frame_of(pa.Table.from_batches([], schema=schema))
 
 
 @lru_cache(maxsize=16)
 def _read_footer(path: Path, *_: int) -> parquet.FileMetaData:
-    """The footer of a file as it is now: of a table of a million rows it takes as long to read as a row."""
+    """Read the footer of a file, cached by its version: for a million rows this takes as long as reading a row."""
     return parquet.read_metadata(path)
 
 
 @dataclass(frozen=True)
 class CheckedParquet:
-    """A Parquet file that is read with its checksums. All methods raise TableError where it is damaged."""
+    """A Parquet file that is read with its checksums. All methods raise TableError if it is damaged."""
 
     path: Path
-    holds: str  # what is expected in it
-    remedy: str  # what to do when it is damaged
+    holds: str  # expected contents, for messages
+    remedy: str  # what to do if it is damaged, for messages
 
     def metadata(self, key: str) -> bytes | None:
-        """A value of the file's own metadata; None where it has no such key."""
+        """Return a value of the file's own metadata; None without the key."""
         with self._readable():
             return (self._footer().metadata or {}).get(key.encode())
 
@@ -100,24 +100,24 @@ class CheckedParquet:
         return hashlib.sha256(written).hexdigest().encode() == sealed
 
     def height(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         with self._readable():
             return self._footer().num_rows
 
     def pages(self, length: int | None = None) -> dict[str, Any]:
-        """Length and SHA-256 of the file's first bytes, which are its pages: all that there are, until a footer is written."""
-        sha256, found = hashlib.sha256(), 0
+        """Return length and SHA-256 of the first `length` bytes, the pages; of all bytes before there is a footer."""
+        sha256, size = hashlib.sha256(), 0
         with self._readable(), open(self.path, "rb") as file:
-            while part := file.read(CHUNK if length is None else min(CHUNK, length - found)):
+            while part := file.read(CHUNK if length is None else min(CHUNK, length - size)):
                 sha256.update(part)
-                found += len(part)
-        return {"bytes": found, "sha256": sha256.hexdigest()}
+                size += len(part)
+        return {"bytes": size, "sha256": sha256.hexdigest()}
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, lazily: only the columns, and as many rows, as are asked for are read.
+        """Scan the rows lazily: reads only the requested columns and number of rows.
 
-        Of a filtered query take no `head`: polars would end it while a thread still reads batches, and a process that
-        ends then is aborted. `places` and `at` find the first rows that a condition is true of.
+        Do not take the `head` of a filtered query: polars ends it while a thread still reads batches, and a process
+        that exits then is aborted. Use `places` and `at` to find the first rows that match.
         """
         with self._readable(), self._opened() as file:
             schema = no_rows(file.schema_arrow).schema
@@ -135,24 +135,24 @@ class CheckedParquet:
         return register_io_source(frames, schema=schema, is_pure=True)
 
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
-        """The rows of the named columns (None: all) in order, `size` at a time."""
+        """Yield the rows of the named columns (None: all) in order, `size` at a time."""
         with self._readable(), self._opened() as file:
             for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
-                batch.validate(full=True)  # without checksums, damage can be a text that is no UTF-8
+                batch.validate(full=True)  # without checksums, damage can be invalid UTF-8
                 yield batch
 
     def places(self, condition: pl.Expr) -> list[int]:
-        """The numbers of the rows that a condition about each row alone is true of; only its columns are read."""
-        found: list[int] = []
+        """Return the numbers of the rows that match a row-wise condition; reads only its columns."""
+        numbers: list[int] = []
         before = 0
         for batch in self.batches(condition.meta.root_names(), size=NARROW):
-            held = frame_of(batch).select(condition).to_series()
-            found += (held.arg_true() + before).to_list()
+            matches = frame_of(batch).select(condition).to_series()
+            numbers += (matches.arg_true() + before).to_list()
             before += batch.num_rows
-        return found
+        return numbers
 
     def at(self, places: Sequence[int], columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows with these numbers, in this order; only the row groups that hold some of them are read."""
+        """Return the rows with these numbers, in this order; reads only the row groups that contain them."""
         with self._readable(), self._opened() as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             ends = list(accumulate(sizes))
@@ -170,7 +170,7 @@ class CheckedParquet:
         return pl.concat(parts)[[order[place] for place in places]]
 
     def _opened(self) -> parquet.ParquetFile:
-        """The file with its own footer: another may take its place at any moment."""
+        """Open the file with its own footer: it may be replaced at any moment."""
         while True:
             version = self._version()
             file = parquet.ParquetFile(
@@ -195,9 +195,9 @@ class CheckedParquet:
             where, why = f"{self.path}: ", str(error).splitlines()[0] if str(error) else type(error).__name__
             if self.path.is_dir():
                 raise TableError(f"{where}is a folder; expected {self.holds}. Move it away. {self.remedy}") from error
-            if getattr(error, "errno", None):  # the system refuses the file, whatever is in it
+            if getattr(error, "errno", None):  # the system refuses the file, whatever it contains
                 raise TableError(
-                    f"{where}cannot be read ({error.strerror or why}); expected {self.holds}. See to the file system."
+                    f"{where}cannot be read ({error.strerror or why}); expected {self.holds}. Check the file system."
                 ) from error
             raise TableError(
                 f"{where}is damaged, and cannot be read as Parquet ({why}); expected {self.holds}. {self.remedy}"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proofmill.recipes.book import SETTINGS, Book
-from proofmill.recipes.identity import identity_of
+from proofmill.config.config import SETTINGS, Config
+from proofmill.config.identity import identity_of
 from proofmill.runtime import durable
 from proofmill.schema.errors import SettingError
 from proofmill.schema.ids import digest
@@ -29,7 +29,7 @@ class Configuration:
     artifacts: dict[str, str]  # by name: the digest of its identity
 
 
-def of(book: Book) -> dict[str, str]:
+def of(book: Config) -> dict[str, str]:
     """Return the digest of each artifact's identity."""
     return {name: digest(json.loads(identity_of(entry, book.declared))) for name, entry in book.entries.items()}
 
@@ -41,13 +41,13 @@ def in_stamp(stamp: Mapping[str, Any]) -> str:
 
 
 def place(results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> Path:
-    """Return the path of the record of these files, with `overrides` from a command line laid over them."""
+    """Return the path of the record of these files, with `overrides` from a command line merged onto them."""
     chosen = {key: value for key, value in (overrides or {}).items() if key not in SETTINGS}
     return results / FOLDER / f"{digest([str(Path(file).absolute()) for file in files], chosen)}.json"
 
 
-def note(book: Book, results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> None:
-    """Record what these files declare. While an entry of theirs has a mistake, what they declared before stays too."""
+def note(book: Config, results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> None:
+    """Record what these files declare. While an entry has a mistake, earlier declarations are kept as well."""
     files = list(files)
     path, known = place(results, files, overrides), of(book)
     if book.faults and path.exists():
@@ -60,14 +60,14 @@ def note(book: Book, results: Path, files: Iterable[str | Path], overrides: Mapp
 
 
 def others(results: Path, files: Iterable[str | Path]) -> Iterator[Configuration]:
-    """Yield the recorded configurations but that of these files. Raises SettingError for a damaged record."""
+    """Yield the recorded configurations except that of these files. Raises SettingError for a damaged record."""
     for path in sorted((results / FOLDER).glob("*.json")):
         if path != place(results, files):
             yield _read(path)
 
 
 def forget(results: Path, title: str) -> None:
-    """Remove the record of a configuration. Raises SettingError where none has this title."""
+    """Remove the record of a configuration. Raises SettingError if none has this title."""
     known = {_read(path).title: path for path in sorted((results / FOLDER).glob("*.json"))}
     if title not in known:
         raise SettingError(f"--forget {title}: no such configuration; expected one of {among(title, [*known])}")
@@ -80,6 +80,6 @@ def _read(path: Path) -> Configuration:
         return Configuration(**json.loads(path.read_bytes()))
     except (ValueError, TypeError, RecursionError) as error:
         raise SettingError(
-            f"{path}: is damaged ({error}); expected what a configuration declares, which is never deleted. Remove the file, "
-            "and run Snakemake with that configuration to write it again."
+            f"{path}: is damaged ({error}); expected the artifacts that a configuration declares. Remove the file, "
+            "and run Snakemake with that configuration to record it again."
         ) from error

@@ -1,4 +1,4 @@
-"""Contents: digests of rows and weights, and whether a finished table, in its place or kept, is what was written."""
+"""Contents: digests of rows and weights, and the check of a table or its archived copy against them."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -16,15 +16,15 @@ ROW_GROUP = 2048  # rows made, hashed and written at a time
 
 
 def rows_sha256(frames: Iterable[pl.DataFrame]) -> str:
-    """A digest of the rows in order, passed in parts of ROW_GROUP; it does not depend on a file's compression."""
-    whole = hashlib.sha256()
+    """Return a digest of the rows in order, passed in parts of ROW_GROUP; independent of a file's compression."""
+    sha256 = hashlib.sha256()
     for part in frames:
-        whole.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
-    return whole.hexdigest()
+        sha256.update(part.rechunk().write_ipc(None, compression="uncompressed").getbuffer())
+    return sha256.hexdigest()
 
 
 def content_of(rows: str, facts: Mapping[str, Fact] | None) -> str:
-    """A digest of the rows' SHA-256 and of the files of weights, if there are any."""
+    """Return a digest of the rows' SHA-256 and of the files of weights, if there are any."""
     return digest(rows, digests(facts) if facts else None)
 
 
@@ -36,25 +36,25 @@ def page_sha256(text: str | None) -> str | None:
 def read_page(path: Path, file: CheckedParquet, stamp: Mapping[str, Any]) -> str | None:
     """Return the Markdown page of a table; None if it has none.
 
-    Raises TableError if it is not the page that was written with the table. Stamps from before pages had digests say
-    nothing of it.
+    Raises TableError if it is not the page that was written with the table. Stamps older than page digests allow any
+    page.
     """
-    found = path.read_bytes() if path.exists() else None
-    digest = None if found is None else hashlib.sha256(found).hexdigest()
-    if digest != stamp.get("page", digest):
-        what = "no such page" if found is None else "is not the page that was written with the table"
-        raise TableError(f"{path}: {what}; expected the page of {file.path}. {file.remedy}")
-    return None if found is None else found.decode("utf-8", errors="replace")
+    content = path.read_bytes() if path.exists() else None
+    sha256 = None if content is None else hashlib.sha256(content).hexdigest()
+    if sha256 != stamp.get("page", sha256):
+        fault = "no such page" if content is None else "is not the page that was written with the table"
+        raise TableError(f"{path}: {fault}; expected the page of {file.path}. {file.remedy}")
+    return None if content is None else content.decode("utf-8", errors="replace")
 
 
 def check(
     file: CheckedParquet, weights: Weights, page: Path, stamp: Mapping[str, Any], kind: str, deep: bool = False
 ) -> None:
-    """Read the whole table, and compare its weights and its Markdown page. Raises TableError when a part is damaged.
+    """Read the full table, and verify its weights and its Markdown page. Raises TableError if a part is damaged.
 
-    `deep` compares every byte of the table's pages and of the weights with the stamp. The pages have a digest of their own,
-    since `content` depends on how polars laid out the rows when they were made: the same rows, read from the file, may
-    have another. A table from before there were such digests and checksums is read, and no more can be said of it.
+    `deep` compares every byte of the table's pages and of the weights with the stamp. The pages have their own digest
+    because `content` depends on the memory layout of the rows when they were written: the same rows, read back, may
+    give another one. A table older than these digests and checksums can be read but not verified.
     """
     for _ in file.batches():
         pass

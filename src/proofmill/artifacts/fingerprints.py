@@ -1,4 +1,4 @@
-"""Fingerprints: digests of what decides the rows of a table, namely its entry, its parents and its sources."""
+"""Fingerprints: digests of all that decides the rows of a table: its entry, its parents and its sources."""
 
 import hashlib
 import json
@@ -9,10 +9,10 @@ from typing import Any
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls import sampling
-from proofmill.recipes.entry_values import entry_from
-from proofmill.recipes.identity import identity_of, parts_of
-from proofmill.recipes.paths import source_names, source_path
-from proofmill.runtime.public_data import check_unchanged, is_public
+from proofmill.config.entry_values import entry_from
+from proofmill.config.identity import identity_of, parts_of
+from proofmill.config.source_paths import source_names, source_path
+from proofmill.public_data.registry import check_unchanged, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import RecipeError, SettingError, TableError, shown
 from proofmill.schema.ids import digest, file_sha256
@@ -21,23 +21,23 @@ from proofmill.schema.names import kind_of
 
 
 def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
-    """The entry of an identity, and the models and graders that it relies on.
+    """Parse an identity into its entry and the models and graders it relies on.
 
-    Raises SettingError for a text that is none, RecipeError when the user's own parts differ from those of the identity.
+    Raises SettingError for invalid JSON, RecipeError if the user's plugins differ from those of the identity.
     """
     try:
         values = json.loads(identity)
         decided, relied = values["entry"], values["declared"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise SettingError(
-            f"{name}: --entry is {shown(identity)}; expected the checked entry as JSON. Leave it out to read the configuration."
+            f"{name}: --entry is {shown(identity)}; expected the checked entry as JSON. Omit it to read the configuration."
         ) from error
     declared = {other: entry_from(kind_of(other), fields) for other, fields in relied.items()}
     entry = entry_from(kind_of(name), decided)
     if values.get("plugins", {}) != parts_of(entry, declared):
         raise RecipeError(
-            f"{name}: the user's own parts ({', '.join(sorted(values.get('plugins', {})))}) are not those that the run was planned "
-            "with; expected files that stay as they are while a run goes on. Run it again."
+            f"{name}: your plugins ({', '.join(sorted(values.get('plugins', {})))}) have changed since the run was planned; expected "
+            "files that stay unchanged during a run. Rerun it."
         )
     return entry, declared
 
@@ -45,7 +45,7 @@ def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
 def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the content by name of the tables that an artifact reads, and the digest by name of its source files.
 
-    Raises TableError when a table or file is missing.
+    Raises TableError if a table or file is missing.
     """
 
     def entry_of(parent: str) -> dict:
@@ -58,19 +58,19 @@ def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[di
 
 
 def as_read(kind: str, content: str, folder: Path) -> str:
-    """Return the content of a parent, with the folder of its weights, as it counts for what a kind makes of it.
+    """Return the content of a parent, with weights in `folder`, as it counts for the fingerprint of a `kind`.
 
-    Weights whose own configuration could change what is sampled count as others: once it did.
+    Weights whose own generation configuration could change sampling have another content, because it once did.
     """
     if kind == "sft":
         return content
-    return sampling.asked_as(content, folder, sampling.BY_TRL if KINDS[kind].learns else ())
+    return sampling.asked_as(content, folder, sampling.BY_TRL if KINDS[kind].trains else ())
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:
     """Return the digest by name of the files that an entry reads in addition to artifacts.
 
-    Raises TableError when one is missing, or was fetched and is not what it was then.
+    Raises TableError if one is missing, or differs from what was downloaded.
     """
     names = source_names(kind, entry, entry_of)
     digests = {path: _source_digest(path) for path in names}
@@ -88,11 +88,11 @@ def fingerprint_of(
 
 def _source_digest(path: Path) -> str:
     try:
-        found = path.stat()
-        # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
-        if not found.st_size:
+        stat = path.stat()
+        # An empty file is not opened: kernel files have no size, and reading one may block.
+        if not stat.st_size:
             return hashlib.sha256().hexdigest()
-        return _digest_of(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return _digest_of(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     except OSError as error:
         raise TableError(
             f"{path}: cannot be read ({error.strerror}); expected the source that the entry names."
@@ -101,5 +101,5 @@ def _source_digest(path: Path) -> str:
 
 @cache
 def _digest_of(path: Path, *_: int) -> str:
-    """SHA-256 of a file, read once in a process for each state that the file system knows of it: many entries share it."""
+    """Return the SHA-256 of a file, cached by its inode, size and times: many entries share a file."""
     return file_sha256(path)

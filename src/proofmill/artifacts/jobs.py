@@ -1,6 +1,6 @@
-"""Jobs: a job makes one artifact. It fingerprints the entry, and restores a kept table or makes a new one.
+"""Jobs: a job makes one artifact. It fingerprints the entry, then restores a table from the archive or makes a new one.
 
-`python -m proofmill.<kind> <kind>/<name>` reads config.yaml (and every --configfile, laid over it). A Snakemake rule
+`python -m proofmill.<kind> <kind>/<name>` reads config.yaml and merges every --configfile onto it. A Snakemake rule
 passes the checked entry as JSON instead, so that a job on another node needs no configuration.
 """
 
@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import configurations
-from proofmill.artifacts.faults import explained
 from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
-from proofmill.artifacts.shares import Share
+from proofmill.artifacts.shard_view import Share
 from proofmill.artifacts.stamps import new_stamp
+from proofmill.artifacts.system_errors import explained
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging
 from proofmill.calls.calls import noticed
 from proofmill.calls.journal import Journal
 from proofmill.calls.shards import Shard, ShardJournal
-from proofmill.recipes import plugins, yaml_files
-from proofmill.recipes.book import expand
-from proofmill.recipes.identity import identity_of
+from proofmill.config import plugins, yaml_files
+from proofmill.config.config import expand
+from proofmill.config.identity import identity_of
 from proofmill.runtime import durable, environment, locks, processes, signals
 from proofmill.runtime.cluster import slurm
 from proofmill.runtime.progress import clock, say
@@ -39,13 +39,16 @@ from proofmill.schema.fields import required
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-STOPPING = ("max_unscored", "max_attack")  # fields of an entry that are no part of its identity and come in the terms
-NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # of flock, where a file system has none
+STOPPING = (
+    "max_unscored",
+    "max_attack",
+)  # fields of an entry that stop a job; they are passed in the terms and not in the identity
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of flock on a file system without locks
 
 
 @dataclass
 class Job:
-    """What `main` of a kind gets besides the entry: table, models and graders, machine settings, unfinished stamp."""
+    """The argument of `main` next to the entry: table, models and graders, machine settings, unfinished stamp."""
 
     table: Table
     declared: Mapping[str, Any]  # api/... and grader/...
@@ -55,17 +58,19 @@ class Job:
     threads: int = 1
     engine_args: str = ""
     budget: float | None = None
-    odd_calls: dict[str, str] = field(default_factory=dict)  # by key: what is to be noticed about them (calls.noticed)
-    keeps_state: bool = False  # of a training: whether another may go on from its last step
+    odd_calls: dict[str, str] = field(
+        default_factory=dict
+    )  # by key: what users should notice about them (calls.noticed)
+    keeps_state: bool = False  # keep the training state of the last step, for another training to continue from
     started: float = field(default_factory=time.monotonic)
-    remark: str = ""  # what the last line says besides what came of it
-    shard: Shard | None = None  # it asks the questions of a share of the rows alone, and writes no table
-    advanced: threading.Event = field(default_factory=threading.Event)  # set where a training keeps what brings it on
-    notices: list[str] = field(default_factory=list)  # of the engines that were open, for the stamp
+    remark: str = ""  # added to the last line of the log
+    shard: Shard | None = None  # if set, the job makes the calls of a share of the rows and writes no table
+    advanced: threading.Event = field(default_factory=threading.Event)  # set once a training has saved progress
+    notices: list[str] = field(default_factory=list)  # of the engines, for the stamp
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name for messages."""
         return f"{self.table.name}.{self.shard.folder}" if self.shard else self.table.name
 
     @property
@@ -75,15 +80,15 @@ class Job:
 
     @property
     def engine_log(self) -> Path:
-        """What an engine of its own said that did not start; shards of an artifact, which start together, have one each."""
+        """The log of an engine that did not start; shards start together and have one each."""
         return self.table.scratch / (f"vllm.{self.shard.folder}.log" if self.shard else "vllm.log")
 
     def askers(self, models: Iterable[str]) -> AbstractContextManager[dict[str, Any]] | None:
-        """What answers in the place of engines; None where models are really asked (inspect/asking_again.py)."""
+        """Return a replacement for engines; None if models are called (artifacts/maintenance/invalidation.py overrides this)."""
         return None
 
     def parent(self, name: str) -> Table:
-        """A table that the entry reads. Raises LookupError for others: fingerprint and graph do not cover them."""
+        """Return a table that the entry reads. Raises LookupError for others, which the fingerprint does not cover."""
         if name not in self.stamp["parents"]:
             raise LookupError(f"{self.name} reads {name}, which neither its entry nor `behind` of its kind names")
         if self.shard and name == self.stamp["entry"][required(KINDS[self.table.kind].splits)]:
@@ -91,7 +96,7 @@ class Job:
         return self.table.other(name)
 
     def open_journal(self) -> AbstractContextManager[Journal]:
-        """The journal of its calls: opened inside, with what shards were answered before."""
+        """Return the journal of its calls, to be opened with `with`; it includes the outputs of finished shards."""
         return ShardJournal(self.table.calls, self.shard) if self.shard else merging.whole(self.table.calls)
 
     def finish(
@@ -103,17 +108,17 @@ class Job:
         spent: Any = None,
         **facts: Any,
     ) -> None:
-        """Write the table with its completed stamp, and log the counts. Of several processes only the leader writes.
+        """Write the table with its completed stamp, and log the counts. Only the leader of several processes writes.
 
-        A shard, which has asked all that it was to ask, makes no rows.
+        A shard writes no rows: its calls are complete.
 
-        `counts` and `spent` (calls.Spent) may be filled while rows are made: they are read when all rows are written.
+        `counts` and `spent` (calls.Spent) may be filled while rows are generated: they are read after the last row.
         `facts` are further fields of the stamp.
         """
         if processes.rank():
             return
         if self.shard:
-            say(self.name, f"is answered; took {clock(time.monotonic() - self.started)}")
+            say(self.name, f"all calls are done; took {clock(time.monotonic() - self.started)}")
             return
 
         def stamp() -> dict[str, Any]:
@@ -133,20 +138,20 @@ class Job:
 
 
 def _outcome(counts: Mapping[str, int]) -> str:
-    """Such as `12 ok, 3 no-verdict`; and `20 kept; dropped: 4 adds-up` where rows were refused."""
+    """Return counts as text: `12 ok, 3 no-verdict`, or `20 kept; dropped: 4 adds-up` if rows were dropped."""
     kept = [f"{counts['kept']:,} kept"] if "kept" in counts else []
-    other = ", ".join(f"{count:,} {what}" for what, count in counts.items() if what != "kept")
+    other = ", ".join(f"{count:,} {name}" for name, count in counts.items() if name != "kept")
     return "; dropped: ".join([*kept, *([other] if other else [])])
 
 
 def _gpus() -> int:
-    """The number of GPUs that torch sees in this process; 0 without torch."""
+    """Return the number of GPUs that torch sees in this process; 0 without torch."""
     torch = sys.modules.get("torch")
     return torch.cuda.device_count() if torch and torch.cuda.is_available() else 0
 
 
 def run(main: Callable[[Any, Job], None]) -> None:
-    """The command line of a kind's module."""
+    """Run the command line of a kind's module."""
     kind = Path(sys.argv[0]).stem
     # Progress bars of libraries make a log unreadable; progress.py logs instead.
     os.environ.setdefault("TQDM_DISABLE", "1")
@@ -157,24 +162,24 @@ def run(main: Callable[[Any, Job], None]) -> None:
     parser.add_argument(
         "--entry",
         nargs="+",
-        help="the checked entry as JSON, in one argument or several, instead of reading the configuration",
+        help="the checked entry as JSON, in one or several arguments (default: that of the configuration)",
     )
-    parser.add_argument("--configfile", nargs="+", default=[], help="laid over config.yaml")
-    parser.add_argument("--results", type=Path, help="where tables stand, instead of where the configuration says")
+    parser.add_argument("--configfile", nargs="+", default=[], help="merged onto config.yaml, in this order")
+    parser.add_argument("--results", type=Path, help="results folder (default: `results` of the configuration)")
     parser.add_argument(
         "--engine",
         default="transformers",
-        choices=["transformers", "vllm", "vllm-server", *([] if KINDS[kind].learns else ["service"])],
-        help="what serves an artifact model",
+        choices=["transformers", "vllm", "vllm-server", *([] if KINDS[kind].trains else ["service"])],
+        help="engine for models that are artifacts",
     )
-    parser.add_argument("--engine-args", default="", help="further flags of vLLM's server, for either way of vLLM")
-    parser.add_argument("--threads", type=int, default=1, help="for arithmetic in this process")
+    parser.add_argument("--engine-args", default="", help="further flags of vLLM's server, for vllm and vllm-server")
+    parser.add_argument("--threads", type=int, default=1, help="threads for computation in this process")
     parser.add_argument(
-        "--terms", help="the budget and the shares that may fail as JSON, instead of the configuration's"
+        "--limits", dest="terms", help="budget and limits of failures as JSON (default: those of the configuration)"
     )
     if KINDS[kind].splits:
         parser.add_argument(
-            "--shard", metavar="I/K", help="ask the I-th of K shares of the questions, and write no table"
+            "--shard", metavar="I/K", help="make the calls of the I-th of K shares of the rows, and write no table"
         )
     options = parser.parse_args()
     signals.at_once(options.name)
@@ -189,31 +194,31 @@ def run(main: Callable[[Any, Job], None]) -> None:
         settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         settings["shard"] = Shard.read(options.shard) if getattr(options, "shard", None) else None
         folder = options.results or Path(results)
-        with plugins.blamed(), _going_on_by_itself(Table(options.name, folder)) as advanced:
+        with plugins.blamed(), _requeued_at_walltime(Table(options.name, folder)) as advanced:
             make(main, options.name, identity, folder, advanced=advanced, **settings)
             signals.ignore()
     except ProofmillError as error:
         prefix = f"process {processes.rank()}: " if processes.rank() else ""
         sys.exit(f"{prefix}{type(error).__name__}: {error}")
     except KeyboardInterrupt:
-        signals.leave(f"{options.name}: interrupted; run the same command to go on.")
+        signals.leave(f"{options.name}: interrupted; run the same command to resume.")
 
 
 def _from_config(options: argparse.Namespace) -> tuple[str, str, str]:
-    """The identity of the entry, the terms of its calls, and the folder of tables, from the configuration."""
+    """Return the identity of the entry, the terms of its calls and the results folder, from the configuration."""
     files = ["config.yaml", *options.configfile]
     book = expand(yaml_files.read(*files), drafts=True)
     (name,) = book.targeted(options.name)
-    with suppress(OSError):  # a folder that cannot be written is reported when the table is
+    with suppress(OSError):  # a read-only folder is reported when the table is written
         configurations.note(book, options.results or Path(book.results), files)
     return identity_of(book.entries[name], book.declared), book.terms, book.results
 
 
 @contextmanager
-def _going_on_by_itself(table: Table) -> Iterator[threading.Event]:
-    """Put a SLURM job that its walltime stops back into the queue, if it has kept anything since it began.
+def _requeued_at_walltime(table: Table) -> Iterator[threading.Event]:
+    """Requeue a SLURM job that stops before its walltime, if it has saved any progress since it began.
 
-    One that has not would never end. Inside it everything that was made is kept, and the lock is gone.
+    A job without progress would never end. When the body exits, its results are saved and its lock is released.
     """
     began, advanced = time.time(), threading.Event()
     try:
@@ -221,33 +226,33 @@ def _going_on_by_itself(table: Table) -> Iterator[threading.Event]:
     except SystemExit as end:
         if not signals.walltime_is_near() or slurm.job() is None:
             raise
-        if processes.rank():  # a launcher would end the leader with it; it ends with the job that the leader puts back
+        if processes.rank():  # a launcher would stop the leader with it; it ends with the job that the leader requeues
             time.sleep(signals.LAST_WORDS)
             raise
-        signals.ignore()  # a launcher's, and SLURM's answer
+        signals.ignore()  # those of a launcher, and of SLURM at a requeue
         print(end.code, file=sys.stderr, flush=True)
         if not advanced.is_set() and not _wrote(table, began):
-            learns = KINDS[table.kind].learns
+            learns = KINDS[table.kind].trains
             sys.exit(
-                f"{table.name}: nothing was kept within the walltime of SLURM job {slurm.job()}; expected "
-                f"{'a checkpoint' if learns else 'an answer'}. Raise `runtime` of its kind in site.yaml"
+                f"{table.name}: saved no progress within the walltime of SLURM job {slurm.job()}; expected "
+                f"{'a checkpoint' if learns else 'a model output'}. Raise `runtime` of its kind in site.yaml"
                 f"{', or lower PROOFMILL_SAVE_MINUTES' if learns else ''}."
             )
-        say(table.name, f"goes on by itself: SLURM job {slurm.job()} is put back into the queue")
+        say(table.name, f"resumes automatically: SLURM job {slurm.job()} is requeued")
         if not slurm.requeue():
             sys.exit(
-                f"{table.name}: SLURM does not take its job back (`scontrol requeue`). Run the same command to go on."
+                f"{table.name}: SLURM refuses to requeue its job (`scontrol requeue`). Run the same command to resume."
             )
         sys.exit(1)
 
 
 def _wrote(table: Table, began: float) -> bool:
-    """Whether answers or the table were written since then.
+    """Return whether model outputs or the table were written since `began`.
 
-    The answers of a training's judges count for nothing: without a checkpoint it may sample other attempts and ask anew.
-    A log or an unfinished file brings no job on.
+    Outputs of a training's judges do not count: without a checkpoint it may sample other rollouts and repeat the calls.
+    Logs and unfinished files are not progress.
     """
-    answers = [] if KINDS[table.kind].learns else table.calls.rglob("*")
+    answers = [] if KINDS[table.kind].trains else table.calls.rglob("*")
     files = [*(path for path in answers if path.suffix in (".jsonl", ".parquet")), table.path]
     return any(path.exists() and path.stat().st_mtime >= began for path in files)
 
@@ -255,11 +260,11 @@ def _wrote(table: Table, began: float) -> bool:
 def make(
     main: Callable[[Any, Job], None], name: str, identity: str, results: Path, terms: str | None = None, **how: Any
 ) -> None:
-    """Make the artifact `name` from the identity of its entry (recipes/identity.py), or restore the table it once had.
+    """Make the artifact `name` from the identity of its entry (config/identity.py), or restore it from the archive.
 
-    `terms` (`Book.terms`) limits cost and failures; `how` has the fields of Job that belong to this machine.
+    `terms` (`Book.terms`) limits cost and failures; `how` has the fields of Job that depend on this machine.
     """
-    allowed = json.loads(terms) if terms else {"budget": None, "max_parked": {}}
+    allowed = json.loads(terms) if terms else {"budget": None, "max_failed": {}}
     if "plugins" in allowed:
         plugins.use(allowed["plugins"])
     entry, declared = read_identity(name, identity)
@@ -271,9 +276,9 @@ def make(
 
     def job() -> Job:
         stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
-        parked = {model: {"max_parked": most} for model, most in allowed["max_parked"].items()}
-        for model in declared.keys() & {*parked, *(ways := allowed.get("transport", {}))}:
-            declared[model] = replace(declared[model], **parked.get(model, {}), **ways.get(model, {}))
+        failed = {model: {"max_failed": most} for model, most in allowed["max_failed"].items()}
+        for model in declared.keys() & {*failed, *(ways := allowed.get("transport", {}))}:
+            declared[model] = replace(declared[model], **failed.get(model, {}), **ways.get(model, {}))
         keeps, known = name in allowed.get("states", ()), with_weights(declared, table, parents)
         return Job(table, known, fingerprint, stamp, budget=allowed["budget"], keeps_state=keeps, **how)
 
@@ -283,22 +288,22 @@ def make(
                 main(entry, job())
             processes.leave()
             return
-        fresh = {"all", name, table.kind} & set(os.environ.get("PROOFMILL_FRESH", "").split())
-        if how.get("shard"):  # the lock is for those who write the table
-            stands = table.path.exists() and table.stamp["fingerprint"] == fingerprint
-            if not fresh and (stands or table.kept(fingerprint).exists()):
-                say(name, f"shard {how['shard']} has nothing to ask: the table was made before")
+        fresh = {"all", name, table.kind} & set(os.environ.get("PROOFMILL_FORCE", "").split())
+        if how.get("shard"):  # the lock is for jobs that write the table
+            done = table.path.exists() and table.stamp["fingerprint"] == fingerprint
+            if not fresh and (done or table.kept(fingerprint).exists()):
+                say(name, f"shard {how['shard']}: nothing to do, the table exists")
             else:
                 main(entry, job())
             return
         with _alone(table):
             current = job()
-            if fresh and KINDS[table.kind].learns:
-                _begin_anew(current.checkpoints)
+            if fresh and KINDS[table.kind].trains:
+                _remove_old_checkpoints(current.checkpoints)
             restored = not fresh and table.restore(fingerprint)
             processes.broadcast(not restored)
             if restored:
-                say(name, "restored: the same was made before and kept")
+                say(name, "restored from the archive")
             else:
                 main(entry, current)
             processes.leave()  # after everything is written
@@ -307,13 +312,13 @@ def make(
                 table.scratch.rmdir()
 
 
-def _begin_anew(checkpoints: Path) -> None:
-    """Remove the checkpoints of a training that is forced, unless this run of Snakemake has forced it before.
+def _remove_old_checkpoints(checkpoints: Path) -> None:
+    """Remove the checkpoints of a forced training, unless this run of Snakemake has forced it before.
 
-    Its own job may have been put back into the queue meanwhile, and resumes then.
+    Its own job may have been requeued since, and then resumes.
     """
-    words = os.environ["PROOFMILL_FRESH"].split()
-    run = next((word.encode() for word in words if word.startswith("run-")), b"")  # workflow/common.smk
+    words = os.environ["PROOFMILL_FORCE"].split()
+    run = next((word.encode() for word in words if word.startswith("run-")), b"")  # graph.forced_variable
     forced = checkpoints / "forced"
     if not run or not forced.exists() or forced.read_bytes() != run:
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -322,20 +327,20 @@ def _begin_anew(checkpoints: Path) -> None:
 
 
 def with_weights(declared: Mapping[str, Any], table: Table, parents: Container[str]) -> dict[str, Any]:
-    """What is declared; a remote model that weights among the parents play has their name as its id."""
+    """Return the declared models and graders; one that serves a parent's weights gets their name as its id."""
 
-    def played(api: Any) -> Any:
+    def identified(api: Any) -> Any:
         weights = getattr(api, "weights", None)
         return replace(api, id=table.other(weights).model) if weights and weights in parents else api
 
-    return {name: played(api) for name, api in declared.items()}
+    return {name: identified(api) for name, api in declared.items()}
 
 
 @contextmanager
 def _alone(table: Table) -> Iterator[None]:
     """Lock out other processes that make this artifact: a requeued job, or one that outlived a killed Snakemake.
 
-    Raises TableError when the lock stays taken, or where the file system has none.
+    Raises TableError if the lock stays taken, or if the file system has no locks.
     """
     with ExitStack() as stack:
         try:
@@ -351,9 +356,9 @@ def _alone(table: Table) -> Iterator[None]:
         if not locked:
             other = locks.slurm_job(table.lock)
             if other and slurm.in_queue(other) and slurm.requeue():
-                sys.exit(f"{table.name}: SLURM job {other} is making it; this one is put back into the queue")
+                sys.exit(f"{table.name}: SLURM job {other} is making it; this one is requeued")
             raise TableError(
                 f"{table.name}: another process has been making it for {locks.wait_seconds():g} s; expected one at a "
-                "time. Wait for that job or cancel it, then run again."
+                "time. Wait for that job or cancel it, then rerun."
             )
         yield

@@ -1,8 +1,8 @@
-"""Joins of tables: attempts with their problems and verdicts, problems with their schemes.
+"""Joins of tables: responses with their problems and verdicts, problems with their schemes.
 
-How we differ from a join of two frames: one table is read in its order, and of the other only the rows around those that
-were asked for last are in memory, besides some bytes for each id. Tables that were made from each other have one order,
-so that each row is read once. Where they have not, the other is copied to a temporary file, in which a row is found.
+Difference from a join of two frames: one table is read in order. Of the other, memory holds only a few windows of rows
+and some bytes per id. Tables made from each other have the same order, so each row is read once. If the orders differ,
+the other table is copied to a temporary file with random access.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,16 +10,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from proofmill.artifacts.tables import Table
-from proofmill.runtime.spilled import Spilled
+from proofmill.runtime.temporary_rows import Spilled
 from proofmill.schema.errors import TableError
-from proofmill.text.seen import Seen
+from proofmill.text.seen_texts import Seen
 
 WINDOW = 2048  # rows read at once
-BACK = 16  # times that an earlier window is read again, until the order is believed to be another
+BACK = 16  # rereads of an earlier window before the orders count as different
 TableOf = Callable[[str], Table]  # a table by its name, such as `Job.parent`
 
 
-class Attempt(NamedTuple):
+class GradedResponse(NamedTuple):
     """A row of `responses` with the rows that belong to it."""
 
     response: dict[str, Any]
@@ -28,10 +28,10 @@ class Attempt(NamedTuple):
 
 
 class ById(Mapping[str, dict[str, Any]]):
-    """The rows of a table by their ids, dropped ones too: 14 to 20 bytes for each in memory, and some windows of rows."""
+    """Rows of a table by id, dropped ones included: 14 to 20 bytes of memory per row, and a few windows of rows."""
 
     def __init__(self, table: Table, id: str, *columns: str):
-        """`id` is the column with the ids, each of which occurs once; the named columns are read besides it."""
+        """Read the ids from the column `id`, where each occurs once; `columns` are read with it."""
         self._table, self._id, self._columns = table, id, columns
         self._places = Seen()
         for row in table.stream(id):
@@ -61,7 +61,7 @@ class ById(Mapping[str, dict[str, Any]]):
 
 
 def problems_of(table_of: TableOf, responses: str) -> str:
-    """The problems table that a responses table was made from."""
+    """Return the name of the problems table that a responses table was made from."""
     return table_of(responses).stamp["entry"]["problems"]
 
 
@@ -72,11 +72,11 @@ def attempts(
     problem_columns: Sequence[str],
     grades: str | None = None,
     grade_columns: Sequence[str] = (),
-) -> Iterator[Attempt]:
-    """The rows of a responses table in order, each with its problem, and with its verdict from the table `grades`.
+) -> Iterator[GradedResponse]:
+    """Yield the rows of a responses table in order, each with its problem, and its verdict from the table `grades`.
 
-    Only the ids and the named columns of each table are read; without `grade_columns`, all columns of `grades`. Grades
-    have the order of their responses. Raises TableError when a problem or a verdict is missing.
+    Reads only the ids and the named columns; without `grade_columns`, all columns of `grades`. Grades have the order of
+    their responses. Raises TableError if a problem or a verdict is missing.
     """
     name = problems_of(table_of, responses)
     problems = ById(table_of(name), "problem", *problem_columns)
@@ -85,19 +85,19 @@ def attempts(
     for response in rows:
         if (problem := problems.get(response["problem"])) is None:
             raise TableError(
-                f"{responses}: the problem {response['problem']} is not in {name}; expected responses to its rows. Make the "
-                "responses again."
+                f"{responses}: the problem {response['problem']} is not in {name}; expected responses to its rows. Rebuild the "
+                f"responses: snakemake {responses} --forcerun {responses}"
             )
         grade = next(graded, None) if graded else None
         if grades and (grade is None or grade["response"] != response["response"]):
             raise TableError(
-                f"{grades}: has no verdict on {response['response']}; expected one on each of {responses}, in their order. Make "
-                "the grades again."
+                f"{grades}: has no verdict on {response['response']}; expected one on each of {responses}, in their order. "
+                f"Rebuild the grades: snakemake {grades} --forcerun {grades}"
             )
-        yield Attempt(response, problem, grade)
+        yield GradedResponse(response, problem, grade)
 
 
 def schemes_of(table_of: TableOf, name: str | None) -> dict[str, str]:
-    """The kept schemes of a table by problem; none without a table."""
+    """Return the kept schemes of a table by problem; empty without a table."""
     rows = table_of(name).rows("problem", "scheme") if name else ()
     return {row["problem"]: row["scheme"] for row in rows if row["scheme"]}

@@ -1,4 +1,4 @@
-"""Stamps: the origin of a table, known before its rows are made; counts and costs are added as they are written."""
+"""Stamps: the metadata of a table. The origin is known before its rows; counts and costs are added after them."""
 
 import json
 import platform
@@ -15,20 +15,20 @@ from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
-KEY = "proofmill"  # of a file's metadata
+KEY = "proofmill"  # metadata key
 ALWAYS = ("entry", "fingerprint", "content")
 
 
 def read_stamp(file: CheckedParquet, kind: str) -> dict[str, Any]:
     """Return the stamp of a finished table.
 
-    Raises TableError when the file cannot be read, has no stamp of this kind, or has another footer than was written. A
-    table from before footers had digests is read; its stamp has no `page`.
+    Raises TableError if the file cannot be read, has no stamp of this kind, or has another footer than was written. A
+    table older than footer digests is read; its stamp has no `page`.
     """
     text = file.metadata(KEY)
     if text is None:
         raise TableError(
-            f"{file.path}: has no stamp; expected a table that proofmill wrote. Move it away and make it again."
+            f"{file.path}: has no stamp; expected a table that proofmill wrote. Move it away and rebuild it."
         )
     try:
         stamp = json.loads(text)
@@ -50,7 +50,7 @@ def read_stamp(file: CheckedParquet, kind: str) -> dict[str, Any]:
 def new_stamp(
     name: str, identity: str, fingerprint: str, parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> dict:
-    """The stamp of a table before its rows are made: its entry, its parents, and the code that makes it."""
+    """Return the stamp of a table before it has rows: its entry, its parents, and the code version."""
     entry = json.loads(identity)
     return {
         "kind": kind_of(name),
@@ -66,8 +66,8 @@ def new_stamp(
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from; None if it is no checkout."""
-    # For an installed wheel this is a folder of Python's, in no clone of ours.
+    """Return the commit of the checkout that this code runs from; None outside a checkout."""
+    # For an installed wheel this is a folder of Python, not of a clone.
     here = Path(proofmill.__file__).parents[2]
     if not (here / ".git").exists() or shutil.which("git") is None:
         return None

@@ -1,11 +1,11 @@
-"""States of artifacts: whether each is as its entry says, by its stamp alone, and why not.
+"""Decide from stamps alone whether each artifact is up to date, can be restored or must be rebuilt, and why.
 
-    done       its table was made from exactly what the configuration, the sources and its parents are now
-    restore    it was made from that before, and kept
-    make       it has to be made; what is made from it, too
+    done       its table was made from exactly the present configuration, sources and parents
+    restore    the archive has a copy that was made from these
+    make       it must be rebuilt, and so must everything made from it
 
-`snakemake` and `proofmill plan` both ask here, so they always agree; nothing depends on when a file was written, or on
-what Snakemake remembers of its runs.
+`snakemake` and `proofmill plan` both use this module, so they always agree. Modification times and Snakemake's own
+records do not matter.
 """
 
 import json
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import fingerprints
-from proofmill.artifacts.kept import Kept
+from proofmill.artifacts.archive import Kept
 from proofmill.artifacts.tables import Table
-from proofmill.recipes.book import Book
-from proofmill.recipes.identity import identity_of
-from proofmill.recipes.paths import known_digests, source_path
-from proofmill.runtime.public_data import copy_of, is_public
+from proofmill.config.config import Config
+from proofmill.config.identity import identity_of
+from proofmill.config.source_paths import known_digests, source_path
+from proofmill.public_data.registry import copy_of, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
 from proofmill.schema.names import kind_of
@@ -29,9 +29,9 @@ from proofmill.schema.names import kind_of
 
 @dataclass(frozen=True)
 class State:
-    """One artifact's: `done`, `restore` or `make`, why, and a digest of its content unless that has to be made.
+    """The state of an artifact: `done`, `restore` or `make`, the reasons, and its content unless it is rebuilt.
 
-    `missing` are the addresses of public data that it reads and that are not on this machine; `weights` is the folder
+    `missing` has the addresses of public data that it reads and that are not on this machine; `weights` is the folder
     of its weights, if it has any.
     """
 
@@ -44,31 +44,31 @@ class State:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the table of an artifact is made from where it is as its entry says: parents and sources as they are here."""
+    """The parents and sources, as they are now, of a table that is up to date."""
 
     fingerprint: str
     parents: Mapping[str, str]  # content by name
     sources: Mapping[str, str]  # digest by name
-    missing: tuple[str, ...] = ()  # public data that are not here; `sources` are then what is known of them
+    missing: tuple[str, ...] = ()  # public data that are not on this machine; `sources` then has their known digests
 
 
 class States:
-    """The states of all artifacts of a book, each found out when it is first asked for. `forced` ones are made anyway."""
+    """The states of all artifacts of a configuration, computed on first use. `forced` ones are always rebuilt."""
 
-    def __init__(self, book: Book, results: Path = Path("results"), forced: Collection[str] = ()):
+    def __init__(self, book: Config, results: Path = Path("results"), forced: Collection[str] = ()):
         self.book, self.results, self.forced = book, results, forced
-        self._found: dict[str, State] = {}
+        self._states: dict[str, State] = {}
 
     def __getitem__(self, name: str) -> State:
-        """Raises TableError for a table that cannot be read or is none of ours, and for a missing source of one's own."""
-        if name not in self._found:
-            self._found[name] = self._state(name)
-        return self._found[name]
+        """Return a state. Raises TableError for an unreadable or foreign table, and for a missing own source."""
+        if name not in self._states:
+            self._states[name] = self._state(name)
+        return self._states[name]
 
     def _state(self, name: str) -> State:
         entry, table = self.book.entries[name], Table(name, self.results)
         if name in self.forced:
-            return State("make", ("asked for",))
+            return State("make", ("forced",))
         if remade := self.coming(name):
             return State("make", (_named(remade),), missing=tuple(self._missing(table.kind, entry)))
         expected = self.expected(name)
@@ -76,7 +76,7 @@ class States:
         if old and old["fingerprint"] == expected.fingerprint:
             return State("done", (), old["content"], weights=table.folder)
         if expected.missing:
-            return State("make", ("its data are not here",), missing=expected.missing)
+            return State("make", ("its data are not on this machine",), missing=expected.missing)
         copy = table.kept(expected.fingerprint)
         if kept := copy.stamp:
             return State("restore", (), kept["content"], weights=copy.weights)
@@ -84,11 +84,11 @@ class States:
         return State("make", tuple(why) or ("made by another version of the project",))
 
     def coming(self, name: str) -> list[str]:
-        """The tables that an artifact reads and that have to be made."""
+        """Return the tables that an artifact reads and that must be rebuilt."""
         return [parent for parent in self._reads(name) if self[parent].name == "make"]
 
     def expected(self, name: str) -> Expected:
-        """What a table is made from that is as the entry says, where none of its parents has to be made."""
+        """Return the parents and sources of an up-to-date table. None of its parents may need a rebuild."""
         entry = self.book.entries[name]
         read = self._reads(name)
         made = {parent: self[parent] for parent in read}
@@ -100,7 +100,7 @@ class States:
         missing: tuple[str, ...] = ()
         try:
             sources = fingerprints.sources_of(kind_of(name), entry, self.book.entries.get)
-        except MissingData as error:  # a table that was made from them needs them no more
+        except MissingData as error:  # a table that was made from them no longer needs them
             sources, missing = known_digests(error.addresses[0]), tuple(error.addresses)
         fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
         return Expected(fingerprint, parents, sources, missing)
@@ -109,26 +109,26 @@ class States:
         return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
 
     def _missing(self, kind: str, entry: Any) -> list[str]:
-        """The public data that an entry reads and that are not here."""
+        """Return the public data that an entry reads and that are not on this machine."""
         path = source_path(kind, entry, self.book.entries.get)
         return [path] if path and is_public(path) and copy_of(path) is None else []
 
     def changes(self, name: str, old: Mapping[str, Any], expected: Expected) -> list[str]:
-        """The fields, prompts, user's parts, parents and files that differ from those in the stamp of an older table."""
+        """Return the fields, prompts, plugins, parents and files that differ from the stamp of an older table."""
         new = json.loads(identity_of(self.book.entries[name], self.book.declared))
-        whole = {"revision": None, "prompts": {}, "declared": {}, "parents": {}, "sources": {}, **old}
-        return list(_changes(new, whole, expected))
+        complete = {"revision": None, "prompts": {}, "declared": {}, "parents": {}, "sources": {}, **old}
+        return list(_changes(new, complete, expected))
 
 
 def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected) -> Iterator[str]:
     for key, value in new["entry"].items():
         if old["entry"].get(key) != value:
             yield f"`{key.replace('_', '-')}` {change(old['entry'].get(key), value)}"
-    yield from (f"`{key}` is gone" for key in old["entry"] if key not in new["entry"])
+    yield from (f"`{key}` was removed" for key in old["entry"] if key not in new["entry"])
     if old["revision"] != new["revision"]:
         yield f"revision {old['revision']} -> {new['revision']}"
     yield from (f"prompt `{name}` was edited" for name in _differing(new["prompts"], old["prompts"]))
-    yield from (f"your part `{name}` was edited" for name in _differing(new.get("plugins", {}), old.get("plugins", {})))
+    yield from (f"plugin `{name}` was edited" for name in _differing(new.get("plugins", {}), old.get("plugins", {})))
     for api in new["declared"].keys() & old["declared"].keys():
         before = old["declared"][api]
         for key, value in new["declared"][api].items():
@@ -136,10 +136,10 @@ def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected)
                 yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
     yield from (f"{name} has other rows" for name in _differing(expected.parents, old["parents"]))
     yield from (f"{path} was edited" for path in _differing(expected.sources, old["sources"]))
-    # Stamps of before names counted have paths of their machine instead.
+    # Stamps from before source names counted have the paths of their machine instead.
     if _file_names(expected.sources) != _file_names(old["sources"]) or expected.sources.keys() & old["sources"].keys():
         yield from (f"{path} is new" for path in expected.sources if path not in old["sources"])
-        yield from (f"{path} is gone" for path in old["sources"] if path not in expected.sources)
+        yield from (f"{path} was removed" for path in old["sources"] if path not in expected.sources)
 
 
 def _file_names(sources: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -147,14 +147,14 @@ def _file_names(sources: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _no_table(kept: Kept) -> str:
-    return "answers that were set aside are asked again" if kept.is_asked_again else "never made"
+    return "its invalidated calls are repeated" if kept.is_asked_again else "never made"
 
 
-MOST_NAMED = 3  # of the parents that will be made
+MOST_NAMED = 3  # parents in a reason
 
 
 def _named(parents: list[str]) -> str:
-    """That parents will be made: the first few by name."""
+    """Return the reason that parents are rebuilt, with the first few by name."""
     named, rest = parents[:MOST_NAMED], len(parents) - MOST_NAMED
     if rest > 0:
         return f"{', '.join(named)} and {rest} more will be made"
@@ -169,7 +169,7 @@ MOST_SHOWN = 60  # characters of a value
 
 
 def change(old: Any, new: Any) -> str:
-    """What became of a value; of a list or a mapping, the elements that differ where the whole is long."""
+    """Return the change of a value as text; of a long list or mapping, only the elements that differ."""
     if _long(old) or _long(new):
         if isinstance(old, list) and isinstance(new, list) and (parts := list(_of_lists(old, new))):
             return ", ".join(parts)
@@ -180,18 +180,18 @@ def change(old: Any, new: Any) -> str:
 
 
 def _of_lists(old: list, new: list) -> Iterator[str]:
-    """The elements of two lists that differ, in their order."""
+    """Yield the elements of two lists that differ, in order."""
     for before, after in _unlike(old, new):
         if before and after:
             yield f"{_listed(before)} -> {_listed(after)}"
         else:
-            yield f"{_listed(before)} is gone" if before else f"{_listed(after)} is new"
+            yield f"{_listed(before)} was removed" if before else f"{_listed(after)} is new"
 
 
 def _unlike(old: list, new: list) -> Iterator[tuple[list, list]]:
     before, after = ([json.dumps(item, sort_keys=True) for item in items] for items in (old, new))
-    for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if what != "equal":
+    for operation, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if operation != "equal":
             yield old[i:j], new[k:m]
 
 

@@ -1,14 +1,15 @@
-"""Tables: each is one Parquet file with the columns of its kind, and a stamp that says where it came from.
+"""Tables: each is one Parquet file with the columns of its kind and a stamp.
 
-A table appears by one atomic rename, so it is complete or absent. The Parquet metadata holds its stamp: kind, name,
-entry, fingerprint, parents' content, commit, versions, seed, counts by outcome, seconds, tokens, cost.
-A copy of every table is kept by its fingerprint (kept.py). With --forcerun, a table is made again in spite of its copy.
+A table appears by one atomic rename, so it is complete or absent. The stamp (metadata of the Parquet file) has kind,
+name, entry, fingerprint, parents' content, commit, versions, seed, counts by outcome, seconds, tokens, cost. The
+archive has a copy of every table by its fingerprint (kept.py). With --forcerun a table is rebuilt despite its copy.
 
-How we differ from caches of this kind:
-1. The fingerprint covers the entry with defaults filled, the kind's revision, the prompts' text, the models and
-   graders, the user's own parts, the names and digests of source files, and the parents' content; not the code, machine or path.
-2. A parent counts by its content (rows and weights), not by how it was made: an edit that changes no row stops there.
-3. `datasets` and polars open the files as they are, without an index or side files.
+Differences from similar caches:
+1. The fingerprint covers the entry with defaults, the kind's revision, the prompts' text, the models and graders, the
+   user's plugins, the names and digests of source files, and the parents' content. It ignores code, machine and path.
+2. A parent counts by its content (rows and weights), not by how it was made. An edit that changes no row has no effect
+   downstream.
+3. `datasets` and polars open the files directly, without an index or extra files.
 """
 
 import json
@@ -24,9 +25,9 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.artifacts import contents
+from proofmill.artifacts.archive import Kept, replace_folder
 from proofmill.artifacts.checked_parquet import UNSEALED, CheckedParquet, frame_of, seal, writer
 from proofmill.artifacts.contents import ROW_GROUP, content_of, page_sha256, rows_sha256
-from proofmill.artifacts.kept import Kept, replace_folder
 from proofmill.artifacts.stamps import KEY, read_stamp
 from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
 from proofmill.calls import merging, sampling
@@ -36,13 +37,13 @@ from proofmill.schema.columns import COLUMNS, ENUMS
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import PASSING
-from proofmill.text.seen import Seen
+from proofmill.schema.reasons import TRANSIENT
+from proofmill.text.seen_texts import Seen
 
 
 @dataclass(frozen=True)
 class Table:
-    """One artifact in the results folder: its file with the stamp, its weights, its page and its calls."""
+    """An artifact in the results folder: its file with the stamp, its weights, its page and its calls."""
 
     name: str
     results: Path = Path("results")
@@ -71,33 +72,34 @@ class Table:
 
     @property
     def log(self) -> Path:
-        """What every run of its job said."""
+        """The log of all runs of its job."""
         return self.results / f"{self.name}.log"
 
     @property
     def scratch(self) -> Path:
-        """Checkpoints and unfinished files, outside declared outputs: Snakemake deletes those before a rerun."""
+        """Checkpoints and unfinished files. Not in declared outputs, which Snakemake deletes before a rerun."""
         return self.results / "unfinished" / self.name
 
     @property
     def lock(self) -> Path:
-        """Held by the process that makes it."""
+        """The lock file that is held by the process that makes the table."""
         return self.scratch.with_name(f"{self.scratch.name}.lock")
 
     @property
     def is_being_made(self) -> bool:
-        """Whether a job writes it, or asks what it is made from: shards write no table, and do not hold its lock."""
+        """True if a job writes it or a shard makes its calls: shards write no table and do not hold its lock."""
         return locks.held(self.lock) or merging.is_written(self.calls)
 
     def other(self, name: str) -> "Table":
+        """Return another table of this results folder."""
         return Table(name, self.results)
 
     # ------------------------------------------------------------------------------------------------------- reading
 
     @property
     def again(self) -> str:
-        """What to do when it is damaged."""
-        return f"Restore it from its kept copy or, without one, make it again: rm {self.path}; snakemake {self.path}"
+        """The remedy for a damaged table, for messages."""
+        return f"Restore it from the archive or, if it has no copy, rebuild it: rm {self.path}; snakemake {self.path}"
 
     @property
     def _file(self) -> CheckedParquet:
@@ -109,10 +111,10 @@ class Table:
 
     @cached_property
     def stamp(self) -> dict:
-        """The stamp of the finished table. Raises TableError when the file is missing or no table of this project."""
+        """The stamp (metadata) of the finished table. Raises TableError if the file is missing or not of proofmill."""
         if not self.path.exists():
             raise TableError(
-                f"{self.path}: no such table; expected the rows of {self.name}. Make it: snakemake {self.path}"
+                f"{self.path}: no such table; expected the rows of {self.name}. Build it: snakemake {self.path}"
             )
         stamp = read_stamp(self._file, self.kind)
         if stamp.get("name", self.name) != self.name:
@@ -128,32 +130,32 @@ class Table:
 
     @property
     def model(self) -> str:
-        """A digest of the weights and tokenizer alone: equal models answer alike, whatever their training measured."""
+        """A digest of weights and tokenizer only: equal models sample equally, whatever their training logged."""
         return self.model_given()
 
     def model_given(self, *settings: str) -> str:
-        """Return the model's name in the keys of journals, for questions that have these settings of sampling."""
+        """Return the model's name in journal keys, for requests with these sampling settings."""
         return sampling.asked_as(self.stamp["model"], self.folder, settings)
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, lazily. Raises TableError when the columns are not those of the kind, or when what is read is damaged."""
+        """Scan the rows lazily. Raises TableError for columns of another kind, and for damage in data that is read."""
         _ = self.stamp
         frame = self._file.scan()
         _check_columns(self.kind, str(self.path), frame.collect_schema())
         return frame
 
     def at(self, places: Sequence[int], *columns: str) -> pl.DataFrame:
-        """The rows with these numbers, in this order: the named columns (default: all). Few others are read."""
+        """Return the rows with these numbers, in order, with the named columns (default: all). Reads few others."""
         self.scan()
         return self._file.at(places, columns or None)
 
     def where(self, column: str, value: Any, most: int | None = None) -> list[dict]:
-        """The rows, dropped ones too, with a value in a column; at most so many."""
+        """Return the rows, dropped ones included, with a value in a column; at most `most`."""
         self.scan()
         return self._file.at(self._file.places(pl.col(column) == value)[:most]).to_dicts()
 
     def check(self, deep: bool = False) -> None:
-        """Read the whole table and check its weights. Raises TableError when a part of them is damaged.
+        """Read the full table and check its weights. Raises TableError if a part is damaged.
 
         `deep` compares every byte with the stamp's digests.
         """
@@ -165,16 +167,16 @@ class Table:
         return contents.read_page(self.page, self._file, self.stamp)
 
     def rows(self, *columns: str, kept: bool = True) -> list[dict]:
-        """Rows in order, as dictionaries of the named columns (default: all); `kept` leaves out dropped rows."""
+        """Return rows in order, as dictionaries of the named columns (default: all); `kept` skips dropped rows."""
         frame = self.scan()
         if kept and "dropped" in COLUMNS[self.kind]:
             frame = frame.filter(pl.col("dropped").is_null())
         return (frame.select(columns) if columns else frame).collect().to_dicts()
 
     def stream(self, *columns: str, kept: bool = False) -> Iterator[dict]:
-        """Rows in order, as dictionaries of the named columns (default: all); one batch is in memory.
+        """Yield rows in order, as dictionaries of the named columns (default: all), with one batch in memory.
 
-        Dropped rows too, unless only those `kept` are wanted.
+        `kept` skips dropped rows.
         """
         self.scan()
         choosing = kept and "dropped" in COLUMNS[self.kind]
@@ -185,21 +187,21 @@ class Table:
             yield from batch.select(columns or batch.schema.names).to_pylist()
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
-        """The rows that `stream` gives, as batches of Arrow."""
+        """Yield all rows as batches of Arrow."""
         return self._file.batches(columns or None, size=1024)
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """All rows, dropped ones too, some thousands at a time."""
+        """Yield all rows, dropped ones included, a few thousand at a time."""
         self.scan()
         yield from map(frame_of, self._file.batches())
 
     @property
     def height(self) -> int:
-        """The number of rows, dropped ones too; none is read."""
+        """The number of rows, dropped ones included; reads only the footer."""
         return self._file.height()
 
     def weights(self) -> Path:
-        """The folder of a model. Raises TableError when its weights are missing, damaged or not its own."""
+        """Return the folder of a model. Raises TableError if its weights are missing, damaged or not its own."""
         self._weights.check(self.stamp, self.kind)
         return self.folder
 
@@ -212,20 +214,21 @@ class Table:
         weights: Path | None = None,
         page: str | None = None,
     ) -> None:
-        """Write the table by one rename, once its calls, weights and page are on the disk, so that no table is without them.
+        """Write the table by one rename, after its calls, weights and page are on the disk.
 
-        Rows may be made as they are written, one by one or as frames of at most ROW_GROUP. A callable stamp is called after the last row. Raises TableError when the
-        rows do not fit the kind, or when an id occurs twice; the old table then stays.
+        Rows may be generated as they are written, one by one or as frames of at most ROW_GROUP. A callable stamp is
+        called after the last row. Raises TableError if the rows do not fit the kind or an id occurs twice; the old
+        table then stays.
         """
         with self._new_file() as temporary:
             facts = facts_of(weights) if weights else None
             stamp = self._write_rows(temporary, rows, stamp, facts, page)
             if weights is not None:
-                Weights(weights, self.path, self.again).write_mark(self.name, stamp["fingerprint"], facts or {})
+                Weights(weights, self.path, self.again).write_manifest(self.name, stamp["fingerprint"], facts or {})
                 self._remove()
                 replace_folder(weights, self.folder)
             if page is not None:
-                durable.write(self.page, page)  # a new file: the old page may be a link to a kept one
+                durable.write(self.page, page)  # a new file: the old page may be a hard link into the archive
             else:
                 self.page.unlink(missing_ok=True)
             if self.calls.exists():
@@ -235,18 +238,19 @@ class Table:
         self.__dict__.pop("stamp", None)
 
     def _remove(self) -> None:
-        """Remove the old table before its weights go: a crash in between leaves no table, and never one without weights."""
+        """Remove the old table before its weights, so that a crash never leaves a table without weights."""
         self.path.unlink(missing_ok=True)
         durable.sync_name(self.path)
 
     def _keep(self, stamp: Mapping[str, Any]) -> None:
-        if _is_whole(stamp):
+        """Copy the table to the archive if it is complete."""
+        if _is_complete(stamp):
             self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
 
     def _write_rows(
         self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None, page: str | None
     ) -> dict:
-        """Write rows and stamp to a file, a part at a time; return the stamp with the digests of rows, weights and page."""
+        """Write rows and stamp to a file in parts; return the stamp with the digests of rows, weights and page."""
         schema = {name: dtype for name, (dtype, _) in COLUMNS[self.kind].items()}
         arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
         with writer(path, arrow) as file:
@@ -267,7 +271,7 @@ class Table:
         return stamp
 
     def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
-        """The rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
+        """Yield the rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
         key, seen = KINDS[self.kind].key, Seen()
         for frame in _parts(rows, schema):
             _check_columns(self.kind, self.name, frame.schema)
@@ -279,7 +283,7 @@ class Table:
 
     @contextmanager
     def _new_file(self) -> Iterator[Path]:
-        """A temporary file beside the table's, gone at the end."""
+        """Yield a temporary file next to the table, and remove it at the end."""
         temporary = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,21 +295,21 @@ class Table:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
-    # ---------------------------------------------------------------------------------------------- keeping old tables
+    # --------------------------------------------------------------------------------------------------------- archive
 
     def kept(self, fingerprint: str) -> Kept:
-        """The kept copy of the table with this fingerprint; it may not exist."""
-        return Kept(self.results / "kept" / self.name / fingerprint, self.name)
+        """Return the archived copy of the table with this fingerprint; it may not exist."""
+        return Kept(self.results / "archive" / self.name / fingerprint, self.name)
 
     def restore(self, fingerprint: str) -> bool:
-        """Restore the kept table with this fingerprint; False when there is none, or when it is damaged."""
+        """Restore the table with this fingerprint from the archive; return False without a valid copy."""
         kept = self.kept(fingerprint)
         if not kept.exists():
             return False
         try:
             kept.check(deep=True)
         except TableError as error:
-            say(self.name, f"{error} Not restored: put aside as {kept.put_aside()}, and made again.")
+            say(self.name, f"{error} Not restored: moved to {kept.put_aside()}; the table is rebuilt.")
             return False
         with self._new_file() as temporary:
             if kept.weights.exists():
@@ -317,28 +321,28 @@ class Table:
         return True
 
 
-def _is_whole(stamp: Mapping[str, Any]) -> bool:
-    """Whether no call behind the rows failed that another run would ask again."""
-    failed = PASSING & {reason for reason, count in stamp.get("counts", {}).items() if count}
+def _is_complete(stamp: Mapping[str, Any]) -> bool:
+    """Return whether no call failed that another run would retry."""
+    failed = TRANSIENT & {reason for reason, count in stamp.get("counts", {}).items() if count}
     return not failed and not stamp.get("failures")
 
 
 def _parts(rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
-    """Rows as frames of ROW_GROUP rows; a row of a scaffold counts with its steps, each of which holds a text."""
+    """Yield rows as frames of ROW_GROUP rows; each step of a scaffold counts as a row, because it holds a text."""
     if isinstance(rows, pl.DataFrame):
         yield from rows.iter_slices(ROW_GROUP)
         return
     part: list[Any] = []
-    held = 0
+    size = 0
     for row in rows:
         if isinstance(row, pl.DataFrame):
             yield row
             continue
         part.append(row)
-        held += 1 + len(row.get("steps") or ())
-        if held >= ROW_GROUP:
+        size += 1 + len(row.get("steps") or ())
+        if size >= ROW_GROUP:
             yield pl.DataFrame(part, schema=schema, orient="row")
-            part, held = [], 0
+            part, size = [], 0
     if part:
         yield pl.DataFrame(part, schema=schema, orient="row")
 
@@ -358,7 +362,7 @@ def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
         f"{name} is {schema[name]}" for name in wanted if name in schema and schema[name] not in (wanted[name], pl.Null)
     ]
     if missing or extra or wrong:
-        found = "; ".join(
+        faults = "; ".join(
             part
             for part in (
                 f"no column {', '.join(missing)}" if missing else "",
@@ -367,4 +371,4 @@ def _check_columns(kind: str, where: str, schema: Mapping[str, Any]) -> None:
             )
             if part
         )
-        raise TableError(f"{where}: {found}; expected the columns of `{kind}`: {', '.join(wanted)}.")
+        raise TableError(f"{where}: {faults}; expected the columns of `{kind}`: {', '.join(wanted)}.")

@@ -1,1 +1,1 @@
-"""Asking models: questions, dialogues of several turns, the journal of answers, the budget, the pace."""
+"""Calls to models: requests, dialogues of several turns, the journal of outputs, the budget, the pace."""

@@ -1,11 +1,11 @@
 """Costs in dollars: a call's cost by the declared price, and the budget that all jobs of a results folder share.
 
 The budget (`budget:` in config.yaml) covers all journals under results/calls, from the first call ever made there.
-Before a job starts calls, it writes into a file `claim` beside its journal what the journal has cost and what the calls
-in flight may cost at most; then it reads the claims of all other jobs. Jobs that run side by side thus never spend more
-together than the budget, and no job waits for a lock. A job raises its claim by a thousandth of the budget in advance,
-to write few files. A job that finds no room waits for what others have set aside, unless so much is spent that waiting
-cannot help. The sum that a killed job had set aside is free again, because the job's lock is.
+Before a job starts calls, it writes a file `claim` next to its journal: the cost of the journal, and the most that the
+calls in flight may cost. Then it reads the claims of all other jobs. Concurrent jobs thus never spend more together
+than the budget, and no job waits for a lock. A job raises its claim by a thousandth of the budget in advance, to write
+few files. A job that finds no room waits until others release reserved dollars, unless so much is spent that waiting
+cannot help. A killed job releases its reserved dollars, because its lock is released.
 """
 
 import os
@@ -24,7 +24,7 @@ STEPS = 1000  # parts of the budget; a claim is raised by one of them in advance
 
 
 def price(declared: Mapping[str, float] | str, prompt: int, cached: int, output: int, reasoning: int) -> float | None:
-    """Dollars of a call by its tokens; None for an unknown price. Output includes reasoning, prompt includes cached."""
+    """Return the dollars of a call; None for an unknown price. Output includes reasoning, prompt includes cached."""
     if isinstance(declared, str):
         return None
     visible, per_million = output - reasoning, declared
@@ -37,14 +37,14 @@ def price(declared: Mapping[str, float] | str, prompt: int, cached: int, output:
 
 
 def most(declared: Mapping[str, float] | str, size: int, output: int) -> float:
-    """Upper bound of a call's dollars, for a prompt of `size` bytes (a token has at least one) and `output` tokens."""
+    """Return an upper bound of a call's dollars: a prompt of `size` bytes (at least one a token), `output` tokens."""
     if isinstance(declared, str):
         return 0.0
     return (size * declared["input"] + output * max(declared["output"], declared.get("reasoning", 0.0))) / 1e6
 
 
 class Budget:
-    """One job's part of the common budget; with `dollars` None there is no limit."""
+    """One job's part of the shared budget; with `dollars` None there is no limit."""
 
     def __init__(self, dollars: float | None, calls: Path, journal: Any):
         self.dollars, self.calls, self.journal = dollars, calls, journal
@@ -56,7 +56,7 @@ class Budget:
             self._claim(journal.spent)
 
     def reserve(self, dollars: float) -> bool:
-        """Set aside the most that a call may cost; False if the budget has no room for it now."""
+        """Reserve the most that a call may cost. Return False if the budget has no room for it now."""
         if self.dollars is None or not dollars:
             return True
         needed = self.journal.spent + self.reserved + dollars
@@ -71,20 +71,20 @@ class Budget:
         return True
 
     def spent_up(self, dollars: float) -> bool:
-        """Whether so much is spent that the budget has no room for a call, even if other jobs spend nothing more."""
+        """Return whether the budget has no room for a call even if other jobs spend nothing more."""
         return self.dollars is not None and self.others()[0] + self.journal.spent + dollars > self.dollars
 
     def settle(self, dollars: float) -> None:
-        """Free the sum that was set aside for a call that has ended."""
+        """Release the dollars that were reserved for a call that has ended."""
         self.reserved = max(0.0, self.reserved - dollars)
 
     def close(self) -> None:
-        """Lower the claim to what was spent."""
+        """Lower the claim to the cost of the journal."""
         if self.journal.spent:
             self._claim(self.journal.spent)
 
     def others(self, fresh: bool = False) -> tuple[float, float]:
-        """Dollars that all other journals have cost, and dollars that their jobs have set aside."""
+        """Return the dollars that all other journals have cost, and the dollars that their jobs have reserved."""
         if fresh or time.monotonic() - self._read > REFRESH_SECONDS:
             claims = [_claim(folder) for folder in records.journals(self.calls) if folder != self.journal.folder]
             self._others = sum(spent for spent, _ in claims), sum(aside for _, aside in claims)
@@ -97,7 +97,7 @@ class Budget:
 
 
 def write_claim(journal: Any, aside: float = 0.0) -> None:
-    """Write what a journal has cost, and what is set aside for its calls in flight, both in dollars."""
+    """Write the cost of a journal and the sum reserved for its calls in flight, both in dollars."""
     path = journal.folder / "claim"
     new = path.with_name("claim.new")
     try:
@@ -108,23 +108,23 @@ def write_claim(journal: Any, aside: float = 0.0) -> None:
 
 
 def _broken(path: Path, error: OSError, how: str) -> JournalError:
-    return JournalError(f"{path}: {error.strerror}; expected a file that can be {how}. Fix the disk and run again.")
+    return JournalError(f"{path}: {error.strerror}; expected a file that can be {how}. Fix the disk and rerun.")
 
 
 def spent(calls: Path) -> float:
-    """Dollars that all journals under the folder `calls` have cost."""
+    """Return the dollars that all journals under the folder `calls` have cost."""
     return sum(_claim(folder)[0] for folder in records.journals(calls))
 
 
 def spent_of(calls: Path, dollars: float | None) -> str:
-    """What all calls have cost, and of which budget: `$0.31 of $5.00`."""
+    """Format the cost of all calls and the budget: `$0.31 of $5.00`."""
     return f"${spent(calls):,.2f}" + (f" of ${dollars:,.2f}" if dollars is not None else "")
 
 
 def _claim(folder: Path) -> tuple[float, float]:
-    """Dollars that a journal has cost, and dollars that its job has set aside.
+    """Return the dollars that a journal has cost, and the dollars that its job has reserved.
 
-    A dead job has set aside nothing; a journal changed after its claim was written is summed itself.
+    A dead job has reserved nothing. If a journal changed after its claim was written, its rows are summed.
     """
     try:
         cost, aside = map(float, (folder / "claim").read_text().split())
@@ -135,7 +135,7 @@ def _claim(folder: Path) -> tuple[float, float]:
         raise _broken(folder / "claim", error, "read") from error
     if locks.held(folder / "lock"):
         return cost, aside
-    tail = folder / "answers.jsonl"
+    tail = folder / "calls.jsonl"
     if tail.exists() and (tail_time := tail.stat().st_mtime_ns) >= claim_time:
         return _cost(folder, tail_time), 0.0
     return cost, 0.0
@@ -143,5 +143,5 @@ def _claim(folder: Path) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _cost(folder: Path, tail_time: int) -> float:
-    """Dollars in the journal of a killed job, read once for each modification time of its tail."""
+    """Return the dollars in the journal of a killed job, read once for each modification time of its tail."""
     return records.cost(folder)

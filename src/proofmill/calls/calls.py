@@ -1,15 +1,15 @@
-"""Asking models: every call goes through this module and its journal, so that each question is asked once ever.
+"""Call models. Every call goes through this module and its journal, so each request is made only once.
 
-The journal's key is a digest of what decides the answer: model id or weights, messages, sampling, sample index. A
-changed prompt therefore asks only its own rows again, a changed concurrency asks none, and a reverted edit finds its
-old answers.
+The journal's key is a digest of everything that decides the output: model id or weights, messages, sampling settings,
+sample index. A changed prompt therefore repeats only its own rows, a changed concurrency repeats none, and a reverted
+edit finds its old outputs.
 
-How we differ from a loop over a client:
-1. An answer is in the journal (journal.py) before another call takes its place in flight.
-2. A row that fails is parked with its reason, and the stage goes on. The stage fails when more than the model's
-   declared share is parked; its message names rows and reasons.
-3. After SIGTERM, Ctrl-C, a spent budget or a full disk no call starts; those in flight may finish, and a message says
-   how to go on.
+Differences from a loop over a client:
+1. An output is in the journal (journal.py) before another call starts in its slot.
+2. A failed call is recorded with its reason, and the stage continues. The stage fails if more calls fail than the
+   model's declared share; its message names rows and reasons.
+3. After SIGTERM, Ctrl-C, a spent budget or a full disk no call starts. Calls in flight may finish, and a message says
+   how to resume.
 """
 
 import signal
@@ -18,59 +18,60 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import tee
 from sys import intern
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from proofmill.calls.budget import Budget, most
-from proofmill.calls.exchange import Answer, Question, Questions
 from proofmill.calls.journal import Journal
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
 from proofmill.calls.prices import is_same_model
 from proofmill.runtime.progress import Progress, say
 from proofmill.runtime.signals import StopRequest, gracefully
 from proofmill.schema.errors import JournalError, ServiceError
-from proofmill.schema.reasons import PASSING, Stop
+from proofmill.schema.reasons import TRANSIENT, StopReason
 from proofmill.text.reasoning import split_at
 
-SHOWN = 5  # parked rows that a message names
-# Assumed size of a stage that asks in small batches and can do without an answer. Measured against a batch of five, the
-# allowed share of failures would stop it at the first one.
+SHOWN = 5  # failed rows that a message names
+# Assumed size of a stage that calls a model in small batches and tolerates failures. For a batch of five, the allowed
+# share of failures would stop it at the first one.
 MANY = 10_000
 
 
 class Engine(Protocol):
-    """A model that answers questions: behind a server, or with its weights in this process."""
+    """A model, behind a server or with its weights in this process."""
 
     model: str
-    max_parked: float  # share of the questions that may fail
+    max_failed: float  # share of the calls that may fail
     price: Any
-    flows: bool  # whether it takes questions while others are under way (flow.py)
+    flows: bool  # whether it accepts requests while others are in flight (flow.py)
+    pace: Any  # of a server (pacing.Pace); None for weights in this process
 
-    def batches(self, questions: Iterable[Question]) -> Iterable[Iterable[Question]]:
-        """The groups in which the questions are asked. They do not depend on what the journal has already."""
+    def batches(self, questions: Iterable[ModelRequest]) -> Iterable[Iterable[ModelRequest]]:
+        """Yield the batches of requests. They do not depend on what the journal has already."""
         ...
 
-    def answer(self, questions: Iterator[Question], asking: "Asking") -> None:
-        """Pass each answer to `asking.take` on arrival, in any order; start no call once `asking.stop.why` is set."""
+    def answer(self, questions: Iterator[ModelRequest], asking: "Asking") -> None:
+        """Pass each output to `asking.take` on arrival, in any order. Start no call once `asking.stop.why` is set."""
         ...
 
-    def read(self, answer: Answer) -> Answer:
-        """Interpret an answer of the journal, such as by splitting off its reasoning: the journal has it as it came."""
+    def read(self, answer: ModelOutput) -> ModelOutput:
+        """Interpret an output of the journal, for example by splitting off its reasoning. The journal keeps it raw."""
         ...
 
 
 class Asking:
-    """The context of an engine's calls: where answers go, whether to stop, and what may be spent."""
+    """The context of an engine's calls: the journal for their outputs, the request to stop, and the budget."""
 
     def __init__(
         self, journal: Journal, budget: Budget, engine: Engine, progress: Progress, stop: StopRequest, of: int = 0
     ):
         self.journal, self.budget, self.price, self.model = journal, budget, engine.price, engine.model
         self.progress, self.stop = progress, stop
-        self.parked: list[tuple[str, str, str]] = []  # key, reason, detail
-        self.last_failure = ""  # what the last attempt failed with, if nothing was answered since
-        self.most_parked = engine.max_parked * max(progress.total or 0, of)
+        self.failed: list[tuple[str, str, str]] = []  # key, reason, detail
+        self.last_failure = ""  # the message of the last failed try, if no call was answered since
+        self.failure_limit = engine.max_failed * max(progress.total or 0, of)
 
-    def missing(self, questions: Iterable[Question]) -> Iterator[Question]:
-        """The questions without an answer in the journal, each once."""
+    def missing(self, questions: Iterable[ModelRequest]) -> Iterator[ModelRequest]:
+        """Yield the requests without an output in the journal, each once."""
         seen: set[str] = set()
         for question in questions:
             if question in self.journal or question.key in seen:
@@ -81,24 +82,24 @@ class Asking:
 
     @property
     def limited(self) -> bool:
-        """Return whether a budget limits what these calls may cost: it is set, and their price is known."""
+        """True if a budget limits these calls: it is set, and their price is known."""
         return self.budget.dollars is not None and self.price != "unknown"
 
-    def most(self, question: Question) -> float:
-        """Return the most dollars that the question may cost: by its limits, or as much as the model's dearest call did."""
+    def most(self, question: ModelRequest) -> float:
+        """Return the most dollars the request may cost, by its limits and by the model's most expensive call so far."""
         return max(most(self.price, question.size, question.max_tokens), self.budget.dearest.get(self.model, 0.0))
 
     @property
     def probing(self) -> bool:
-        """Return whether no call of the model has been answered yet, so that the next one shows what its calls cost."""
+        """True if no call of the model was answered yet, so that the next one shows the cost of its calls."""
         return self.limited and self.model not in self.budget.dearest
 
     def learn(self, dollars: float) -> None:
-        """Note what a call of the model cost. Servers that ignore `max_tokens` cost more than their limits allow."""
+        """Record the dollars of a call. Servers that ignore `max_tokens` cost more than their limits allow."""
         self.budget.dearest[self.model] = max(dollars, self.budget.dearest.get(self.model, 0.0))
 
     def reserve(self, dollars: float) -> bool:
-        """Reserve dollars for a call; False if the budget has no room now, or its files cannot be read or written."""
+        """Reserve dollars for a call. Return False if the budget has no room now, or its files cannot be used."""
         try:
             return self.budget.reserve(dollars)
         except JournalError as error:  # calls in flight may finish
@@ -106,86 +107,82 @@ class Asking:
             return False
 
     def complain(self, what: str) -> None:
-        """Write what calls fail with into the log, beside how far they are."""
+        """Log a failure together with the progress."""
         say(self.progress.name, f"{self.progress.line()}; {what}")
 
-    def take(self, question: Question, answer: Answer) -> None:
-        """Journal an answer, or a failure, which parks its row. A full disk or too many failures stop the asking."""
+    def take(self, question: ModelRequest, answer: ModelOutput) -> None:
+        """Record an output or a failure. Request a stop if the disk is full or too many calls have failed."""
         self.journal.add(question, answer)
         self.progress.add(failed=answer.failed, tokens=answer.tokens, cost=answer.cost or 0)
         if answer.failed:
-            self.parked.append((question.key, answer.reason, answer.detail[:200]))
-            if len(self.parked) > self.most_parked:
-                self.stop.ask("stopped because more calls are parked than `max-parked` allows")
+            self.failed.append((question.key, answer.reason, answer.detail[:200]))
+            if len(self.failed) > self.failure_limit:
+                self.stop.ask("stopped because more calls failed than `max-failed` allows")
         if self.journal.full:
             self.stop.ask("stopped because the disk is full")
 
 
 class Answers:
-    """Answers to all questions in order, read from the journal during iteration: they are never all in memory."""
+    """Outputs of all requests in order, read from the journal during iteration. They are never all in memory."""
 
-    def __init__(self, asker: "Asker", questions: Iterable[Question]):
+    def __init__(self, asker: "Asker", questions: Iterable[ModelRequest]):
         self._asker, self._questions = asker, questions
 
-    def __iter__(self) -> Iterator[Answer]:
+    def __iter__(self) -> Iterator[ModelOutput]:
         return self._asker.recalled(self._questions)
 
 
 @dataclass
 class Asker:
-    """An open model with the journal of the artifact that asks it, and the budget."""
+    """An open model with the journal of the artifact that calls it, and the budget."""
 
     name: str
     engine: Engine
     journal: Journal
     budget: Budget
-    odd: dict[str, str] = field(default_factory=dict)  # by key of a question: what is to be noticed about its answer
+    odd: dict[str, str] = field(default_factory=dict)  # by key of a request: a notice about its output
+    is_open: ClassVar[bool] = True  # whether the model can be called for what the journal lacks
 
     @property
     def flows(self) -> bool:
-        """Whether the model takes questions while others are under way."""
+        """True if the model accepts requests while others are in flight."""
         return self.engine.flows
 
-    def __call__(self, questions: Questions, quiet: bool = False, of: int = 0, what: str = "calls") -> Answers:
-        """Answers to all questions; the model is asked only those that the journal lacks.
+    def __call__(self, questions: Questions) -> Answers:
+        """Make all requests that the journal lacks, and return the outputs of all.
 
-        The questions may be the last few of a stage that asks step by step. `of` is then the size of its largest step,
-        or its assumed size: the share that may fail is taken of it. `what` stands for the calls in progress lines.
-        An answer with stop `error` is a failure that may pass: its `reason` says which, and a rerun asks it again.
-        ServiceError when more than the engine's share is parked; SystemExit when something stopped the asking.
+        An output with stop `error` is a transient failure: its `reason` says which, and a rerun retries it. Raises
+        ServiceError if more calls fail than the engine's share, SystemExit if something stopped the run.
         """
-        progress = Progress(self.name, len(questions), what)
+        progress = Progress(self.name, len(questions), "calls")
         with gracefully(self.name) as stop:
-            asking = Asking(self.journal, self.budget, self.engine, progress, stop, of)
+            asking = Asking(self.journal, self.budget, self.engine, progress, stop)
             for batch in self.engine.batches(questions):
                 if stop.why:
                     break
                 self.engine.answer(asking.missing(batch), asking)
-        if not quiet or stop.why:
-            progress.close()
-        if len(asking.parked) > asking.most_parked:
-            keys = {key for key, _, _ in asking.parked[:SHOWN]}
+        progress.close()
+        if len(asking.failed) > asking.failure_limit:
+            keys = {key for key, _, _ in asking.failed[:SHOWN]}
             rows = {question.key: row for row, question in questions.named() if question.key in keys}
-            raise self.too_many(asking.parked, len(questions), rows)
+            raise self.too_many(asking.failed, len(questions), rows)
         if stop.why and progress.done < len(questions):
-            raise self.stopped(stop, asking, f"{progress.done - len(asking.parked):,} of {len(questions):,} calls")
-        if stop.signal:  # all is answered: the outer signal handler decides how to end
+            raise self.stopped(stop, asking, f"{progress.done - len(asking.failed):,} of {len(questions):,} calls")
+        if stop.signal:  # all calls are answered: the outer signal handler decides how to end
             signal.raise_signal(stop.signal)
         if progress.done < len(questions):
-            raise RuntimeError(
-                f"{self.name}: {len(questions) - progress.done:,} calls were neither answered nor parked"
-            )
+            raise RuntimeError(f"{self.name}: {len(questions) - progress.done:,} calls neither succeeded nor failed")
         return Answers(self, questions)
 
-    def recalled(self, questions: Iterable[Question]) -> Iterator[Answer]:
-        """The journal's answers to questions that were asked before, in order; KeyError for one never asked."""
+    def recalled(self, questions: Iterable[ModelRequest]) -> Iterator[ModelOutput]:
+        """Yield the journal's outputs of earlier requests, in order. Raises KeyError for one never made."""
         asked, read = tee(questions)
         for question, answer in zip(asked, self.journal.answers(read), strict=True):
             self._note(question, answer)
             yield self.engine.read(answer)
 
-    def _note(self, question: Question, answer: Answer) -> None:
-        """Note a call that failed, or that another model answered than the one asked."""
+    def _note(self, question: ModelRequest, answer: ModelOutput) -> None:
+        """Record a call that failed, or that a model other than the requested one answered."""
         if answer.failed:
             ended = answer.detail if answer.detail.startswith("finished with") else f"failed ({answer.reason})"
             self.odd[question.key] = intern(ended)  # a million calls share a few sentences
@@ -193,63 +190,65 @@ class Asker:
             self.odd[question.key] = intern(f"were answered by `{answer.model}`, not by `{question.model}`")
 
     def stopped(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
-        """What ends a job that something stopped; `answered` says how much is in the journal."""
+        """Return the exit of a stopped job; `answered` counts the calls in the journal."""
         self.journal.sync()
         failure = asking.last_failure
         last = f" The last try failed: {failure.rstrip('.')}." if failure and failure not in (stop.why or "") else ""
         return SystemExit(
-            f"{self.name}: {stop.why}; {answered} are answered and in the journal.{last} Run the same command to go on."
+            f"{self.name}: {stop.why}; {answered} are in the journal.{last} Rerun the same command to resume."
         )
 
-    def too_many(self, parked: list[tuple[str, str, str]], number: int, rows: Mapping[str, str]) -> ServiceError:
-        """What ends a job when more calls failed than may; `rows` are the ids of rows by the keys of their calls."""
-        reasons = Counter(reason for _, reason, _ in parked)
+    def too_many(self, failed: list[tuple[str, str, str]], number: int, rows: Mapping[str, str]) -> ServiceError:
+        """Return the error of a job with too many failed calls; `rows` has the ids of rows by the keys of calls."""
+        reasons = Counter(reason for _, reason, _ in failed)
         counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-        named = "\n".join(f"  {rows[key]}: {reason}, {detail}" for key, reason, detail in parked[:SHOWN])
+        named = "\n".join(f"  {rows[key]}: {reason}, {detail}" for key, reason, detail in failed[:SHOWN])
         return ServiceError(
-            f"{self.name}: {len(parked):,} of {number:,} calls are parked ({counted}); expected at most the share "
-            f"{self.engine.max_parked:g} that `max-parked` of the model allows.\n{named}\n"
-            "See to the server and run again: answered calls are not repeated."
+            f"{self.name}: {len(failed):,} of {number:,} calls failed ({counted}); expected at most the share "
+            f"{self.engine.max_failed:g} (`max-failed` of the model).\n{named}\n"
+            "Fix the server and rerun: completed calls are not repeated."
         )
 
 
 def noticed(odd: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each sort of call that is to be noticed (`Asker.odd`), with how many there are."""
+    """Return a sentence for each kind of unusual call (`Asker.odd`), with its count."""
     return [f"{count:,} call{'s' * (count > 1)} {what}" for what, count in Counter(odd.values()).most_common()]
 
 
 @dataclass
 class Spent:
-    """The cost of a table's calls: dollars (None when a price is unknown) and tokens, counted as its rows are made."""
+    """The cost of a table's calls: dollars (None if a price is unknown) and tokens, summed while its rows are built."""
 
     cost: float | None = 0.0
     tokens: int = 0
-    failures: int = 0  # calls that failed and may succeed when asked again: such a table is not kept
+    failures: int = 0  # calls whose failure is transient: a table with such calls is not archived
 
-    def counted(self, answers: Iterable[Answer]) -> Iterator[Answer]:
-        """The same answers; each is counted as it passes."""
+    def counted(self, answers: Iterable[ModelOutput]) -> Iterator[ModelOutput]:
+        """Yield the same outputs, and count each."""
         for answer in answers:
             self.add(answer.paid, answer.tokens)
-            self.failures += answer.reason in PASSING
+            self.failures += answer.reason in TRANSIENT
             yield answer
 
     def of_verdict(self, verdict: Any) -> None:
-        """Count a verdict (verdicts.Verdict): the cost of its calls, and whether one failed for a passing reason."""
-        self.add(verdict.cost if verdict.reason not in PASSING else verdict.cost or 0.0, verdict.tokens)
-        self.failures += any(opinion.reason in PASSING for opinion in verdict.opinions)
+        """Count a verdict (verdicts.Verdict): the cost of its calls, and whether one of them failed transiently."""
+        self.add(verdict.cost if verdict.reason not in TRANSIENT else verdict.cost or 0.0, verdict.tokens)
+        self.failures += any(opinion.reason in TRANSIENT for opinion in verdict.opinions)
 
     def add(self, cost: float | None, tokens: int) -> None:
+        """Add dollars and tokens; an unknown cost makes the sum unknown."""
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self.tokens += tokens
 
 
-def split_reasoning(answer: Answer, delimiters: Sequence[str]) -> Answer:
-    """The answer with the reasoning part of its text moved to `reasoning`, unless the server sent it separately.
+def split_reasoning(answer: ModelOutput, delimiters: Sequence[str]) -> ModelOutput:
+    """Move the reasoning part of an output's text to `reasoning`, unless the server sent it separately.
 
-    A text that its writer ended without a delimiter is an answer: the server took the marks away, or nobody thought.
+    A text that ended normally without a delimiter is an answer: the server removed the delimiters, or the model did not
+    generate reasoning.
     """
     marked = any(delimiter in answer.text for delimiter in delimiters)
-    if not delimiters or answer.reasoning is not None or (answer.stop == Stop.END and not marked):
+    if not delimiters or answer.reasoning is not None or (answer.stop_reason == StopReason.END and not marked):
         return answer
     thought, text = split_at(answer.text, delimiters)
     return replace(answer, text=text, reasoning=thought)

@@ -1,21 +1,21 @@
-"""The journal of an artifact's calls: each answer of a model is a row on disk the moment it arrives.
+"""Append-only journal of an artifact's model calls. Each output is written to disk as soon as it arrives.
 
 A journal is a folder results/calls/<kind>/<name>/:
 
-    answers.jsonl     the newest answers, appended: one JSON object a line, key first, checksum of the line last
-    00001.parquet     older answers as columns; numbered, and replaced only by a larger file with the same rows
+    calls.jsonl     the newest outputs: one JSON object per line, with the key first and the line's checksum last
+    00001.parquet     older outputs as columns; numbered, and replaced only by a larger file with the same rows
     lock              held by the process that writes, and names it
 
 Polars can open it at any time, also while it is written: `records.frame(folder)`, or read_ndjson and read_parquet of
 the files themselves.
 
-How we differ from other caches of answers:
-1. The unit is one call, not one stage: added rows repeat no earlier call.
-2. If a kill cuts a line off, that one question is asked again; a line that is damaged, or holds values that no answer
-   has, is put aside, not deleted. Segments have checksums, which are looked at when they are read.
-3. There is one writer: the operating system releases the lock when its process ends, also one requeued or killed.
-4. Room for the answers under way is reserved beforehand: a full disk stops the stage and loses none of them.
-5. Failures are written with their reason and asked again. A later answer replaces them, and costs what they cost, too.
+Differences from other response caches:
+1. The unit is one call, not one stage, so adding rows repeats no earlier call.
+2. A kill loses at most the line being written. Damaged lines are moved to damaged.jsonl, not deleted. Segments have
+   checksums, verified on read.
+3. There is a single writer. The operating system releases its lock when the process ends, however it ends.
+4. Disk space for calls in flight is reserved, so a full disk stops the stage without losing outputs.
+5. Failures are stored with their reason and retried. The next output replaces them; its cost includes theirs.
 """
 
 import contextlib
@@ -34,28 +34,28 @@ import polars as pl
 import pyarrow as pa
 
 from proofmill.calls import records
-from proofmill.calls.exchange import Answer
+from proofmill.calls.model_requests import ModelOutput
 from proofmill.runtime import durable, locks
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import JournalError
-from proofmill.schema.reasons import Stop
+from proofmill.schema.reasons import StopReason
 
 SYNC_SECONDS = 1.0
 SEGMENT_BYTES = 16 * 2**20
-MERGED_ROWS = 4096  # from which on a segment takes no more
+MERGED_ROWS = 4096  # a segment with this many rows takes no more
 RESERVE_BYTES = 4 * 2**20
-AT_ONCE = 4096  # answers read together: 16 MB at 4 kB each
+AT_ONCE = 4096  # outputs read together: 16 MB at 4 kB each
 
 
 class Journal:
-    """All answers of one artifact by key. A context manager: while it is open, no other process writes here."""
+    """All outputs of one artifact by key. A context manager: while it is open, no other process writes here."""
 
     def __init__(self, folder: Path, lock: int = -1):
-        """`lock`: the open file of its lock, where the caller holds that already; it is closed with the journal."""
-        self.folder, self.tail, self.damaged = folder, folder / "answers.jsonl", folder / "damaged.jsonl"
+        """Set the folder. `lock`: its open lock file, if the caller holds the lock; closed with the journal."""
+        self.folder, self.tail, self.damaged = folder, folder / "calls.jsonl", folder / "damaged.jsonl"
         self._reserve = folder / "reserve"
         self._places: dict[str, int] = {}  # by key: byte offset in the tail, or -1 - row, counted over all segments
-        self._parked: dict[str, str] = {}  # key -> reason
+        self._failed_keys: dict[str, str] = {}  # key -> reason
         self._failed: dict[str, float] = {}  # key -> dollars of its failures
         self._segments: list[tuple[int, Path]] = []  # the number of rows before it, and the file
         self._rows = 0  # in all segments
@@ -84,7 +84,7 @@ class Journal:
             except OSError as error:
                 raise JournalError(
                     f"{error.filename or self.folder}: {error.strerror}; expected a journal that can be written. "
-                    "See to the folder and run again."
+                    "Fix the folder's permissions or disk, and rerun."
                 ) from error
             opened.pop_all()
         self._syncing = threading.Thread(target=self._sync_in_time, daemon=True)
@@ -111,29 +111,29 @@ class Journal:
             self._lock = -1
 
     def _take_lock(self) -> None:
-        """Take the lock; a job that is being stopped has a while to release it."""
+        """Take the lock; a job that is being stopped has some time to release it."""
         try:
             taken = locks.take(self._lock, str(self.folder), locks.wait_seconds())
         except OSError as error:
             raise JournalError(
                 f"{self.folder}: this file system has no locks ({error.strerror}); expected one where `flock` works. "
-                "Mount it with locks (Lustre: -o flock), or put results on another."
+                "Mount it with locks (Lustre: -o flock), or set `results` to a folder on another."
             ) from error
         if not taken:
             raise JournalError(
                 f"{self.folder}: another process ({locks.holder(self._lock)}) has been writing here for "
-                f"{locks.wait_seconds():g} s; expected one writer. Wait for that job or cancel it, then run again."
+                f"{locks.wait_seconds():g} s; expected one writer. Wait for that job or cancel it, then rerun."
             )
 
     def _make_room(self) -> None:
-        """Reserve room for the answers that will be under way when the disk is full."""
+        """Reserve disk space for the calls that will be in flight when the disk is full."""
         file = os.open(self._reserve, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
         except OSError as error:
             raise JournalError(
-                f"{self.folder}: {error.strerror}; expected room for {RESERVE_BYTES // 2**20} MiB of answers before the "
-                "first is asked. Make room and run again."
+                f"{self.folder}: {error.strerror}; expected room for {RESERVE_BYTES // 2**20} MiB of outputs before the "
+                "first call. Free disk space and rerun."
             ) from error
         finally:
             os.close(file)
@@ -141,51 +141,51 @@ class Journal:
     # ---------------------------------------------------------------------------------------------------------- reading
 
     def __contains__(self, question: Any) -> bool:
-        return question.key in self._places and question.key not in self._parked
+        return question.key in self._places and question.key not in self._failed_keys
 
     def __len__(self) -> int:
-        return len(self._places) - len(self._parked)
+        return len(self._places) - len(self._failed_keys)
 
     @property
     def keys(self) -> KeysView[str]:
-        """The keys of all questions, of those without an answer too."""
+        """The keys of all requests, also of those without an output."""
         return self._places.keys()
 
-    def parked(self, question: Any) -> str | None:
-        """The reason that a question without an answer is parked with; None if it is not parked."""
-        return self._parked.get(question.key)
+    def failed(self, question: Any) -> str | None:
+        """Return the reason of a request's failure; None if it has not failed."""
+        return self._failed_keys.get(question.key)
 
-    def __getitem__(self, question: Any) -> Answer:
+    def __getitem__(self, question: Any) -> ModelOutput:
         return next(self.answers([question]))
 
-    def answers(self, questions: Iterable[Any]) -> Iterator[Answer]:
-        """The answer of each question in order, or the failure it is parked with; KeyError for one never asked."""
+    def answers(self, questions: Iterable[Any]) -> Iterator[ModelOutput]:
+        """Yield the output of each request in order, or its failure. Raises KeyError for a request never made."""
         questions = iter(questions)
         while some := list(islice(questions, AT_ONCE)):
             places = [self._places[question.key] for question in some]
             answers = dict(self._from_tail({p for p in places if p >= 0}))
             answers.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
-            yield from (self._in_all(q.key, answers[place]) for q, place in zip(some, places, strict=True))
+            yield from (self._with_failed_cost(q.key, answers[place]) for q, place in zip(some, places, strict=True))
 
-    def _in_all(self, key: str, answer: Answer) -> Answer:
-        """The answer with what the failures before it cost."""
+    def _with_failed_cost(self, key: str, answer: ModelOutput) -> ModelOutput:
+        """Return the output with the cost of its failed tries added."""
         failed = self._failed.get(key, 0.0)
         if not failed or answer.cost is None:
             return answer
         return replace(answer, cost=failed if answer.failed else answer.cost + failed)
 
-    def _from_tail(self, places: set[int]) -> Iterator[tuple[int, Answer]]:
+    def _from_tail(self, places: set[int]) -> Iterator[tuple[int, ModelOutput]]:
         if places:
             with open(self.tail, "rb") as file:
                 for place in sorted(places):
                     file.seek(place)
                     row = records.row_of(file.readline())
                     if row is None:
-                        raise self._meddled()
+                        raise self._changed_by_others()
                     yield place, row.answer
 
-    def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        """Rows by their number over all segments, in order; only the row groups that hold some of them are read."""
+    def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, ModelOutput]]:
+        """Read rows by their global number, in order. Reads only the row groups that contain them."""
         index = 0
         ends = [before for before, _ in self._segments[1:]] + [self._rows]
         for (before, path), end in zip(self._segments, ends[: len(self._segments)], strict=True):
@@ -199,22 +199,23 @@ class Journal:
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
-    def add(self, question: Any, answer: Answer) -> None:
-        """Append an answer, or a failure (stop `error`), which is asked again.
+    def add(self, question: Any, answer: ModelOutput) -> None:
+        """Append an output, or a failure (stop `error`), which a rerun retries.
 
         The operating system has the line when this returns, and the disk has it a second later. On a full disk the line
-        takes the reserved room and `full` becomes true: no more should be asked. JournalError if it cannot be written.
+        takes the reserved space and `full` becomes true: no more calls should start. Raises JournalError if the line
+        cannot be written.
         """
         if self._fault:
             raise JournalError(
-                f"{self.tail}: {self._fault.strerror} while syncing; expected a disk that keeps what is written."
+                f"{self.tail}: {self._fault.strerror} while syncing; expected a working disk. Fix the disk and rerun."
             ) from self._fault
-        row = {"key": question.key} | {name: getattr(answer, name) for name in Answer.__slots__}
-        # A server that cuts inside a character sends half of a surrogate pair, which UTF-8 cannot encode.
+        row = {"key": question.key} | {name: getattr(answer, name) for name in ModelOutput.__slots__}
+        # A server that truncates inside a character sends half of a surrogate pair, which UTF-8 cannot encode.
         body = json.dumps(row, ensure_ascii=False)[:-1].encode(errors="replace")
         line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
         place = self._places[question.key] = self._append(line)
-        self._note(question.key, answer.stop, answer.reason, answer.cost)
+        self._note(question.key, answer.stop_reason, answer.reason, answer.cost)
         self._dirty.set()
         if place > SEGMENT_BYTES and not self.full:
             self.compact()
@@ -222,7 +223,7 @@ class Journal:
     def _append(self, line: bytes) -> int:
         place = os.lseek(self._file, 0, os.SEEK_END)
         if place != self._end:
-            raise self._meddled()
+            raise self._changed_by_others()
         for attempt in range(2):
             fault = None
             try:
@@ -231,32 +232,32 @@ class Journal:
                     return place
             except OSError as error:
                 fault = error
-            os.ftruncate(self._file, place)  # a part of the line may be written
+            os.ftruncate(self._file, place)  # remove a line that was written in part
             if attempt == 0:
                 self.full = True
                 self._reserve.unlink(missing_ok=True)
         raise JournalError(
-            f"{self.tail}: {fault.strerror if fault else 'the disk took a part of a line'}; expected room for one more "
-            "answer. Make room and run again."
+            f"{self.tail}: {fault.strerror if fault else 'a line was written in part'}; expected room for one more "
+            "output. Free disk space and rerun."
         ) from fault
 
-    def _meddled(self) -> JournalError:
+    def _changed_by_others(self) -> JournalError:
         return JournalError(
-            f"{self.tail}: another program changed it while this job wrote there; expected one writer. Leave it alone while a "
-            "job runs, and run again: what is missing is asked again."
+            f"{self.tail}: another program changed it while this job wrote there; expected one writer. Do not edit it while "
+            "a job runs, and rerun: missing calls are repeated."
         )
 
     def _note(self, key: str, stop: str, reason: str, cost: float | None) -> None:
         self.spent += cost or 0.0
-        if stop == Stop.ERROR:
-            self._parked[key] = reason
+        if stop == StopReason.ERROR:
+            self._failed_keys[key] = reason
             if cost:
                 self._failed[key] = self._failed.get(key, 0.0) + cost
         else:
-            self._parked.pop(key, None)
+            self._failed_keys.pop(key, None)
 
     def empty(self) -> None:
-        """Delete all answers, on disk too, once another journal has them."""
+        """Delete all outputs, also on disk, once another journal has them."""
         for path in [*records.segments(self.folder), self.folder / "claim"]:
             path.unlink(missing_ok=True)
         self._cut(0)
@@ -268,12 +269,12 @@ class Journal:
         self._end = end
 
     def sync(self) -> None:
-        """Wait until every added answer is on the disk."""
+        """Wait until every added output is on the disk."""
         self._dirty.clear()
         os.fsync(self._file)
 
     def _sync_in_time(self) -> None:
-        """Sync answers in groups, each at most a second after its first answer."""
+        """Sync outputs in groups, each at most a second after its first output."""
         while True:
             self._dirty.wait()
             time.sleep(SYNC_SECONDS / 2)
@@ -291,11 +292,11 @@ class Journal:
     def compact(self) -> None:
         """Move the tail into a Parquet segment, together with the last segment while that is small.
 
-        The segment is written before the tail is emptied: a kill in between leaves rows twice, but loses none.
+        The segment is written before the tail is emptied. A kill in between leaves rows twice, but loses none.
         """
-        there = os.stat(self.tail) if self.tail.exists() else None
-        if there is None or (there.st_ino, there.st_size) != (os.fstat(self._file).st_ino, self._end):
-            raise self._meddled()
+        status = os.stat(self.tail) if self.tail.exists() else None
+        if status is None or (status.st_ino, status.st_size) != (os.fstat(self._file).st_ino, self._end):
+            raise self._changed_by_others()
         new = records.as_frame(records.whole_rows(self.tail), records.ANSWER_COLUMNS)
         if new.is_empty():
             return
@@ -305,11 +306,11 @@ class Journal:
             new = pl.concat([records.read(path), new])
         temporary = path.with_suffix(".new")
         try:
-            self.sync()  # so that a power cut leaves all of the tail or nothing, which `_moved` tells apart
+            self.sync()  # so that a power cut leaves all of the tail or nothing; `_moved` distinguishes the two
             records.write(new, temporary)
             durable.replace(temporary, path)
             self._cut(0)
-        except (OSError, pa.ArrowException) as error:  # no room for it: the tail stays as it is
+        except (OSError, pa.ArrowException) as error:  # no room for a segment: the tail stays as it is
             say(str(self.folder), f"not compacted: {error}")
             temporary.unlink(missing_ok=True)
             self.full = True
@@ -319,31 +320,33 @@ class Journal:
         self._places.update((key, -1 - before - row) for row, key in enumerate(new["key"]))
 
     def _next_segment(self) -> tuple[Path, int]:
-        """The segment that takes the tail (the last one while it is small, else a new one), and the rows before it."""
+        """Return the segment for the tail (the last one while it is small, else a new one), and the rows before it."""
         if not self._segments:
             return self.folder / "00001.parquet", 0
         before, last = self._segments[-1]
-        # What is merged is in memory whole, and a file of answers that are alike may be a hundredth of that.
+        # Merging loads the segment completely, and a file of similar outputs may be a hundredth of its size in memory.
         if last.stat().st_size < SEGMENT_BYTES // 8 and self._rows - before < MERGED_ROWS:
             return last, before
         return self.folder / f"{int(last.stem) + 1:05d}.parquet", self._rows
 
     def _load(self) -> None:
         for path in records.segments(self.folder):
-            frame, before = records.read(path, "key", "stop", "reason", "cost"), self._rows
+            frame, before = records.read(path, "key", "stop_reason", "reason", "cost"), self._rows
             self._segments.append((before, path))
             self._rows += frame.height
             self._places.update(zip(frame["key"], range(-1 - before, -1 - self._rows, -1), strict=True))
             self.spent += records.dollars(frame["cost"])
             for key, cost in (
-                frame.filter((pl.col("stop") == Stop.ERROR) & (pl.col("cost") > 0)).select("key", "cost").rows()
+                frame.filter((pl.col("stop_reason") == StopReason.ERROR) & (pl.col("cost") > 0))
+                .select("key", "cost")
+                .rows()
             ):
                 self._failed[key] = self._failed.get(key, 0.0) + cost
-            if self._parked or (frame["stop"] == Stop.ERROR).any():
+            if self._failed_keys or (frame["stop_reason"] == StopReason.ERROR).any():
                 last = frame.unique("key", keep="last")
-                for key in self._parked.keys() & set(last["key"]):
-                    del self._parked[key]
-                self._parked.update(last.filter(stop=Stop.ERROR).select("key", "reason").iter_rows())
+                for key in self._failed_keys.keys() & set(last["key"]):
+                    del self._failed_keys[key]
+                self._failed_keys.update(last.filter(stop_reason=StopReason.ERROR).select("key", "reason").iter_rows())
         if self._segments and self._moved(path, frame["key"]):
             os.ftruncate(self._file, 0)
         end, damaged = 0, []
@@ -352,7 +355,7 @@ class Journal:
                 if not line.endswith(b"\n"):
                     break
                 if row := records.row_of(line):
-                    self._note(row.key, row.answer.stop, row.answer.reason, row.answer.cost)
+                    self._note(row.key, row.answer.stop_reason, row.answer.reason, row.answer.cost)
                     self._places[row.key] = end
                 else:
                     damaged.append(line)
@@ -362,9 +365,9 @@ class Journal:
             self._put_aside(damaged)
 
     def _moved(self, last: Path, keys: pl.Series) -> bool:
-        """Whether a kill came just after the segment was written: the tail's rows are then also its last rows.
+        """Return whether a kill came just after the segment was written: its last rows are then those of the tail.
 
-        The keys alone do not tell: what failed last is asked again first.
+        Equal keys do not prove it: calls that failed last are retried first.
         """
         tail = [row.key for row in records.whole_rows(self.tail)]
         if not tail or keys.tail(len(tail)).to_list() != tail:
@@ -373,7 +376,7 @@ class Journal:
         return records.read(last).tail(rows.height).equals(rows)
 
     def keep_damaged(self, other: "Journal") -> None:
-        """Move the damaged lines that another journal keeps to those that this one keeps."""
+        """Move the damaged lines of another journal to those of this one."""
         if other.damaged.exists():
             self._keep(other.damaged.read_bytes().splitlines(keepends=True))
             other.damaged.unlink()
@@ -382,7 +385,7 @@ class Journal:
         self._keep(damaged)
         say(
             str(self.folder),
-            f"{len(damaged)} damaged lines (kept in {self.damaged.name}); their questions are asked again",
+            f"{len(damaged)} damaged lines (moved to {self.damaged.name}); their calls are repeated",
         )
 
     def _keep(self, damaged: list[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""Move the answers of one journal to another: those of a renamed artifact, or of the shards of an artifact.
+"""Move the outputs of one journal to another: of a renamed artifact, or of the shards of an artifact.
 
-An answer belongs to its question, not to a table: it is right wherever the same question is asked.
+An output belongs to its request, not to a table: it is valid wherever the same request is made.
 """
 
 from collections import Counter
@@ -14,35 +14,36 @@ from proofmill.calls.journal import Journal
 from proofmill.runtime import locks
 from proofmill.schema.errors import JournalError
 from proofmill.schema.ids import digest
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Reason, StopReason
 
 
 def has_answers(journal: Path) -> bool:
-    """Whether a journal, or one of its shards, has answers."""
+    """Return whether a journal, or one of its shards, has outputs."""
     return any(map(records.any_rows, _all(journal)))
 
 
 def is_written(journal: Path) -> bool:
-    """Whether somebody writes a journal, or its shards are at work.
+    """Return whether a process writes a journal, or one of its shards.
 
-    They hold its lock together, which is seen where one may write it; another user's is seen by the shards' own.
+    Shards share the journal's lock, which can be tested only if this user may write it. Another user's job is detected
+    by the locks of the shards themselves.
     """
     return locks.held(journal / "lock", shared=True) or any(locks.held(each / "lock") for each in _all(journal))
 
 
 def _all(journal: Path) -> list[Path]:
-    """A journal and those of its shards."""
+    """Return a journal and those of its shards."""
     return [journal, *records.shards(journal)]
 
 
 def move(old: Path, new: Path) -> int:
-    """Move all answers of a journal to another; returns how many the other now has.
+    """Move all outputs of a journal to another. Return the number of outputs that the other now has.
 
-    Both are locked meanwhile. The old answers are deleted once the new journal has them on disk.
+    Both are locked meanwhile. The old outputs are deleted once the new journal has them on disk.
     """
     if not has_answers(old):
         raise JournalError(
-            f"{old}: no journal here; expected the answers of a renamed artifact. See results/calls for those there are."
+            f"{old}: no journal here; expected the calls of a renamed artifact. Use a name in results/calls."
         )
     with whole(old) as source, whole(new) as target:
         _move(source, target)
@@ -51,9 +52,9 @@ def move(old: Path, new: Path) -> int:
 
 @contextmanager
 def whole(folder: Path, lock: int = -1) -> Iterator[Journal]:
-    """An artifact's journal, open, with all that its shards were answered; their own journals are then gone.
+    """Open an artifact's journal with the outputs of all its shards, whose own journals are removed.
 
-    `lock` is as for a Journal. Raises JournalError where a shard is at work.
+    `lock` is as for a Journal. Raises JournalError if a shard is running.
     """
     with Journal(folder, lock) as journal:
         for path in records.shards(folder):
@@ -65,45 +66,47 @@ def whole(folder: Path, lock: int = -1) -> Iterator[Journal]:
 
 
 def _remove(shard: Path) -> None:
-    """Remove the folder of a shard whose answers another journal has, with what a kill left there while it wrote."""
-    for path in shard.iterdir():  # who else would lock it waits for the artifact's lock
-        if path.suffix == ".new" or path.name in ("answers.jsonl", "lock", "claim", "reserve"):
+    """Remove the folder of a shard whose outputs another journal has, with the temporary files of a killed write."""
+    for path in shard.iterdir():  # any other process would wait for the artifact's lock first
+        if path.suffix == ".new" or path.name in ("calls.jsonl", "lock", "claim", "reserve"):
             path.unlink()
-    with suppress(OSError):  # something of somebody else's, which is no journal
+    with suppress(OSError):  # the folder has foreign files
         shard.rmdir()
         shard.parent.rmdir()
 
 
 def _move(source: Journal, target: Journal) -> None:
-    """Move all answers of an open journal to another; they are deleted once the other has them on disk.
+    """Move all outputs of an open journal to another. They are deleted once the other has them on disk.
 
-    Of a question that the other has, its own answer counts, and what this one cost stays in the sum that a budget limits.
+    If the other has an output of the same request, that one counts; the cost of this one still counts in the budget.
     """
     both = source.keys & target.keys
-    there = Counter(map(_identity, records.all_rows(target.folder, both))) if both else Counter()
+    moved_before = Counter(map(_identity, records.all_rows(target.folder, both))) if both else Counter()
     moved = set()
     for row in records.all_rows(source.folder):
-        if row.key in both and there[identity := _identity(row)]:  # moved before, by a process that was killed
-            there[identity] -= 1
+        if row.key in both and moved_before[identity := _identity(row)]:  # by a process that was killed
+            moved_before[identity] -= 1
             moved.add(row.key)
-        elif row not in target or (row.key in moved and row.answer.reason == Reason.SET_ASIDE):
+        elif row not in target or (row.key in moved and row.answer.reason == Reason.INVALIDATED):
             target.add(row, row.answer)
             moved.add(row.key)
-        elif row.answer.cost and (besides := _besides(row)).key not in target.keys:
-            target.add(besides, besides.answer)
+        elif row.answer.cost and (duplicate := _duplicate(row)).key not in target.keys:
+            target.add(duplicate, duplicate.answer)
     target.compact()
     target.sync()
     budget.write_claim(target)
     source.empty()
 
 
-def _identity(row: records.Row) -> str:
-    """A digest by which a row is known again: two answers differ in one of these."""
+def _identity(row: records.CallRecord) -> str:
+    """Return a digest that identifies a row."""
     answer = row.answer
-    return digest(row.key, answer.text, answer.stop, answer.reason, answer.cost, answer.seconds, answer.tokens)
+    return digest(row.key, answer.text, answer.stop_reason, answer.reason, answer.cost, answer.seconds, answer.tokens)
 
 
-def _besides(row: records.Row) -> records.Row:
-    """An answer that does not count, as another came first, for its cost: set aside, under a key that nobody asks for."""
-    detail = f"besides the answer to {row.key}, which came first"
-    return records.Row(_identity(row), replace(row.answer, stop=Stop.ERROR, reason=Reason.SET_ASIDE, detail=detail))
+def _duplicate(row: records.CallRecord) -> records.CallRecord:
+    """Return an invalidated row with the cost of a second output of a request, under a key that is never requested."""
+    detail = f"duplicate of the output of {row.key}, which came first"
+    return records.CallRecord(
+        _identity(row), replace(row.answer, stop_reason=StopReason.ERROR, reason=Reason.INVALIDATED, detail=detail)
+    )

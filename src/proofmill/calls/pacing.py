@@ -1,15 +1,15 @@
-"""Limits on the calls to one server: how many may be in flight, and when the next may start.
+"""Pace the calls to one server: the number in flight, and the start of the next.
 
-Additive increase, multiplicative decrease (Chiu and Jain 1989; slow start as in RFC 5681): the window grows by one for
-each answer until the server first complains, and by a step for each window of answers after that. A 429 or an overload
-cuts it by 30 %, once for all calls that were in flight together. The step is a quarter of a call or a fiftieth of the
-window, whichever is larger: a limit of one is not probed with every second call, and a limit of hundreds is found again
-within some rounds. A single complaint among ten calls or more is an accident: its row waits, the other rows do not.
+Additive increase, multiplicative decrease (Chiu and Jain 1989; slow start as in RFC 5681). The window grows by one for
+each output until the server first complains, and by a step for each window of outputs after that. A 429 or an overload
+reduces it by 30 %, once for all calls that were in flight together. The step is a quarter of a call or a fiftieth of
+the window, whichever is larger. So a limit of one is not probed with every second call, and a limit of hundreds is reached
+within some windows. A single complaint among ten calls or more is an accident: its row waits, the other rows do not.
 
-How we differ from a fixed semaphore:
+Differences from a fixed semaphore:
 1. `Retry-After` delays every call to that server, not only the call that received it.
-2. Limits of requests and tokens per minute are buckets of one and ten seconds' worth: no burst uses a limit up. Those of
-   the jobs of a results folder are one (rates.py).
+2. Limits of requests and tokens per minute are buckets of one and ten seconds' worth, so that no burst uses a limit up.
+   All jobs of a results folder share them (rates.py).
 """
 
 import math
@@ -24,7 +24,9 @@ CUT = 0.7
 STEP, STEP_SHARE = 0.25, 0.02
 ACCIDENT = 0.15  # share of complaints up to which the window stays
 LONGEST = 60.0  # seconds of a pause without `Retry-After`
-LONGEST_ASKED = 300.0  # seconds of a pause by `Retry-After`: less than PROOFMILL_PATIENCE, which would end the stage
+LONGEST_ASKED = (
+    300.0  # seconds of a pause by `Retry-After`: less than PROOFMILL_CALL_STALL_SECONDS, which would end the stage
+)
 
 
 @dataclass
@@ -37,19 +39,20 @@ class Bucket:
     filled: float
 
     def refill(self, now: float) -> None:
+        """Add what has accumulated until `now`."""
         self.level = min(self.room, self.level + (now - self.filled) * self.per_minute / 60)
         self.filled = now
 
     def delay(self, amount: float) -> float:
-        """Seconds until the bucket holds the amount, or is full if the amount exceeds `room`."""
+        """Return the seconds until the bucket holds the amount, or is full if the amount exceeds `room`."""
         return max(0.0, (min(amount, self.room) - self.level) * 60 / self.per_minute)
 
     def close(self) -> None:
-        """Nothing is given back: nobody shares it."""
+        """Return nothing to other jobs: this bucket is not shared."""
 
 
 class Pace:
-    """The pace of calls: ask `delay` before each, then report `started` and `ended`. Times are seconds of `clock`."""
+    """The pace of calls. Call `delay` before each, then `started` and `ended`. Times are seconds of `clock`."""
 
     def __init__(
         self,
@@ -59,10 +62,10 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         bucket: "Callable[[str, float, float, float], Bucket] | None" = None,
     ):
-        """`most`: calls in flight that the server is known to allow; `requests` and `tokens`: its limits per minute.
+        """Set the limits: calls in flight that the server is known to allow, and `requests` and `tokens` per minute.
 
-        `bucket` makes the bucket of a limit from its name, the limit, its room and what it holds at first; without it the
-        limits are this process's alone.
+        `bucket` builds the bucket of a limit from its name, the limit, its room and its first content. Without it the
+        limits hold for this process alone.
         """
         self.clock, self.most = clock, most or MOST
         self._first = float(most or min(FIRST, MOST))
@@ -73,20 +76,20 @@ class Pace:
         self._tokens = own("tokens", tokens, tokens / 6, tokens / 6) if tokens else None
 
     def close(self) -> None:
-        """Give back what is not used of limits that others share."""
+        """Return the unused part of shared limits."""
         for bucket in (self._requests, self._tokens):
             if bucket:
                 bucket.close()
 
     def begin_again(self) -> None:
-        """Forget all complaints: the server was started anew."""
+        """Reset the window after the server was restarted."""
         self.window, self.cuts, self._slow_start = self._first, 0, True
         self._last_cut = self._paused = -math.inf
         self._share = 0.0  # share of complaints among recent calls, about two windows of them
         self._pressed = False  # whether the window, rather than a lack of questions, limits the calls
 
     def delay(self, tokens: float = 0.0) -> float:
-        """Seconds until a call of so many tokens may start: 0 for now, infinity if a call in flight must end first."""
+        """Return the seconds until a call of `tokens` may start; infinity if a call in flight must end first."""
         if self.in_flight >= int(self.window):
             self._pressed = True
             return math.inf
@@ -95,17 +98,17 @@ class Pace:
         paused = wait = max(0.0, self._paused - now)
         for bucket, amount in ((self._requests, 1.0), (self._tokens, tokens)):
             if bucket:
-                bucket.refill(now)  # while the server pauses, too: others may use what was drawn
+                bucket.refill(now)  # also during a pause: other jobs may use what was drawn
                 wait = paused or max(wait, bucket.delay(amount))
         return wait
 
     @property
     def is_paused(self) -> bool:
-        """Whether the server complained, and no call is to start for now."""
+        """True if the server complained and calls must wait."""
         return self._paused > self.clock()
 
     def started(self, tokens: float = 0.0) -> float:
-        """Count a call in. Returns its start time, which `ended` takes."""
+        """Count a call in. Return its start time, which `ended` takes."""
         self.in_flight += 1
         if self._requests:
             self._requests.level -= 1
@@ -121,10 +124,10 @@ class Pace:
         tokens: float = 0.0,
         answered: bool = True,
     ) -> None:
-        """Count out the call that began at `start`; only an answer lets the window grow.
+        """Count out the call that began at `start`. Only an output lets the window grow.
 
-        `overload`: the server complained; `asked`: the seconds of pause it asked for, if any; `tokens`: the call's
-        tokens beyond those passed to `started`.
+        `overload`: the server complained; `asked`: the seconds of pause it requested, if any; `tokens`: the call's
+        tokens in excess of those passed to `started`.
         """
         self.in_flight -= 1
         if self._tokens:
@@ -148,5 +151,5 @@ class Pace:
 
 
 def backoff(failures: int) -> float:
-    """The longest wait in seconds after so many failures in a row: 1, 2, 4, ..., a minute."""
+    """Return the longest wait in seconds after `failures` in a row: 1, 2, 4, ..., a minute."""
     return min(LONGEST, 2.0 ** min(failures - 1, 10))

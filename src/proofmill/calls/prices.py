@@ -1,6 +1,6 @@
-"""Prices of the usual providers' models (data/prices.csv), for an entry that declares none; and names of models.
+"""Prices of common providers' models (data/prices.csv), for entries that declare none; and names of models.
 
-A price that is found here does not affect the fingerprint: a newer file makes no finished table stale.
+A price from this file does not affect the fingerprint: a newer file makes no finished table stale.
 """
 
 import csv
@@ -12,7 +12,7 @@ from typing import Any
 from proofmill.runtime.project import project_folder
 
 KINDS = ("input", "cached_input", "output")
-# What may follow a model's name in the name of one of its versions: a date, a number of three digits or more, v2, latest.
+# Suffixes that name a version of a model: a date, a number of three digits or more, v2, latest.
 VERSION = re.compile(r"(?:[-@:._](?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{3,8}|v\d+|latest|preview|exp))*")
 
 
@@ -32,11 +32,11 @@ class Listed:
 
 def price_of(api: Any) -> Any:
     """Return the price that an entry declares, else the listed one of its model; None if there is neither."""
-    return found.price if (found := listed(api)) else api.price
+    return row.price if (row := listed(api)) else api.price
 
 
 def listed(api: Any) -> Listed | None:
-    """Return the listed price that counts for an entry: it declares none, and its `id` is that of a model or a version."""
+    """Return the listed price of an entry's model or version by its `id`; None if the entry declares its own price."""
     rows = [row for row in _rows() if _is_version(row.id, api.id or "")] if api.price is None else []
     return max(rows, key=lambda row: len(row.id), default=None)
 
@@ -52,9 +52,9 @@ def _rows() -> list[Listed]:
 
 
 def is_same_model(asked: str, said: str) -> bool:
-    """Return whether a server's name for its model is the one asked for, a version of it, or an alias of a version.
+    """Return whether a server's name for its model is the requested one, a version of it, or an alias of a version.
 
-    Case, and what comes before the last `/`, do not count: `gpt-4o` is `openai/gpt-4o-2024-08-06`, but no `gpt-4o-mini`.
+    Ignores case and everything before the last `/`: `gpt-4o` is `openai/gpt-4o-2024-08-06`, but not `gpt-4o-mini`.
     """
     asked, said = (name.casefold().rstrip("/").rpartition("/")[2].removesuffix("-latest") for name in (asked, said))
     return _is_version(asked, said) or _is_version(said, asked)

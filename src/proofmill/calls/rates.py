@@ -1,15 +1,14 @@
-"""Limits of requests and tokens a minute that all jobs of a results folder keep together, on whatever machines they run.
+"""Rate limits in requests and tokens per minute, shared by all jobs of a results folder on any machine.
 
-A limit is a token bucket in a file, results/calls/rates/<name>-requests and -tokens. A job draws from it what its next
-calls need and a little more, so that it looks at the file a few times a second, however many calls it makes. Where there
-is too little it draws that, and looks again as often as any other job that waits, at moments of its own: so all of them
-go on, one with long calls too. What it has drawn and not used for LEASE seconds it puts back; of a job that was killed
-that little is lost, and the bucket fills again. Together jobs never exceed the rate by more than what the bucket holds
-and what each may have drawn in advance.
+Each limit is a token bucket in a file, results/calls/rates/<name>-requests and -tokens. A job draws what its next
+calls need, at least 1/SHARE of the bucket, so it opens the file only a few times per second. If the bucket is low, a
+job takes what is left and polls again after a random delay, so every waiting job makes progress, also one with long
+calls. Tokens unused for LEASE seconds are returned. A killed job loses the few that it holds, and the bucket refills.
+Jobs exceed the rate together by at most the bucket's capacity plus what each may hold.
 
-The clocks of machines differ. The bucket's is the latest time that any of them has written, so that each second is
-counted once: a clock that is some seconds ahead of the others lets them wait that long, once. Machines whose clocks differ by
-more than SKEW do not keep the limit together, but none of them stops.
+Clocks differ between machines. The bucket's time is the latest that any machine wrote, so no second is counted twice.
+A clock that runs ahead delays the others once, by that much. Machines more than SKEW seconds apart do not share the
+limit, but continue.
 """
 
 import contextlib
@@ -22,18 +21,18 @@ from pathlib import Path
 
 from proofmill.calls.pacing import Bucket
 
-SHARE = 4  # of the bucket, that a job draws in advance: a quarter
+SHARE = 4  # a job draws at least this fraction of the bucket: a quarter
 LEASE = 5.0  # seconds
 SKEW = 60.0  # seconds
-AGAIN = 0.01  # seconds until a job looks again that found the file locked
-LOOK = 0.2  # seconds, by and large, between two looks of a job that waits; a bucket holds what comes in five of them
-LENGTH = 48  # bytes of what stands in the file: written in place, in one piece
+AGAIN = 0.01  # seconds until a job polls again that found the file locked
+LOOK = 0.2  # seconds on average between two polls of a job that waits; a bucket holds five times what arrives meanwhile
+LENGTH = 48  # bytes of the file: written in place, in one piece
 
 
 class SharedBucket(Bucket):
-    """A bucket that other processes draw from as well; `level` is what this one has drawn and not used.
+    """A bucket that other processes draw from as well; `level` is the unused amount that this process has drawn.
 
-    The level is negative after too low an estimate: that much is drawn in addition next time.
+    The level is negative after too low an estimate. The next draw is larger by that amount.
     """
 
     def __init__(
@@ -45,22 +44,22 @@ class SharedBucket(Bucket):
         first: float,
         wall: Callable[[], float] = time.time,
     ):
-        """The bucket of one limit (requests or tokens) of a model; `first`: what a new one holds; `wall`: the time of day."""
+        """Open the bucket of one limit (requests or tokens); `first`: content of a new one; `wall`: the time of day."""
         super().__init__(per_minute, room, 0.0, 0.0)
         self._first, self._wall = first, wall
-        self._drawn = 0.0  # when something was last drawn, on this machine's clock
-        self._again = 0.0  # when it is looked at again, where there was too little
+        self._drawn = 0.0  # time of the last draw, on this machine's clock
+        self._again = 0.0  # time of the next poll, if the bucket was low
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(f"{path}-{limit}", os.O_RDWR | os.O_CREAT, 0o644)
 
     def refill(self, now: float) -> None:
-        """Put back what was drawn and not used for a while."""
+        """Return what was not used for LEASE seconds."""
         if self.level > 0 and now - self._drawn > LEASE:
             self._put_back()
         self.filled = now
 
     def delay(self, amount: float) -> float:
-        """Seconds until this process should ask again for the amount; 0 if it may use it now, and has drawn it."""
+        """Draw `amount` and return 0, or return the seconds until the next poll."""
         needed = min(amount, self.room)
         if self.level >= needed:
             return 0.0
@@ -69,9 +68,9 @@ class SharedBucket(Bucket):
         with self._locked() as free:
             if not free:
                 return AGAIN
-            there, wall = self._read()
-            drawn = max(0.0, min(there, max(needed, self.room / SHARE) - self.level))
-            self._write(there - drawn, wall)
+            content, wall = self._read()
+            drawn = max(0.0, min(content, max(needed, self.room / SHARE) - self.level))
+            self._write(content - drawn, wall)
         self.level += drawn
         self._drawn = self.filled
         if self.level >= needed:
@@ -81,7 +80,7 @@ class SharedBucket(Bucket):
         return wait
 
     def close(self) -> None:
-        """Put back what is left, or owe what was used in excess."""
+        """Return the unused amount to the bucket, or charge it for overuse."""
         if self._file >= 0:
             self._put_back()
             os.close(self._file)
@@ -89,13 +88,13 @@ class SharedBucket(Bucket):
 
     def _put_back(self) -> None:
         with self._locked(wait=True):
-            there, wall = self._read()
-            self._write(there + self.level, wall)
+            content, wall = self._read()
+            self._write(content + self.level, wall)
         self.level = 0.0
 
     @contextlib.contextmanager
     def _locked(self, wait: bool = False) -> Iterator[bool]:
-        """Hold the file's lock, for a moment; yields False where another process does."""
+        """Hold the file's lock for a moment; yields False if another process holds it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -107,16 +106,16 @@ class SharedBucket(Bucket):
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _read(self) -> tuple[float, float]:
-        """What the bucket holds now, and the time that this is."""
+        """Return the content of the bucket now, and the time."""
         wall = self._wall()
         try:
-            there, filled = map(float, os.pread(self._file, LENGTH, 0).split())
+            content, filled = map(float, os.pread(self._file, LENGTH, 0).split())
         except ValueError:  # new, or torn as a machine went down
             return self._first, wall
         if filled > wall + SKEW:
             filled = wall
         wall = max(wall, filled)
-        return min(self.room, there + (wall - filled) * self.per_minute / 60), wall
+        return min(self.room, content + (wall - filled) * self.per_minute / 60), wall
 
-    def _write(self, there: float, wall: float) -> None:
-        os.pwrite(self._file, f"{min(there, self.room):.6f} {wall:.6f}".ljust(LENGTH).encode(), 0)
+    def _write(self, content: float, wall: float) -> None:
+        os.pwrite(self._file, f"{min(content, self.room):.6f} {wall:.6f}".ljust(LENGTH).encode(), 0)

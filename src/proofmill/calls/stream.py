@@ -1,10 +1,10 @@
-"""Dialogues that begin one by one, at any time: a thread asks for them while the one that began them does other work.
+"""Run dialogues in a thread, which begin one by one, at any time, while the caller does other work.
 
-A training has its rollouts judged so. The judge is asked about the first one that ends while the last is still being
-written, and where rollouts are made ahead of the training (`lag`), while the training learns.
+A training grades its rollouts in this way. The judge gets the first rollout that ends while others are being sampled,
+and in asynchronous training (`max-staleness`) also while the policy is trained.
 
-Everything else is as in flow.py: a dialogue goes on as soon as its own questions are answered, and each answer is in the
-journal before another call takes its place in flight.
+Everything else is as in flow.py. A dialogue continues as soon as its own requests are answered, and each output is in
+the journal before another call starts in its slot.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from proofmill.calls.calls import Asker
 from proofmill.calls.dialogues import Begin, Dialogue, Program, advance
-from proofmill.calls.flow import Flow, FlowAsking, Flowing, Running, require_sound
+from proofmill.calls.runner import Flow, FlowAsking, Flowing, Running, require_sound
 from proofmill.runtime.progress import NestedProgress
 from proofmill.runtime.signals import StopRequest
 
@@ -24,10 +24,10 @@ LAST_CALLS = 5.0  # seconds that calls in flight have when an error ends the str
 
 
 class Stream:
-    """A context manager: inside it any thread may begin dialogues. They end with their results, or with what stopped them.
+    """A context manager inside which any thread may begin dialogues. They end with their results, or with the error.
 
-    All models must take questions while others are under way (`Asker.flows`). The share of calls that may fail is taken
-    of those made so far, or of `of` calls, where these are more.
+    All models must accept requests while others are in flight (`Asker.flows`). The share of calls that may fail is
+    taken of the calls so far, or of `of` calls if that is more.
     """
 
     def __init__(self, name: str, askers: Mapping[str, Asker], of: int = 0):
@@ -47,7 +47,7 @@ class Stream:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        """Wait for the dialogues under way; after an error for a few seconds, and for the calls in flight alone."""
+        """Wait for the open dialogues; after an error only for the calls in flight, for at most LAST_CALLS seconds."""
         self._closing = True
         if kind is not None:
             self._stop.ask("stopped because the training ends")
@@ -59,7 +59,7 @@ class Stream:
             self._run.result()
 
     def begin(self, row: str, dialogue: Dialogue, programs: Mapping[str, Program] | None = None) -> Future:
-        """Begin a dialogue, which `row` names in messages; the future has its result, or why there is none."""
+        """Begin a dialogue, which `row` names in messages. Return the future of its result, or of the error."""
         with self._in_turn:
             future = self._results.expect()
             self._arrivals.append((row, dialogue, programs or {}))
@@ -67,7 +67,7 @@ class Stream:
         return future
 
     def results(self, begin: Begin) -> list[Any]:
-        """The result of each dialogue, in order, after all have ended."""
+        """Run dialogues to their end and return their results in order."""
         return [future.result() for future in [self.begin(row, dialogue) for row, dialogue in begin()]]
 
     def _tell(self, what: Callable[[], Any]) -> None:
@@ -76,7 +76,7 @@ class Stream:
 
     @property
     def closed(self) -> bool:
-        """Whether no dialogue will begin any more."""
+        """True if no dialogue will begin anymore."""
         return self._closing and not self._arrivals
 
     # --------------------------------------------------------------------------------------------------- in the thread
@@ -89,6 +89,7 @@ class Stream:
             for model, asker in self.askers.items()
         ]
         held: asyncio.Future[Any] = asyncio.gather(*holding)
+        held.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may end after this coroutine
         over: asyncio.Future[Any] = self._over
         try:
             await asyncio.wait([arriving, held, over], return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +105,7 @@ class Stream:
         require_sound(self.askers, self._flow, asking, self._stop, calls)
 
     async def _arrive(self) -> None:
-        """Begin what arrives, until the stream is closed."""
+        """Begin dialogues as they arrive, until the stream is closed."""
         while not self.closed:
             await self._news.wait()
             self._news.clear()
@@ -115,30 +116,34 @@ class Stream:
 
 
 class _Unsaid(NestedProgress):
-    """Counts without a line now and then: the training says how far it is."""
+    """Counts without log lines: the training logs its own progress."""
 
     def add(self, done: int = 1, *, cached: int = 0, failed: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
+        """Count calls."""
         self.done += done
         self.failed += failed
 
 
 class _Later(Flow):
-    """Dialogues under way, which begin when they are told to."""
+    """Open dialogues that the stream begins."""
 
     def __init__(self, stream: Stream, results: "_Futures"):
-        super().__init__(lambda: (), stream.askers, stream.progress, results)
+        self._further: dict[str, Program] = {}
+        super().__init__(lambda: (), stream.askers, stream.progress, results, self._further)
         self._stream, self._number = stream, 0
-        self._programs: dict[str, Program] = {}
 
     @property
     def open(self) -> bool:
+        """True if dialogues are open or may begin."""
         return not self._stream.closed or self._under_way > 0
 
     def begin_more(self) -> bool:
+        """Return False: the stream begins dialogues."""
         return False
 
     def start(self, row: str, dialogue: Dialogue, programs: Mapping[str, Program]) -> None:
-        self._programs.update(programs)
+        """Begin a dialogue, with the programs that it may run."""
+        self._further.update(programs)
         running = Running(self._number, row, dialogue, advance(dialogue, None))
         self._number += 1
         self._under_way += 1
@@ -147,14 +152,14 @@ class _Later(Flow):
 
 
 class _Futures:
-    """Results that somebody waits for, by the order of their dialogues."""
+    """Futures of results, in the order of their dialogues."""
 
     def __init__(self) -> None:
         self._lock, self._waited, self._number = Lock(), dict[int, Future](), 0
         self._over: BaseException | None = None
 
     def expect(self) -> Future:
-        """The future of the next dialogue. Raises what has ended the stream, if it has ended."""
+        """Return the future of the next dialogue. Raises the error that ended the stream, if it has ended."""
         with self._lock:
             if self._over:
                 raise self._over
@@ -168,7 +173,7 @@ class _Futures:
         future.set_result(result)
 
     def fail(self, run: Future) -> None:
-        """Nobody will get a result any more: the stream has ended, by itself or with an error."""
+        """Fail all futures that are left: the stream has ended, normally or with an error."""
         with self._lock:
             self._over = run.exception() or RuntimeError("the stream of dialogues has ended")
             waited, self._waited = list(self._waited.values()), {}

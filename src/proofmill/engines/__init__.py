@@ -1,1 +1,1 @@
-"""Engines that answer questions: servers over the OpenAI protocol, and weights in this process."""
+"""Engines that run model calls: servers over the OpenAI protocol, and weights in this process."""

@@ -1,7 +1,8 @@
-"""Time limits of calls. Time in which this process stood still (SIGSTOP, a suspended machine) does not count.
+"""Time limits of calls. Time in which this process was suspended (SIGSTOP, a sleeping machine) does not count.
 
-An answer that arrived meanwhile would else be thrown away, and paid again: when the process goes on, every timer is due.
-A timer that beats twice a second is the first of them. It sees how late it is, and puts all limits off by that.
+When a suspended process continues, every timer is due at once. Outputs that arrived meanwhile would be discarded and
+paid for again. A timer that fires twice a second runs before the others. It finds out how late it is, and extends all
+limits by that.
 """
 
 import asyncio
@@ -9,21 +10,21 @@ import time
 from typing import Any
 
 BEAT = 0.5  # seconds
-LATE = 1.0  # seconds; a busy event loop is less
+LATE = 1.0  # seconds; a busy event loop causes shorter delays
 
 
 class TimeLimits:
-    """The limits of the calls in flight, and a clock that runs as they do. A context manager: the timer beats inside."""
+    """The limits of the calls in flight, and a clock that pauses with them. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Timeout] = set()
-        self._stood_still = 0.0
+        self._suspended = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> "TimeLimits":
         loop = asyncio.get_running_loop()
         due = loop.time() + BEAT
-        # The callback of the timer itself, not a task that sleeps: that would run after the limits' own timers.
+        # A timer callback, not a sleeping task: a task would run after the limits' own timers.
         self._timer = loop.call_at(due, self._beat, due)
         return self
 
@@ -34,7 +35,7 @@ class TimeLimits:
     def _beat(self, due: float) -> None:
         late = asyncio.get_running_loop().time() - due
         if late > LATE:
-            self._stood_still += late
+            self._suspended += late
             for limit in self._open:
                 ends = limit.when()
                 if ends is not None and not limit.expired():
@@ -42,16 +43,16 @@ class TimeLimits:
         self.__enter__()
 
     def clock(self) -> float:
-        """Seconds that have passed, without those in which the process stood still."""
-        return time.monotonic() - self._stood_still
+        """Return the seconds of a monotonic clock, without those in which the process was suspended."""
+        return time.monotonic() - self._suspended
 
     def at_most(self, seconds: float) -> "Limit":
-        """A context in which TimeoutError is raised when what is inside takes longer."""
+        """Return a context that raises TimeoutError when its body takes longer."""
         return Limit(self._open, asyncio.timeout(seconds))
 
 
 class Limit:
-    """The limit of one call, which is put off with the others. (As a generator it takes three times as long.)"""
+    """The limit of one call, extended together with the others. (A generator would be three times slower.)"""
 
     def __init__(self, others: set[asyncio.Timeout], own: asyncio.Timeout):
         self._others, self._own = others, own

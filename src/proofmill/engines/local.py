@@ -1,13 +1,13 @@
-"""Weights in this process: an artifact model served by transformers or by vLLM, without a server in between.
+"""Weights in this process: an artifact model sampled by transformers or by vLLM, without a server.
 
-How we differ from calling the libraries directly:
-1. A sample's randomness comes from its own question (Gumbel noise seeded by it), not from its place in a batch: a
-   resumed run samples the same texts as an unbroken one. On a CPU vLLM draws the same noise from the same seed, so that
-   sampled texts agree between the two engines.
-2. Nothing of the model's `generation_config.json` counts but the tokens that end an answer (calls/sampling.py).
-3. With transformers, the batches do not depend on which questions are answered already, and an answer that has ended
-   leaves its batch (decoding.py). vLLM is fed step by step. In both an answer is journaled as soon as it is finished,
-   before the rest of its batch.
+Differences from calling the libraries directly:
+1. A sample's randomness comes from its own request (Gumbel noise with the request's seed), not from its position in a
+   batch. So a resumed run samples the same texts as an uninterrupted one. On a CPU vLLM draws the same noise from the
+   same seed, so sampled texts agree between the two engines.
+2. Of the model's `generation_config.json` only the end tokens are used (calls/sampling.py).
+3. With transformers, the batches do not depend on which requests are answered already, and a finished output leaves its
+   batch (decoding.py). vLLM is fed step by step. Both journal an output as soon as it is finished, before the rest of
+   its batch.
 """
 
 import time
@@ -20,37 +20,38 @@ from typing import Any
 from proofmill.artifacts.tables import Table
 from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
-from proofmill.calls.exchange import Answer, Question
+from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.prompts import chat_templates
 from proofmill.prompts.escapes import ControlTokens
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import models
 from proofmill.text.reasoning import OPENING, opens_thought
 
 BATCH = 256
-TOKENS = 2**16  # most tokens that a batch may write: a long one would keep its last answer for hours
+TOKENS = 2**16  # maximum tokens that a batch may generate, so that no batch takes hours
 
-Take = Callable[[Question, Answer], None]
+Take = Callable[[ModelRequest, ModelOutput], None]
 
 
 class Stopped(Exception):
-    """Sampling was stopped within a batch; what has ended was taken."""
+    """Sampling was stopped within a batch; finished outputs were taken."""
 
 
 class LocalEngine:
-    """The common part of the engines with weights in this process."""
+    """Base class of the engines with weights in this process."""
 
     model: str
     tokenizer: Any
     price: Mapping[str, float] = MappingProxyType({"input": 0.0, "output": 0.0})
-    max_parked = 0.0
+    max_failed = 0.0
     flows = False
+    pace = None
 
-    def read(self, answer: Answer) -> Answer:
+    def read(self, answer: ModelOutput) -> ModelOutput:
         return answer
 
-    def _named(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[dict[str, Any]] | None:
-        """Tokens as text with their log-probabilities; None without log-probabilities."""
+    def _with_text(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[dict[str, Any]] | None:
+        """Return the tokens as text with their log-probabilities; None without log-probabilities."""
         if logprobs is None:
             return None
         return [{"token": self.tokenizer.decode([i]), "logprob": p} for i, p in zip(ids, logprobs, strict=False)]
@@ -74,17 +75,17 @@ class TransformersEngine(LocalEngine):
 
     @cached_property
     def network(self) -> Any:
-        """The weights, loaded when the first question is asked: a stage whose answers are all there needs none."""
+        """The weights, loaded for the first request; a stage with all outputs in the journal loads none."""
         from transformers import AutoModelForCausalLM
 
-        # bfloat16 is slower than float32 on a CPU, and 8 bits are multiplied out there.
+        # On a CPU, bfloat16 is slower than float32, and 8-bit weights are dequantized.
         options = {"dtype": "auto"} if self.device == "cuda" else models.in_float32(self.folder)
         network = AutoModelForCausalLM.from_pretrained(self.folder, **options).to(self.device).eval()
         sampling.neutralize(network.generation_config)
         return network
 
-    def batches(self, questions: Iterable[Question]) -> Iterator[Sequence[Question]]:
-        """Batches of questions of similar length: less padding, and a batch lasts as long as its longest answer."""
+    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Sequence[ModelRequest]]:
+        """Yield batches of requests of similar length: they need less padding and finish together."""
         ordered = sorted(
             questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
         )
@@ -94,7 +95,7 @@ class TransformersEngine(LocalEngine):
             yield ordered[start : start + size]
             start += size
 
-    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
+    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
         def look() -> None:
             asking.progress.tell()
             if asking.stop.why:
@@ -103,36 +104,42 @@ class TransformersEngine(LocalEngine):
         with suppress(Stopped):
             self.ask(list(questions), asking.take, look)
 
-    def ask(self, questions: Sequence[Question], take: Take, look: Callable[[], None] = lambda: None) -> None:
-        """Answer questions; `take` gets each answer when it has ended, and `look` is called after each token."""
-        groups: dict[tuple, list[Question]] = {}
+    def ask(self, questions: Sequence[ModelRequest], take: Take, look: Callable[[], None] = lambda: None) -> None:
+        """Answer requests; call `take` with each finished output, and `look` after each token."""
+        groups: dict[tuple, list[ModelRequest]] = {}
         for q in questions:
             groups.setdefault((*q.sampling.values(), q.max_tokens, q.stop, q.logprobs), []).append(q)
         for group in groups.values():
             self._generate(group, take, look)
 
-    def _generate(self, questions: list[Question], take: Take, look: Callable[[], None]) -> None:
-        """Answer questions that are sampled in one way."""
+    def _generate(self, questions: list[ModelRequest], take: Take, look: Callable[[], None]) -> None:
+        """Answer requests with one sampling setting."""
         import torch
         from transformers import StoppingCriteriaList
 
-        from proofmill.engines.decoding import decode, likeliest
+        from proofmill.engines.decoding import decode, greedy
 
-        start, way, context = time.monotonic(), questions[0], self.network.config.max_position_embeddings
-        max_tokens, logprobs = way.max_tokens, way.logprobs
+        start, setting, context = time.monotonic(), questions[0], self.network.config.max_position_embeddings
+        max_tokens, logprobs = setting.max_tokens, setting.logprobs
         prompts = render(self.tokenizer, questions)
         lengths = [len(p) for p in prompts]
         fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= context]
         for i in sorted(set(range(len(questions))) - set(fitting)):
             detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {context}"
-            take(questions[i], Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail))
+            take(
+                questions[i], ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
+            )
         if not fitting:
             return
         batched = [questions[i] for i in fitting]
         batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
         seeds, width = [q.row_seed for q in batched], batch["input_ids"].shape[1]
-        draw = SeededNoise(seeds, way.temperature, way.top_p, way.top_k, way.min_p) if way.temperature else likeliest
-        stops = StopTexts(self.tokenizer, way.stop, width)
+        draw = (
+            SeededNoise(seeds, setting.temperature, setting.top_p, setting.top_k, setting.min_p)
+            if setting.temperature
+            else greedy
+        )
+        stops = StopTexts(self.tokenizer, setting.stop, width)
         steps: list[Any] | None = [] if logprobs else None
         open_rows = set(range(len(batched)))
 
@@ -140,20 +147,20 @@ class TransformersEngine(LocalEngine):
             open_rows.discard(row)
             stopped_by_token = ids[-1] in self.ends
             text = self.tokenizer.decode(ids[:-1] if stopped_by_token else ids, skip_special_tokens=False)
-            if (place := stops.found(text)) is not None:
+            if (place := stops.find(text)) is not None:
                 text = text[:place]
             has_ended = stopped_by_token or place is not None
             chosen = None if steps is None else [float(of_rows[row]) for of_rows in steps[: len(ids)]]
-            answer = Answer(
+            answer = ModelOutput(
                 self.opening + text,
-                Stop.END if has_ended else Stop.LENGTH,
+                StopReason.END if has_ended else StopReason.LENGTH,
                 prompt_tokens=lengths[fitting[row]],
                 tokens=len(ids),
                 cost=0.0,
                 seconds=round(time.monotonic() - start, 4),
                 model=self.model,
-                finish="stop" if has_ended else "length",
-                logprobs=self._named(ids, chosen),
+                finish_reason="stop" if has_ended else "length",
+                logprobs=self._with_text(ids, chosen),
             )
             take(batched[row], answer)
 
@@ -169,7 +176,7 @@ class TransformersEngine(LocalEngine):
                 draw=drawn,
                 logprobs=steps,
                 ended=ended,
-                stopping_criteria=StoppingCriteriaList([stops] if way.stop else []),
+                stopping_criteria=StoppingCriteriaList([stops] if setting.stop else []),
                 max_new_tokens=max_tokens,
                 eos_token_id=self.ends,
                 pad_token_id=self.tokenizer.pad_token_id,
@@ -179,10 +186,10 @@ class TransformersEngine(LocalEngine):
 
 
 class StopTexts:
-    """Texts at which an answer ends, as a criterion of `generate`. What is written alone counts, not the prompt before it."""
+    """Stop texts as a stopping criterion of `generate`. Searches only the generated text, not the prompt."""
 
     def __init__(self, tokenizer: Any, stop: Sequence[str], width: int):
-        """`width`: tokens of the prompts, to which the answers are appended."""
+        """Create the criterion; `width` is the number of prompt tokens, after which the outputs begin."""
         self.tokenizer, self.stop, self.width = tokenizer, stop, width
         self.tail = 4 + max((len(text.encode()) for text in stop), default=0)  # a token has one byte or more
 
@@ -190,19 +197,19 @@ class StopTexts:
         import torch
 
         texts = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -self.tail :], skip_special_tokens=False)
-        return torch.tensor([self.found(text) is not None for text in texts], device=input_ids.device)
+        return torch.tensor([self.find(text) is not None for text in texts], device=input_ids.device)
 
-    def found(self, text: str) -> int | None:
-        """Where the first of the texts begins; None where there is none."""
+    def find(self, text: str) -> int | None:
+        """Return where the first stop text begins; None if the text has none."""
         return min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)
 
 
 class SeededNoise:
-    """Sampling as an arg-max: Gumbel noise on the logits of each row, from that row's own generator.
+    """Sampling as an arg-max: Gumbel noise on the logits of each row, from the row's own generator.
 
     The arg-max of logits/T + Gumbel noise is distributed as a draw from softmax(logits/T) (Gumbel 1954; Maddison et al.
-    2014, "A* Sampling"). The samples of a row have one seed. Tokens are left out as in vLLM: first by `min_p`, then all
-    but `top_k`, then those outside the nucleus of what is left.
+    2014, "A* Sampling"). The samples of a row have one seed. Tokens are excluded in vLLM's order: first by `min_p`,
+    then all but `top_k`, then those outside the nucleus of the rest.
     """
 
     def __init__(
@@ -223,7 +230,7 @@ class SeededNoise:
         self.warpers += [TopPLogitsWarper(top_p)] if top_p < 1 else []
 
     def __call__(self, scores: Any, rows: Any) -> Any:
-        """The tokens of these rows (decoding.Draw)."""
+        """Return the tokens of these rows (decoding.Draw)."""
         import torch
 
         scores = scores / self.temperature
@@ -235,10 +242,10 @@ class SeededNoise:
         return (scores - exponential.log_().to(scores.device)).argmax(dim=-1)
 
 
-def render(tokenizer: Any, questions: Sequence[Question]) -> list[list[int]]:
-    """Token ids of each conversation in the weights' own chat template, rendered once for the samples of one prompt.
+def render(tokenizer: Any, questions: Sequence[ModelRequest]) -> list[list[int]]:
+    """Return the token ids of each conversation in the model's chat template; samples of one prompt are rendered once.
 
-    The control tokens are those of the template: what the tokenizer would read as one in a message is escaped.
+    Control tokens come from the template only: text in a message that the tokenizer would read as one is escaped.
     """
     tokens = ControlTokens(tokenizer)
     rendered: list[list[int]] = []

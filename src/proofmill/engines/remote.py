@@ -1,14 +1,13 @@
-"""Models behind the OpenAI protocol: Chat Completions or Responses of a server, through the `openai` package.
+"""Call models by the OpenAI protocol (Chat Completions or Responses of a server), through the `openai` package.
 
-One attempt at one question is here; which question is asked when, and what follows a failure, is in conversation.py.
+It makes one try of one request; scheduling and retries are in retries.py.
 
-How we differ from the plain client:
-1. The time limit of a call (PROOFMILL_TIMEOUT, 600 s) runs from its start to its last byte: a trickle ends too.
-2. Replies come in through replies.py and transport.py: typed, bounded, without our key. What is no reply fails its row.
+Differences from the plain client:
+1. The time limit of a call (PROOFMILL_CALL_TIMEOUT, 600 s) runs from its start to its last byte, so a trickle ends too.
+2. Every reply passes replies.py and transport.py: typed, bounded, without the API key. An invalid reply is a failure.
 3. A failure has a class, which decides on retries.
-4. Every request says how tokens are drawn, so that no server draws by settings of its own. A field that a server cannot
-   take is left out from then on if it is neutral, and named to the user if an entry asks for it (complaints.py).
-5. Whatever fails after its request was sent may be charged, but for the refusals in FREE. Its usage counts, if it has one.
+4. Every request sets all sampling parameters. Unsupported fields are left out if neutral, else reported (error_log.py).
+5. A call that fails once its request was sent may be charged, unless FREE lists the refusal; reported usage counts.
 """
 
 import asyncio
@@ -21,26 +20,25 @@ from typing import Any
 
 from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
-from proofmill.calls.exchange import Answer, Question, finished_with
-from proofmill.calls.flow import Feed
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, finished_with
 from proofmill.calls.pacing import Pace
 from proofmill.calls.prices import is_same_model
+from proofmill.calls.runner import Feed
 from proofmill.engines import replies
-from proofmill.engines.complaints import Complaints, Fields
-from proofmill.engines.conversation import Conversation, Failure
+from proofmill.engines.error_log import Complaints, Fields
 from proofmill.engines.limits import TimeLimits
+from proofmill.engines.retries import Failure, RequestQueue
 from proofmill.engines.services.balancing import Balance
 from proofmill.engines.services.directory import Replica
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import environment
 from proofmill.runtime.environment import variable
 from proofmill.runtime.progress import say
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.text.redaction import Redaction, passwords_of_proxies, secrets_of, without_users
 
-# Seconds after which a connection is no longer used. Servers such as vLLM's close one that was idle for 5, and a client
-# that waits as long sends its next question, a step of a training later, into a connection that is being closed.
+# Seconds after which an idle connection is no longer used; servers such as vLLM's close it after 5.
 IDLE = 2.0
 FREE = {400, 401, 402, 403, 404, 413, 422, 429}  # refused at once, before any token was written
 AWAY = {429, 502, 503, 504, 529}  # overloaded or unreachable: a reason to slow down
@@ -53,15 +51,15 @@ TOO_LONG = (
 )
 REFUSED = ("content_filter", "content management policy", "usage policy", "usage policies", "safety system")
 NO_CREDIT = "insufficient_quota"
-CONNECT = 5.0  # seconds until a connection stands; Linux gives up after two minutes
-# Settings of sampling that OpenAI's protocols have words for.
+CONNECT = 5.0  # seconds to connect; Linux gives up after two minutes
+# Sampling parameters of OpenAI's protocols.
 OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 RESPONSES = ("temperature", "top_p")
 HEADERS, DAY = ("retry-after-ms", "retry-after"), 86_400.0
 
 
 class ApiEngine:
-    """A model behind the OpenAI protocol. A `server` that the job started itself is started again when it dies."""
+    """A model behind the OpenAI protocol. The job's own `server` is restarted when it dies."""
 
     flows = True
 
@@ -79,14 +77,13 @@ class ApiEngine:
         balance: Balance | None = None,
         ends: Sequence[int] = (),
     ):
-        """`server`: a servers.Server of the job's own; `balance`: the replicas of a service, which are asked in its place.
+        """Create the engine.
 
-        `seeds`: the server takes seeds below this bound. `ends`: the tokens that end an answer of weights of ours.
-
-        `runner`: of the event loop that models share which are asked side by side; without it the model has its own.
-
-        `tokenizer`: that of the served weights where they are ours. Its control tokens are escaped in what is said, and a
-        thought that its template opens is opened in what is answered.
+        `server` is the job's own servers.Server. `balance` has the replicas of a service, which get the calls instead.
+        `seeds` is the upper bound of the server's seeds. `ends` are the end tokens of an artifact's weights.
+        `runner` has the event loop that concurrent models share; without it the model has its own.
+        `tokenizer` belongs to an artifact's weights. Its control tokens are escaped in messages. If its template opens
+        the reasoning, the opening is put before the output.
         """
         import aiohttp
         import httpx2
@@ -98,17 +95,17 @@ class ApiEngine:
         self._tokens = ControlTokens(tokenizer) if tokenizer else None
         self._ends = list(ends)
         self._opening = OPENING if tokenizer and opens_thought(tokenizer) else ""
-        self.price, self.max_parked = api.price, api.max_parked
+        self.price, self.max_failed = api.price, api.max_failed
         self.pace, self.server, self.balance = pace, server, balance
         self._api_error, self._http_error, self._broken = openai.APIError, aiohttp.ClientError, transport.BrokenReply
         self._unreached = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
         self.complaints = Complaints()
         self.fields = Fields(name, api.omit)
-        self._names: set[str] = set()  # of the models that answered
+        self._names: set[str] = set()  # model names in replies
         secrets = [key, *secrets_of(url), *passwords_of_proxies()]
         self._hide_in_message, self._hide_in_answer = Redaction(secrets, least=5), Redaction(secrets)
-        self.limit = environment.seconds("PROOFMILL_TIMEOUT", 600.0)
-        self.patience = environment.seconds("PROOFMILL_PATIENCE", 600.0)
+        self.limit = environment.seconds("PROOFMILL_CALL_TIMEOUT", 600.0)
+        self.patience = environment.seconds("PROOFMILL_CALL_STALL_SECONDS", 600.0)
         self._path = "responses" if api.protocol == "responses" else "chat/completions"
         self.limits = TimeLimits()
         self._own = runner is None
@@ -117,52 +114,52 @@ class ApiEngine:
             base_url=url,
             api_key=key,
             max_retries=0,
-            timeout=httpx2.Timeout(None, connect=CONNECT),  # ours is for the whole call
-            # aiohttp: the default transport looks at every connection for each call, a second of work with 512.
+            timeout=httpx2.Timeout(None, connect=CONNECT),  # `limits` limits the complete call
+            # aiohttp: the default transport inspects every connection for each call, a second of work with 512.
             http_client=openai.DefaultAioHttpClient(
                 limits=httpx2.Limits(
                     max_connections=pace.most, max_keepalive_connections=pace.most, keepalive_expiry=IDLE
                 ),
-                # A proxy of the environment cannot reach a program that was started here, or on a node beside.
+                # A proxy of the environment cannot reach a local server, or one on another node.
                 trust_env=server is None and balance is None,
                 follow_redirects=False,
                 headers=transport.HEADERS,
                 event_hooks={"response": [transport.bound]},
             ),
         )
-        # Of the environment, they belong to another server.
+        # Values of the environment belong to another server.
         self._client.organization = self._client.project = None
         self._as_it_came = httpx2.Response
-        self._address = self._whole_address()
+        self._address = self._full_address()
 
     def close(self) -> None:
         self.runner.run(self._client.close())
         if self._own:
             self.runner.close()
 
-    def batches(self, questions: Iterable[Question]) -> Iterator[Iterable[Question]]:
+    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
         yield questions
 
-    def read(self, answer: Answer) -> Answer:
+    def read(self, answer: ModelOutput) -> ModelOutput:
         if self._opening:
             return replace(answer, text=self._opening + answer.text)
-        return split_reasoning(answer, self.api.delimiters)
+        return split_reasoning(answer, self.api.reasoning_end)
 
-    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
+    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
         self.runner.run(self.hold(questions, asking))
 
-    async def hold(self, questions: Iterator[Question] | Feed, asking: Asking) -> None:
-        """Ask all questions; with a feed, until none will ever come again."""
+    async def hold(self, questions: Iterator[ModelRequest] | Feed, asking: Asking) -> None:
+        """Answer all requests; with a feed, until the feed is closed."""
         with self.limits:
-            await Conversation(self, questions, asking).hold()
+            await RequestQueue(self, questions, asking).hold()
 
-    # --------------------------------------------------------------------------------------------------- one attempt
+    # --------------------------------------------------------------------------------------------------- one try
 
-    async def attempt(self, question: Question, attempts: int) -> Answer | Failure:
-        """Ask once; returns the answer or the failure. Repeats the call at once without a field that the server refuses."""
-        return await self.fields.learn(question, lambda: self._attempt(question, attempts))
+    async def attempt(self, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
+        """Ask once and return the answer or the failure. Repeats the call without fields that the server refuses."""
+        return await self.fields.send(question, lambda: self._attempt(question, attempts))
 
-    async def _attempt(self, question: Question, attempts: int) -> Answer | Failure:
+    async def _attempt(self, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
         if self.balance is None:
             return await self._ask(self._address, question, attempts)
         if (replica := await self.balance.choose()) is None:
@@ -174,18 +171,18 @@ class ApiEngine:
         return outcome
 
     async def _is_gone(self, replica: Replica, failure: Failure) -> bool:
-        """Whether a call failed with its replica, which is no fault of the row: it has moved, or answers nobody."""
+        """Return whether the replica failed, not the row: it has moved, or answers nothing."""
         if self.balance is None or failure.kind in ("refused", "too-long", "bad-request"):
             return False
         if not self.balance.has(replica):
             return True
-        if failure.kind in ("no-use", "forbidden") or await self._answers(replica):
+        if failure.kind in ("no-use", "forbidden") or await self._is_responding(replica):
             return False
         self.balance.avoid(replica)
         return True
 
-    async def _answers(self, replica: Replica) -> bool:
-        """Whether a replica answers anything within some seconds."""
+    async def _is_responding(self, replica: Replica) -> bool:
+        """Return whether a replica answers at all within CONNECT seconds."""
         try:
             async with self.limits.at_most(CONNECT):
                 await self._client.get(f"{replica.url}/models", cast_to=bytes)
@@ -193,12 +190,12 @@ class ApiEngine:
             return False
         return True
 
-    async def _ask(self, address: str, question: Question, attempts: int) -> Answer | Failure:
+    async def _ask(self, address: str, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
         start = time.monotonic()
         try:
             async with self.limits.at_most(self.limit):
-                # As it came: the typed methods walk their type hints for each call, half of a call's work, and know fewer
-                # fields than servers send.
+                # Raw responses: the typed methods resolve type hints for each call, which is half of its work, and they
+                # know fewer fields than servers send.
                 sent = await self._client.post(address, body=self._request(question), cast_to=self._as_it_came)
             reply = replies.read(sent.content, self.api.protocol, question)
         except TimeoutError:
@@ -206,8 +203,8 @@ class ApiEngine:
         except self._api_error as error:
             return self._failure(error, question)
         except self._http_error as error:
-            said = getattr(error, "message", None) or error
-            return self._unreadable(f"the reply is no HTTP: {type(error).__name__}: {said}", charged=True)
+            message = getattr(error, "message", None) or error
+            return self._unreadable(f"the reply is not HTTP: {type(error).__name__}: {message}", charged=True)
         except replies.ErrorReply as error:
             return replace(
                 self._classified(error.status or 500, str(error), None), **self._charge(sent.content, question)
@@ -216,29 +213,34 @@ class ApiEngine:
             return self._unreadable(f"unreadable reply: {error}", **self._charge(sent.content, question))
         answer = self._answer(reply, round(time.monotonic() - start, 4), attempts)
         unknown = answer.cost is None
-        if answer.stop == Stop.ERROR:
-            return self._provider(finished_with(answer.finish), cost=answer.cost or 0.0, charged=unknown)
-        if answer.reason == Reason.OK and not answer.text and not answer.reasoning and answer.stop == Stop.END:
+        if answer.stop_reason == StopReason.ERROR:
+            return self._provider(finished_with(answer.finish_reason), cost=answer.cost or 0.0, charged=unknown)
+        if (
+            answer.reason == Reason.OK
+            and not answer.text
+            and not answer.reasoning
+            and answer.stop_reason == StopReason.END
+        ):
             return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
 
-    def _charge(self, raw: bytes, question: Question, status: int = 200) -> dict[str, Any]:
-        """Return what a failed call costs: by the usage that it reports, as much as was reserved, or nothing."""
+    def _charge(self, raw: bytes, question: ModelRequest, status: int = 200) -> dict[str, Any]:
+        """Return the cost of a failed call: from its usage, or `charged` if the reserved amount applies, or nothing."""
         usage = replies.usage_of(raw, question)
         cost = budget.price(self.price, *usage) if usage else None
         return {"cost": cost or 0.0, "charged": cost is None and status not in FREE and not 300 <= status < 400}
 
-    def overrun(self, question: Question, answer: Answer) -> float:
-        """Return the dollars of an answer without a believable usage if it is clearly longer than was allowed, else 0.
+    def overrun(self, question: ModelRequest, answer: ModelOutput) -> float:
+        """Return the dollars of an answer without plausible usage if it is clearly longer than allowed, else 0.
 
-        Prose has 4 bytes a token, formulas 2: above 6 for each token that was allowed, each two bytes count as one.
+        Prose has 4 bytes a token, formulas 2. Above 6 bytes per allowed token, every two bytes count as one token.
         """
         written = len((answer.text + (answer.reasoning or "")).encode(errors="replace"))
         longer = written > 6 * question.max_tokens
         return budget.most(self.price, question.size, written // 2) if longer else 0.0
 
-    def try_out(self, question: Question, seconds: float) -> tuple[list[dict[str, Any]], Answer | Failure]:
-        """Ask once, with no retry; returns what the server says of its models ([] where it lists none), and the outcome."""
+    def try_out(self, question: ModelRequest, seconds: float) -> tuple[list[dict[str, Any]], ModelOutput | Failure]:
+        """Ask once, without a retry; return the server's list of models ([] if it has none) and the outcome."""
         self.limit = seconds
 
         async def both() -> list[Any]:
@@ -255,7 +257,7 @@ class ApiEngine:
         except (self._api_error, self._http_error, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
             return []
 
-    def _messages(self, question: Question) -> list[dict[str, str]]:
+    def _messages(self, question: ModelRequest) -> list[dict[str, str]]:
         messages = [{"role": role, "content": content} for role, content in question.messages]
         return self._tokens.escaped(messages) if self._tokens else messages
 
@@ -266,23 +268,23 @@ class ApiEngine:
         return self._provider(detail, readable=False, **facts)
 
     def _shown(self, text: str) -> str:
-        """The beginning of a message, without our key."""
+        """Return the beginning of a message, without the API key."""
         return without_users(self._hide_in_message(text[:5000]))[:500]
 
-    def _chat_request(self, question: Question) -> dict[str, Any]:
+    def _chat_request(self, question: ModelRequest) -> dict[str, Any]:
         request = {
             "messages": self._messages(question),
             self.api.max_tokens_field: question.max_tokens,
             "seed": question.row_seed % self._seeds,
             **({"logprobs": True} if question.logprobs else {}),
-            **question.further,  # OpenAI's protocol has `stop`; vLLM's server and others read `top_k` and `min_p`
+            **question.further,  # `stop` is OpenAI's; vLLM's server and others read `top_k` and `min_p`
         }
         if self._tokens is None:
             return request | {name: question.sampling[name] for name in OPENAI if name in question.sampling}
-        # What a grader does not see is a place to hide in: special tokens are shown.
+        # Special tokens stay visible: text that a grader does not see could be used to cheat.
         return request | question.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
 
-    def _responses_request(self, question: Question) -> dict[str, Any]:
+    def _responses_request(self, question: ModelRequest) -> dict[str, Any]:
         return {
             "input": self._messages(question),
             "max_output_tokens": question.max_tokens,
@@ -292,25 +294,25 @@ class ApiEngine:
             **question.further,
         }
 
-    def _request(self, question: Question) -> dict[str, Any]:
-        """Return the body of a call, with every setting that its protocol has a word for."""
+    def _request(self, question: ModelRequest) -> dict[str, Any]:
+        """Return the body of a call, with all sampling parameters of its protocol."""
         fields = self._responses_request(question) if self.api.protocol == "responses" else self._chat_request(question)
-        return {"model": self.api.id, **self.fields.taken(fields)} | self.api.options
+        return {"model": self.api.id, **self.fields.accepted(fields)} | self.api.extra_body
 
-    def _answer(self, reply: replies.Reply, seconds: float, attempts: int) -> Answer:
+    def _answer(self, reply: replies.ServerReply, seconds: float, attempts: int) -> ModelOutput:
         hide, usage = self._hide_in_answer, reply.usage or replies.Usage(0, 0, 0, 0)
         if (model := hide(reply.model)) not in self._names:
             self._names.add(model)
             if model and not is_same_model(self.model, model):
                 say(
                     self.name,
-                    f"is asked for the model {self.model} and answers as {model}; set `id` to the one you mean",
+                    f"is asked for the model {self.model} and answers as {model}; set `id` to the intended one",
                 )
         text, reasoning = hide(reply.text), hide(reply.reasoning) if reply.reasoning else None
         as_sent = (text, reasoning) == (reply.text, reply.reasoning)
-        return Answer(
+        return ModelOutput(
             text=text,
-            stop=reply.stop,
+            stop_reason=reply.stop_reason,
             reason=reply.reason,
             reasoning=reasoning,
             prompt_tokens=usage.prompt,
@@ -319,31 +321,33 @@ class ApiEngine:
             reasoning_tokens=usage.thought,
             cost=budget.price(self.price, *usage) if reply.usage else None,
             seconds=seconds,
-            attempts=attempts,
+            tries=attempts,
             model=model,
-            finish=hide(reply.finish),
+            finish_reason=hide(reply.finish_reason),
             logprobs=reply.logprobs if as_sent else None,
         )
 
-    # ----------------------------------------------------------------------------------------------- what went wrong
+    # ----------------------------------------------------------------------------------------------- failures
 
-    def _failure(self, error: Any, question: Question) -> Failure:
+    def _failure(self, error: Any, question: ModelRequest) -> Failure:
         status, cause = getattr(error, "status_code", None), error.__cause__
         text = f"{error} {getattr(error, 'body', None) or cause or ''}"
         if isinstance(cause, self._broken):
             return self._unreadable(f"unreadable reply: {cause}", **self._charge(b"", question, cause.status))
-        if status is None:  # the transport calls all of these a time-out
+        if status is None:  # the transport reports all of these as a timeout
             reached = cause is None or not isinstance(cause.__cause__, self._unreached)
-            what, said = "a broken connection" if reached else "no connection", str(cause or error)
-            detail = self._shown(f"{what}: {said.replace(' ssl:default', '')}")
+            what, message = "a broken connection" if reached else "no connection", str(cause or error)
+            detail = self._shown(f"{what}: {message.replace(' ssl:default', '')}")
             return Failure("away", Reason.PROVIDER, detail, reached=reached, charged=reached)
         if 300 <= status < 400:
-            text = f"the server sends us on to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
+            text = (
+                f"the server redirects to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
+            )
         failure = self._classified(status, text, _retry_after(error.response))
         return replace(failure, **self._charge(error.response.content, question, status))
 
     def _classified(self, status: int, text: str, wait: float | None) -> Failure:
-        """The failure of a call by the status of its reply, what it says, and the seconds it asks us to wait."""
+        """Return the failure of a call from its reply's status and message, and the seconds to wait before a retry."""
         text = self._shown(text)
         message = text.lower()
         if status in (401, 402) or (status == 429 and NO_CREDIT in message and wait is None):
@@ -361,18 +365,18 @@ class ApiEngine:
         )
 
     def moved(self) -> None:
-        """Go on with the address of our own server, which was started again."""
+        """Use the new address of the job's own server, which was restarted."""
         self._client.base_url = self.server.url
-        self._address = self._whole_address()
+        self._address = self._full_address()
 
-    def _whole_address(self) -> str:
-        """The address of every call. The client takes a relative one apart and together again for each."""
+    def _full_address(self) -> str:
+        """Return the address of every call. The client would resolve a relative one for each."""
         return f"{self._client.base_url}{self._path}"
 
     def no_use(self, failure: Failure) -> str:
         return (
             f"{self.name}: the server refuses every call: {failure.detail}; expected one that knows the model "
-            f"{self.api.id} and takes our key. See to {variable(self.name)}_URL, {variable(self.name)}_KEY and the account"
+            f"{self.api.id} and accepts the key. Check {variable(self.name)}_URL, {variable(self.name)}_KEY and the account"
         )
 
 
@@ -392,5 +396,5 @@ def _retry_after(response: Any) -> float | None:
                 seconds = parsedate_to_datetime(value).timestamp() - time.time()
             except (ValueError, OverflowError):
                 continue
-        return max(0.0, seconds) if seconds <= DAY else None  # no number is more than a day, too
+        return max(0.0, seconds) if seconds <= DAY else None  # NaN gives None, too
     return None

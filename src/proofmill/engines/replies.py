@@ -1,16 +1,16 @@
-"""Replies of servers, read into typed and bounded records: the one door through which a server's words come in.
+"""Server replies, parsed and validated into typed, bounded records. All server text enters through this module.
 
-    Chat, Response    the records of the two protocols, with the fields that we read
+    Chat, Response    the records of the two protocols, with the fields that are used
     read              bytes -> Reply
-    UnreadableReply   what is no reply: no JSON, other types, no choice
+    UnreadableReply   raised for an invalid reply: not JSON, other types, no choice
 
-How we differ from the client's own types:
-1. Fields that we do not read may hold anything; those that we read have their type, or the reply is unreadable.
-2. A count of tokens is believed only if it can be true: not missing, negative, NaN, or far above what was sent and
-   allowed. The text of such a reply counts all the same.
-3. A finish word is believed if it is in a closed list (calls/exchange.py). Every other word, null or none is a failure.
-4. A count that is too small for the text is not believed either: `1 + 1` for 400 bytes.
-5. Only the choice of index 0 is read, and of its parts only those of a known type. Thoughts are reasoning, not answer.
+Differences from the client's own types:
+1. Unused fields may hold anything; used fields have their type, or the reply is unreadable.
+2. A token count is accepted only if it is plausible: not missing, negative, NaN, or far above the request and its
+   limit. Otherwise only the usage is discarded; the text of the reply still counts.
+3. A finish reason is accepted if it is in a closed list (calls/model_requests.py). Any other one, null or none is a failure.
+4. A count that is too small for the text is implausible, too: `1 + 1` for 400 bytes.
+5. Only the choice with index 0 is read, and only its parts of known types. Thoughts are reasoning, not answer.
 """
 
 import json
@@ -22,22 +22,23 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from proofmill.calls.exchange import Question, ending
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.calls.model_requests import ModelRequest, ending
+from proofmill.schema.reasons import Reason, StopReason
 
-# A server's template adds tokens to what we send, and some servers do not keep the limit: a count is believed up to
-# this many times, and this much above, what it should be at most.
+# A server's template adds tokens to the request, and some servers exceed the limit. So a count may be up to this many
+# times its expected maximum, plus this.
 TIMES, ABOVE = 10, 10_000
 CHAT_COUNTS, RESPONSE_COUNTS = ("prompt_tokens", "completion_tokens"), ("input_tokens", "output_tokens")
-# A token adds at most this many bytes to what zlib makes of a text. Measured with the vocabulary of Qwen2: 1.0 to 2.8
-# bytes for prose, formulas and code, 0.6 to 1.5 in four other scripts, 8.3 for a list of long English words, 0.04 in a loop.
+# A token adds at most this many bytes to the size of a text under zlib. Measured with the vocabulary of Qwen2: 1.0 to
+# 2.8 bytes for prose, formulas and code, 0.6 to 1.5 in four other scripts, 8.3 for a list of long English words, 0.04
+# in a loop.
 TOKEN_BYTES, OVERHEAD = 16, 16
 # Types of the parts of a message, without `_`.
 TEXT, THOUGHT = {"text", "outputtext"}, {"thinking", "reasoning", "reasoningtext", "redactedthinking", "summarytext"}
 
 
 class UnreadableReply(Exception):
-    """A reply that is none; the message says what was found."""
+    """An invalid reply; the message says what it contains instead."""
 
 
 class ErrorReply(Exception):
@@ -51,13 +52,13 @@ class ErrorReply(Exception):
 # ----------------------------------------------------------------------------------------------- the two protocols
 
 
-class Part(msgspec.Struct):
+class ReplyPart(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
-    thinking: "str | list[Part] | None" = None  # Anthropic's text, Mistral's parts
+    thinking: "str | list[ReplyPart] | None" = None  # Anthropic's text, Mistral's parts
     reasoning: str | None = None
-    logprobs: Any = None  # of interest where they were asked for
+    logprobs: Any = None  # checked only if the request asks for them
 
     @property
     def kind(self) -> str:
@@ -65,26 +66,26 @@ class Part(msgspec.Struct):
 
 
 class Message(msgspec.Struct):
-    content: str | list[Part] | None = None
+    content: str | list[ReplyPart] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
 
 
-class Token(msgspec.Struct):
+class TokenLogprob(msgspec.Struct):
     token: str
     logprob: float
 
 
 class Logprobs(msgspec.Struct):
-    content: list[Token] | None = None
+    content: list[TokenLogprob] | None = None
 
 
 class Choice(msgspec.Struct):
     message: Message
     index: int = 0
     finish_reason: str | None = None
-    logprobs: Any = None  # of interest where they were asked for
+    logprobs: Any = None  # checked only if the request asks for them
 
 
 class Chat(msgspec.Struct):
@@ -97,8 +98,8 @@ class Chat(msgspec.Struct):
 
 class Item(msgspec.Struct):
     type: str
-    content: list[Part] | None = None
-    summary: list[Part] | None = None
+    content: list[ReplyPart] | None = None
+    summary: list[ReplyPart] | None = None
 
 
 class Incomplete(msgspec.Struct):
@@ -119,7 +120,7 @@ class Response(msgspec.Struct):
 
 
 class Usage(NamedTuple):
-    """Tokens: read, of these cached, written, of these reasoning."""
+    """Token counts: prompt, of these cached, output, of these reasoning."""
 
     prompt: int
     cached: int
@@ -128,51 +129,51 @@ class Usage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a server said, under our names. `usage` is None when it is missing or cannot be believed."""
+class ServerReply:
+    """The content of a reply, independent of the protocol. `usage` is None if it is missing or implausible."""
 
     text: str
     reasoning: str | None
-    stop: Stop
-    reason: Reason  # ok or refused; provider for a finish word that is no proper end
-    finish: str
+    stop_reason: StopReason
+    reason: Reason  # ok or refused; provider for an unknown finish reason
+    finish_reason: str
     usage: Usage | None
     model: str
     logprobs: list[dict[str, Any]] | None
 
 
-def read(raw: bytes, protocol: str, question: Question) -> Reply:
-    """The reply to a question. Raises UnreadableReply, or ErrorReply for an error that was sent as a success."""
+def read(raw: bytes, protocol: str, question: ModelRequest) -> ServerReply:
+    """Parse the reply to a request. Raises UnreadableReply, or ErrorReply for an error that was sent as a success."""
     try:
         body = json.loads(raw)
-        if isinstance(body, dict) and _says(body.get("error")):
+        if isinstance(body, dict) and _is_error(body.get("error")):
             raise _error(body["error"])
         reader = _response if protocol == "responses" else _chat
         return reader(body, question)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         start = raw[:80].decode(errors="replace")
-        said = _clean(str(error)[:200])
-        raise UnreadableReply(f"{type(error).__name__}: {said}; it begins with {start!r}") from error
+        message = _clean(str(error)[:200])
+        raise UnreadableReply(f"{type(error).__name__}: {message}; it begins with {start!r}") from error
 
 
-def usage_of(raw: bytes, question: Question) -> Usage | None:
-    """Return the usage that a failure reports; None for any bytes that report none, or none that can be true."""
+def usage_of(raw: bytes, question: ModelRequest) -> Usage | None:
+    """Return the usage in the body of a failure; None if it has none, or if it is implausible."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
         return None
     usage = body.get("usage") if isinstance(body, dict) else None
-    counts = (_counted(usage, *names) for names in (CHAT_COUNTS, RESPONSE_COUNTS))
-    return next((believed for each in counts if (believed := _believed(each, question, ""))), None)
+    counts = (_counts_of(usage, *names) for names in (CHAT_COUNTS, RESPONSE_COUNTS))
+    return next((usage_of_call for each in counts if (usage_of_call := _plausible(each, question, ""))), None)
 
 
-def _chat(body: Any, question: Question) -> Reply:
+def _chat(body: Any, question: ModelRequest) -> ServerReply:
     reply = msgspec.convert(body, Chat)
     choice = next((choice for choice in reply.choices if choice.index == 0), None)
     if choice is None:
         raise ValueError("no choice has index 0")
     message = choice.message
-    parts = message.content if isinstance(message.content, list) else [Part(text=message.content)]
+    parts = message.content if isinstance(message.content, list) else [ReplyPart(text=message.content)]
     if unknown := next((part.type for part in parts if part.kind not in TEXT | THOUGHT | {"refusal"}), None):
         raise ValueError(f"a part of the unknown type `{unknown[:40]}`")
     refusal = message.refusal or "".join(part.refusal or "" for part in parts)
@@ -181,32 +182,34 @@ def _chat(body: Any, question: Question) -> Reply:
         reasoning=message.reasoning_content or message.reasoning or _joined(p for p in parts if p.kind in THOUGHT),
         finish=choice.finish_reason or "",
         refused=bool(refusal),
-        usage=_counted(reply.usage, *CHAT_COUNTS),
+        usage=_counts_of(reply.usage, *CHAT_COUNTS),
         tokens=(msgspec.convert(choice.logprobs, Logprobs | None) or Logprobs()).content if question.logprobs else None,
         model=reply.model,
         question=question,
     )
 
 
-def _joined(parts: Iterable[Part]) -> str:
-    """Return the texts of parts, and of the parts inside thoughts."""
+def _joined(parts: Iterable[ReplyPart]) -> str:
+    """Return the joined texts of parts, and of the parts inside thoughts."""
     inner = ((p, _joined(p.thinking) if isinstance(p.thinking, list) else p.thinking) for p in parts)
     return "".join(part.text or part.reasoning or thought or "" for part, thought in inner)
 
 
-def _response(body: Any, question: Question) -> Reply:
-    """The reasoning is the whole text if the server sends it, else a summary."""
+def _response(body: Any, question: ModelRequest) -> ServerReply:
+    """Read a Response. Its reasoning is the full text if the server sends it, else a summary."""
     reply = msgspec.convert(body, Response)
     parts = [part for item in reply.output if item.type == "message" for part in item.content or []]
     thoughts = [item.content or item.summary or [] for item in reply.output if item.type == "reasoning"]
     refusals = [part.refusal for part in parts if part.type == "refusal" and part.refusal]
-    tokens = [msgspec.convert(part.logprobs, list[Token] | None) or [] for part in parts] if question.logprobs else []
+    tokens = (
+        [msgspec.convert(part.logprobs, list[TokenLogprob] | None) or [] for part in parts] if question.logprobs else []
+    )
     return _reply(
         text="".join(refusals or [part.text or "" for part in parts if part.type == "output_text"]),
         reasoning="\n".join(part.text or "" for thought in thoughts for part in thought),
         finish=(reply.incomplete_details and reply.incomplete_details.reason) or reply.status or "",
         refused=bool(refusals),
-        usage=_counted(reply.usage, *RESPONSE_COUNTS),
+        usage=_counts_of(reply.usage, *RESPONSE_COUNTS),
         tokens=[token for part in tokens for token in part],
         model=reply.model,
         question=question,
@@ -220,33 +223,33 @@ def _reply(
     finish: str,
     refused: bool,
     usage: tuple | None,
-    tokens: list[Token] | None,
+    tokens: list[TokenLogprob] | None,
     model: Any,
-    question: Question,
-) -> Reply:
+    question: ModelRequest,
+) -> ServerReply:
     text, reasoning = _clean(text or ""), _clean(reasoning or "")
     if any(not math.isfinite(token.logprob) for token in tokens or ()):
         raise ValueError("a log-probability is no finite number")
     stop, reason = ending(finish)
-    return Reply(
+    return ServerReply(
         text=text,
         reasoning=reasoning or None,
-        stop=stop,
+        stop_reason=stop,
         reason=Reason.REFUSED if refused and reason == Reason.OK else reason,
-        finish=_clean(finish)[:64],
-        usage=_believed(usage, question, text + reasoning),
+        finish_reason=_clean(finish)[:64],
+        usage=_plausible(usage, question, text + reasoning),
         model=_clean(model)[:200] if isinstance(model, str) else "",
         logprobs=[{"token": _clean(t.token), "logprob": t.logprob} for t in tokens] if tokens else None,
     )
 
 
 def _clean(text: str) -> str:
-    """The text without halves of surrogate pairs, which a server sends that cuts inside a character."""
+    """Replace lone surrogates, which a server sends if it truncates inside a character."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _says(error: Any) -> bool:
-    """Return whether the field `error` says anything: some servers send it empty with every answer."""
+def _is_error(error: Any) -> bool:
+    """Return whether the field `error` is not empty; some servers send an empty one with every answer."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
@@ -257,11 +260,11 @@ def _error(error: Any) -> ErrorReply:
     return ErrorReply(str(fields.get("message") or error)[:500], status)
 
 
-# ------------------------------------------------------------------------------------------------------- what is counted
+# ------------------------------------------------------------------------------------------------------- token counts
 
 
-def _counted(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] | None:
-    """The four counts as they were sent: read, cached, written, reasoning."""
+def _counts_of(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] | None:
+    """Return the four counts as they were sent: prompt, cached, output, reasoning."""
     if not isinstance(usage, dict):
         return None
     details = [usage.get(f"{name}_details") for name in (read, written)]
@@ -272,32 +275,34 @@ def _counted(usage: Any, read: str, written: str) -> tuple[Any, Any, Any, Any] |
     return usage.get(read), cached, usage.get(written), thought
 
 
-def least(text: str) -> int:
-    """Return a number of tokens that no tokenizer goes below: what zlib makes of a text, at TOKEN_BYTES a token."""
+def min_tokens(text: str) -> int:
+    """Return a lower bound of the tokens of a text for any tokenizer: its size under zlib, at TOKEN_BYTES a token."""
     return max(0, len(zlib.compress(text.encode(errors="replace"), 1)) - OVERHEAD) // TOKEN_BYTES
 
 
-def _believed(counts: tuple | None, question: Question, wrote: str) -> Usage | None:
-    """Return the counts, unless they cannot be true for the question and what was written."""
+def _plausible(counts: tuple | None, question: ModelRequest, wrote: str) -> Usage | None:
+    """Return the counts if they are plausible for the request and the output `wrote`, else None."""
     if counts is None or counts[0] is None or counts[2] is None:
         return None
-    numbers = [number for value in counts or () if (number := _count(value)) is not None]
+    numbers = [number for value in counts or () if (number := _parse_count(value)) is not None]
     if len(numbers) < len(Usage._fields):
         return None
     prompt, cached, written, thought = numbers
-    if thought > written:  # xAI counts reasoning apart
+    if thought > written:  # xAI counts reasoning separately
         written += thought
     most = max(TIMES * question.max_tokens + ABOVE, len(wrote.encode(errors="replace")))
     possible = (
-        max(1, least("".join(content for _, content in question.messages))) <= prompt <= TIMES * question.size + ABOVE
+        max(1, min_tokens("".join(content for _, content in question.messages)))
+        <= prompt
+        <= TIMES * question.size + ABOVE
         and cached <= prompt
-        and max(bool(wrote), least(wrote)) <= written <= most
+        and max(bool(wrote), min_tokens(wrote)) <= written <= most
     )
     return Usage(prompt, cached, written, thought) if possible else None
 
 
-def _count(value: Any) -> int | None:
-    """A number of tokens, 0 for null; None for what is none."""
+def _parse_count(value: Any) -> int | None:
+    """Return a number of tokens: 0 for null, None if it is not a count."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):

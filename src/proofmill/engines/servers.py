@@ -1,7 +1,8 @@
-"""A server of a job's own: started on a free port, restarted a bounded number of times, and stopped.
+"""A job's own server: started on a free port, restarted a limited number of times, and stopped.
 
-However the job ends, its server ends too. Between the two runs a small process (`python -m proofmill.engines.servers --
-command`): its standard input is a pipe from the job, and when that pipe is closed it kills the server's process group.
+The server ends with its job, however that ends. A small process runs between the two (`python -m
+proofmill.engines.servers -- command`). Its standard input is a pipe from the job; when the pipe closes, it kills the
+server's process group.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofmill.runtime.progress import Pace, clock, say
+from proofmill.runtime.progress import ProgressRate, clock, say
 from proofmill.schema.errors import ServiceError
 
 RESTARTS = 3
@@ -29,7 +30,7 @@ VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes loads slowly
 
 
 class Server:
-    """A context manager that ends the server. Between `start` and that it is up at `url` (its `/v1`)."""
+    """A server process. `start` makes it available at `url` (its `/v1`); leaving the context stops it."""
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class Server:
         host: str = "127.0.0.1",
         key: str | None = None,
     ):
-        """`command(port)` starts the server on `host`, which must answer GET /v1/models within `seconds`, to its key.
+        """Configure the server, which `command(port)` starts on `host`.
 
-        If it does not, what it said is kept in the file `log`, and `reason` finds in it why.
+        It must answer GET /v1/models, with `key`, within `seconds`. Otherwise its output is stored in the file `log`,
+        and `reason` extracts the cause from it.
         """
         self.kept, self.reason = log, reason
         self.name, self.command, self.seconds, self.environment = name, command, seconds, dict(environment)
@@ -66,16 +68,16 @@ class Server:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start_again(self) -> None:
-        """Start the server once more, on a new port; ServiceError when it does not come up."""
+    def restart(self) -> None:
+        """Restart the server on a new port. Raises ServiceError if it does not come up."""
         self.restarts_left -= 1
-        said = "died" if not self.alive() else "no longer answers"
-        say(self.name, f"the server {said} ({self.last_words()}); starting it again, {self.restarts_left} times left")
+        state = "died" if not self.alive() else "no longer answers"
+        say(self.name, f"the server {state} ({self.last_words()}); restarting it, {self.restarts_left} restarts left")
         self._stop()
         self.start()
 
     def last_words(self) -> str:
-        """The exit code of the server and the last line of its output."""
+        """Return the exit code of the server and the last line of its output."""
         code = self._process.poll() if self._process else None
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, self._log.tell() - 600))
@@ -83,13 +85,13 @@ class Server:
         return f"exit {code}{': ' + lines[-1].strip() if lines else ''}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers; ServiceError when it does not come up."""
+        """Start the server and wait until it answers. Raises ServiceError if it does not come up."""
         with socket.socket() as free:
             free.bind((self.host, 0))
             port = free.getsockname()[1]
         self.url = f"http://{self.host}:{port}/v1"
         self.launch(port)
-        pace = Pace()
+        pace = ProgressRate()
         while not (self.healthy() and self.wants_key()):  # another program may have taken the port
             waited = pace.seconds
             if not self.alive() or waited > self.seconds:
@@ -97,44 +99,44 @@ class Server:
                 self._stop()
                 raise ServiceError(
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
-                    f"{where}By hand: {' '.join(self.command(port))}"
+                    f"{where}To run it by hand: {' '.join(self.command(port))}"
                 )
             if pace.due():
-                say(self.name, f"waiting for its server, {clock(waited)}")
+                say(self.name, f"waiting for its server ({clock(waited)})")
             time.sleep(0.05)
 
     def launch(self, port: int) -> None:
-        """Begin to run the command, and wait for nothing."""
+        """Start the command without waiting for it."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the server is)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "proofmill.engines.servers", "--", *self.command(port)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
-            start_new_session=True,  # signals to the job's group do not reach it: it has to end the server
+            start_new_session=True,  # signals to the job's group must not reach it: it has to stop the server
             env={**os.environ, **self.environment},
         )
 
     def _why(self) -> tuple[str, str]:
-        """Why the server did not come up, and a sentence about where all that it said is."""
+        """Return the reason why the server did not come up, and a sentence that names the file with its full output."""
         if self.kept is None or self.reason is None:
             return self.last_words(), ""
         self._log.seek(0)
-        said = self._log.read()
+        output = self._log.read()
         self.kept.parent.mkdir(parents=True, exist_ok=True)
-        self.kept.write_bytes(said)
-        return self.reason(said.decode(errors="replace")), f"All that it said is in {self.kept}. "
+        self.kept.write_bytes(output)
+        return self.reason(output.decode(errors="replace")), f"Its full output is in {self.kept}. "
 
     def healthy(self) -> bool:
-        """Return whether it answers now, within five seconds."""
+        """Return whether the server answers within five seconds."""
         return self._status(self.key) == 200
 
     def wants_key(self) -> bool:
-        """Return whether it refuses calls without its key: a server that answers all of them is another one."""
+        """Return whether it refuses calls without its key; a server that answers them is another program."""
         return self.key is None or self._status(None) in (401, 403)
 
     def _status(self, key: str | None) -> int:
-        """Return the status of its list of models; 0 without an answer."""
+        """Return the HTTP status of its list of models; 0 without an answer."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a node's proxy cannot reach loopback
         known = {"Authorization": f"Bearer {key}"} if key else {}
         try:
@@ -160,17 +162,17 @@ class Server:
 
 def main() -> None:
     """Run a command until standard input is closed, then end it and every process it started."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the job, which still uses the server for a while
+    for number in (signal.SIGINT, signal.SIGTERM):  # only the job handles them: it still uses the server for a while
         signal.signal(number, signal.SIG_IGN)
     command = sys.argv[sys.argv.index("--") + 1 :]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_hear_signals)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_restore_signals)
     threading.Thread(target=_end_with_job, args=(process,), daemon=True).start()
     code = process.wait()
-    _kill_group(process, signal.SIGKILL)  # a server that was killed leaves its workers behind
-    os._exit(code & 0xFF)  # the thread may be reading: a normal exit would wait for it
+    _kill_group(process, signal.SIGKILL)  # a killed server leaves its workers running
+    os._exit(code & 0xFF)  # a normal exit would wait for the reading thread
 
 
-def _hear_signals() -> None:
+def _restore_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""Weights in this process through vLLM, fed step by step: an answer is journaled as soon as it is finished."""
+"""vLLM in this process, fed step by step: an output is journaled as soon as it is finished."""
 
 import logging
 import os
@@ -15,23 +15,23 @@ from typing import Any
 from proofmill.artifacts.tables import Table
 from proofmill.calls import sampling
 from proofmill.calls.calls import Asking
-from proofmill.calls.exchange import Answer, Question
-from proofmill.engines import fitting
+from proofmill.calls.model_requests import ModelOutput, ModelRequest
+from proofmill.engines import vllm_memory
 from proofmill.engines.local import LocalEngine, render
 from proofmill.prompts import chat_templates
 from proofmill.runtime.progress import say
 from proofmill.schema.errors import ServiceError
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 
-FED = 1024  # most requests that vLLM holds; refilled at half of that, which is twice what runs at once
+FED = 1024  # maximum requests in vLLM; refilled at half of it, which is twice the number that runs at once
 
 
 class VllmEngine(LocalEngine):
     """Weights in this process through vLLM."""
 
     def __init__(self, table: Table, arguments: str = "", threads: int = 1, log: Path | None = None):
-        """`log` gets what vLLM says while it starts; it is removed once vLLM has started."""
+        """Create the engine; `log` gets vLLM's output while it starts, and is removed afterwards."""
         from transformers import AutoTokenizer
 
         self.table, self.arguments, self.threads = table, arguments, threads
@@ -43,17 +43,17 @@ class VllmEngine(LocalEngine):
 
     @cached_property
     def llm(self) -> Any:
-        """vLLM, started when the first question is asked: a stage whose answers are all there needs none."""
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the engine in this process: no server to lose
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # more collapses throughput at times on a CPU
+        """vLLM, started for the first request; a stage with all outputs in the journal starts none."""
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # run the engine in this process
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads sometimes collapse throughput on a CPU
         import torch
 
         name, options = self.table.name, vllm_options(self.arguments)
-        self.fit = fitting.fit(name, self.folder, options, self.threads, torch.cuda.is_available())
-        if self.fit.said:
-            say(name, self.fit.said)
+        self.fit = vllm_memory.fit(name, self.folder, options, self.threads, torch.cuda.is_available())
+        if self.fit.notice:
+            say(name, self.fit.notice)
         with starting(name, self.log):
-            from vllm import LLM  # takes its time
+            from vllm import LLM  # slow import
 
             options = {**self.fit.options, "disable_log_stats": True, "generation_config": "vllm"}
             llm = LLM(model=str(self.folder), **options)
@@ -64,12 +64,12 @@ class VllmEngine(LocalEngine):
     def engine(self) -> Any:
         return self.llm.llm_engine
 
-    def batches(self, questions: Iterable[Question]) -> Iterator[Iterable[Question]]:
+    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
         yield questions
 
-    def answer(self, questions: Iterator[Question], asking: Asking) -> None:
-        """Keep the engine fed from the questions, step by step, and take each answer when it is finished."""
-        running: dict[str, tuple[Question, int, float]] = {}  # by key: question, prompt tokens, start
+    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
+        """Feed the engine with requests, step by step, and take each output when it is finished."""
+        running: dict[str, tuple[ModelRequest, int, float]] = {}  # by key: question, prompt tokens, start
         while True:
             if len(running) <= FED // 2 and not asking.stop.why:
                 more = list(islice(questions, FED - len(running)))
@@ -80,21 +80,23 @@ class VllmEngine(LocalEngine):
             if not running:
                 if asking.stop.why:
                     return
-                continue  # no question fitted the context
+                continue  # no request fit the context
             for output in self.engine.step():
                 if output.finished:
                     question, length, start = running.pop(output.request_id)
                     asking.take(question, self._read(output.outputs[0], length, time.monotonic() - start))
 
-    def _add(self, question: Question, ids: list[int], running: dict[str, tuple], asking: Asking) -> None:
+    def _add(self, question: ModelRequest, ids: list[int], running: dict[str, tuple], asking: Asking) -> None:
         from vllm import SamplingParams, TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
         context = self.engine.model_config.max_model_len
         if len(ids) + question.max_tokens > context:
-            fitting.check_length(self.fit, self.model, len(ids) + question.max_tokens)
+            vllm_memory.check_length(self.fit, self.model, len(ids) + question.max_tokens)
             detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {context}"
-            asking.take(question, Answer("", Stop.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail))
+            asking.take(
+                question, ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail)
+            )
             return
         setting = SamplingParams(
             **question.sampling,
@@ -103,30 +105,30 @@ class VllmEngine(LocalEngine):
             max_tokens=question.max_tokens,
             seed=question.row_seed % 2**63,
             logprobs=0 if question.logprobs else None,
-            skip_special_tokens=False,  # what a grader does not see is a place to hide in
+            skip_special_tokens=False,  # text that a grader does not see could be used to cheat
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), setting)
         running[question.key] = (question, len(ids), time.monotonic())
 
-    def _read(self, output: Any, prompt_tokens: int, seconds: float) -> Answer:
+    def _read(self, output: Any, prompt_tokens: int, seconds: float) -> ModelOutput:
         chosen = output.logprobs and [p[t].logprob for t, p in zip(output.token_ids, output.logprobs, strict=True)]
-        return Answer(
+        return ModelOutput(
             self.opening + output.text,
-            Stop.LENGTH if output.finish_reason == "length" else Stop.END,
+            StopReason.LENGTH if output.finish_reason == "length" else StopReason.END,
             prompt_tokens=prompt_tokens,
             tokens=len(output.token_ids),
             cost=0.0,
             seconds=round(seconds, 4),
             model=self.model,
-            finish=output.finish_reason or "",
-            logprobs=self._named(output.token_ids, chosen),
+            finish_reason=output.finish_reason or "",
+            logprobs=self._with_text(output.token_ids, chosen),
         )
 
 
 @contextmanager
 def starting(name: str, log: Path) -> Iterator[None]:
-    """What vLLM logs inside goes to a file instead of the terminal. ServiceError in one message when it does not start."""
+    """Write vLLM's log to a file instead of the terminal. Raises ServiceError in one message if it does not start."""
     log.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # its own handlers would write to the terminal as well
     handler, logger = logging.FileHandler(log, mode="w"), logging.getLogger("vllm")
@@ -149,8 +151,8 @@ def starting(name: str, log: Path) -> Iterator[None]:
 
 def _not_started(name: str, reason: str, log: Path) -> str:
     return (
-        f"{name}: vLLM does not start ({reason}); expected an engine for these weights. All that it said is in {log}. Its "
-        "flags are `engine_args` of the profile; the engine `transformers` needs none."
+        f"{name}: vLLM does not start ({reason}); expected an engine for these weights. Its full output is in {log}. Fix "
+        "its flags in `engine_args` of the profile, or set the engine to `transformers`."
     )
 
 
@@ -162,24 +164,24 @@ FOLLOWING = ("Engine core initialization failed", "Engine process failed to star
 
 
 def reason_in(log: str) -> str:
-    """The first error of a log that is not only the consequence of another; its last line if there is none."""
-    found = [message for _, message in ERROR.findall(log) if not message.startswith(FOLLOWING)]
-    lines = log.strip().splitlines() or ["it said nothing"]
-    reason = found[0] if found else lines[-1]
+    """Return the first error of a log that is not the consequence of another; its last line if it has no error."""
+    errors = [message for _, message in ERROR.findall(log) if not message.startswith(FOLLOWING)]
+    lines = log.strip().splitlines() or ["no output"]
+    reason = errors[0] if errors else lines[-1]
     return reason.rpartition("\n")[2].partition(" [type=")[0].strip()[:400]  # pydantic's reason is on its second line
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """Options of the engine in this process as flags of vLLM's server."""
-    said = []
+    """Return options of the in-process engine as flags of vLLM's server."""
+    arguments = []
     for name, value in options.items():
         flag = name.replace("_", "-")
-        said += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return said
+        arguments += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return arguments
 
 
 def vllm_options(arguments: str) -> dict[str, Any]:
-    """Flags of vLLM's server, from a profile, as options of the engine in this process; unset flags are left out."""
+    """Return a profile's flags of vLLM's server as options of the in-process engine; unset flags are left out."""
     if not arguments:
         return {}
     import argparse

@@ -1,1 +1,1 @@
-"""What `keep:` can name: filters of problems, demands on marking schemes, selectors of examples."""
+"""The filters that `keep:` can name: of problems, of grading schemes, and of examples."""

@@ -1,1 +1,1 @@
-"""What `grader:` can name: judges, juries, cascades and programs that mark a submission."""
+"""Graders that `grader:` can name: judges, juries, cascades and programs that grade a submission."""

@@ -1,24 +1,24 @@
-"""Which grader a name means, which graders it escalates to, what it marks, and its full marks."""
+"""Resolve a grader's name: its record, the graders it escalates to, the responses it grades, and its max points."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from proofmill.graders.programs import PROGRAMS
+from proofmill.graders.program_graders import PROGRAMS
 from proofmill.prompts import templates
-from proofmill.schema.declared import Grader
-from proofmill.schema.fields import MARKING_PROMPT
+from proofmill.schema.entries.declared import Grader
+from proofmill.schema.fields import GRADER_PROMPT
 from proofmill.schema.names import kind_of
 
 
 def grader_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> Grader:
-    """The declared grader of that name; the name of a judge or a program makes a grader with this one judge."""
+    """Return the declared grader of that name; for a judge or a program, a grader with this one judge."""
     return declared[name] if kind_of(name) == "grader" else Grader(judges=[name], prompt=prompt)
 
 
 def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> list[Grader]:
-    """The grader, the one it escalates to, and so on.
+    """Return the grader, the one it escalates to, and so on.
 
-    A judge that has no grader of its own marks in the way of the grader before it.
+    A judge without a grader of its own takes the settings of the grader before it.
     """
     chain = [grader_of(name, prompt, declared)]
     while chain[-1].escalate_to is not None:
@@ -27,39 +27,39 @@ def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> li
 
 
 def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
-    """The grader that a grader escalates to."""
+    """Return the next grader that this one escalates to."""
     further = grader.escalate_to
     if further is None:
-        raise ValueError("the grader escalates to nobody")
+        raise ValueError("the grader has no `escalate_to`")
     if kind_of(further) == "grader":
         return declared[further]
-    return Grader([further], grader.prompt, grader.reference, requeries=grader.requeries)
+    return Grader([further], grader.prompt, grader.show_reference, parse_retries=grader.parse_retries)
 
 
-# The prompt for a model that follows instructions, by what is marked.
-PROMPT_FOR = {"answers": "answer", "code": "solve-code", "proofs": "prove", "": "attempt"}
+# The prompt for a model that follows instructions, by the kind of response that is graded.
+PROMPT_FOR = {"answers": "answer", "code": "solve-code", "proofs": "prove", "": "solve-any"}
 
 
 def wants(name: str, prompt: str | None, declared: Mapping[str, Any]) -> str:
-    """What a grader marks: `answers`, `code` or `proofs`; empty where that depends on the problem, or is not known."""
+    """Return what a grader grades: `answers`, `code` or `proofs`; empty if it depends on the problem or is unknown."""
     first = grader_of(name, prompt, declared)
     if first.judges[0] in PROGRAMS:
         return PROGRAMS[first.judges[0]].wants
-    return "answers" if templates.prompt(first.prompt or MARKING_PROMPT).compares_answers else "proofs"
+    return "answers" if templates.prompt(first.prompt or GRADER_PROMPT).compares_answers else "proofs"
 
 
 def answers_read(name: str, prompt: str | None, declared: Mapping[str, Any]) -> str | None:
-    """How a grader reads final answers, `strict` or `flexible`; None for one that reads none."""
+    """Return how a grader extracts final answers, `strict` or `flexible`; None if it extracts none."""
     first = grader_of(name, prompt, declared)
     if first.judges[0] in PROGRAMS:
         return PROGRAMS[first.judges[0]].reads
     return "strict" if wants(name, prompt, declared) == "answers" else None
 
 
-def full_marks(grader: Grader) -> int:
-    """The highest mark that a grader can give."""
+def max_points(grader: Grader) -> int:
+    """Return the highest grade that a grader can give."""
     return (
-        PROGRAMS[grader.judges[0]].full_marks
+        PROGRAMS[grader.judges[0]].max_points
         if grader.judges[0] in PROGRAMS
-        else int(max(templates.prompt(grader.prompt or MARKING_PROMPT).scale))
+        else int(max(templates.prompt(grader.prompt or GRADER_PROMPT).scale))
     )

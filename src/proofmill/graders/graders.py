@@ -1,15 +1,16 @@
-"""Graders mark submissions: by a judge, a jury, a program, or a cascade of these. Grading a submission is a dialogue.
+"""Grade submissions by a judge, a jury, a program, or a cascade of these. Grading a submission is a dialogue.
 
-    judge     what one judge answers in a round, asked again while it cannot be read      judges.Sitting.judge
+    judge     outputs of one judge in a round, retried while they cannot be parsed        judges.Sitting.judge
     jury      rounds of one or several judges, and their merged verdict                   judges.jury
-    program   a verdict without asking a model                                            programs.PROGRAMS
-    cascade   the first grader's verdict, or the next one's where that stays open         here
+    program   a verdict without a model                                                   programs.PROGRAMS
+    cascade   the verdict of the first grader, or of the next one if that stays open      here
 
-How we differ:
-1. A response that holds nothing to mark costs no call. It is 0, with the reason `empty`, if its writer was cut off or
-   wrote nothing. If the writer ended and all stands in the reasoning, it is unscored: who put it there is not known.
-2. The same graders mark benchmarks, marking schemes' self-tests and rewards, so a mark means the same everywhere.
-3. A cheap grader may hand on what it cannot settle: what it left unscored, disagreed on, or put within a declared band.
+Differences from the originals:
+1. A response without an answer costs no call. It gets 0, with the reason `empty`, if it is truncated or the model wrote
+   nothing. If the model stopped on its own and all text is in the reasoning, it is unscored: the parser of reasoning
+   may be at fault.
+2. The same graders grade benchmarks, self-tests of grading schemes and rewards, so a grade means the same everywhere.
+3. A grader may escalate what it cannot settle: unscored submissions, disagreement, or grades within a declared band.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,21 +21,22 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+from proofmill.calls import runner
 from proofmill.calls.calls import Asker
-from proofmill.calls.dialogues import Ask, Begin, Dialogue, Dialogues
-from proofmill.calls.exchange import Questions
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_questions
+from proofmill.calls.model_requests import Questions
 from proofmill.calls.stream import Stream
-from proofmill.graders.escalation import full_marks, graders_of
+from proofmill.graders.escalation import graders_of, max_points
 from proofmill.graders.judges import Ruling, Sitting, jury, together_with
-from proofmill.graders.programs import PROGRAMS
+from proofmill.graders.program_graders import PROGRAMS
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Opinion, Verdict
-from proofmill.schema.declared import Grader
+from proofmill.schema.entries.declared import Grader
 from proofmill.schema.errors import RecipeError
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import PASSING, Reason
+from proofmill.schema.reasons import TRANSIENT, Reason
 
-Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read anew at each call
+Submissions = Callable[[], Iterable[tuple[str, Submission]]]  # (response, submission), read from the start at each call
 
 
 def cascade(
@@ -45,16 +47,16 @@ def cascade(
     stage: str = "",
     judgement: str | None = None,
 ) -> Dialogue:
-    """Return the verdict of the first grader, or of those after it where it stays open.
+    """Return the verdict of the first grader, or of those after it if it stays open.
 
-    `judgement` is what the grader before the first one wrote, if there was one.
+    `judgement` is the text of the grader before the first one, if any.
     """
     first, *further = graders
-    full = full_marks(first)
+    full = max_points(first)
     if submission.reason != Reason.OK:  # no response to grade: the call failed, was refused, or did not fit
         return Verdict(None, full, Reason(submission.reason))
     if not submission.final:
-        return Verdict(None, full, Reason.UNANSWERED) if submission.unanswered else Verdict(0.0, full, Reason.EMPTY)
+        return Verdict(None, full, Reason.REASONING_ONLY) if submission.unanswered else Verdict(0.0, full, Reason.EMPTY)
     if first.judges[0] in PROGRAMS:
         ruling = yield from program(first.judges[0], submission, stage)
     else:
@@ -74,20 +76,20 @@ def program(name: str, submission: Submission, stage: str = "") -> Dialogue:
 
 
 def stays_open(grader: Grader, ruling: Ruling) -> bool:
-    """Whether the grader that this one escalates to must give the verdict."""
+    """Return whether the grader that this one escalates to must give the verdict."""
     verdict = ruling.verdict
-    if verdict.grade is None:  # a failure that may pass is asked again before it escalates
-        return "unscored" in grader.escalate_on and verdict.reason not in PASSING
+    if verdict.grade is None:  # a transient failure is retried before it escalates
+        return "unscored" in grader.escalate_on and verdict.reason not in TRANSIENT
     low, high = grader.escalate_band or (1, 0)
     return ("disagreement" in grader.escalate_on and ruling.split) or low <= verdict.grade <= high
 
 
-class Marker:
-    """A grader that marks submissions. A context manager: its programs are open inside it.
+class SubmissionGrader:
+    """A grader of submissions. A context manager: its programs are open inside it.
 
-    `name` and `prompt` are those of an entry; `declared` holds the models and graders that it may use. With `schemes` a
-    submission without a scheme is not marked. `askers` are the open engines of its `models`; `of` is as in `Dialogues`.
-    With a `stream` of them, submissions are marked as they come.
+    `name` and `prompt` are those of an entry; `declared` holds the models and graders that it may use. With `schemes`,
+    a submission without a scheme is not graded. `askers` are the open engines of its `models`; `of` is as in
+    `runner.results`. With a `stream` of them, submissions are graded as they arrive.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Marker:
         self.askers, self.of = askers or {}, of
         self.stream: Stream | None = None
         self._begun: dict[Submission, Future[Verdict]] = {}
-        self._one_at_a_time = Lock()  # a training begins rollouts in one thread and hears of others in another
+        self._one_at_a_time = Lock()  # a training starts rollouts in one thread and receives others in another
         self._stack = ExitStack()
         self._checks: dict[str, Any] = {}
 
@@ -114,11 +116,11 @@ class Marker:
 
     @property
     def models(self) -> list[str]:
-        """Names of the remote models that may be asked."""
+        """Names of the remote models that it may call."""
         named = [name for g in self.graders for name in (*g.judges, g.normalizer) if name]
         return [name for name in dict.fromkeys(named) if kind_of(name) == "api"]
 
-    def __enter__(self) -> "Marker":
+    def __enter__(self) -> "SubmissionGrader":
         with ExitStack() as opened:
             for name in dict.fromkeys(name for g in self.graders for name in g.judges if name in PROGRAMS):
                 self._checks[name] = _on_its_scale(name, opened.enter_context(PROGRAMS[name].open()))
@@ -129,7 +131,7 @@ class Marker:
         self._stack.__exit__(*error)
 
     def __call__(self, submissions: Sequence[Submission], quiet: bool = False) -> list[Verdict]:
-        """A verdict for each submission, in order."""
+        """Return a verdict for each submission, in order."""
         if self.stream is None and not self._begun:
             return list(self.verdicts(_numbered(submissions), quiet))
         verdicts = [future.result() for future in self.begin(submissions)]
@@ -139,9 +141,9 @@ class Marker:
         return verdicts
 
     def begin(self, submissions: Sequence[Submission]) -> "list[Future[Verdict]]":
-        """Begin to mark submissions: judges of a `stream` are asked meanwhile, without one the verdicts are there at once.
+        """Begin to grade submissions and return their futures, which are done already without a `stream`.
 
-        The call that asks for the verdict of such a submission takes the one that is coming.
+        A later call of the grader with such a submission waits for this future instead of grading twice.
         """
         with self._one_at_a_time:
             new = [submission for submission in dict.fromkeys(submissions) if submission not in self._begun]
@@ -156,12 +158,12 @@ class Marker:
             return [self._begun[submission] for submission in submissions]
 
     def verdicts(self, submissions: Submissions, quiet: bool = False) -> Iterator[Verdict]:
-        """A verdict for each submission, in order; judges are asked about all of them before the first is yielded."""
-        return Dialogues(self.askers, self._checks, self.of).results(self._begin(submissions), quiet)
+        """Yield a verdict for each submission, in order. The first comes after the judges have replied about all."""
+        return runner.results(self._begin(submissions), self.askers, "submissions", self._checks, self.of, quiet)
 
     def questions(self, submissions: Submissions) -> dict[str, Questions]:
-        """The first questions to each judge."""
-        return Dialogues.first_questions(self._begin(submissions))
+        """Return the first requests to each judge."""
+        return first_questions(self._begin(submissions))
 
     def _begin(self, submissions: Submissions) -> Begin:
         return lambda: (
@@ -174,15 +176,15 @@ def _numbered(submissions: Sequence[Submission]) -> Submissions:
 
 
 def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]], Iterator[Verdict]]:
-    """A program's verdicts out of its full marks. Raises RecipeError for a mark off that scale."""
-    full = PROGRAMS[name].full_marks
+    """Return `check` with the program's max points in each verdict. Raises RecipeError for a grade off that scale."""
+    full = PROGRAMS[name].max_points
 
     def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:
         for verdict in check(submissions):
             if verdict.grade is not None and not 0 <= verdict.grade <= full:
                 raise RecipeError(
-                    f"grader `{name}` gives {verdict.grade:g} marks; expected 0 to {full}, or None. Mend it."
+                    f"grader `{name}` returned {verdict.grade:g}; expected 0 to {full} points, or None. Fix the grader."
                 )
-            yield replace(verdict, out_of=full)
+            yield replace(verdict, max_points=full)
 
     return checked

@@ -1,38 +1,36 @@
-"""Judges mark a submission by a rubric: one alone, or a jury whose members reconsider while they disagree.
+"""Grade submissions with judge models by a rubric: one judge, or a jury that reconsiders while its members disagree.
 
 From: QED-Nano's evaluation and its verifier in reinforcement learning (`verifier_api.py`); MathArena's jury
-(normaliser, further rounds, minimum).
+(normalizer, further rounds, minimum).
 
-How we differ:
-1. A verdict that cannot be read is asked for again. If it stays unreadable there is no grade, with the reason. Never 0.
-2. If a judge's call fails for a reason that may pass, the submission stays unscored for now. No verdict is formed
-   without that judge; the next run repeats the call and continues from there.
+Differences from the original:
+1. A verdict that cannot be parsed is retried. If it stays unparsable, the submission is unscored, with the reason. It
+   never counts as 0.
+2. If a judge's call fails for a transient reason, the submission stays unscored for now. No verdict is formed without
+   that judge; the next run repeats the call and continues from there.
 """
 
-import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from proofmill.answers import extraction
 from proofmill.calls.dialogues import Ask, Dialogue, together, until_read
-from proofmill.calls.exchange import Answer, Question, total
+from proofmill.calls.model_requests import ModelOutput, Talk, build_prompt_request, build_request, options_of, total
 from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Opinion, Verdict, read
 from proofmill.prompts import escapes, templates
 from proofmill.prompts.templates import Prompt
-from proofmill.schema.declared import Grader
-from proofmill.schema.fields import MARKING_PROMPT
-from proofmill.schema.reasons import ABSENT, PASSING, UNREAD, Reason, Stop
-from proofmill.text import answers
+from proofmill.schema.entries.declared import Grader
+from proofmill.schema.fields import GRADER_PROMPT
+from proofmill.schema.reasons import ABSENT, TRANSIENT, UNPARSED, Reason, StopReason
 from proofmill.text.reasoning import without_evaluation
 
-STAGE = 1_000  # numbers of samples that each stage of a cascade reserves for a judge
+STAGE = 1_000  # sample numbers that each stage of a cascade reserves for a judge
 
-Talk = tuple[tuple[str, str], ...]  # (role, content)
-
-# How several marks become one.
+# Functions that merge several grades into one.
 MERGES: dict[str, Callable[[list[float]], float]] = {
     "mean": statistics.fmean, "median": statistics.median, "min": min, "max": max,
 }  # fmt: skip
@@ -45,41 +43,16 @@ class Ruling(NamedTuple):
     split: bool = False  # the judges disagree at the end
 
 
-# ------------------------------------------------------------------------------------------------------- asking a judge
-
-
-def options_of(api: Any) -> str:
-    """The extra fields of a model's requests as a question holds them: JSON, or an empty string."""
-    return json.dumps(api.options, sort_keys=True) if api.options else ""
-
-
-def question(api: Any, talk: Talk, sample: int = 0) -> Question:
-    """A question to a judge, at the judge's own temperature; `sample` counts repetitions of the same question."""
-    return Question(
-        api.id, talk, temperature=api.temperature, max_tokens=api.max_tokens, options=options_of(api), sample=sample
-    )
-
-
-def filled(api: Any, prompt: str, fields: Mapping[str, Any]) -> Question:
-    """A prompt filled with its fields, as a question to a judge."""
-    return question(api, (("user", templates.fill(prompt, fields)),))
-
-
-def comments(candidates: Iterable[str]) -> str:
-    """The other posts of a thread as the prompt `classify` shows them."""
-    return escapes.in_blocks("comment", candidates)
-
-
 # --------------------------------------------------------------------------------------------------------------- a jury
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """The judges of one grader, sitting over one submission.
+    """The judges of one grader and the submission they grade.
 
-    `stage` is the prefix of the rounds' names: empty at first, `escalated ` after a cascade went on; `judgement` is then
-    what the grader before this one wrote. With `schemes` a prompt that can show a scheme does not mark a submission
-    without one.
+    `stage` is the prefix of the rounds' names: empty at first, `escalated ` in the second stage of a cascade.
+    `judgement` is then the text of the first grader. With `schemes`, a prompt that can show a scheme does not grade a
+    submission without one.
     """
 
     grader: Grader
@@ -91,31 +64,31 @@ class Sitting:
 
     @cached_property
     def prompt(self) -> Prompt:
-        return templates.prompt(self.grader.prompt or MARKING_PROMPT)
+        return templates.prompt(self.grader.prompt or GRADER_PROMPT)
 
     @cached_property
     def fields(self) -> dict[str, str | None]:
-        """What the prompt may show."""
+        """Values of the fields that the prompt may show."""
         final = self.submission.final
-        if self.grader.self_evaluation == "cut":
+        if self.grader.self_evaluation == "removed":
             final = without_evaluation(final) or final
         return {
             "statement": self.submission.statement,
             "scheme": self.submission.scheme,
-            "reference": self.submission.reference if self.grader.reference else None,
+            "reference": self.submission.reference if self.grader.show_reference else None,
             "answer": self.submission.answer,
             "judgement": self.judgement,
-            "proof": answers.shown(final) if self.prompt.compares_answers else final,
+            "proof": extraction.excerpt(final) if self.prompt.compares_answers else final,
         }
 
     @property
     def absent(self) -> str | None:
-        """The first field that marking needs and that has no value."""
+        """The first field that grading needs and that has no value; None if all have one."""
         if missing := self.prompt.absent(self.fields):
             return missing
-        if self.schemes and "scheme" in self.prompt.takes and not self.submission.scheme:
+        if self.schemes and "scheme" in self.prompt.optional and not self.submission.scheme:
             return "scheme"
-        if self.grader.reference and not (self.submission.reference or "").strip():
+        if self.grader.show_reference and not (self.submission.reference or "").strip():
             return "reference"
         return None
 
@@ -123,30 +96,30 @@ class Sitting:
         return Verdict(None, int(max(self.prompt.scale)), reason)
 
     def judge(self, seat: int, talk: Talk) -> Dialogue:
-        """Return the answers of the judge at a seat of the jury in one round; an unreadable one is asked for again."""
+        """Return the outputs of the judge at a seat of the jury in one round; retry while the last is unparsable."""
         name = self.grader.judges[seat]
         keys = [self._alike(judge) for judge in self.grader.judges]
-        # The same question at another seat, turn or stage asks for another sample.
+        # The same request at another seat, turn or stage gets another sample number.
         first = STAGE * self.stage.count("escalated") + keys[:seat].count(keys[seat])
 
         def ask(turn: int) -> Ask:
-            return Ask(name, question(self.declared[name], talk, first + turn * keys.count(keys[seat])))
+            return Ask(name, build_request(self.declared[name], talk, first + turn * keys.count(keys[seat])))
 
-        return until_read(ask, lambda answer: read(answer, self.prompt).reason in UNREAD, self.grader.requeries)
+        return until_read(ask, lambda answer: read(answer, self.prompt).reason in UNPARSED, self.grader.parse_retries)
 
     def _alike(self, judge: str) -> tuple:
-        """The key under which two names are one judge: the same model, asked in the same way."""
+        """Return a key that is equal for two names of one judge: the same model with the same settings."""
         api = self.declared[judge]
         return api.id, api.temperature, api.max_tokens, options_of(api)
 
     def normalize(self, name: str) -> Dialogue:
-        """Return the answer of a normalizer: the proof in a neutral style."""
-        (answer,) = yield [Ask(name, filled(self.declared[name], "normalize", self.fields))]
+        """Return the output of a normalizer: the proof in a neutral style."""
+        (answer,) = yield [Ask(name, build_prompt_request(self.declared[name], "normalize", self.fields))]
         return answer
 
 
 def jury(sitting: Sitting) -> Dialogue:
-    """Return the ruling of one or several judges, asked in rounds until they agree or no round is left."""
+    """Return the ruling of one or several judges. Repeat rounds until they agree or no round is left."""
     grader, paid, opinions = sitting.grader, [], []
     if absent := sitting.absent:
         return Ruling(sitting.unscored(ABSENT[absent]))
@@ -156,7 +129,7 @@ def jury(sitting: Sitting) -> Dialogue:
         paid.append(answer)
         if reason := _not_normalized(answer):
             opinion = Opinion(grader.normalizer, f"{sitting.stage}normalizer", None, reason)
-            return Ruling(sitting.unscored(reason).paid(paid, [opinion]))
+            return Ruling(sitting.unscored(reason).with_calls(paid, [opinion]))
         fields = {**fields, "proof": answer.text}
     talks: list[Talk | None] = [(("user", sitting.prompt.render(fields)),)] * len(grader.judges)
     verdicts = [sitting.unscored(Reason.NO_VERDICT)] * len(talks)
@@ -169,37 +142,37 @@ def jury(sitting: Sitting) -> Dialogue:
             for n, v in enumerate(verdicts)
             if n in replies
         ]
-        if failed := next((v.reason for v in verdicts if v.reason in PASSING), None):
-            return Ruling(sitting.unscored(failed).paid(paid, opinions))
-        split = _disagree(verdicts, grader.spread)
+        if failed := next((v.reason for v in verdicts if v.reason in TRANSIENT), None):
+            return Ruling(sitting.unscored(failed).with_calls(paid, opinions))
+        split = _disagree(verdicts, grader.max_spread)
         if len(talks) == 1 or (split is False):
             break
         talks = _reconsidering(talks, {n: turns[-1] for n, turns in replies.items()})
-    return Ruling(_merged(grader, verdicts).paid(paid, opinions), bool(split))
+    return Ruling(_merged(grader, verdicts).with_calls(paid, opinions), bool(split))
 
 
 def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
-    """All answers of each judge that has a talk, by its seat."""
+    """Return all outputs of each judge that has a talk, by seat."""
     seated = {seat: talk for seat, talk in enumerate(talks) if talk is not None}
     replies = yield from together([sitting.judge(seat, talk) for seat, talk in seated.items()])
     return dict(zip(seated, replies, strict=True))
 
 
-def _not_normalized(answer: Answer) -> Reason | None:
-    """Why the normalizer's answer holds no proof; None when it holds one."""
+def _not_normalized(answer: ModelOutput) -> Reason | None:
+    """Return why the normalizer's output holds no proof; None if it holds one."""
     if answer.reason != Reason.OK:
         return Reason(answer.reason)
-    return None if answer.stop == Stop.END and answer.text.strip() else Reason.NOT_NORMALIZED
+    return None if answer.stop_reason == StopReason.END and answer.text.strip() else Reason.NOT_NORMALIZED
 
 
 def _disagree(verdicts: Sequence[Verdict], spread: float) -> bool | None:
-    """Whether marks are further apart than `spread`; None where there are no marks."""
+    """Return whether grades are further apart than `spread`; None without grades."""
     grades = [verdict.grade for verdict in verdicts if verdict.grade is not None]
     return max(grades) - min(grades) > spread if grades else None
 
 
-def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, Answer]) -> list[Talk | None]:
-    """The conversations of the next round: each judge that answered is shown the answers of the others."""
+def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, ModelOutput]) -> list[Talk | None]:
+    """Return the conversations of the next round, in which each judge that replied sees the texts of the others."""
     texts = {seat: answer.text for seat, answer in last.items() if answer.reason == Reason.OK}
     next_talks: list[Talk | None] = []
     for seat, talk in enumerate(talks):
@@ -213,20 +186,20 @@ def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, Answer]) -> 
 
 
 def _merged(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
-    """One verdict from those of the last round; fewer marks than the quorum give no grade."""
+    """Merge the verdicts of the last round into one; without a grade if fewer than `quorum` judges gave one."""
     if len(verdicts) == 1:
         return verdicts[0]
-    marks = [verdict.grade for verdict in verdicts if verdict.grade is not None]
-    if len(marks) < grader.quorum:
-        reason = Reason.NO_QUORUM if marks else next(v.reason for v in verdicts if v.grade is None)
-        return Verdict(None, verdicts[0].out_of, reason)
-    grade = float(MERGES[grader.merge](marks))
+    grades = [verdict.grade for verdict in verdicts if verdict.grade is not None]
+    if len(grades) < grader.quorum:
+        reason = Reason.NO_QUORUM if grades else next(v.reason for v in verdicts if v.grade is None)
+        return Verdict(None, verdicts[0].max_points, reason)
+    grade = float(MERGES[grader.reduce](grades))
     text = next((verdict.text for verdict in verdicts if verdict.grade == grade), "")
-    return Verdict(grade, verdicts[0].out_of, Reason.OK, text)
+    return Verdict(grade, verdicts[0].max_points, Reason.OK, text)
 
 
 def together_with(first: Verdict, last: Verdict) -> Verdict:
-    """The later verdict of a cascade, with the cost and the opinions of both."""
+    """Return the later verdict of a cascade with the cost and the opinions of both."""
     return replace(
         last,
         cost=total((first.cost, last.cost)),

@@ -1,29 +1,29 @@
-"""Marking schemes read into their parts: checkpoints in chains, items worth nothing, deductions with their price.
+"""Parse grading schemes into their parts: checkpoints in chains, zero-credit items, and deductions with their points.
 
     clean   a model's text -> the scheme in it
     parse   text -> Rubric
-    faults  what the linter finds in a scheme, as names (filters/schemes.py)
+    faults  names of the faults that the linter finds in a scheme (filters/scheme_filters.py)
 
 From: the structure and constraints of QED-Nano's generation of grading schemes, and MathArena's structured schemes.
 
-How we differ:
-1. There a scheme is used as it was written. Here it is read, checked by rules before it marks anything, and tried out
-   on answers whose marks are known (schemes.py).
-2. Every chain must be worth exactly 7. There one such chain sufficed, and a cheaper chain could never earn full marks.
+Differences from these:
+1. There a scheme is used as it was written. Here it is parsed, checked by rules before it grades anything, and tested
+   on answers whose grades are known (schemes.py).
+2. Every chain must be worth exactly 7. There one such chain sufficed, and another chain could never earn all points.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from proofmill.filters.schemes import FAULTS, FULL_MARKS, OF_OUR_FORM
+from proofmill.filters.scheme_filters import FAULTS, MAX_POINTS, OF_OUR_FORM
 from proofmill.text.reasoning import after_thought
 
 MAIN, ROUTINE = 4, 3  # points: main ideas together at least, routine work together at most
 SECTIONS = ("Checkpoints", "Zero-credit items", "Deductions")
 
-# What may stand before a heading or a chain can fill many lines. It is matched also where neither follows (there group 1
-# is None), and so is passed over at once instead of once from each of its lines.
+# The characters allowed before a heading or a chain can fill many lines. The pattern also matches if no heading follows
+# (group 1 is None), so a run of them is skipped once instead of once from each of its lines.
 _HEADING = re.compile(
     r"^[\s#*_0-9.]*+(?:((?a:Checkpoints|Zero-credit items|Deductions))\b[^\n]*$)?+", re.MULTILINE | re.IGNORECASE
 )
@@ -35,7 +35,7 @@ _PRICE = re.compile(
     r"[(\[]\s*+(?P<points>-?\d{1,9}(?:\.\d+)?+)\s*+(?:pts?|points?)\.?+\s*+(?:[,;:]\s*+(?P<weight>[a-z ]*+))?+\s*+[)\]]",
     re.IGNORECASE,
 )
-# A price in words is looked for before a sign, which may belong to a formula such as `n-1`.
+# Penalties in words are searched first, because a sign may belong to a formula such as `n-1`.
 _PENALTY = re.compile(
     r"\b(?:cap(?:ped)?+\s*+(?:at|of|to)?+\s*+:?+\s*+(?P<cap>\d{1,9})\s*+/\s*+7"
     r"|(?:minus|deduct|subtract|penalty\s*+:?+)\s*+(?P<minus>\d{1,9})\b)",
@@ -62,7 +62,7 @@ _ALTERNATIVES = re.compile(
 class Checkpoint:
     chain: str | None  # None: the checkpoint counts in every chain
     points: float
-    weight: str | None  # `main` or `routine`, where the scheme says so
+    weight: str | None  # `main` or `routine`, if the scheme says so
     text: str
 
 
@@ -75,7 +75,7 @@ class Deduction:
 
 @dataclass(frozen=True)
 class Rubric:
-    """A marking scheme in its parts; `sections` are the headings that the text has, in its order."""
+    """A grading scheme in its parts; `sections` are the headings of the text, in its order."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     zero_credit: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Rubric:
 
     @property
     def chains(self) -> dict[str | None, list[Checkpoint]]:
-        """The checkpoints that a proof can earn together: of each chain, or all of them under None."""
+        """The checkpoints that a proof can earn together: by chain, or all of them under None."""
         names = sorted({c.chain for c in self.checkpoints if c.chain is not None})
         shared = [c for c in self.checkpoints if c.chain is None]
         if not names:
@@ -97,12 +97,12 @@ class Rubric:
 
     @property
     def points(self) -> float:
-        """What the best chain is worth."""
+        """Points of the best chain."""
         return max((sum(c.points for c in chain) for chain in self.chains.values()), default=0)
 
 
 def clean(text: str) -> str:
-    """The scheme itself, without the reasoning and the preamble before it."""
+    """Return the scheme without the reasoning and the preamble before it."""
     text = after_thought(text.rpartition("</thought>")[2])
     heading = next((h for h in _headings(text) if _section(h[1]) == "Checkpoints"), None)
     start = heading.start() if heading else max(text.find("Checkpoints"), 0)
@@ -110,9 +110,9 @@ def clean(text: str) -> str:
 
 
 def parse(text: str) -> Rubric:
-    """The parts of a scheme, as far as they can be read: of three sections, or of structured items as in MathArena.
+    """Parse a scheme as far as possible: three sections, or structured items as in MathArena.
 
-    A number of ten digits or more is no price.
+    A number of ten digits or more does not count as points.
     """
     if _STRUCTURED.search(text):
         return _structured(text)
@@ -152,12 +152,12 @@ def _structured(text: str) -> Rubric:
 
 
 def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
-    """Priced items with the chain they stand in, and numbered items that have no price."""
-    marks = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body) if m[1]]
-    pieces: list[tuple[str | None, str]] = [(None, body[: marks[0][0]] if marks else body)]
+    """Return the items with points, each with its chain, and the numbered items without points."""
+    chains = [(m.start(), m.end(), m[1]) for m in _CHAIN.finditer(body) if m[1]]
+    pieces: list[tuple[str | None, str]] = [(None, body[: chains[0][0]] if chains else body)]
     pieces += [
         (name, body[end : following[0] if following else len(body)])
-        for (_, end, name), following in zip(marks, [*marks[1:], None], strict=False)
+        for (_, end, name), following in zip(chains, [*chains[1:], None], strict=False)
     ]
     checkpoints, unpriced = [], []
     for chain, piece in pieces:
@@ -176,20 +176,20 @@ def _checkpoints(body: str) -> tuple[list[Checkpoint], list[str]]:
 
 
 def _items(body: str) -> list[tuple[bool, str]]:
-    """The items of a list: whether each is numbered, and its text with the lines below that are indented further."""
+    """Return the outermost items of a list: whether each is numbered, and its text with nested items."""
     starts = list(_ITEM.finditer(body))
-    least = min((_indent(m[0]) for m in starts), default=0)
-    starts = [m for m in starts if _indent(m[0]) == least]
+    outermost = min((_indent(m[0]) for m in starts), default=0)
+    starts = [m for m in starts if _indent(m[0]) == outermost]
     return [(any(s.isdigit() for s in m[0]), body[m.end() : end].strip()) for m, end in _with_ends(starts, body)]
 
 
 def _with_ends(matches: list[re.Match], text: str) -> Iterator[tuple[re.Match, int]]:
-    """Each match with the index where the next one begins, or where the text ends."""
+    """Yield each match with the index at which the next one begins, or the text ends."""
     return zip(matches, [*(match.start() for match in matches[1:]), len(text)], strict=False)
 
 
-def _indent(marker: str) -> int:
-    return len(marker) - len(marker.lstrip())
+def _indent(submission_grader: str) -> int:
+    return len(submission_grader) - len(submission_grader.lstrip())
 
 
 def _deduction(item: str) -> Deduction:
@@ -201,43 +201,45 @@ def _deduction(item: str) -> Deduction:
 
 
 def faults(rubric: Rubric, given: bool = False) -> list[str]:
-    """Names of the faults that the linter finds (FAULTS), the gravest first.
+    """Return the names of the faults that the linter finds (FAULTS), the most serious first.
 
-    `given`: the scheme came with its problem, and is excused from the faults of another form (OF_OUR_FORM).
+    `given`: the scheme came with its problem, so the faults that only concern our form are ignored (OF_OUR_FORM).
     """
     present = {
         "no-sections": rubric.sections != SECTIONS,
-        "off-total": rubric.points != FULL_MARKS,
-        "chain-off-total": any(sum(c.points for c in chain) != FULL_MARKS for chain in rubric.chains.values()),
-        "broken-points": any(not c.points.is_integer() or not 0 < c.points <= FULL_MARKS for c in rubric.checkpoints),
-        "unpriced-checkpoint": bool(rubric.unpriced),
-        "small-main-idea": any(not _weighty(chain) for chain in rubric.chains.values()),
-        "cut-too-fine": any(
+        "wrong-total": rubric.points != MAX_POINTS,
+        "wrong-chain-total": any(sum(c.points for c in chain) != MAX_POINTS for chain in rubric.chains.values()),
+        "invalid-points": any(not c.points.is_integer() or not 0 < c.points <= MAX_POINTS for c in rubric.checkpoints),
+        "checkpoint-without-points": bool(rubric.unpriced),
+        "main-idea-too-small": any(not _weighty(chain) for chain in rubric.chains.values()),
+        "too-fine": any(
             sum(c.points == 1 and c.weight != "main" for c in chain) >= 3 for chain in rubric.chains.values()
         ),
         "no-total-line": not rubric.totalled,
         "chains-not-introduced": len(rubric.chains) > 1 and not rubric.introduced,
-        "unpriced-deduction": any(d.minus is None and d.cap is None for d in rubric.deductions),
-        "broken-deduction": any(not _fair(d) for d in rubric.deductions),
-        "said-twice": bool({_plain(item) for item in rubric.zero_credit} & {_plain(d.text) for d in rubric.deductions}),
+        "deduction-without-points": any(d.minus is None and d.cap is None for d in rubric.deductions),
+        "invalid-deduction": any(not _fair(d) for d in rubric.deductions),
+        "duplicate-item": bool(
+            {_plain(item) for item in rubric.zero_credit} & {_plain(d.text) for d in rubric.deductions}
+        ),
         "not-self-contained": _ELSEWHERE.search(rubric.text) is not None,
     }
     return [name for name in FAULTS if present[name] and not (given and name in OF_OUR_FORM)]
 
 
 def _weighty(chain: list[Checkpoint]) -> bool:
-    """Whether main ideas have their share; without labels, checkpoints worth more than a point are main."""
-    labelled = any(c.weight for c in chain)
-    main = sum(c.points for c in chain if (c.weight == "main" if labelled else c.points > 1))
+    """Return whether main ideas have their share; without labels, checkpoints worth more than a point are main."""
+    labeled = any(c.weight for c in chain)
+    main = sum(c.points for c in chain if (c.weight == "main" if labeled else c.points > 1))
     return main >= MAIN and sum(c.points for c in chain) - main <= ROUTINE
 
 
 def _fair(deduction: Deduction) -> bool:
     if deduction.cap is not None:
-        return 0 <= deduction.cap < FULL_MARKS
+        return 0 <= deduction.cap < MAX_POINTS
     return deduction.minus in (None, 1, 2)
 
 
 def _plain(text: str) -> str:
-    """An item without its price, punctuation and case."""
+    """Return an item without its penalty, punctuation and case."""
     return " ".join(re.findall(r"\w+", _PENALTY.sub("", text).lower()))

@@ -1,17 +1,18 @@
-"""Submissions: what a grader marks, with the problem and what it is marked by. The final part of the text counts."""
+"""Submissions to a grader: a response with its problem and everything it is graded by. Its final part is graded."""
 
 from dataclasses import dataclass
 
-from proofmill.schema.reasons import Reason, Stop
+from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPEN, final_part, is_closed
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One attempt at a problem, with what it is marked by.
+    """One attempt at a problem, with everything it is graded by.
 
-    `reason` is why there is nothing to mark (refused, provider, ...), or `ok`. `answer` is the right final answer,
-    `reference` the official solution, `asks` what the problem wants; `mark` and `out_of` are what a human gave.
+    `reason` is why there is no response (refused, provider, ...), or `ok`. `answer` is the reference answer,
+    `reference` the official solution, `question_type` the type of the question. `grade` and `max_points`
+    are a person's grade.
     """
 
     statement: str
@@ -19,29 +20,29 @@ class Submission:
     scheme: str | None
     text: str
     reasoning: str | None = None
-    stop: str = Stop.END
+    stop_reason: str = StopReason.END
     reason: str = Reason.OK
     reference: str | None = None
-    asks: str = "proof"
-    mark: float | None = None
-    out_of: int | None = None
+    question_type: str = "proof"
+    grade: float | None = None
+    max_points: int | None = None
 
     @property
     def final(self) -> str:
-        """The part that is graded: all that stands after the reasoning."""
+        """The part that is graded: all text after the reasoning."""
         return final_part(self.text, self.reasoning)
 
     @property
     def unanswered(self) -> bool:
-        """Whether the writer ended by itself, and all that it wrote was taken for something else than an answer.
+        """True if the model stopped on its own, but no text was recognized as an answer.
 
-        A text that begins with the tag of reasoning is all that was written: its writer never came to an answer.
+        A text that begins with the tag of reasoning does not count: its model never wrote an answer.
         """
         elsewhere = bool(self.reasoning) or (bool(self.text.strip()) and not self.text.lstrip().startswith(OPEN))
-        return self.stop == Stop.END and not self.final and elsewhere
+        return self.stop_reason == StopReason.END and not self.final and elsewhere
 
     @property
     def well_formed(self) -> bool:
-        """Whether the text ended by itself, its reasoning is closed, and its answer has exactly one box."""
+        """True if the model stopped on its own, the reasoning is closed, and the answer has exactly one box."""
         closed = self.reasoning is not None or is_closed(self.text)
-        return self.stop == Stop.END and closed and self.final.count("\\boxed{") == 1
+        return self.stop_reason == StopReason.END and closed and self.final.count("\\boxed{") == 1

@@ -1,1 +1,1 @@
-"""Before a run: what it would make, ask, cost and show, the data it needs, and whether what it needs is there."""
+"""Plan a run: steps, costs, hardware, data, and whether what it needs is available."""

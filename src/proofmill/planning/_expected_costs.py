@@ -1,4 +1,4 @@
-"""Expected costs of calls: sums predicted from the answers in journals, each with its interval."""
+"""Expected costs of calls: sums predicted from the outputs in journals, each with an interval."""
 
 import math
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from pathlib import Path
 import polars as pl
 
 from proofmill.calls import budget, records
-from proofmill.schema.reasons import Stop
+from proofmill.schema.reasons import StopReason
 
-Z = 1.96  # deviations to either side of a 95 % interval
-LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop")
+Z = 1.96  # standard deviations to either side, for a 95 % interval
+LEARNED = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens", "stop_reason")
 
 
 @dataclass
 class Range:
-    """A number with its interval; a `value` of None is unknown. `more`: an unknown number is part of it besides."""
+    """A number with its interval; `value` None is unknown. With `more`, an unknown number has to be added."""
 
     value: float | None = 0.0
     low: float = 0.0
@@ -24,7 +24,7 @@ class Range:
     more: bool = False
 
     def __add__(self, other: "Range") -> "Range":
-        """The sum of independent numbers: deviations add up by their squares; what is unknown adds to the known."""
+        """Return the sum of independent numbers; the squares of their deviations add up. An unknown number sets `more`."""
         if self.value is None or other.value is None:
             known = other if self.value is None else self
             return Range(known.value or None, known.low, known.high, more=bool(known.value))
@@ -34,11 +34,11 @@ class Range:
         return Range(value, max(0.0, value - down), value + up, self.more or other.more)
 
     def down_to(self, share: float) -> "Range":
-        """The number where perhaps no more than this share of it comes."""
+        """Return the number with its lower end reduced to this share."""
         return Range(self.value, self.low * share, self.high, self.more)
 
     def shown(self, form: str) -> str:
-        """Such as `$4.10 [$3.90, $4.30]`, without the interval where it is no wider than the number; `at least $4.10`."""
+        """Return e.g. `$4.10 [$3.90, $4.30]`, or `at least $4.10`; no interval if rounding hides it."""
         if self.value is None:
             return "unknown"
         ends = [form.format(end) for end in (self.low, self.high)]
@@ -47,18 +47,18 @@ class Range:
 
 
 def answered(folder: Path) -> pl.DataFrame:
-    """The answers in a journal, without failed calls."""
-    return records.frame(folder, *LEARNED).filter(pl.col("stop") != Stop.ERROR)
+    """Return the outputs in a journal, without failed calls."""
+    return records.frame(folder, *LEARNED).filter(pl.col("stop_reason") != StopReason.ERROR)
 
 
 def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
-    """Dollars of each answer by the price that is declared now."""
+    """Return the dollars of each output at the price declared now."""
     counts = ("prompt_tokens", "cached_tokens", "tokens", "reasoning_tokens")
     return pl.Series([budget.price(declared, *row) for row in answers.select(counts).iter_rows()], dtype=pl.Float64)
 
 
 def predicted(values: pl.Series, calls: int) -> Range:
-    """The sum over `calls` calls, predicted from the `values` of earlier ones."""
+    """Return the sum over `calls` calls, predicted from the `values` of earlier calls."""
     value, count = pl.col("value"), values.len()
     mean, deviation = values.to_frame("value").select(value.mean(), value.std().alias("deviation")).row(0)
     error = Z * (deviation or 0.0) * math.sqrt(calls + calls**2 / count)
@@ -66,5 +66,5 @@ def predicted(values: pl.Series, calls: int) -> Range:
 
 
 def certain(value: float) -> Range:
-    """A number without uncertainty."""
+    """Return a number without uncertainty."""
     return Range(value, value, value)

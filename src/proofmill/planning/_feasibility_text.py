@@ -1,4 +1,4 @@
-"""The verdicts on a machine as text for people: a table, what does not fit and what would, and lines for `site.yaml`."""
+"""Verdicts on a machine as text: a table, what does not fit and what would, and lines for `site.yaml`."""
 
 import math
 from collections import Counter
@@ -12,33 +12,33 @@ from proofmill.schema.names import kind_of
 from proofmill.training.memory import size
 
 LAUNCHING = "python -m proofmill.runtime.cluster.launching"
-CORES = 8  # for each GPU; hardly a computer has fewer
-SPARE = 8e9  # bytes of host memory for each GPU, for what no plan counts: graders, tables, what CUDA pins
+CORES = 8  # for each GPU; few machines have fewer
+SPARE = 8e9  # bytes of host memory for each GPU that no plan counts: graders, tables, memory pinned by CUDA
 HEAD = ("", "model", "tokens", "how", "a GPU", "", "GPU-hours")
 WORDS = {True: "fits", False: "does not fit", None: "not known"}
 
 
-def lines(whole: Any) -> Iterator[str]:
-    """Yield a line for each stage, then what does not fit and what would, then sums and the lines of `site.yaml`."""
-    machine, verdicts = whole.machine, whole.verdicts
+def lines(feasibility: Any) -> Iterator[str]:
+    """Yield a line for each stage, then why some do not fit and what would, then sums and lines of `site.yaml`."""
+    machine, verdicts = feasibility.machine, feasibility.verdicts
     if machine.gpu:
         about = f"{machine.devices} GPUs of {size(machine.gpu.bytes)}, {size(machine.host)} of host memory for {machine.each}"
     else:
-        about = "this computer, no GPU" + (f", {size(machine.bytes)} free" if machine.bytes is not None else "")
-    yield f"{whole.plan.target} on {machine.name}: {about}"
+        about = "this machine, no GPU" + (f", {size(machine.bytes)} free" if machine.bytes is not None else "")
+    yield f"{feasibility.plan.target} on {machine.name}: {about}"
     if not verdicts:
-        yield "no stage to be made holds weights"
+        yield "no stage to run loads weights"
         return
     yield ""
     yield from _table(verdicts)
     yield ""
-    yield from _summary(verdicts, whole.fill)
+    yield from _summary(verdicts, feasibility.fill)
     if machine.gpu:
         yield from _site(verdicts, machine)
 
 
 def _table(verdicts: list[Any]) -> Iterator[str]:
-    """Yield the verdicts as a table: stages of a kind that ask equal weights in an equal way are one row."""
+    """Yield the verdicts as a table. Stages of a kind that use equal weights in the same way share a row."""
     groups: dict[Any, list[Any]] = {}
     for verdict in verdicts:
         key = (kind_of(verdict.stage) if verdict.asks else verdict.stage, verdict.model, _cells(verdict))
@@ -55,7 +55,7 @@ def _table(verdicts: list[Any]) -> Iterator[str]:
 
 
 def _cells(verdict: Any) -> tuple[str, ...]:
-    """Return the cells of a row: parameters, tokens, how the stage is run, bytes of a device, and the verdict."""
+    """Return the cells of a row: parameters, tokens, how the stage runs, bytes per device, and the verdict."""
     parameters = "?" if verdict.parameters is None else f"{verdict.parameters / 1e9:,.2f} B"
     how = taken = ""
     if verdict.fits:
@@ -69,11 +69,12 @@ def _cells(verdict: Any) -> tuple[str, ...]:
 
 
 def _hours(number: float) -> str:
+    """Return hours with a precision that fits their size."""
     return "< 0.1" if number < 0.05 else f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
 def _summary(verdicts: list[Any], fill: float) -> Iterator[str]:
-    """Yield why stages do not fit and what would help, the same of several stages once; then the sums."""
+    """Yield why stages do not fit and what would help, each reason once; then the sums."""
     faults: dict[str, list[str]] = {}
     for verdict in verdicts:
         for fault in verdict.faults:
@@ -85,14 +86,14 @@ def _summary(verdicts: list[Any], fill: float) -> Iterator[str]:
     yield ", ".join(f"{word}: {count}" for word, count in counts.items() if count)
     if known := [verdict.gpu_hours for verdict in verdicts if verdict.gpu_hours is not None]:
         yield (
-            f"{_hours(sum(known))} GPU-hours for {len(known)} of {len(verdicts)}, if texts have {fill:g} of the length allowed; "
-            f"assumed are {hours.LEARNING:.0%} of the GPU's rate while learning and {hours.READING:.0%} of its bandwidth "
-            "while writing; judges are not in it"
+            f"{_hours(sum(known))} GPU-hours for {len(known)} of {len(verdicts)}, if texts have {fill:g} of the maximum length; "
+            f"assumes {hours.LEARNING:.0%} of the GPU's peak rate in training and {hours.READING:.0%} of its bandwidth in "
+            "sampling; without judges"
         )
 
 
 def _site(verdicts: list[Any], machine: Any) -> Iterator[str]:
-    """Yield lines of `site.yaml`: for each sort of job what starts most of its stages; then those that need another line."""
+    """Yield lines of `site.yaml`: for each kind of job, the line that fits most stages; then the exceptions."""
     shared: dict[str, str] = {}
     own = []
     for sort in (*learned(), "serve"):
@@ -103,23 +104,23 @@ def _site(verdicts: list[Any], machine: Any) -> Iterator[str]:
             started = {v.stage: way for v in left for way in v.ways if way.start == most}
             words = _words(sort, list(started.values()), machine)
             if sort in shared:
-                own.append(f"in a run of its own: {', '.join(started)} by {words}")
+                own.append(f"in a separate run: {', '.join(started)} with {words}")
             shared.setdefault(sort, words)
             left = [v for v in left if v.stage not in started]
     if shared:
         yield ""
-        yield f"for `site.yaml` (docs/cluster.md), so that all that fits does{', but for what is below' * bool(own)}:"
+        yield f"for `site.yaml` (docs/cluster.md), for all stages that fit{', with the exceptions below' * bool(own)}:"
         yield from (f"  {sort}: {words}" for sort, words in shared.items())
         yield from own
 
 
 def _words(sort: str, ways: list[Any], machine: Any) -> str:
-    """Return the words for jobs that start alike, with vLLM's server on the GPUs that they have apart.
+    """Return the settings for jobs that start in one way, with vLLM's server on GPUs of its own.
 
-    Several nodes are asked for whole, since SLURM need not give as many GPUs on each of them.
+    Several nodes are requested with all their GPUs, since SLURM could otherwise give each a different number.
     """
     way, alone = ways[0], machine.nodes == 1
-    nodes, flags = machine.computers(way.devices) or 1, ""
+    nodes, flags = machine.nodes_for(way.devices) or 1, ""
     if way.devices // nodes != machine.each - way.apart * alone:
         flags += f" --processes {way.devices // nodes}"
     if way.apart:
@@ -128,9 +129,9 @@ def _words(sort: str, ways: list[Any], machine: Any) -> str:
         if way.parallel > 1:
             replicas = f"--data-parallel-size {way.apart // way.parallel}"
             flags += f' --server-args="--tensor-parallel-size {way.parallel} {replicas}"'
-    gpus = (machine.each * nodes if nodes > 1 else way.devices + way.apart) // nodes  # of a computer
-    there = min(max(way.host_bytes for way in ways) + SPARE * gpus, machine.host)
-    megabytes = 1000 * math.ceil(there / 2**20 / 1000)  # to SLURM, of 2^20 bytes
+    gpus = (machine.each * nodes if nodes > 1 else way.devices + way.apart) // nodes  # on each node
+    needed = min(max(way.host_bytes for way in ways) + SPARE * gpus, machine.host)
+    megabytes = 1000 * math.ceil(needed / 2**20 / 1000)  # SLURM's unit is 2^20 bytes
     words = [f"nodes: {nodes}"] * (nodes > 1)
     words += [f"gpu: {gpus * nodes}", f"cpus_per_task: {CORES * gpus}", f"mem_mb: {megabytes}"]
     if way.layout in LAUNCHED or way.apart:

@@ -1,24 +1,25 @@
-"""A plan as text for people, and as data for programs."""
+"""A plan as text, and as JSON data."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from proofmill.calls import budget, prices
-from proofmill.planning.data import size, summed
+from proofmill.planning.data import summed
 from proofmill.runtime.progress import clock
 from proofmill.schema.kinds import learned
 from proofmill.schema.names import kind_of
+from proofmill.text.byte_sizes import format_bytes
 
-_STATES = {"done": "done", "restore": "restore, it was made before", "make": "make"}
+_STATES = {"done": "done", "restore": "restore from the archive", "make": "make"}
 
 
-NAME, LEAST = 44, 24  # characters of a name, and of a reason, that a line has room for
+NAME, LEAST = 44, 24  # maximum characters of a name, minimum of a reason
 ABSENT = "–"
 
 
 def lines(plan: Any, verbose: bool, width: int) -> Iterator[str]:
-    """The plan as text: a line for each stage that is not done, as wide as the screen; or all that is known of each."""
+    """Yield the plan as text: a line of `width` for each stage that is not done; with `verbose`, all details."""
     yield from _in_full(plan) if verbose else _in_brief(plan, width)
     yield from _sums(plan)
     yield from _connections(plan)
@@ -26,6 +27,7 @@ def lines(plan: Any, verbose: bool, width: int) -> Iterator[str]:
 
 
 def _in_full(plan: Any) -> Iterator[str]:
+    """Yield all details of each stage."""
     width = max(map(len, plan.stages), default=0)
     for stage in plan.stages.values():
         yield f"{stage.name:<{width}}  {_STATES[stage.state]}{': ' if stage.why else ''}{'; '.join(stage.why)}".rstrip()
@@ -34,7 +36,7 @@ def _in_full(plan: Any) -> Iterator[str]:
 
 
 def _in_brief(plan: Any, width: int) -> Iterator[str]:
-    """A table: name, state, rows, calls, tokens, dollars and the time of the last making, and why in one clause."""
+    """Yield a table: name, state, rows, calls, tokens, dollars, time of the last run, and the reason."""
     stages = [stage for stage in plan.stages.values() if stage.state != "done"]
     if not stages:
         return
@@ -45,10 +47,11 @@ def _in_brief(plan: Any, width: int) -> Iterator[str]:
         line = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {shown}  "
         room = max(LEAST, width - len(line))
         yield f"{line}{why if len(why) <= room else why[: room - 1] + '…'}".rstrip()
-    yield f"what is behind a line: proofmill plan {plan.target} --verbose"
+    yield f"details: proofmill plan {plan.target} --verbose"
 
 
 def _brief(stage: Any) -> tuple[str, ...]:
+    """Return the cells of a stage."""
     name = stage.name if len(stage.name) <= NAME else f"{stage.name[: NAME // 2 - 1]}…{stage.name[-NAME // 2 :]}"
     calls = ABSENT if stage.calls == 0 else "?" if stage.calls is None else _short(stage.calls)
     known = stage.calls != 0 and stage.state == "make"
@@ -65,19 +68,20 @@ def _brief(stage: Any) -> tuple[str, ...]:
 
 
 def _clause(why: list[str]) -> str:
-    """The first reason; where that is what is made before it, its name alone."""
+    """Return the reasons; only the name of a stage that runs before it, if that is the first."""
     first = why[0] if why else ""
     return f"after {first.removesuffix(' will be made')}" if first.endswith(" will be made") else "; ".join(why)
 
 
 def _amount(value: float | None, form: str) -> str:
+    """Return an amount in short form; `?` if unknown."""
     return (
         "?" if value is None else form.format(_short(value) if value >= 1000 else f"{value:,.2f}".removesuffix(".00"))
     )
 
 
 def _short(value: float) -> str:
-    """`12,345` as `12.3k`, with three digits at most."""
+    """Return a number with at most three digits, e.g. `12.3k`."""
     for worth, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= worth:
             return f"{value / worth:.3g}{letter}"
@@ -85,12 +89,13 @@ def _short(value: float) -> str:
 
 
 def _details(stage: Any) -> Iterator[str]:
+    """Yield rows, calls, cost and time of a stage."""
     about = "" if stage.exact else "at most " if stage.at_most else "about "
     if stage.rows:
-        counts = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.parked:,} of them parked before"
+        counts = f"{stage.cached:,} cached, {stage.calls:,} to do, {stage.failed:,} of them failed before"
         if stage.depth:
-            counts = f"{stage.cached:,} calls cached, at most {stage.depth:,} of a row one after another"
-        detail = counts if stage.exact or stage.depth else "how many are cached is known when they are there"
+            counts = f"{stage.cached:,} calls cached, at most {stage.depth:,} sequential calls per row"
+        detail = counts if stage.exact or stage.depth else "the number of cached calls is not known yet"
         yield f"{about}{stage.rows:,} rows: {detail}"
     if stage.calls is None or stage.calls:
         calls = "an unknown number of" if stage.calls is None else f"{about}{stage.calls:,}"
@@ -101,10 +106,11 @@ def _details(stage: Any) -> Iterator[str]:
     yield from stage.shows
     if stage.seconds is not None:
         gpus = f", {stage.seconds * stage.gpus / 3600:,.2f} GPU-hours" if stage.gpus else ""
-        yield f"took {clock(stage.seconds)}{gpus} the last time"
+        yield f"the last run took {clock(stage.seconds)}{gpus}"
 
 
 def _sums(plan: Any) -> Iterator[str]:
+    """Yield the totals, and the cost against the budget."""
     states = [stage.state for stage in plan.stages.values()]
     yield ""
     yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
@@ -115,54 +121,54 @@ def _sums(plan: Any) -> Iterator[str]:
     hours = sum(stage.seconds * stage.gpus for stage in stages if stage.gpus) / 3600
     unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*learned(), "responses"))
     if hours:
-        yield f"{hours:,.2f} GPU-hours as the last time"
+        yield f"{hours:,.2f} GPU-hours in the last runs"
     if unknown:
-        yield f"GPU-hours unknown for {unknown} stages that were never made"
+        yield f"GPU-hours are unknown for {unknown} stages that never ran"
     spent, most = budget.spent(plan.results / "calls"), plan.book.budget
     if most is None:
-        yield f"${spent:,.2f} spent so far; no budget is declared"
+        yield f"${spent:,.2f} spent so far; no budget is set"
     else:
         yield f"${spent:,.2f} spent so far of a budget of ${most:,.2f}"
         if total.dollars.value is not None and spent + total.dollars.high > most:
-            yield f"the budget may not suffice: up to ${spent + total.dollars.high - most:,.2f} are missing"
+            yield f"the budget may be too low by up to ${spent + total.dollars.high - most:,.2f}"
 
 
 def _connections(plan: Any) -> Iterator[str]:
-    """What the environment lacks to reach the remote models that are asked."""
+    """Yield missing settings of the remote models, and models without a price."""
     for each in plan.connections:
         if each.fault:
             others = f" and {len(each.stages) - 2} more" * (len(each.stages) > 2)
-            yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} ask it)"
+            yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} need it)"
         if price := prices.listed(each.api):
-            yield f"{each.model} declares no price; data/prices.csv has {price}"
+            yield f"{each.model} has no `price`; data/prices.csv has {price}"
     if plan.connections and not any(each.fault for each in plan.connections):
-        yield f"asks {', '.join(each.model for each in plan.connections)}: `proofmill check {plan.target}` tries them"
+        yield f"needs {', '.join(each.model for each in plan.connections)}; `proofmill check {plan.target}` tests them"
 
 
 def _calls(total: Any) -> str:
-    """The calls of all stages: about as many, or at least so many where filters or unknown tables decide on more."""
+    """Return the calls of all stages: an estimate, or a minimum if filters or unknown tables decide on more."""
     if total.least == total.calls and not total.unknown:
         return f"about {total.calls:,} calls"
     text = f"at least {total.least:,} calls"
     if total.calls > total.least:
-        text += f", {total.calls:,} if no filter refuses a row"
+        text += f", {total.calls:,} if no filter drops a row"
     if total.unknown:
-        text += f", and those of {total.unknown} stage{'s' * (total.unknown > 1)} whose rows are not known"
+        text += f", and those of {total.unknown} stage{'s' * (total.unknown > 1)} with unknown rows"
     return text
 
 
 def _missing(plan: Any) -> Iterator[str]:
-    """The public data that are not here, and the command that brings them."""
+    """Yield the missing public data, and the command that downloads them."""
     if plan.missing:
         yield ""
-        yield f"not on this machine ({summed(plan.missing)}); `proofmill fetch {plan.target}` brings it:"
+        yield f"not on this machine ({summed(plan.missing)}); `proofmill fetch {plan.target}` downloads it:"
         yield from (
-            f"  {item.name}, {size(item.bytes)}, licence {item.licence}: {item.source}" for item in plan.missing
+            f"  {item.name}, {format_bytes(item.bytes)}, license {item.licence}: {item.source}" for item in plan.missing
         )
 
 
 def data(plan: Any) -> dict[str, Any]:
-    """The plan for programs."""
+    """Return the plan as JSON data."""
     return {
         "target": plan.target,
         "stages": [asdict(stage) for stage in plan.stages.values()],

@@ -1,33 +1,33 @@
-"""Forecasts which difference of two models a benchmark can show, before a run is paid for.
+"""Forecast the smallest difference between two models that a benchmark can detect, before paying for a run.
 
-The spread of marks is that of an existing table of the same problems, for any writer; without one, the largest
-possible. The spread between problems is not assumed to cancel between two models, so forecasts are cautious.
+The variance of grades is that of an existing table of the same problems, of any model; without one, the largest possible.
+Differences between problems are not assumed to cancel between two models, so forecasts are conservative.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from proofmill.artifacts.tables import Table
-from proofmill.graders.escalation import full_marks, grader_of
-from proofmill.measures import estimates
-from proofmill.measures.estimates import Variance
-from proofmill.measures.measures import split_variance
-from proofmill.schema.entries import Grades
+from proofmill.graders.escalation import grader_of, max_points
+from proofmill.metrics import estimates
+from proofmill.metrics.estimates import Variance
+from proofmill.metrics.metrics import split_variance
+from proofmill.schema.entries.response_entries import Grades
+from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import TAKEN
+from proofmill.schema.fields import GIVEN_RESPONSES
 from proofmill.schema.names import kind_of
-from proofmill.schema.scores_entry import Scores
 
 
 def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
-    """One sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
+    """Yield a sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
     cases = set()
     for name in entry.grades:
         grades = plan.book.entries[name]
         responses = plan.book.entries[grades.responses]
         scale = 7 if grades.grader == "human" else _scale(grades, plan)
         case = (responses.problems, responses.attempts, scale)
-        if case in cases or responses.model in TAKEN:
+        if case in cases or responses.model in GIVEN_RESPONSES:
             continue
         cases.add(case)
         problems = plan.rows_of(responses.problems)
@@ -36,17 +36,18 @@ def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
             error = estimates.difference_error(variance, problems, responses.attempts)
             yield (
                 f"{problems:,} problems x {responses.attempts} attempts of {responses.problems}: a difference of "
-                f"{estimates.detectable(error, entry.confidence):.2f} of {scale} marks is shown with 80 % chance ({source})"
+                f"{estimates.detectable(error, entry.confidence):.2f} of {scale} points is detected with 80 % power ({source})"
             )
 
 
 def _scale(grades: Grades, plan: Any) -> int:
-    grader = grader_of(grades.grader, grades.prompt, plan.book.declared)
-    return full_marks(grader)
+    """Return the maximum points of a grader."""
+    grader = grader_of(grades.grader, grades.grader_prompt, plan.book.declared)
+    return max_points(grader)
 
 
 def _variance(problems: str, scale: int, plan: Any) -> tuple[Variance, str]:
-    """The variance of marks on these problems in the largest table, and its source; without a table, the worst case."""
+    """Return the variance of grades on these problems in the largest table, and its source; else the worst case."""
     best, source = None, ""
     for name, grades in plan.book.entries.items():
         if kind_of(name) != "grades" or plan.book.entries[grades.responses].problems != problems:
@@ -54,14 +55,14 @@ def _variance(problems: str, scale: int, plan: Any) -> tuple[Variance, str]:
         if plan.book.entries[grades.responses].model == "solutions":  # reference solutions, not a model's attempts
             continue
         try:
-            rows = Table(name, plan.results).rows("problem", "attempt", "grade", "out_of", "opinions")
+            rows = Table(name, plan.results).rows("problem", "attempt", "grade", "max_points", "opinions")
         except TableError:
             continue
-        if {row["out_of"] for row in rows} != {scale}:
+        if {row["max_points"] for row in rows} != {scale}:
             continue
         variance = split_variance([{**row, "seed": 0, "writer": None} for row in rows])
         if variance.problem is not None and (best is None or variance.n_verdicts > best.n_verdicts):
             best, source = variance, name
     if best is None:
-        return Variance(estimates.worst_variance(scale), 0.0, 0.0), "at worst: nothing is measured yet"
-    return best, f"marks spread as in {source}"
+        return Variance(estimates.worst_variance(scale), 0.0, 0.0), "worst case: no grades yet"
+    return best, f"variance of {source}"

@@ -1,6 +1,6 @@
-"""Connections: which servers a target's due stages ask, what the environment lacks for them, and whether they answer.
+"""Connections: the servers that a target's due stages need, missing settings, and a test call to each server.
 
-Models of this project's own programs, which a job starts by itself, need none.
+Models that are programs of this project need no connection: a job starts them automatically.
 """
 
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts.states import States
-from proofmill.engines import trials
-from proofmill.recipes.book import Book
+from proofmill.config.config import Config
+from proofmill.engines import preflight
 from proofmill.runtime import environment
 from proofmill.runtime.progress import say
 from proofmill.schema import references
-from proofmill.schema.declared import Api
+from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -23,7 +23,7 @@ from proofmill.schema.names import kind_of
 
 @dataclass(frozen=True)
 class Connection:
-    """A remote model, the stages that ask it, and the most tokens that they ask for."""
+    """A remote model, the stages that call it, and the largest output limit among them, in tokens."""
 
     model: str
     api: Api
@@ -32,7 +32,7 @@ class Connection:
 
     @property
     def fault(self) -> str:
-        """What the environment lacks, or has wrong, for this model; empty if nothing. Nobody is asked."""
+        """The missing or wrong environment variable of this model; empty if none. Makes no calls."""
         try:
             environment.address(self.model)
             environment.key(self.model)
@@ -41,12 +41,12 @@ class Connection:
         return ""
 
 
-def connections(book: Book, names: Iterable[str]) -> list[Connection]:
-    """The remote models that these artifacts ask."""
-    asking: dict[str, list[str]] = {}
+def connections(book: Config, names: Iterable[str]) -> list[Connection]:
+    """Return the remote models that these artifacts call."""
+    stages_of: dict[str, list[str]] = {}
     for name in names:
         entry = book.entries[name]
-        if KINDS[kind_of(name)].asks and not getattr(entry, "taken", False):
+        if KINDS[kind_of(name)].calls_models and not getattr(entry, "taken", False):
             for model, api in references.relied_on(entry, book.declared).items():
                 is_served = isinstance(api, Api) and not api.weights
                 if (
@@ -54,32 +54,29 @@ def connections(book: Book, names: Iterable[str]) -> list[Connection]:
                     and not environment.is_service(model)
                     and (api.program is None or environment.has_address(model))
                 ):
-                    asking.setdefault(model, []).append(name)
+                    stages_of.setdefault(model, []).append(name)
     return [
         Connection(
             model, api := book.declared[model], tuple(stages), max(_tokens(book.entries[s], s, api) for s in stages)
         )
-        for model, stages in asking.items()
+        for model, stages in stages_of.items()
     ]
 
 
 def _tokens(entry: Any, name: str, api: Api) -> int:
-    """The most tokens of an answer: attempts have a limit of their own, judges the model's."""
+    """Return the output limit in tokens: that of the entry for responses, that of the model for judges."""
     return (entry.max_tokens if kind_of(name) == "responses" else None) or api.max_tokens
 
 
-def due(book: Book, states: States, names: Iterable[str]) -> list[str]:
-    """Those of the artifacts, and of what they are made from, that have to be made.
-
-    Where that cannot be known for want of a file, they count as such.
-    """
-    found: dict[str, None] = {}
+def due(book: Config, states: States, names: Iterable[str]) -> list[str]:
+    """Return the artifacts, and their ancestors, that are due. One that cannot be checked, as a file is missing, is due."""
+    due_names: dict[str, None] = {}
     stack = list(names)
     while stack:
-        if (name := stack.pop()) not in found and _is_due(states, name):
-            found[name] = None
+        if (name := stack.pop()) not in due_names and _is_due(states, name):
+            due_names[name] = None
             stack += references.reads(kind_of(name), book.entries[name], book.entries.get, book.declared)
-    return list(found)
+    return list(due_names)
 
 
 def _is_due(states: States, name: str) -> bool:
@@ -89,8 +86,8 @@ def _is_due(states: States, name: str) -> bool:
         return True
 
 
-def require_addresses(book: Book) -> None:
-    """Raise SettingError, with every fault at once, where the environment has an address that is none."""
+def require_addresses(book: Config) -> None:
+    """Raise SettingError, with all faults at once, if the environment has an invalid address."""
     faults = []
     for name in book.declared:
         if kind_of(name) == "api" and environment.has_address(name) and not environment.is_service(name):
@@ -103,14 +100,14 @@ def require_addresses(book: Book) -> None:
 
 
 def require_set(connections: Iterable[Connection]) -> None:
-    """Raise SettingError, with every fault at once, where the environment lacks what a connection needs."""
+    """Raise SettingError, with all faults at once, if a connection lacks an environment variable."""
     if faults := [connection.fault for connection in connections if connection.fault]:
         raise SettingError("\n".join(faults))
 
 
 def faults_of(connections: Iterable[Connection], results: Path, budget: float | None) -> Iterator[str]:
-    """Try all connections at once, log how each went, and yield the faults as they are found."""
-    for trial in trials.tried({c.model: (c.api, c.most) for c in connections}, results, budget):
+    """Test all connections concurrently, log the results, and yield the faults."""
+    for trial in preflight.tried({c.model: (c.api, c.most) for c in connections}, results, budget):
         cost = "at an unknown price" if trial.cost is None else f"for ${trial.cost:.6f}"
         if trial.fault:
             yield trial.fault
@@ -119,13 +116,15 @@ def faults_of(connections: Iterable[Connection], results: Path, budget: float | 
 
 
 def require_answers(connections: Sequence[Connection], results: Path, budget: float | None) -> None:
-    """Look at what is set for all connections, then try them, unless PROOFMILL_TRY is `no`.
+    """Check the settings of all connections, then test each one, unless PROOFMILL_PREFLIGHT is `no`.
 
-    Raises SettingError or ServiceError with every fault at once.
+    Raises SettingError or ServiceError with all faults at once.
     """
     require_set(connections)
-    if not connections or os.environ.get("PROOFMILL_TRY") == "no":
+    if not connections or os.environ.get("PROOFMILL_PREFLIGHT") == "no":
         return
     if faults := list(faults_of(connections, results, budget)):
-        last = "Nothing was started. PROOFMILL_TRY=no starts without trying, as for stages whose answers are all in the journal."
+        last = (
+            "Nothing was started. Set PROOFMILL_PREFLIGHT=no to skip this test, e.g. if all outputs are in the journal."
+        )
         raise ServiceError("\n".join([*faults, last]))

@@ -1,27 +1,28 @@
-"""The public data that a target needs: which are here, which are missing, and how they come.
+"""Public data that a target needs: list them, and download those that are missing.
 
-A target needs the files that its artifacts name in `path`, and the models that a `base` names on the hub. `proofmill
-fetch` brings what is missing; with `--list` it only says so, and asks nobody.
+A target needs the files that its artifacts name in `path`, and the hub models that its `base` entries name. `proofmill
+fetch` downloads the missing ones; `proofmill fetch --list` only lists them, without network access.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from proofmill.recipes.book import Book
-from proofmill.recipes.paths import source_path
-from proofmill.runtime import fetching
+from proofmill.config.config import Config
+from proofmill.config.source_paths import source_path
+from proofmill.public_data import download
+from proofmill.public_data.registry import FETCHED, MODEL, copy_of, is_public, place, register
 from proofmill.runtime.progress import say
-from proofmill.runtime.public_data import FETCHED, MODEL, copy_of, is_public, place, register
 from proofmill.schema import references
+from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import HubError
-from proofmill.schema.model_entries import Base
 from proofmill.schema.names import kind_of
 from proofmill.sources import models
+from proofmill.text.byte_sizes import format_bytes
 
 
 @dataclass(frozen=True)
 class Needed:
-    """Public data by their address, what is known of them, and where they are: None where they are missing."""
+    """A public data set or model: its address, metadata and location (None if it is missing)."""
 
     source: str
     name: str
@@ -33,11 +34,12 @@ class Needed:
 
     @property
     def missing(self) -> bool:
+        """Return whether it has to be downloaded."""
         return self.where is None
 
 
-def artifacts(book: Book, targets: Iterable[str]) -> list[str]:
-    """The artifacts of targets (recipes, names or paths of tables) with all that they are made from."""
+def artifacts(book: Config, targets: Iterable[str]) -> list[str]:
+    """Return the artifacts of targets (recipes, names or paths of tables) and all their ancestors."""
     names: dict[str, None] = {}
     for target in targets:
         for artifact in book.targeted(target):
@@ -45,24 +47,24 @@ def artifacts(book: Book, targets: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def needed(book: Book, names: Iterable[str]) -> list[Needed]:
-    """The public data that artifacts read, each once, in the order of their addresses."""
-    found: dict[str, Needed] = {}
+def needed(book: Config, names: Iterable[str]) -> list[Needed]:
+    """Return the public data that artifacts read, without duplicates, sorted by address."""
+    by_source: dict[str, Needed] = {}
     for name in names:
         entry = book.entries[name]
         path = source_path(kind_of(name), entry, book.entries.get)
         if path and is_public(path):
-            found[path] = _data(path)
+            by_source[path] = _data(path)
         elif isinstance(entry, Base) and entry.id:
             source = f"{MODEL}{entry.id}@{entry.commit}"
-            found[source] = _model(source, entry)
-    return [found[source] for source in sorted(found)]
+            by_source[source] = _model(source, entry)
+    return [by_source[source] for source in sorted(by_source)]
 
 
 def _data(source: str) -> Needed:
     copy = copy_of(source)
     where = None if copy is None else str(copy)
-    return _needed(source, place(source), where, lambda: fetching.fetch(source))
+    return _needed(source, place(source), where, lambda: download.fetch(source))
 
 
 def _model(source: str, entry: Base) -> Needed:
@@ -70,7 +72,7 @@ def _model(source: str, entry: Base) -> Needed:
     here = models.is_here(model, commit, weights)
 
     def fetch() -> None:
-        fetching.require_network(source)
+        download.require_network(source)
         models.snapshot(model, commit, weights)
 
     return _needed(source, model, "the hub's cache" if here else None, fetch)
@@ -87,15 +89,15 @@ def _needed(source: str, otherwise: str, where: str | None, fetch: Callable[[], 
 
 
 def lines(data: list[Needed]) -> Iterator[str]:
-    """What there is and what is missing, with sizes, rows and licences, and their sums."""
+    """Yield the data with location, size, rows and license, and the totals."""
     if not data:
-        yield "no public data are needed"
+        yield "no public data needed"
         return
     width = max(len(item.name) for item in data)
     for item in data:
         rows = f"{item.rows:,} rows" if item.rows is not None else "rows not known"
         yield (
-            f"{item.name:<{width}}  {size(item.bytes):>8}  {rows:>14}  {item.licence:<26}  "
+            f"{item.name:<{width}}  {format_bytes(item.bytes):>8}  {rows:>14}  {item.licence:<26}  "
             f"{'missing' if item.missing else item.where}"
         )
         yield f"{'':<{width}}  {item.source}"
@@ -105,56 +107,43 @@ def lines(data: list[Needed]) -> Iterator[str]:
 
 
 def summed(data: list[Needed]) -> str:
-    """How large they are together, such as `at least 1.2 GB`."""
+    """Return their total size, e.g. `at least 1.2 GB`."""
     known = [item.bytes for item in data if item.bytes is not None]
     if not known:
         return "size not known"
-    return f"{'at least ' * (len(known) < len(data))}{size(sum(known))}"
-
-
-def size(count: int | None) -> str:
-    """Bytes as `4.2 MB`."""
-    if count is None:
-        return "size ?"
-    for unit, worth in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= worth:
-            return f"{count / worth:,.1f} {unit}"
-    return f"{count / 1e3:,.1f} kB"
+    return f"{'at least ' * (len(known) < len(data))}{format_bytes(sum(known))}"
 
 
 def missing_message(data: list[Needed], target: str) -> str | None:
-    """One sentence about all that is missing, and the command that brings it; None where all is here."""
+    """Return a message about all missing data, with the command that downloads them; None if none is missing."""
     missing = [item for item in data if item.missing]
     if not missing:
         return None
-    named = ", ".join(f"{item.name} ({size(item.bytes)})" for item in missing)
+    named = ", ".join(f"{item.name} ({format_bytes(item.bytes)})" for item in missing)
     return (
-        f"{target}: public data are not on this machine: {named}; expected them in {FETCHED}, or a copy of your own below "
-        f"PROOFMILL_DATA. Fetch them: proofmill fetch {target}"
+        f"{target}: public data are not on this machine: {named}; expected them in {FETCHED}, or your own copy in "
+        f"PROOFMILL_DATA. Run: proofmill fetch {target}"
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- bringing
+# ------------------------------------------------------------------------------------------------------------- download
 
 
 def fetch(data: list[Needed]) -> None:
-    """Bring what is missing, one after the other. What cannot be had is said of all, after the rest has come.
-
-    Raises HubError with a line for each that failed.
-    """
+    """Download missing data sequentially. Raises HubError at the end, with a line for each failed download."""
     failed = []
     if not data:
-        say("fetch", "no public data are needed")
+        say("fetch", "no public data needed")
     for item in data:
         if not item.missing:
-            say(item.name, f"is here: {item.where}")
+            say(item.name, f"found: {item.where}")
             continue
-        say(item.name, f"fetching {size(item.bytes)} from {item.source}, licence {item.licence}")
+        say(item.name, f"downloading {format_bytes(item.bytes)} from {item.source}, license {item.licence}")
         try:
             item.fetch()
-            say(item.name, "is fetched")
+            say(item.name, "downloaded")
         except HubError as error:
-            say(item.name, "cannot be had")
+            say(item.name, "download failed")
             failed.append(str(error))
     if failed:
         raise HubError("\n".join(failed))

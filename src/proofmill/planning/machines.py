@@ -1,9 +1,9 @@
-"""Reads machines by name, such as `8xH100` or `2x8xH100` (two of them).
+"""Machines by name, such as `8xH100` or `2x8xH100` (two nodes).
 
-The figures of a GPU are those of the vendor's paper that is named beside it (2026-11-23), without sparsity: memory and
-bandwidth as sold, the rate of bfloat16 with sums in float32, the rate of plain float32. A GPU of 80 GB has a little more
-bytes than 80 billion, as torch counts them; plans take the name at its word. Host memory is that of the vendor's own
-machine with eight (DGX), or where there is none an assumption. `8x48GB` is a GPU of one's own; its hours are not known.
+The figures of a GPU are from the vendor document named next to it (2026-11-23), without sparsity: nominal memory and
+bandwidth, bfloat16 rate with float32 accumulation, plain float32 rate. A GPU of 80 GB has slightly more than 80 billion
+bytes in torch; plans use the nominal size. Host memory is that of the vendor's machine with eight GPUs (DGX), else an
+assumption. `8x48GB` names any other GPU by its memory; its GPU-hours are unknown.
 """
 
 import re
@@ -18,7 +18,7 @@ GB, T = 10**9, 10**12
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: bytes, bytes of host memory for it, and if known bytes and operations a second."""
+    """A GPU: bytes, bytes of host memory for it, and if known bytes and operations per second (else 0)."""
 
     bytes: int
     host: int
@@ -38,13 +38,13 @@ GPUS = {
         24 * GB, 64 * GB, 1.008 * T, 165.2 * T, 82.6 * T
     ),  # NVIDIA Ada whitepaper, appendix A; host memory assumed
 }
-OWN_HOST = 128 * GB  # of host memory for a GPU that is not in the list (assumed)
+OWN_HOST = 128 * GB  # host memory for a GPU that is not listed (assumed)
 ALSO = {"A100": "A100-80", "A100-80GB": "A100-80", "A100-40GB": "A100-40", "4090": "RTX-4090", "RTX4090": "RTX-4090"}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`nodes` computers of `each` GPUs; without a GPU, this computer and its processors."""
+    """`nodes` nodes with `each` GPUs; without a GPU, the CPUs of this machine."""
 
     name: str
     gpu: Gpu | None
@@ -53,36 +53,37 @@ class Machine:
 
     @property
     def devices(self) -> int:
+        """Number of GPUs on all nodes."""
         return self.each * self.nodes
 
     @property
     def bytes(self) -> int | None:
-        """Return the bytes of one GPU, or those that are free on this computer, None if unknown."""
+        """Bytes of one GPU, or the free memory of this machine; None if unknown."""
         return self.gpu.bytes if self.gpu else free_memory.least()
 
     @property
     def host(self) -> int:
-        """Return the bytes of host memory of one computer; 0 for this one, whose memory is planned with itself."""
+        """Bytes of host memory of a node; 0 without a GPU, where `bytes` is the host memory."""
         return self.gpu.host * self.each if self.gpu else 0
 
-    def computers(self, devices: int) -> int | None:
-        """Return the fewest computers that have so many GPUs, as many on each; None if none have."""
+    def nodes_for(self, devices: int) -> int | None:
+        """Return the minimum number of nodes with `devices` GPUs in all, equally many on each; None if impossible."""
         numbers = range(1, self.nodes + 1)
         return next((n for n in numbers if devices % n == 0 and devices // n <= self.each), None)
 
 
 def machine(name: str) -> Machine:
-    """Return the machine of a name; raise SettingError for an unknown one."""
+    """Return the machine of a name. Raises SettingError for an unknown one."""
     if name.lower() == "cpu":
         return Machine("cpu", None)
-    found = re.fullmatch(r"((?:[1-9]\d*x){0,2})(.+)", name, re.IGNORECASE)
-    counts, called = (found[1].lower().split("x")[:-1], found[2]) if found else ([], name)
+    match = re.fullmatch(r"((?:[1-9]\d*x){0,2})(.+)", name, re.IGNORECASE)
+    counts, called = (match[1].lower().split("x")[:-1], match[2]) if match else ([], name)
     kind = ALSO.get(called.upper(), called.upper())
     own = re.fullmatch(r"([1-9]\d*)GB", kind)
     if kind not in GPUS and not own:
         raise SettingError(
-            f"--machine {name}: no such machine; expected GPUs with their number, such as 8xH100, 2x8xH100 (two computers) or "
-            f"8x48GB (GPUs of your own), of {among(kind, GPUS)} Or cpu, this computer."
+            f"--machine {name}: no such machine; expected GPUs with their number, such as 8xH100, 2x8xH100 (two nodes) or "
+            f"8x48GB (any GPU, by its memory); or cpu, this machine. Known GPUs: {among(kind, GPUS)}"
         )
     gpu = Gpu(int(own[1]) * GB, OWN_HOST) if own else GPUS[kind]
     nodes, each = [1, 1, *map(int, counts)][-2:]

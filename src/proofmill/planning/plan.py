@@ -1,15 +1,16 @@
-"""Plans a target from config, tables and journals: what it would make, why, and at what cost. Nothing is run or asked.
+"""Plan a target from the configuration, tables and journals: what would run, why, at what cost. Makes no calls.
 
-A stage whose parents are final is counted exactly: its questions are built and looked up in its journal. If a parent
-will be made again, the rows are estimated (`about`), from the present table if it is of the same source, else from the
-entries and what data/sources.csv declares; `at most` where filters that have not run may still refuse some. Tokens and dollars of
-a call are learned from the answers in the stage's journal, or else in others with the same model; without any, from the
-`guess` of the model; otherwise the plan calls them unknown. The interval is the 95 % prediction interval of a sum: n
-calls of mean m and deviation s learned from k answers cost n m +- 1.96 s sqrt(n + n^2 / k).
+If all parents of a stage are up to date, its requests are built and looked up in the journal, so counts are exact.
+Otherwise rows are estimated (`about`): from the existing table if its source is unchanged, else from the entries and
+data/sources.csv. `at most` means that filters which have not run yet may drop rows.
+
+Tokens and dollars per call are predicted from the journal of the stage, else from other calls of the model, else from its
+`expected-tokens`; without any they are unknown. The interval is a 95 % prediction interval: with mean m and standard deviation s of
+k calls, n calls cost n m +- 1.96 s sqrt(n + n^2 / k).
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from graphlib import TopologicalSorter
@@ -23,56 +24,56 @@ from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
-from proofmill.calls.exchange import Questions
+from proofmill.calls.model_requests import Questions
+from proofmill.config.config import Config
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
-from proofmill.graders.programs import PROGRAMS
+from proofmill.graders.program_graders import PROGRAMS
 from proofmill.planning import _plan_text, data
 from proofmill.planning._expected_costs import Range, answered, certain, costs_of, predicted
 from proofmill.planning._power import forecasts
 from proofmill.planning.connections import Connection, connections
-from proofmill.recipes import yaml_files
-from proofmill.recipes.book import Book, expand
-from proofmill.runtime.public_data import is_public, register
+from proofmill.public_data.registry import is_public, register
 from proofmill.scaffolds import scaffolds
 from proofmill.schema import references
 from proofmill.schema.columns import PROBES
-from proofmill.schema.declared import Grader
-from proofmill.schema.entries import Problems, Responses, Schemes
+from proofmill.schema.entries.declared import Grader
+from proofmill.schema.entries.problem_entries import Problems, Schemes
+from proofmill.schema.entries.response_entries import Responses
+from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
-from proofmill.schema.reasons import Stop
-from proofmill.schema.scores_entry import Scores
+from proofmill.schema.reasons import StopReason
 
 
 @dataclass
-class Stage:
+class PlannedJob:
     """One artifact of a plan."""
 
     name: str
     state: str  # done, restore, make
     why: list[str] = field(default_factory=list)
     exact: bool = True  # the rows are counted, not estimated
-    at_most: bool = False  # filters that have not run may refuse rows
-    further: bool = False  # answers decide on further calls: more rounds, another grader, a second try
+    at_most: bool = False  # filters that have not run yet may drop rows
+    further: bool = False  # outputs can cause further calls: more rounds, escalation, retries
     rows: int | None = None
     cached: int = 0
-    parked: int = 0
-    calls: int | None = 0  # that are still to be made
+    failed: int = 0
+    calls: int | None = 0  # still to be made; None if unknown
     tokens: Range = field(default_factory=Range)
     dollars: Range = field(default_factory=Range)
-    learned: str = ""  # where the estimates of tokens and dollars come from
-    shows: list[str] = field(default_factory=list)  # for scores: which differences it can show
-    least: int | None = None  # of a scaffold: calls that are still to be made at least, where `calls` are the most
-    depth: int | None = None  # of a scaffold: how many calls one play makes one after another at most
-    seconds: float | None = None  # that the last making took
+    learned: str = ""  # source of the estimates of tokens and dollars
+    shows: list[str] = field(default_factory=list)  # for scores: detectable differences
+    least: int | None = None  # of a scaffold: minimum of the calls still to be made; `calls` is the maximum
+    depth: int | None = None  # of a scaffold: maximum number of sequential calls of a row
+    seconds: float | None = None  # duration of the last run
     gpus: int | None = None
 
 
 @dataclass
 class Totals:
-    """The sum of all stages that would run: what is known of their calls, the least of it, and how many are unknown."""
+    """Totals of all stages that would run: known calls, their minimum, and the number of stages with unknown calls."""
 
     calls: int = 0
     least: int = 0
@@ -81,25 +82,25 @@ class Totals:
     dollars: Range = field(default_factory=Range)
 
 
-# What decides which rows a table of problems begins with; a table by others of these says nothing about this one.
-BEGINNING = ("source", "path", "id", "config", "split", "where", "every", "rows", "part", "families", "also")
+# Fields that select the source rows. If one differs, the old table's row count is no estimate.
+BEGINNING = ("source", "path", "id", "subset", "split", "where", "every", "rows", "families", "also")
 
 
-class Plan:
-    """The stages of a target in the order they would run; `missing` are public data that they need and that are not here."""
+class RunPlan:
+    """The stages of a target, in the order in which they would run."""
 
-    def __init__(self, book: Book, target: str, results: Path = Path("results")):
+    def __init__(self, book: Config, target: str, results: Path = Path("results")):
         self.book, self.results, self.target = book, results, target
         self.states = States(book, results)
-        self.stages: dict[str, Stage] = {}
-        self._journals: dict[str, pl.DataFrame] = {}  # answers by artifact
+        self.stages: dict[str, PlannedJob] = {}
+        self._journals: dict[str, pl.DataFrame] = {}  # outputs by artifact
         self._pools: dict[tuple[str, str], pl.DataFrame] = {}  # by model and kind
         for name in self._order(target):
             self.stages[name] = self._stage(name)
 
     @cached_property
     def totals(self) -> Totals:
-        """The sum of all stages that would run."""
+        """Totals of all stages that would run."""
         total = Totals()
         for stage in (stage for stage in self.stages.values() if stage.state == "make"):
             total.calls += stage.calls or 0
@@ -110,22 +111,23 @@ class Plan:
 
     @cached_property
     def connections(self) -> list[Connection]:
-        """The remote models that the stages to be made ask."""
+        """The remote models that the stages call which would run."""
         return connections(self.book, [stage.name for stage in self.stages.values() if stage.state == "make"])
 
     @cached_property
     def missing(self) -> list[data.Needed]:
-        """Public data that are not on this machine and that a stage needs which would run."""
+        """Missing public data of the stages that would run."""
         making = [stage.name for stage in self.stages.values() if stage.state == "make"]
         return [item for item in data.needed(self.book, making) if item.missing]
 
     def _order(self, target: str) -> list[str]:
+        """Return the target's artifacts and the ancestors they need, parents first."""
         needed, stack = set(), list(self.book.targeted(target))
         while stack:
             name = stack.pop()
             if name not in needed:
                 needed.add(name)
-                # What is as it should be needs none of the tables it was made from, not even one that is gone.
+                # An up-to-date table does not need its parents, so a deleted parent is not rebuilt.
                 done = self.states[name].name == "done"
                 read = self._reads(name)
                 stack += [parent for parent in read if not done or Table(parent, self.results).path.exists()]
@@ -135,23 +137,24 @@ class Plan:
         return [n for n in TopologicalSorter(edges).static_order() if n in needed]
 
     def _reads(self, name: str) -> list[str]:
-        """The tables that an artifact reads."""
+        """Return the tables that an artifact reads."""
         return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
 
     def lines(self, verbose: bool = False, width: int = 120) -> Iterator[str]:
-        """The plan as text."""
+        """Yield the plan as text."""
         return _plan_text.lines(self, verbose, width)
 
     def data(self) -> dict[str, Any]:
-        """The plan for programs."""
+        """Return the plan as JSON data."""
         return _plan_text.data(self)
 
     # ----------------------------------------------------------------------------------------------- one artifact
 
-    def _stage(self, name: str) -> Stage:
+    def _stage(self, name: str) -> PlannedJob:
+        """Return the plan of one artifact."""
         entry, table, state = self.book.entries[name], Table(name, self.results), self.states[name]
         old = table.stamp if table.path.exists() else None
-        stage = Stage(name, state.name, list(state.why))
+        stage = PlannedJob(name, state.name, list(state.why))
         if old is not None:
             stage.seconds, stage.gpus = old["seconds"], old.get("gpus")
         if stage.state != "make":
@@ -159,113 +162,113 @@ class Plan:
         read = self._reads(name)
         if isinstance(entry, Scores):
             stage.shows = list(forecasts(entry, self))
-        if KINDS[table.kind].asks:
+        if KINDS[table.kind].calls_models:
             self._count(stage, entry, exact=all(self.states[parent].name == "done" for parent in read))
         return stage
 
     # ------------------------------------------------------------------------------------------------------- calls
 
-    def _count(self, stage: Stage, entry: Any, exact: bool) -> None:
-        """Set the stage's rows, cached and parked calls, calls to make, and their cost."""
-        models, beside = self.models(stage.name), list(self._beside(entry))
-        if not models and not beside:
+    def _count(self, stage: PlannedJob, entry: Any, exact: bool) -> None:
+        """Set the stage's rows, cached and failed calls, calls to make, and their cost."""
+        models, further = self.models(stage.name), list(self._further_models(entry))
+        if not models and not further:
             return
         if entry.scaffolds() and isinstance(entry, Responses):
             self._count_plays(stage, entry)
             return
-        stage.exact = exact and not KINDS[kind_of(stage.name)].learns
+        stage.exact = exact and not KINDS[kind_of(stage.name)].trains
         if stage.exact:
             stage.rows = 0
             for model, questions in self._questions(stage, entry).items():
                 self._look_up(stage, model, questions)
         else:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
-            for model, calls in [*((model, stage.rows) for model in models), *beside]:
+            for model, calls in [*((model, stage.rows) for model in models), *further]:
                 self._add(stage, model, calls)
         grader = self._grader(entry)
         if isinstance(entry, Schemes) and grader and stage.rows is not None and stage.state == "make":
-            tests = len(PROBES) * stage.rows * len(grader.judges)  # the schemes that they test are not written yet
+            tests = len(PROBES) * stage.rows * len(grader.judges)  # the schemes to be tested do not exist yet
             self._add(stage, grader.judges[0], tests)
-        if grader and (grader.requeries or grader.rounds or grader.escalate_to or grader.normalizer):
+        if grader and (grader.parse_retries or grader.rounds or grader.escalate_to or grader.normalizer):
             stage.further = True
 
-    def _count_plays(self, stage: Stage, entry: Responses) -> None:
-        """Set the calls of a scaffold, from the least to the most that its plays make, without those that are answered."""
+    def _count_plays(self, stage: PlannedJob, entry: Responses) -> None:
+        """Set the calls of a scaffold, minimum and maximum, without cached ones."""
         stage.exact, stage.rows, stage.at_most = False, self.rows_of(stage.name), self._at_most(stage.name)
-        least, most, stage.depth = scaffolds.chosen(entry.scaffold).calls(entry.model)
+        fewest, most, stage.depth = scaffolds.chosen(entry.scaffold).calls(entry.model)
         if stage.rows is None:
             self._add(stage, entry.model, None)
             return
         stage.cached = answered(Table(stage.name, self.results).calls).height
-        stage.least, to_do = (max(0, stage.rows * n.total() - stage.cached) for n in (least, most))
+        stage.least, to_do = (max(0, stage.rows * n.total() - stage.cached) for n in (fewest, most))
         for model, calls in most.items():
             self._add(stage, model, round(to_do * calls / most.total()))
         if to_do:
             share = stage.least / to_do
             stage.tokens, stage.dollars = stage.tokens.down_to(share), stage.dollars.down_to(share)
 
-    def _beside(self, entry: Any) -> Iterator[tuple[str, int]]:
-        """The models that a training asks besides the grader that rewards, with the number of calls."""
-        beside = dict(entry.calls_beside()) if hasattr(entry, "calls_beside") else {}
+    def _further_models(self, entry: Any) -> Iterator[tuple[str, int]]:
+        """Yield the models that a training calls in addition to its reward grader, with the number of calls."""
+        calls_of = dict(entry.other_calls()) if hasattr(entry, "other_calls") else {}
         if getattr(entry, "max_attack", None) is not None:
-            marker = entry.grader, entry.prompt
-            beside[marker] = beside.get(marker, 0) + robustness.about()
-        for (name, prompt), calls in beside.items():
+            submission_grader = entry.grader, entry.grader_prompt
+            calls_of[submission_grader] = calls_of.get(submission_grader, 0) + robustness.about()
+        for (name, prompt), calls in calls_of.items():
             if name not in PROGRAMS:
                 for judge in grader_of(name, prompt, self.book.declared).judges:
                     if judge not in PROGRAMS:
                         yield judge, calls
 
     def models(self, name: str) -> list[str]:
-        """The models that a stage may ask, in the order of asking."""
+        """Return the models that a stage may call, in the order of its calls."""
         entry = self.book.entries[name]
         if getattr(entry, "taken", False):
             return []
-        models = [] if KINDS[kind_of(name)].learns else [getattr(entry, "model", None), *entry.also_asks()]
+        models = [] if KINDS[kind_of(name)].trains else [getattr(entry, "model", None), *entry.also_asks()]
         grader = None if isinstance(entry, Schemes) else self._grader(entry)
         models += [*grader.judges, grader.normalizer] if grader else []
         return [model for model in models if model and "/" in model]
 
     def _grader(self, entry: Any) -> Grader | None:
-        """The grader whose calls are counted: the first one of an entry; None for a program."""
+        """Return the grader whose calls are counted, the first of the entry; None for a program."""
         name, prompt = next(iter(entry.graders()), (None, None))
         return grader_of(name, prompt, self.book.declared) if name and name not in PROGRAMS else None
 
-    def _questions(self, stage: Stage, entry: Any) -> dict[str, Questions]:
-        """The questions to each model, from the kind's own module; all tables that it reads must exist."""
+    def _questions(self, stage: PlannedJob, entry: Any) -> dict[str, Questions]:
+        """Return the requests to each model, from the kind's module. All tables that it reads must exist."""
         read, table = self._reads(stage.name), Table(stage.name, self.results)
         declared = with_weights(self.book.declared, table, read)
         job = Job(table, declared, "", {"parents": dict.fromkeys(read)})
         return import_module(f"proofmill.{kind_of(stage.name)}").questions(entry, job)
 
-    def _look_up(self, stage: Stage, model: str, questions: Questions) -> None:
-        """Count a model's questions by their state in the journal; equal questions are one call."""
+    def _look_up(self, stage: PlannedJob, model: str, questions: Questions) -> None:
+        """Count a model's requests by their state in the journal. Equal requests are one call."""
         folder = Table(stage.name, self.results).calls
-        stops = dict(records.frame(folder, "stop").select("key", "stop").iter_rows())
+        stops = dict(records.frame(folder, "stop_reason").select("key", "stop_reason").iter_rows())
         keys = [question.key for question in questions]
-        to_ask = {key for key in keys if stops.get(key, Stop.ERROR) == Stop.ERROR}
+        to_ask = {key for key in keys if stops.get(key, StopReason.ERROR) == StopReason.ERROR}
         stage.rows = (stage.rows or 0) + len(keys)
-        stage.parked += len(to_ask & set(stops))
+        stage.failed += len(to_ask & set(stops))
         stage.cached += sum(key not in to_ask for key in keys)
         self._add(stage, model, len(to_ask))
 
     def rows_of(self, name: str) -> int | None:
-        """The expected number of rows of a table, or of public data by address; None if unknown.
+        """Return the expected number of rows of a table, or of public data by address; None if unknown.
 
-        Those it has, if its present rows are of the same source; or else what its entry says.
+        It is the current number if the table's source rows are unchanged, else the number that the entry implies.
         """
         if is_public(name):
             return known.rows if (known := register().get(name)) else None
         entry, table = self.book.entries.get(name), Table(name, self.results)
-        if entry is not None and KINDS[kind_of(name)].asks:
+        if entry is not None and KINDS[kind_of(name)].calls_models:
             return entry.expected_rows(self.rows_of)
         if (stamp := _stamp(table)) is not None and self._of_same_source(name):
             return stamp["counts"].get("kept")
         return entry.expected_rows(self.rows_of) if entry else None
 
-    @cache  # noqa: B019 (a plan lives as long as its command)
+    @cache  # noqa: B019 (a plan exists as long as its command)
     def _of_same_source(self, name: str) -> bool:
-        """Whether a table that is here began with the rows that it would begin with now."""
+        """Return whether the existing table was built from the source rows that a rebuild would use."""
         entry, stamp = self.book.entries.get(name), _stamp(Table(name, self.results))
         if stamp is None or entry is None:
             return stamp is not None
@@ -276,18 +279,18 @@ class Plan:
         return all(self._of_same_source(parent) for parent in _rows_from(entry))
 
     def _at_most(self, name: str) -> bool:
-        """Whether the expected rows of a table may yet be refused by filters."""
+        """Return whether filters may still drop some of the expected rows of a table."""
         entry = self.book.entries[name]
-        if KINDS[kind_of(name)].learns:
+        if KINDS[kind_of(name)].trains:
             return False
-        if not KINDS[kind_of(name)].asks and _stamp(Table(name, self.results)) and self._of_same_source(name):
+        if not KINDS[kind_of(name)].calls_models and _stamp(Table(name, self.results)) and self._of_same_source(name):
             return False
-        if isinstance(entry, Problems) and (entry.keep or entry.apart_from or entry.where):
+        if isinstance(entry, Problems) and (entry.keep or entry.decontaminate or entry.where):
             return True
         return any(self._at_most(parent) for parent in _rows_from(entry))
 
-    def _add(self, stage: Stage, model: str, calls: int | None) -> None:
-        """Add so many calls of a model, with their tokens and dollars; None: it is not known how many."""
+    def _add(self, stage: PlannedJob, model: str, calls: int | None) -> None:
+        """Add calls of a model with their tokens and dollars; None if their number is unknown."""
         stage.calls = None if stage.calls is None or calls is None else stage.calls + calls
         if calls is None:
             stage.tokens, stage.dollars, stage.learned = Range(None), Range(None), "the number of rows is unknown"
@@ -302,8 +305,8 @@ class Plan:
             tokens = predicted((answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64), calls)
             if api and price != "unknown":
                 dollars = predicted(costs_of(answers, price), calls)
-        elif api and api.guess:
-            read, written = api.guess["input"], api.guess["output"]
+        elif api and api.expected_tokens:
+            read, written = api.expected_tokens["input"], api.expected_tokens["output"]
             cost = budget.price(price, read, 0, written, 0)
             tokens = certain(calls * (read + written))
             dollars = Range(None) if cost is None else certain(calls * cost)
@@ -312,52 +315,49 @@ class Plan:
         stage.tokens, stage.dollars = stage.tokens + tokens, stage.dollars + dollars
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
-        """Answers to learn from: the stage's own, else of its kind with the same model, else of any stage with it."""
+        """Return outputs for predictions: of the stage, else of its kind and model, else of the model in any stage."""
         own = self._answered(name)
         if own.height > 1:
-            return own, f"learned from its {own.height:,} answers"
-        for kind, what in ((kind_of(name), f"other {kind_of(name)} by {model}"), ("", f"other calls of {model}")):
+            return own, f"predicted from its {own.height:,} outputs"
+        for kind, what in ((kind_of(name), f"other {kind_of(name)} of {model}"), ("", f"other calls of {model}")):
             if (answers := self._pooled(model, kind, own.clear())).height > 1:
-                return answers, f"learned from {answers.height:,} answers to {what}"
+                return answers, f"predicted from {answers.height:,} outputs of {what}"
         api = self.book.declared.get(model)
         return (
             own.clear(),
-            f"by the guess of {model}" if api and api.guess else f"no answers yet, and no `guess` in {model}",
+            f"from `expected-tokens` of {model}"
+            if api and api.expected_tokens
+            else f"no outputs yet, and no `expected-tokens` in {model}",
         )
 
     def _answered(self, name: str) -> pl.DataFrame:
-        """The answers in an artifact's journal; each journal is read once."""
+        """Return the outputs in an artifact's journal. Each journal is read once."""
         if name not in self._journals:
             self._journals[name] = answered(Table(name, self.results).calls)
         return self._journals[name]
 
     def _pooled(self, model: str, kind: str, none: pl.DataFrame) -> pl.DataFrame:
-        """The answers of all artifacts of a kind (of any, if it is empty) that ask a model."""
+        """Return the outputs of a model in all artifacts of a kind; of all kinds if it is empty."""
         if (model, kind) not in self._pools:
             users = [
                 name for name in self.book.entries
-                if KINDS[kind_of(name)].asks and kind in (kind_of(name), "") and model in self.models(name)
+                if KINDS[kind_of(name)].calls_models and kind in (kind_of(name), "") and model in self.models(name)
             ]  # fmt: skip
-            there = [name for name in users if Table(name, self.results).calls.exists()]
-            self._pools[model, kind] = pl.concat([none, *map(self._answered, there)])
+            stored = [name for name in users if Table(name, self.results).calls.exists()]
+            self._pools[model, kind] = pl.concat([none, *map(self._answered, stored)])
         return self._pools[model, kind]
 
 
 def _rows_from(entry: Any) -> list[str]:
-    """The tables whose number of rows decides that of an entry."""
+    """Return the tables that determine the number of rows of an entry."""
     values = [getattr(entry, name, None) for name in ("source", "also", "problems", "responses", "grades")]
     names = [name for value in values for name in ([value] if isinstance(value, str) else value or [])]
     return [name for name in names if "/" in name]
 
 
 def _stamp(table: Table) -> dict | None:
+    """Return the stamp of a table; None if it cannot be read."""
     try:
         return table.stamp
     except TableError:
         return None
-
-
-def planned(target: str | None, configfiles: Iterable[str] = (), results: Path = Path("results")) -> Plan:
-    """The plan of a target of config.yaml (default: its first recipe); raises SettingError for an unknown target."""
-    book = expand(yaml_files.read("config.yaml", *configfiles), drafts=True)
-    return Plan(book, target or next(iter(book.recipes)), results)

@@ -1,8 +1,8 @@
-"""Builds models without weights, before anything is fetched: from a config.json, a scratch entry, or data/shapes.jsonl.
+"""Build models without weights, before any download: from a config.json, a scratch entry, or data/shapes.jsonl.
 
-data/shapes.jsonl has the fields of config.json that decide sizes, of the models that recipes name, at the commits that
-they pin. A test compares their sizes with those of the files (data/sources.csv). Any other model has no shape until its
-config.json is here: it is never guessed.
+data/shapes.jsonl has the config.json fields that determine sizes, for the models and commits that recipes name. A test
+compares the sizes with those of the files (data/sources.csv). The shape of any other model is unknown until its
+config.json is on this machine. It is never guessed.
 """
 
 import json
@@ -11,43 +11,43 @@ from typing import Any
 
 from proofmill.artifacts.tables import Table
 from proofmill.base import require_plain_positions, scratch_config
-from proofmill.recipes.book import Book
-from proofmill.runtime.paths import local_path
+from proofmill.config.config import Config
+from proofmill.public_data.locations import local_path
+from proofmill.public_data.registry import is_public
 from proofmill.runtime.project import project_folder
-from proofmill.runtime.public_data import is_public
+from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import required
-from proofmill.schema.model_entries import Base
 from proofmill.schema.names import kind_of
 from proofmill.sources import models
 from proofmill.training import memory
 
 
 def published() -> dict[str, dict[str, Any]]:
-    """Read data/shapes.jsonl: by a model's id, or a file's path in its package, the fields of its config.json."""
+    """Read data/shapes.jsonl: the config.json fields by model id, or by the path of the file in its package."""
     lines = (project_folder() / "data/shapes.jsonl").read_text(encoding="utf-8").splitlines()
     return {fields.pop("id"): fields for fields in map(json.loads, lines)}
 
 
 class Shapes:
-    """The models of a book as networks on torch's meta device, each built once.
+    """The models of a configuration as networks on torch's meta device. Each is built once.
 
-    `faults`: by the name of a base why none can be built of it.
+    `faults`: by the name of a base, why its network cannot be built.
     """
 
-    def __init__(self, book: Book, results: Path):
+    def __init__(self, book: Config, results: Path):
         self.book, self.results = book, results
         self.faults: dict[str, str] = {}
         self._built: dict[str, Any] = {}
 
     def base_of(self, name: str) -> str:
-        """Return the base that a model's weights began with."""
+        """Return the base that a model was trained from."""
         while kind_of(name) != "base":
             name = self.book.entries[name].model
         return name
 
     def of(self, name: str) -> Any:
-        """Return the network of a base, or of what was trained from it; None where it is not known, or has a fault."""
+        """Return the network of a base or of a model trained from it; None if it is unknown or has a fault."""
         name = self.base_of(name)
         if name not in self._built:
             try:
@@ -58,10 +58,10 @@ class Shapes:
         return self._built[name]
 
     def _network(self, name: str, entry: Base) -> Any:
-        """Build a base; None where its shape is not known.
+        """Build the network of a base; None if its shape is unknown.
 
-        Raises ValueError and OSError for a model that transformers cannot read or that writes no text, and TableError for
-        positions that its entry must not change.
+        Raises ValueError or OSError for a model that transformers cannot load or that generates no text, TableError for
+        position settings that its entry must not change.
         """
         from transformers import AutoConfig
 
@@ -82,7 +82,7 @@ class Shapes:
         return memory.made(config)
 
     def _places(self, name: str, entry: Base) -> list[Path]:
-        """Return the folders that may have its config.json: in the results, of this machine, in the hub's cache."""
+        """Return the folders that may contain its config.json: in the results, on this machine, in the hub's cache."""
         places = [Table(name, self.results).folder]
         if entry.source == "folder" and entry.path and not is_public(entry.path):
             places.append(local_path(entry.path))

@@ -1,1 +1,1 @@
-"""The prompts that `prompt:` can name: Markdown files with a header, and the templates that fill them."""
+"""Prompts that `prompt:` can name: Markdown files with a header, and the templates that fill them."""

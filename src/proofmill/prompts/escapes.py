@@ -1,21 +1,21 @@
-"""Escapes: what others wrote can neither close a block of a prompt, nor pose as a speaker, nor enter a training as a token.
+"""Escape untrusted texts, so that they cannot close a block of a prompt, start a turn, or add a control token.
 
-1. `enclosed` and `in_blocks` are for the fields of a prompt: neither our tags nor control tokens are left in them.
-2. `without_control_tokens` is for a turn of a conversation, whose tags are its writer's own.
-3. `ControlTokens` is for a tokenizer at hand: whatever it reads as one of its control tokens is escaped.
+1. `enclosed` and `in_blocks` are for the fields of a prompt: they leave neither our tags nor control tokens.
+2. `without_control_tokens` is for a turn of a conversation, which may contain its own tags.
+3. `ControlTokens` is for a given tokenizer: all texts that it reads as one of its control tokens are escaped.
 
-The first two know the families of control tokens that chat templates use, whatever the model: prompts are part of a
-question's key and must be the same on every machine. They look at the folded view of a text (text/folding.py), the last
-at what the tokenizer makes of it; nothing but the first character of what they find is changed.
+The first two know the families of control tokens that chat templates use, for any model: prompts are part of a call's
+key and must be the same on every machine. They search the folded view of a text (text/folding.py), the last the
+tokenizer's output. Only the first character of each match is changed.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from proofmill.text.folding import escaped, escaped_at, folded
+from proofmill.text.folding import escape, escape_at, fold
 
-# The tags of our prompts and of the answers to them.
+# The tags of our prompts and of the outputs that they ask for.
 BLOCKS = (
     "problem", "solution", "source", "comments", "comment", "scheme", "proof", "reference", "answer", "others",
     "judgement", "points", "score", "verdict", "assessment", "errors", "summary", "reasoning", "reply", "approach",
@@ -30,7 +30,7 @@ _WORDS = (
     "observation|thought|thinking|image|audio|video"
 )
 _NAME = r"[\w▁./:-]"
-# No name may hold `&` or `;`: what is escaped already is no token, and stays as it is.
+# No name may contain `&` or `;`, so a text that is escaped already does not match and stays as it is.
 _TOKENS = rf"""
     <(?= /? \| {_NAME}{{2,64}}+ (?: \| {_NAME}{{1,64}}+ )? \|? >     # <|im_end|>, <|turn>, <|DSML|function_calls>
        | /? \| DSML \|
@@ -45,7 +45,7 @@ _TOKENS = rf"""
         | e~\[ )
   | \](?= ~!?b[\[\]] )                                               # ]~b]
 """
-# A reader sees a tag also where white space stands in it, or another bracket or stroke than `<` and `/`.
+# A model may also read a tag with white space in it, or with other brackets or strokes than `<` and `/`.
 _OPENS = r"[<‹〈⟨˂ᐸ❬❮❰](?= [\s/⁄∕╱⧸\\]*+"
 
 
@@ -55,7 +55,7 @@ def _spaced(name: str) -> str:
 
 _THOUGHT = rf"{_OPENS} {_spaced(REASONING)} \s*+ >)"
 _BLOCK = rf"{_OPENS} (?: {'|'.join(map(_spaced, BLOCKS))} ) \b )"
-_SWITCH = r"/(?= no_?think \b )"  # with which a user turns the reasoning of GLM and Qwen off
+_SWITCH = r"/(?= no_?think \b )"  # turns off the reasoning of GLM and Qwen
 
 
 def _compiled(*patterns: str) -> re.Pattern[str]:
@@ -70,39 +70,39 @@ _IN_A_TURN, _OF_OTHERS, _IN_A_BLOCK = (
 
 
 class Enclosed(str):
-    """Blocks of our own around texts that are enclosed already. Joined to another text it is an ordinary one again."""
+    """Our own blocks around texts that are enclosed already. Joining it to another text gives an ordinary string."""
 
 
 def enclosed(value: str | None) -> str:
-    """A field's text, escaped so that it can neither close a block nor open a turn; `(none)` for an absent one."""
+    """Escape a field's text, so that it can neither close a block nor open a turn; `(none)` for an absent one."""
     if value is None or not value.strip():
         return NONE
-    return value if isinstance(value, Enclosed) else escaped(value, _IN_A_BLOCK)
+    return value if isinstance(value, Enclosed) else escape(value, _IN_A_BLOCK)
 
 
 def in_blocks(tag: str, texts: Iterable[str]) -> Enclosed:
-    """Several texts as a field, each in a block of its own, which it cannot leave."""
+    """Return several texts as one field, each escaped and in its own block."""
     return Enclosed("\n".join(f"<{tag}>\n{enclosed(text)}\n</{tag}>" for text in texts))
 
 
 def without_control_tokens(text: str, reasoning: bool = False) -> str:
-    """A turn of a conversation that cannot open or end another; with `reasoning` it keeps the tags of its own reasoning."""
-    return escaped(text, _IN_A_TURN if reasoning else _OF_OTHERS)
+    """Escape a turn, so that it cannot open or end another; with `reasoning` it keeps the tags of its own reasoning."""
+    return escape(text, _IN_A_TURN if reasoning else _OF_OTHERS)
 
 
 class ControlTokens:
-    """The control tokens of a tokenizer: those that it calls special, and its added ones in brackets.
+    """The control tokens of a tokenizer: those that it declares as special, and its added ones in brackets.
 
-    The latter are special in fact: DeepSeek-R1's distilled models call `<｜User｜>` an ordinary token, Qwen3 `<tool_call>`;
-    `split_special_tokens` leaves both as they are. Our own tags are no control tokens, whatever the tokenizer says: in a
-    rendered prompt nobody else's are left, and in what is learned they are its form.
+    The latter act as special tokens, too, although DeepSeek-R1's distilled models declare `<｜User｜>` as ordinary, and
+    Qwen3 `<tool_call>`; `split_special_tokens` does not split them. Our own tags never count as control tokens: in a
+    rendered prompt only our own are left, and in training texts they are the form to be learned.
     """
 
     def __init__(self, tokenizer: Any):
         from transformers import PreTrainedTokenizerFast
 
         self.tokenizer = tokenizer
-        # Others tell no places in a text. mistral-common, which is one of them, reads no control token in what is said.
+        # Other tokenizers report no offsets. One of them, mistral-common, parses no control token in a message.
         added = tokenizer.added_tokens_decoder if isinstance(tokenizer, PreTrainedTokenizerFast) else {}
         named = {id: (_name(token.content), token.special) for id, token in added.items()}
         self._names = {
@@ -112,9 +112,9 @@ class ControlTokens:
         }
 
     def escaped(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The conversation with control tokens in what is said escaped, so that those of the template are the only ones.
+        """Escape the control tokens in a conversation, so that those of the template are the only ones.
 
-        What is said includes the calls of tools and whatever else a message has besides its role.
+        All fields of a message except its role are escaped, also the calls of tools.
         """
         return [
             {key: value if key == "role" else self.escaped_inside(value) for key, value in message.items()}
@@ -122,7 +122,7 @@ class ControlTokens:
         ]
 
     def escaped_inside(self, value: Any) -> Any:
-        """The value with control tokens escaped in all of its texts."""
+        """Escape the control tokens in all texts of a value."""
         if isinstance(value, str):
             return self.escaped_text(value)
         if isinstance(value, Mapping):
@@ -130,23 +130,23 @@ class ControlTokens:
         return [self.escaped_inside(inner) for inner in value] if isinstance(value, list) else value
 
     def escaped_text(self, text: str) -> str:
-        """The text with each control token escaped that the tokenizer finds in it."""
+        """Escape each control token that the tokenizer finds in a text."""
         while places := self._places(text):
-            text = escaped_at(text, places)
+            text = escape_at(text, places)
         return text
 
     def _places(self, text: str) -> list[int]:
-        """Where control tokens begin. The unknown token stands for any character, and is one only where it is written."""
+        """Return the offsets of control tokens. The unknown token counts only if the text spells it out."""
         if not self._names:
             return []
-        read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        found = [
+        tokens = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        spans = [
             (self._names[id], start, text[start:end])
-            for id, (start, end) in zip(read["input_ids"], read["offset_mapping"], strict=True)
+            for id, (start, end) in zip(tokens["input_ids"], tokens["offset_mapping"], strict=True)
             if id in self._names
         ]
-        return [start + len(span) - len(span.lstrip()) for name, start, span in found if _name(span) == name]
+        return [start + len(span) - len(span.lstrip()) for name, start, span in spans if _name(span) == name]
 
 
 def _name(token: str) -> str:
-    return folded(token).strip().casefold()
+    return fold(token).strip().casefold()

@@ -1,20 +1,20 @@
-"""Prompts: Markdown files of prompts/ with a header (fields to show, how to read the answer) and a text with fields.
+"""Load and fill prompts: Markdown files with a header (fields, form of the verdict) and a text with fields.
 
     ---
-    about: Strict marking by a scheme, ...
-    needs: [statement, scheme, proof]     # fields that must have a value, or nothing is asked
-    takes: [reference]                    # fields that may be absent
-    reads: points                         # the form of the judge's verdict: one of READS
-    scale: [0, 1, 6, 7]                   # the marks that the judge may give
+    about: Strict grading by a scheme, ...
+    needs: [statement, scheme, proof]     # fields that must have a value, or no call is made
+    optional: [reference]                    # fields that may be absent
+    verdict: points                         # the form of the judge's verdict: one of VERDICT_FORMS
+    scale: [0, 1, 6, 7]                   # the grades that the judge may give
     ---
 
-The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is named, with its folder if it is in one
-(`tasks/pair`), or given as a path that ends in `.md`: a file of the user's own. Text that is shown as it stands (a system
-prompt) may stand in such a file, too, with or without a header.
+The text is a Jinja template: `{{ proof }}`, `{% if reference %}`. A prompt is given by its name, with a folder if it is
+in one (`tasks/pair`), or as a path that ends in `.md`: a file of the user's own. Verbatim texts (a system prompt) may
+be in such a file, too, with or without a header.
 
-How we differ from formatting a string:
+Differences from formatting a string:
 1. Fields are inserted once: braces in a field, from LaTeX or from text that looks like a placeholder, stay as they are.
-2. A field cannot close its block or pose as another speaker: our own tags, the verdict's among them, and the control
+2. A field cannot close its block or start another turn: our own tags, those of verdicts included, and the control
    tokens of chat templates reach the model as text (escapes.py).
 """
 
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 
 from proofmill.prompts.escapes import enclosed
-from proofmill.runtime.paths import local_path
+from proofmill.public_data.locations import local_path
 from proofmill.schema.errors import ProofmillError, RecipeError, short, shown
 from proofmill.text.own_files import read_text, read_yaml
 from proofmill.text.suggestions import among
@@ -41,23 +41,23 @@ _HEADER = re.compile(r"\A---\n(.*?)\n---\n+", re.DOTALL)
 
 
 class Form(NamedTuple):
-    """A form of verdicts: the marks that can be said in it, in words and as a test of one, and what a judge writes."""
+    """A form of verdicts: the grades that it can express, as text and as a predicate, and an example of the output."""
 
-    marks: str
+    grades: str
     says: Callable[[float], bool]
     doc: str
 
 
-def _form(marks: Sequence[float], doc: str) -> Form:
-    return Form(f"some of {', '.join(map(str, marks))}", marks.__contains__, doc)
+def _form(grades: Sequence[float], doc: str) -> Form:
+    return Form(f"some of {', '.join(map(str, grades))}", grades.__contains__, doc)
 
 
-def _is_whole(mark: float) -> bool:
-    return type(mark) is int and mark >= 0
+def _is_whole(grade: float) -> bool:
+    return type(grade) is int and grade >= 0
 
 
-# How each is read is in graders/verdicts.py.
-READS = {
+# graders/verdicts.py has the parser of each.
+VERDICT_FORMS = {
     "points": Form(
         "whole numbers from 0 on",
         _is_whole,
@@ -67,32 +67,34 @@ READS = {
     "judgement": _form((0, 1), "`Judgement: Yes` or `Judgement: No` at the end, on a line of its own (NeMo-Skills)"),
     "words": _form(
         (0, 1, 6, 7),
-        "`incorrect`, `partial`, `almost` or `correct` at the end, alone on a line or behind `Grade:` (IMO-GradingBench)",
+        "`incorrect`, `partial`, `almost` or `correct` at the end, alone on a line or after `Grade:` (IMO-GradingBench)",
     ),
-    "boxed": Form("numbers from 0 on", lambda mark: 0 <= mark < 10**9, "`\\boxed{0.5}` at the end (DeepSeek-Math-V2)"),
+    "boxed": Form(
+        "numbers from 0 on", lambda grade: 0 <= grade < 10**9, "`\\boxed{0.5}` at the end (DeepSeek-Math-V2)"
+    ),
     "correct": _form((0, 1), "`\\boxed{Correct}` or `\\boxed{Incorrect}` at the end (IMO-AnswerBench)"),
 }
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt by name: the fields it shows, how the answer is read, and a digest of its text and of these."""
+    """A prompt: its name, fields, form of verdicts, template, and a digest of its text and these settings."""
 
     name: str
     needs: tuple[str, ...]
-    takes: tuple[str, ...]
-    reads: str | None
+    optional: tuple[str, ...]
+    verdict: str | None
     scale: tuple[float, ...]
     template: Template
     digest: str
 
     def render(self, fields: Mapping[str, Any]) -> str:
-        """The prompt with its fields; an empty one reads `(none)`. Raises RecipeError when `fields` lacks one."""
-        if unknown := {*self.needs, *self.takes} - set(fields):
+        """Fill the prompt with its fields; an empty field becomes `(none)`. Raises RecipeError if one is missing."""
+        if unknown := {*self.needs, *self.optional} - set(fields):
             file = self.name if is_path(self.name) else f"prompts/{self.name}.md"
             raise RecipeError(f"{file}: names {', '.join(sorted(unknown))}; expected only {', '.join(sorted(fields))}.")
         try:
-            return self.template.render({name: fields[name] for name in (*self.needs, *self.takes)}).strip()
+            return self.template.render({name: fields[name] for name in (*self.needs, *self.optional)}).strip()
         except (TemplateError, *_FAULTS) as error:
             raise RecipeError(
                 f"{self.name}: cannot be written out ({short(str(error))}); expected a template of its fields. Fix the file."
@@ -100,21 +102,21 @@ class Prompt:
 
     @property
     def compares_answers(self) -> bool:
-        """Whether it asks if a final answer is the right one, so that a judge is shown the answer and not a proof."""
-        return self.reads in ("correct", "judgement") and "answer" in self.needs
+        """True if it asks whether a final answer is correct, so the judge sees the answer instead of a proof."""
+        return self.verdict in ("correct", "judgement") and "answer" in self.needs
 
     def absent(self, fields: Mapping[str, Any]) -> str | None:
-        """The first field that the prompt needs and that has no value; None when all have one."""
+        """Return the first field that the prompt needs and that has no value; None if all have one."""
         return next((name for name in self.needs if not (fields.get(name) or "").strip()), None)
 
 
-# What an expression of a template raises; what a parser raises for brackets in hundreds of brackets.
+# Exceptions of a template's expressions, and of a parser for hundreds of nested brackets.
 _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 _JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)
 
 
 def names() -> list[str]:
-    """The names of all prompts, a user's own among them, sorted."""
+    """Return the names of all prompts, sorted, a user's own included."""
     folders = (PROMPTS, *further)
     return sorted(
         path.relative_to(folder).with_suffix("").as_posix() for folder in folders for path in folder.rglob("*.md")
@@ -122,26 +124,26 @@ def names() -> list[str]:
 
 
 def is_path(name: str) -> bool:
-    """Whether a prompt is given by the path of its file, or a text by that of the file it stands in."""
+    """Return whether a prompt, or a verbatim text, is given as the path of its file."""
     return name.endswith(".md") and "\n" not in name
 
 
 def prompt(name: str) -> Prompt:
-    """The prompt at a path, or of prompts/<name>.md, or of a user's folder. Raises RecipeError where it is none."""
+    """Load a prompt from a path, from prompts/<name>.md, or from a user's folder. Raises RecipeError if invalid."""
     if is_path(name):
         return _parsed(name, *_text_of(local_path(name)))
     return _parsed(name, *_text_of(_file(name) or PROMPTS / f"{name}.md"))
 
 
 def _file(name: str) -> Path | None:
-    """The file of a named prompt, if there is one. A way through other folders is no name."""
+    """Return the file of a named prompt, if there is one. A path through other folders is not a name."""
     if not _NAME.fullmatch(name):
         return None
     return next((file for folder in (PROMPTS, *further) if (file := folder / f"{name}.md").is_file()), None)
 
 
 def fault(name: str) -> str | None:
-    """What is wrong with the name or path of a prompt, as the end of a sentence about it; None where nothing is."""
+    """Return the fault of a prompt's name or path, as the end of a sentence about it; None without one."""
     if not is_path(name):
         own = "the path of a file of your own (`prompts/mine.md`), or one of"
         return (
@@ -157,22 +159,22 @@ def fault(name: str) -> str | None:
 
 
 def is_known(name: str | None) -> bool:
-    """Whether a prompt can be read; none at all is the default, which can."""
+    """Return whether a prompt can be loaded; None is the default prompt."""
     return name is None or fault(name) is None
 
 
 def fill(name: str, fields: Mapping[str, Any]) -> str:
-    """The prompt `name` with its fields."""
+    """Fill the prompt `name` with its fields."""
     return prompt(name).render(fields)
 
 
 def plain(text: str) -> str:
-    """A text that is sent as it stands: itself, or what is in the file at its path, without a header."""
+    """Return a verbatim text, or the content of the file at its path, without a header."""
     return _text_of(local_path(text))[1].strip() if is_path(text) else text
 
 
 def plain_fault(text: str) -> str | None:
-    """What is wrong with a text that is given by a path, as the end of a sentence about it; None where nothing is."""
+    """Return the fault of a text that is given by a path, as the end of a sentence about it; None without one."""
     try:
         return None if plain(text) else "is empty; expected a text, or none at all."
     except ProofmillError as error:
@@ -180,7 +182,7 @@ def plain_fault(text: str) -> str | None:
 
 
 def plain_digest(text: str) -> str:
-    """A digest of what `plain` gives."""
+    """Return a digest of the text that `plain` returns."""
     return hashlib.sha256(plain(text).encode()).hexdigest()[:16]
 
 
@@ -188,7 +190,7 @@ def plain_digest(text: str) -> str:
 
 
 def _text_of(path: Path) -> tuple[str | None, str]:
-    """The header and the body of a file; its header is None where it has none."""
+    """Return the header and the body of a file, or None and the full text without one."""
     text = read_text(path, "a prompt in Markdown. Check the path in the configuration, or write the file.")
     header = _HEADER.match(text)
     return (header[1], text[header.end() :]) if header else (None, text)
@@ -199,7 +201,7 @@ _EXAMPLE = "expected one between two lines of `---`, with `needs: [statement]`"
 
 @lru_cache
 def _parsed(name: str, header: str | None, body: str) -> Prompt:
-    """A prompt from its header and its text; RecipeError with all that is wrong with them."""
+    """Parse a prompt from its header and its text. Raises RecipeError with all faults of both."""
     where = name if is_path(name) else f"{name}.md"
     if header is None:
         raise RecipeError(f"{where}: has no header; {_EXAMPLE}.")
@@ -207,13 +209,13 @@ def _parsed(name: str, header: str | None, body: str) -> Prompt:
     faults = [*_header_faults(settings), *(_body_faults(body, settings) if isinstance(settings, dict) else ())]
     if faults:
         raise RecipeError(f"{where}: {'; '.join(faults)}. Fix the file.")
-    needs, takes, reads, scale = (settings.get(key) for key in ("needs", "takes", "reads", "scale"))
-    decides = repr((needs, takes, reads, scale, body))
+    needs, optional, verdict, scale = (settings.get(key) for key in ("needs", "optional", "verdict", "scale"))
+    decides = repr((needs, optional, verdict, scale, body))
     return Prompt(
         name,
         tuple(needs or ()),
-        tuple(takes or ()),
-        reads,
+        tuple(optional or ()),
+        verdict,
         tuple(scale or ()),
         _JINJA.from_string(body),
         hashlib.sha256(decides.encode()).hexdigest()[:16],
@@ -225,26 +227,30 @@ def _header_faults(settings: Any) -> list[str]:
         return ["its header is no mapping; expected fields such as `needs: [statement]`"]
     faults = [
         f"`{key}` is {shown(settings[key])}; expected a list of fields, such as `[statement]`"
-        for key in ("needs", "takes")
+        for key in ("needs", "optional")
         if settings.get(key) is not None and not _all(settings[key], str)
     ]
     if "needs" not in settings:
         faults.append(
             "its header has no `needs`; expected the fields that it shows, such as `needs: [statement]`, or `[]`"
         )
-    reads, scale = settings.get("reads"), settings.get("scale")
-    form = READS.get(reads) if isinstance(reads, str) else None
-    if reads is not None and form is None:
-        faults.append(f"`reads` is {shown(reads)}; expected {', '.join(READS)}")
-    if (reads is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
-        faults.append("`reads` and `scale` go together; expected both, as in `reads: points` and `scale: [0, 1, 2]`")
+    verdict, scale = settings.get("verdict"), settings.get("scale")
+    form = VERDICT_FORMS.get(verdict) if isinstance(verdict, str) else None
+    if verdict is not None and form is None:
+        faults.append(f"`verdict` is {shown(verdict)}; expected {', '.join(VERDICT_FORMS)}")
+    if (verdict is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
+        faults.append(
+            "`verdict` and `scale` go together; expected both, as in `verdict: points` and `scale: [0, 1, 2]`"
+        )
     elif scale and form and not _is_scale(scale, form):
-        faults.append(f"`scale` is {shown(scale)}; expected {form.marks}, of which the highest is whole and no 0")
+        faults.append(
+            f"`scale` is {shown(scale)}; expected {form.grades}; the highest must be an integer of at least 1"
+        )
     return faults
 
 
 def _is_scale(scale: list[float], form: Form) -> bool:
-    """Whether a judge's answer in this form can say each of these marks, and the highest is a whole number."""
+    """Return whether this form can express each of these grades, and the highest is an integer of at least 1."""
     return all(map(form.says, scale)) and max(scale) >= 1 and max(scale) == int(max(scale))
 
 
@@ -253,7 +259,7 @@ def _all(value: Any, *kinds: type) -> bool:
 
 
 def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
-    """Faults of the text: what is no Jinja, and fields that the header does not name."""
+    """Return the faults of the text: invalid Jinja, and fields that the header does not name."""
     try:
         names = meta.find_undeclared_variables(_JINJA.parse(body))
         _JINJA.from_string(body)
@@ -261,9 +267,9 @@ def _body_faults(body: str, settings: Mapping[str, Any]) -> list[str]:
         return [f"line {error.lineno} of its text is no template ({short(error.message or '')}); expected Jinja"]
     except (SyntaxError, *_FAULTS) as error:
         return [f"its text is no template ({type(error).__name__}: {short(str(error))}); expected Jinja"]
-    lists: list[Any] = [settings.get(key) for key in ("needs", "takes")]
+    lists: list[Any] = [settings.get(key) for key in ("needs", "optional")]
     named = {name for some in lists if _all(some, str) for name in some}
     return [
-        f"it shows `{name}`, which is in neither `needs` nor `takes`; expected fields of its header"
+        f"it shows `{name}`, which is in neither `needs` nor `optional`; expected fields of its header"
         for name in sorted(names - named)
     ]

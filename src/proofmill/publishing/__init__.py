@@ -1,1 +1,1 @@
-"""Tables and models on the hub, with cards, and without anything private."""
+"""Publish tables and models on the hub, with cards and without private texts."""

@@ -1,10 +1,10 @@
-"""Keeps private texts out of publications: a key stops a publication, a path of this machine is replaced by a name.
+"""Keep private texts out of publications: a key stops a publication, and local paths are replaced by names.
 
-Everything that is published passes here: texts, stamps, rows of tables, files beside weights.
+Everything published is checked here: texts, stamps (metadata), rows of tables, files next to weights.
 
-How we differ from scanners of secrets:
-1. Keys are recognised by their values in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, eight
-   characters or more), and besides by the forms of well-known keys.
+Differences from secret scanners:
+1. Keys are recognized by their values in the environment (variables that end in KEY, TOKEN, SECRET or PASSWORD, with
+   eight or more characters), and by the patterns of well-known keys.
 2. A path becomes its name in the configuration (the address of public data, `${MY_DATA}/x.jsonl`), or `~`, `.`,
    `results`.
 """
@@ -22,14 +22,14 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import proofmill
-from proofmill.artifacts.checked_parquet import UNSEALED, frame_of, no_rows, seal
+from proofmill.artifacts.checked_parquet import UNSEALED, frame_of, no_rows, seal, writer
 from proofmill.artifacts.contents import ROW_GROUP
-from proofmill.runtime.public_data import copy_of, is_public
+from proofmill.public_data.registry import copy_of, is_public
 from proofmill.schema.errors import TableError
 
 TELLING = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$")
-BINARY = (".safetensors", ".model")  # files beside weights that are no text
-SHORTEST = 8  # characters of a key: servers that need none get words such as `none` or `EMPTY`
+BINARY = (".safetensors", ".model")  # files next to weights that are not text
+SHORTEST = 8  # characters of a key; servers without keys get words such as `none` or `EMPTY`
 FORMS = rb"\b(?:hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|gh[a-z]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
 
 
@@ -52,56 +52,56 @@ class Private:
         self._place_in_bytes = re.compile(self._place.pattern.encode())
 
     def check(self, where: str, content: bytes | memoryview) -> None:
-        """Raise TableError if the content has a key; the message names its variable and never shows the key."""
+        """Raise TableError if the content has a key. The message names its variable and never shows the key."""
         if match := self._secret.search(content):
-            whose = self.keys.get(bytes(match[0]).decode())
-            what = f"the value of {whose}" if whose else "what looks like a key of a service"
+            variable = self.keys.get(bytes(match[0]).decode())
+            secret = f"the value of {variable}" if variable else "a text that looks like a service's key"
             raise TableError(
-                f"{where}: has {what}; expected no key in what is published. Nothing was sent. Find out how it came there, make "
-                "the table again without it, and replace the key."
+                f"{where}: has {secret}; expected no keys. Nothing was sent. Find its source, rebuild the table without it, and "
+                "replace the key."
             )
 
-    def placed(self, content: bytes | memoryview) -> bool:
-        """Whether the content has a path of this machine."""
+    def has_path(self, content: bytes | memoryview) -> bool:
+        """Return whether the content has a path of this machine."""
         return self._place_in_bytes.search(content) is not None
 
-    def cleaned(self, value: Any) -> Any:
-        """The value with each path of this machine replaced by its name, in all nested texts."""
+    def clean(self, value: Any) -> Any:
+        """Replace each path of this machine by its name, in all nested texts."""
         if isinstance(value, str):
             return self._place.sub(lambda match: self.places[match[0]], value)
         if isinstance(value, list):
-            return [self.cleaned(item) for item in value]
+            return [self.clean(item) for item in value]
         if isinstance(value, dict):
-            return {key: self.cleaned(item) for key, item in value.items()}
+            return {key: self.clean(item) for key, item in value.items()}
         return value
 
     def stamp(self, stamp: Mapping[str, Any]) -> dict[str, Any]:
-        """A stamp that may be published; paths without a name, such as those of another machine, keep the last part."""
+        """Return a publishable stamp. Of paths without a name, as from another machine, only the last part is kept."""
         folders = [str(Path(path).parent) for path in stamp["sources"] if path.startswith("/")]
         shared = os.path.commonpath(folders) if folders else "/"
         sources = {self._source(path).removeprefix(f"{shared}/"): sha256 for path, sha256 in stamp["sources"].items()}
-        return _without_folders(self.cleaned({**stamp, "sources": sources}))
+        return _without_folders(self.clean({**stamp, "sources": sources}))
 
     def text(self, text: str, where: str) -> bytes:
-        """A text that may be published, encoded; raises TableError if it has a key."""
-        content = self.cleaned(text).encode()
+        """Return a publishable text, encoded. Raises TableError if it has a key."""
+        content = self.clean(text).encode()
         self.check(where, content)
         return content
 
     def of_a_model(self, path: Path) -> Path | bytes:
-        """A file beside weights. Only configurations are cleaned: words of a vocabulary may look like paths."""
+        """Return a publishable file of a model. Only configurations are cleaned: tokens of a vocabulary may look like paths."""
         if path.suffix in BINARY:
             return path
         content = path.read_bytes()
         self.check(str(path), content)
-        configures = path.name.endswith("config.json") and self.placed(content)
-        return self.text(content.decode(), str(path)) if configures else path
+        unclean = path.name.endswith("config.json") and self.has_path(content)
+        return self.text(content.decode(), str(path)) if unclean else path
 
     def rows(self, path: Path, where: str, kept: Path, stamp: Mapping[str, Any] | None = None) -> Path:
-        """A Parquet file that may be published: `path`, or a cleaned file at `kept`.
+        """Return a publishable Parquet file: `path`, or a cleaned copy at `kept`.
 
-        The file is cleaned if it has a path of this machine or another stamp than `stamp`. Raises TableError if it has
-        a key or cannot be read.
+        It is cleaned if it has a path of this machine or a stamp other than `stamp`. Raises TableError if it has a key
+        or cannot be read.
         """
         try:
             same = stamp is None or json.loads(parquet.read_metadata(path).metadata[b"proofmill"]) == stamp
@@ -110,30 +110,30 @@ class Private:
                 for name, column in zip(frame.columns, _arrow(frame).columns, strict=True):
                     for text in (text for chunk in column.chunks for text in _texts(chunk)):
                         self.check(f"{where}: column `{name}`", text)
-                        same = same and not self.placed(text)
+                        same = same and not self.has_path(text)
             if not same:
                 self._rewrite(path, kept, stamp)
         except (pa.ArrowException, OSError) as error:
             raise TableError(
-                f"{path}: cannot be read, or written without what is private ({error}); expected Parquet, and room in "
-                f"{kept.parent} (TMPDIR). Make the table again, or make room."
+                f"{path}: cannot be read or cleaned ({error}); expected Parquet, and free space in {kept.parent} (TMPDIR). "
+                "Rebuild the table, or free space."
             ) from error
         return path if same else kept
 
     def _rewrite(self, path: Path, kept: Path, stamp: Mapping[str, Any] | None) -> None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         frames = _frames(path)
-        with parquet.ParquetWriter(kept, _arrow(next(frames)).schema, compression="zstd") as writer:
+        with writer(kept, _arrow(next(frames)).schema) as file:
             for frame in frames:
-                cleaned = pl.DataFrame(self.cleaned(frame.to_dicts()), schema=frame.schema, orient="row")
-                writer.write_table(_arrow(cleaned), row_group_size=ROW_GROUP)
+                cleaned = pl.DataFrame(self.clean(frame.to_dicts()), schema=frame.schema, orient="row")
+                file.write_table(_arrow(cleaned), row_group_size=ROW_GROUP)
             if stamp is not None:
-                writer.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False), **UNSEALED})
+                file.add_key_value_metadata({"proofmill": json.dumps(stamp, ensure_ascii=False), **UNSEALED})
         if stamp is not None:
             seal(kept)
 
     def _source(self, path: str) -> str:
-        """A source file's path as the entry that reads it writes it."""
+        """Return a source file's path as written in its entry."""
         for expanded, text in self.written.items():
             if path == expanded or path.startswith(f"{expanded}/"):
                 return text + path.removeprefix(expanded)
@@ -141,7 +141,7 @@ class Private:
 
 
 def _frames(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows in batches, after an empty one with the schema."""
+    """Yield an empty frame with the schema, then the rows in batches."""
     with parquet.ParquetFile(path) as file:
         yield no_rows(file.schema_arrow)
         for batch in file.iter_batches(batch_size=ROW_GROUP):
@@ -153,7 +153,7 @@ def _arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def _texts(array: pa.Array) -> Iterator[memoryview]:
-    """The buffers with the texts of a column, including those in lists and structures."""
+    """Yield the buffers with the texts of a column, including those in lists and structs."""
     if pa.types.is_struct(array.type):
         for number in range(array.type.num_fields):
             yield from _texts(array.field(number))
@@ -164,7 +164,7 @@ def _texts(array: pa.Array) -> Iterator[memoryview]:
 
 
 def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
-    """Each path of the entries on this machine, and its text in the entry (the last part of an absolute one)."""
+    """Return each path of the entries on this machine, with its text in the entry (the last part of an absolute one)."""
     texts = {path for entry in entries if (path := getattr(entry, "path", None))}
     public = {str(copy): text for text in texts if is_public(text) and (copy := copy_of(text))}
     texts = {text for text in texts if not is_public(text)}
@@ -173,10 +173,10 @@ def _paths_of(entries: Iterable[Any]) -> dict[str, str]:
 
 
 def _folders(results: Path, written: Mapping[str, str]) -> dict[str, str]:
-    """Folders and files of this machine, and the names that replace them."""
+    """Return folders and files of this machine, with the names that replace them."""
     variables = {name for text in written.values() for name in re.findall(r"\$\{?(\w+)\}?", text)} | {"PROOFMILL_DATA"}
     names = {str(Path.home()): "~", str(Path(proofmill.__file__).parent): "proofmill"}
-    if sys.prefix != sys.base_prefix:  # a virtual environment, not /usr
+    if sys.prefix != sys.base_prefix:  # only a virtual environment, not /usr
         names[sys.prefix] = "python"
     names |= {str(Path.cwd()): ".", str(results.resolve()): "results"}
     names |= {os.environ[name].rstrip("/"): f"${{{name}}}" for name in sorted(variables) if name in os.environ}
@@ -189,7 +189,7 @@ def _folders(results: Path, written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_folders(value: Any) -> Any:
-    """The value with each absolute path reduced to its last part."""
+    """Reduce each absolute path in a value to its last part."""
     if isinstance(value, str):
         return Path(value).name if value.startswith("/") else value
     if isinstance(value, list):

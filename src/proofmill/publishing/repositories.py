@@ -1,4 +1,4 @@
-"""Repositories of a publication: their files, their cards, and the tables that they are made from."""
+"""Build the repositories of a publication: their files, their cards, and the tables behind them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ from pyarrow import parquet
 
 from proofmill.artifacts.contents import page_sha256
 from proofmill.artifacts.tables import Table
-from proofmill.artifacts.weights import MARK, OF_A_MODEL
+from proofmill.artifacts.weights import MANIFEST, OF_A_MODEL
+from proofmill.config.config import Config
 from proofmill.publishing import cards
-from proofmill.publishing.cards import Shown
+from proofmill.publishing.cards import TableCard
 from proofmill.publishing.private import Private
-from proofmill.recipes.book import Book
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import TABLES, kind_of, model_suffix, seed_of, without_seed
 
-REVISION = 2  # raised when the same tables should give other files or cards
+REVISION = 3  # raise it if the same tables now result in different files or cards
 SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository to publish: its files by path (a local file or the content), and the tables behind them."""
+    """A repository to publish: files by path (a local file or the content), and the tables behind them."""
 
     id: str
     type: str  # `dataset` or `model`
@@ -34,22 +34,22 @@ class Repository:
     recipes: Sequence[str]
 
     @property
-    def mark(self) -> dict[str, Any]:
-        """The content of proofmill.json; if the hub has an equal one, there is nothing to send."""
+    def manifest(self) -> dict[str, Any]:
+        """The content of proofmill.json; if the hub has an equal one, nothing is sent."""
         made_from = {t.name: {key: t.stamp[key] for key in ("fingerprint", "content")} for t in self.made_from}
         return {"revision": REVISION, "recipes": [*self.recipes], "made_from": made_from, "files": sorted(self.files)}
 
     @property
     def contents(self) -> dict[str, Path | bytes]:
-        """All files, proofmill.json among them."""
-        return {**self.files, MARK: json.dumps(self.mark, indent=2, ensure_ascii=False).encode()}
+        """All files, including proofmill.json."""
+        return {**self.files, MANIFEST: json.dumps(self.manifest, indent=2, ensure_ascii=False).encode()}
 
 
 @dataclass(frozen=True)
 class Publication:
     """Builds the repositories of the artifacts `names` of the recipes `wanted`; cleaned files go to `scratch`."""
 
-    book: Book
+    book: Config
     wanted: Sequence[str]
     to: str
     results: Path
@@ -58,8 +58,8 @@ class Publication:
     scratch: Path
 
     def repositories(self) -> list[Repository]:
-        """The repository of tables, then those of models. Raises SettingError for an id that the hub does not allow."""
-        models = {name: self.model_id(name) for name in self.names if KINDS[kind_of(name)].learns}
+        """Return the repository of tables, then those of models. Raises SettingError for an invalid id."""
+        models = {name: self.model_id(name) for name in self.names if KINDS[kind_of(name)].trains}
         for id in (self.tables_id, *models.values()):
             _check_id(id)
         return [self.tables(models), *(self.model(name, id) for name, id in models.items())]
@@ -69,11 +69,11 @@ class Publication:
         return f"{self.to}{TABLES}"
 
     def model_id(self, name: str) -> str:
-        """The id of a model's repository."""
+        """Return the id of a model's repository."""
         return f"{self.to}{model_suffix(name)}"
 
     def tables(self, models: Mapping[str, str]) -> Repository:
-        """The dataset repository of all tables; `models` are the ids of the weights' repositories by artifact."""
+        """Build the dataset repository of all tables; `models` are the ids of the weights' repositories by artifact."""
         files: dict[str, Path | bytes] = {}
         tables = [Table(name, self.results) for name in self.names]
         for table in tables:
@@ -84,25 +84,25 @@ class Publication:
             files[f"{path}.parquet"] = self.private.rows(
                 table.path, table.name, self.scratch / f"{path}.parquet", stamp
             )
-            weights = table.weights() if KINDS[table.kind].beside else table.folder
-            for beside in (file for file in KINDS[table.kind].beside if (weights / file).exists()):
-                cleaned = self.scratch / path / beside
-                files[f"{path}/{beside}"] = self.private.rows(weights / beside, str(weights / beside), cleaned)
+            weights = table.weights() if KINDS[table.kind].extra_files else table.folder
+            for extra in (file for file in KINDS[table.kind].extra_files if (weights / file).exists()):
+                cleaned = self.scratch / path / extra
+                files[f"{path}/{extra}"] = self.private.rows(weights / extra, str(weights / extra), cleaned)
         card = cards.dataset(self.tables_id, self.wanted, [self.shown(name) for name in self.names], models)
         return self.repository(self.tables_id, "dataset", card, files, tables)
 
     def model(self, name: str, id: str) -> Repository:
-        """The model repository of one artifact."""
+        """Build the model repository of one artifact."""
         table = Table(name, self.results)
         folder, files = table.weights(), {}
         for path in sorted(folder.iterdir()):
-            if path.suffix in OF_A_MODEL and path.name != MARK:
+            if path.suffix in OF_A_MODEL and path.name != MANIFEST:
                 files[path.name] = self.private.of_a_model(path)
-        measured = {score: self.measured(name, score) for score in self.names if kind_of(score) == "scores"}
-        rows = [{"table": score, **row} for score, score_rows in measured.items() for row in score_rows]
+        scores = {score: self.scores_of(name, score) for score in self.names if kind_of(score) == "scores"}
+        rows = [{"table": score, **row} for score, score_rows in scores.items() for row in score_rows]
         lineage = [self.shown(ancestor) for ancestor in self.lineage(name)]
         card = cards.model(id, self.wanted, lineage, rows, self.tables_id)
-        made_from = [table, *(table.other(score) for score, score_rows in measured.items() if score_rows)]
+        made_from = [table, *(table.other(score) for score, score_rows in scores.items() if score_rows)]
         return self.repository(id, "model", card, files, made_from)
 
     def repository(self, id: str, type: str, card: str, files: Mapping, made_from: Sequence[Table]) -> Repository:
@@ -110,27 +110,27 @@ class Publication:
             id, type, {"README.md": self.private.text(card, f"{id}: the card"), **files}, made_from, self.wanted
         )
 
-    def shown(self, name: str) -> Shown:
-        """An artifact's table as cards show it."""
+    def shown(self, name: str) -> TableCard:
+        """Return an artifact's table as cards show it."""
         table = Table(name, self.results)
-        beside = [file for file in KINDS[table.kind].beside if (table.folder / file).exists()]
-        return Shown(
+        extra_files = [file for file in KINDS[table.kind].extra_files if (table.folder / file).exists()]
+        return TableCard(
             name,
             self.private.stamp(table.stamp),
             parquet.read_metadata(table.path).num_rows,
             table.page.exists(),
-            {file: parquet.read_metadata(table.folder / file).num_rows for file in beside},
+            {file: parquet.read_metadata(table.folder / file).num_rows for file in extra_files},
         )
 
     def lineage(self, name: str) -> list[str]:
-        """The model, the one it started from, and so on, to a `base`."""
+        """Return the model, its parent model, and so on, up to a `base`."""
         names = [name]
-        while KINDS[kind_of(names[-1])].learns:
+        while KINDS[kind_of(names[-1])].trains:
             names.append(self.book.entries[names[-1]].model)
         return names
 
-    def measured(self, name: str, score: str) -> list[dict[str, Any]]:
-        """The rows of a `scores` table that measure this model alone, without other seeds of its entry."""
+    def scores_of(self, name: str, score: str) -> list[dict[str, Any]]:
+        """Return the rows of a `scores` table about this model alone, without other seeds of its entry."""
         entries = self.book.entries
         models = {entries[entries[grades].responses].model for grades in entries[score].grades}
         seedless = without_seed(name)
@@ -139,7 +139,7 @@ class Publication:
             return []
         split = None if len(trainings) == 1 else f"seed {seed_of(name)}"
         rows = Table(score, self.results).rows()
-        return [row for row in rows if row["model"] == seedless and split in (None, row["split"])]
+        return [row for row in rows if row["model"] == seedless and split in (None, row["slice"])]
 
 
 def _check_id(id: str) -> None:
@@ -150,6 +150,6 @@ def _check_id(id: str) -> None:
         validate_repo_id(id)
     except HFValidationError as error:
         raise SettingError(
-            f"{id}: is no name of a repository ({str(error).splitlines()[0]}); expected letters, digits, `-`, `_`, `.`. Nothing was "
-            "sent. Choose another prefix, or rename the artifact."
+            f"{id}: invalid repository name ({str(error).splitlines()[0]}); expected letters, digits, `-`, `_`, `.`. Nothing "
+            "was sent. Choose another prefix, or rename the artifact."
         ) from error

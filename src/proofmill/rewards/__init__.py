@@ -1,1 +1,1 @@
-"""What `rewards:` of a `grpo` entry can name."""
+"""Rewards that a `grpo` can name."""

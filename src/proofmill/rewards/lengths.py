@@ -1,14 +1,14 @@
-"""Length rewards: what an attempt's number of tokens earns it, alone or beside the other attempts at its problem.
+"""Length rewards: by the tokens of an attempt, alone or relative to the other attempts at its problem.
 
-From: a length study on GSM8K (methods 1 and 2 and its measures), GRPO-LEAD (length-dependent accuracy), Kimi k1.5
+From: a length study on GSM8K (methods 1 and 2 and its metrics), GRPO-LEAD (length-dependent accuracy), Kimi k1.5
 (length reward), "Demystifying Long Chain-of-Thought Reasoning" (appendix C.1, cosine), DAPO (equation 13, soft
 over-long punishment), QED-Nano (discount), and open-r1's `rewards.py`.
 
-How we differ:
+Differences from the originals:
 1. An attempt without a verdict has no reward (NaN), and the group's extremes, means and shares leave it out. open-r1
    counts an answer whose gold cannot be read as right.
 2. Lengths are tokens (open-r1 counts characters in its cosine and Kimi rewards).
-3. A group is the attempts at one problem. open-r1 takes the shortest and longest of Kimi's reward over the whole call,
+3. A group is the attempts at one problem. open-r1 takes the shortest and longest of Kimi's reward over the full call,
    where all attempts at a long problem are long.
 4. The cosine stays at its end beyond `max_tokens`; in open-r1 it turns back up. open-r1's command line gives
    `min_value_wrong` as 0, which reverses the reward of wrong answers: here that is OPEN_R1_CLI_WRONG_RANGE, no default.
@@ -26,17 +26,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 BASES: dict[str, Callable[[np.ndarray], Any]] = {"shortest": np.min, "median": np.median, "mean": np.mean}
-RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for right answers: of the longest and of the shortest
+RIGHT_RANGE = (0.5, 1.0)  # open-r1's cosine for correct answers: of the longest and of the shortest
 WRONG_RANGE = (-1.0, -0.5)  # and for wrong ones: of the shortest and of the longest
 OPEN_R1_CLI_WRONG_RANGE = (0.0, -0.5)  # the range by its command line: a short wrong answer costs nothing
-MARGIN = 3  # an attempt within so many tokens of the maximum has reached it (GSM8K length study)
+MARGIN = 3  # tokens; an attempt this close to the maximum has reached it (GSM8K length study)
 
 
-# -------------------------------------------------------------------------------------------- beside the other attempts
+# ----------------------------------------------------------------------------------------- relative to the other attempts
 
 
 def reference_penalty(tokens_G: ArrayLike, right_G: ArrayLike, reference: float | None, weight: float) -> np.ndarray:
-    """-weight * |L_i - L*| / max_j |L_j - L*|, in [-weight, 0] (GSM8K length study, method 1).
+    """Compute -weight * |L_i - L*| / max_j |L_j - L*|, in [-weight, 0] (GSM8K length study, method 1).
 
     L* is `reference`, the tokens of the reference solution; without one every reward is NaN. The maximum runs over the
     group. The study does not publish its weight.
@@ -49,7 +49,7 @@ def reference_penalty(tokens_G: ArrayLike, right_G: ArrayLike, reference: float 
 def group_penalty(
     tokens_G: ArrayLike, right_G: ArrayLike, weight: float, power: float = 1.0, base: str | float = "shortest"
 ) -> np.ndarray:
-    """-weight * c^power * e_i / max_j e_j with e_i = max(0, L_i - o), in [-weight, 0] (GSM8K length study, method 2).
+    """Compute -weight * c^power * e_i / max_j e_j, e_i = max(0, L_i - o), in [-weight, 0] (the same study, method 2).
 
     c is the share of right attempts, o the length of the shortest right one; or, by `base`, the `median`, the `mean` or
     a quantile in [0, 1] of the right ones' lengths. Wrong attempts pay as well. If no attempt is right, or none is
@@ -65,7 +65,7 @@ def group_penalty(
 def lead_reward(
     tokens_G: ArrayLike, right_G: ArrayLike, alpha: float, epsilon: float = 1e-8, wrong: float = 0.0
 ) -> np.ndarray:
-    """exp(-alpha z) for a right attempt, `wrong` for a wrong one, with z = (L - mu) / (sigma + epsilon) (GRPO-LEAD).
+    """Compute exp(-alpha z) if right, else `wrong`, with z = (L - mu) / (sigma + epsilon) (GRPO-LEAD).
 
     mu and sigma are mean and standard deviation of the right attempts' tokens. The paper does not say which deviation
     it means; here it is the population's (divided by n), so that a single right attempt has z = 0. This reward includes
@@ -80,7 +80,7 @@ def lead_reward(
 
 
 def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
-    """lambda_i = 0.5 - (L_i - min) / (max - min) if right, min(0, lambda_i) if wrong, in [-0.5, 0.5] (Kimi k1.5).
+    """Compute l_i = 0.5 - (L_i - min) / (max - min) if right, else min(0, l_i), in [-0.5, 0.5] (Kimi k1.5).
 
     Minimum and maximum are the group's; if they are equal, 0 for all.
     """
@@ -92,7 +92,7 @@ def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
 
 
 def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """tokens_S and right_S of the scored attempts, and their mask scored_G. Raises ValueError for other arrays."""
+    """Return tokens_S and right_S of the scored attempts, and their mask scored_G. Raises ValueError for other arrays."""
     tokens_G, right_G = np.asarray(tokens_G, dtype=float), np.asarray(right_G, dtype=float)  # None becomes NaN
     if tokens_G.ndim != 1 or tokens_G.shape != right_G.shape:
         raise ValueError(
@@ -109,20 +109,20 @@ def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.nda
 
 
 def _placed(rewards_S: np.ndarray, scored_G: np.ndarray) -> np.ndarray:
-    """The rewards at the indices of their attempts, NaN elsewhere."""
+    """Return the rewards at the indices of their attempts, NaN elsewhere."""
     rewards_G = np.full(len(scored_G), np.nan)
     rewards_G[scored_G] = rewards_S + 0.0  # no -0.0
     return rewards_G
 
 
 def _share_of_largest(values_S: np.ndarray) -> np.ndarray:
-    """values_S divided by their maximum; all 0 where that is 0."""
+    """Divide the values by their maximum; return 0 for all if it is 0."""
     largest = values_S.max(initial=0.0)
     return values_S / largest if largest != 0 else values_S
 
 
 def _base(lengths_R: np.ndarray, base: str | float) -> float:
-    """The length that a right attempt may have without a penalty."""
+    """Return the length that a correct attempt may have without a penalty."""
     if isinstance(base, str) and base in BASES:
         return float(BASES[base](lengths_R))
     if isinstance(base, str) or not 0 <= base <= 1:
@@ -142,7 +142,7 @@ def cosine_reward(
     right_range: tuple[float, float] = RIGHT_RANGE,
     wrong_range: tuple[float, float] = WRONG_RANGE,
 ) -> np.ndarray:
-    """lo + (hi - lo) (1 + cos(pi progress)) / 2 with progress = min(1, L / max_tokens); open-r1's cosine reward.
+    """Compute lo + (hi - lo) (1 + cos(pi progress)) / 2, progress = min(1, L / max_tokens): open-r1's cosine reward.
 
     Both ranges are (minimum, maximum). A right attempt falls from the maximum when it is empty to the minimum at
     `max_tokens`. A wrong attempt rises from the minimum to the maximum: the longer it thought before it failed, the
@@ -158,7 +158,7 @@ def cosine_reward(
 
 
 def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4_096) -> np.ndarray:
-    """0 up to M - C tokens, then (M - C - L) / C down to -1 at M, and -1 beyond (DAPO, equation 13).
+    """Compute 0 up to M - C tokens, then (M - C - L) / C down to -1 at M, and -1 beyond (DAPO, equation 13).
 
     M is `max_tokens`, C is `buffer`, with open-r1's defaults; with C = 0 the reward is 0 up to M and -1 beyond.
     """
@@ -167,7 +167,7 @@ def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4
 
 
 def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarray:
-    """How far lengths up to the maximum reach into the buffer before it: minus the share of the buffer."""
+    """Return minus the share of the buffer before the maximum that a length reaches into."""
     if not 0 <= buffer <= max_tokens:
         raise ValueError(
             f"over-long: a buffer of {buffer} of {max_tokens} tokens; expected 0 to {max_tokens}. Make it smaller."
@@ -176,7 +176,7 @@ def _into_buffer(tokens_N: np.ndarray, max_tokens: int, buffer: int) -> np.ndarr
 
 
 def discount(tokens_N: ArrayLike, rate: float) -> np.ndarray:
-    """rate^L, a factor for a reward (QED-Nano; its rate is 1, no discount). `rate` is in (0, 1], else ValueError."""
+    """Compute rate^L, a factor for a reward (QED-Nano: 1, no discount). Raises ValueError for a rate outside (0, 1]."""
     if not 0 < rate <= 1:
         raise ValueError(
             f"discount: a rate of {rate:g}; expected more than 0 and at most 1. Choose one such as 0.9999."
@@ -184,11 +184,12 @@ def discount(tokens_N: ArrayLike, rate: float) -> np.ndarray:
     return np.power(float(rate), np.asarray(tokens_N, dtype=float))
 
 
-# ------------------------------------------------------------------------------------------------------------- measures
+# -------------------------------------------------------------------------------------------------------------- metrics
 
 
 def length_correlation(input_N: ArrayLike, response_N: ArrayLike) -> float:
-    """Pearson's r of two lengths: of the question or reference answer, and of the response (GSM8K length study).
+    """Compute Pearson's r of two lengths: of the question or reference answer, and of the response (GSM8K length
+    study).
 
     Pairs with an unknown length (NaN) are left out. NaN for fewer than two pairs, and where either length is constant.
     """
@@ -199,14 +200,14 @@ def length_correlation(input_N: ArrayLike, response_N: ArrayLike) -> float:
     return float(np.corrcoef(input_N[known_N], response_N[known_N])[0, 1])
 
 
-def out_of_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> float:
-    """Share of attempts with at least max_tokens - margin tokens (GSM8K length study); NaN without attempts."""
+def near_limit(tokens_N: ArrayLike, max_tokens: int, margin: int = MARGIN) -> float:
+    """Return the share of attempts with at least max_tokens - margin tokens (GSM8K length study); NaN without any."""
     tokens_N = np.asarray(tokens_N)
     return float((tokens_N >= max_tokens - margin).mean()) if len(tokens_N) else float("nan")
 
 
 def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: ArrayLike) -> float:
-    """Tokens of the reference solutions over tokens of the responses, of right attempts (GSM8K length study).
+    """Return tokens of the reference solutions over tokens of the responses, of right attempts (GSM8K length study).
 
     More than 1: shorter than the references. A problem counts as often as it is answered right. Attempts with an
     unknown reference (NaN) are left out. NaN when no attempt is left.

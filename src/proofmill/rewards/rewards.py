@@ -1,9 +1,9 @@
 """Rewards by name: a number for each attempt of a group; a recipe weighs several: `{grade: 1, format: 0.1}`.
 
 A weight may be a mapping with the reward's arguments: `{length-group: {weight: 0.5, power: 2}}`. A reward by the
-grader's verdict is None where there is no verdict: with `unscored: drop` such an attempt gets no gradient and is left
-out of its group's mean. An attempt that a program could not decide about (`unparsable`) comes with 0
-marks: else it would pay to write what cannot be read.
+grader's verdict is None without a verdict: with `unscored: drop` such an attempt gets no gradient and does not enter its
+group's mean. An attempt that a program could not decide (`unparsable`) has the grade 0; otherwise unreadable output
+would pay.
 
 From: QED-Nano, open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5, GRPO-LEAD,
 DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from proofmill.rewards import lengths
+from proofmill.rewards import format_checks, lengths
 from proofmill.rewards.lengths import RIGHT_RANGE, WRONG_RANGE
-from proofmill.schema.reasons import UNDECIDED, Reason, Stop
-from proofmill.text import formats, languages
+from proofmill.schema.reasons import UNDECIDED, Reason, StopReason
+from proofmill.text import languages
 from proofmill.text.reasoning import thought_or_all
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What a reward may look at: the attempt and its end, the grader's verdict, and the attempt's length in tokens."""
+    """The input of a reward: the attempt and its end, the grader's verdict, and the attempt's length in tokens."""
 
     submission: Any  # submissions.Submission
     verdict: Any  # verdicts.Verdict
@@ -33,13 +33,13 @@ class Rollout:
 
     @property
     def right(self) -> float:
-        """1 for full marks, 0 for less, NaN without a verdict."""
-        return math.nan if self.verdict.grade is None else float(self.verdict.grade == self.verdict.out_of)
+        """1 for all points, 0 for less, NaN without a verdict."""
+        return math.nan if self.verdict.grade is None else float(self.verdict.grade == self.verdict.max_points)
 
 
 @dataclass(frozen=True)
-class Group:
-    """The attempts at one problem in one step, and the most tokens that an attempt could have."""
+class RolloutGroup:
+    """The attempts at one problem in one step, and the maximum tokens of an attempt."""
 
     rollouts: Sequence[Rollout]
     max_tokens: int
@@ -63,7 +63,7 @@ class Reward:
     of_verdict: bool = False  # the reward exists only where a verdict is asked for
 
     def fault(self, name: str, config: Any) -> str | None:
-        """What is wrong with the weight or the arguments in a recipe, or None."""
+        """Return what is wrong with the weight or the arguments in a recipe, or None."""
         named = config if isinstance(config, Mapping) else {}
         if unknown := set(named) - {"weight", *self.arguments}:
             known = ", ".join(["weight", *self.arguments])
@@ -78,29 +78,29 @@ class Reward:
             return f"`{name}`: {error}"
         return None
 
-    def values(self, group: Group, config: Any) -> list[float | None]:
-        """The rewards of a group, one for each attempt, with the arguments in a recipe."""
+    def values(self, group: RolloutGroup, config: Any) -> list[float | None]:
+        """Return the rewards of a group, one for each attempt, with the arguments in a recipe."""
         named = {key: value for key, value in config.items() if key != "weight"} if isinstance(config, Mapping) else {}
         values = self.apply(group, **{**self.arguments, **named})
         return [None if value is None or value != value else float(value) for value in values]
 
 
 def _trial(grade: float, tokens: int) -> Rollout:
-    submission = SimpleNamespace(text="<think>a b</think> c", final="c", stop=Stop.END, well_formed=True)
-    return Rollout(submission, SimpleNamespace(grade=grade, out_of=7, reason=Reason.OK), tokens, 2)
+    submission = SimpleNamespace(text="<think>a b</think> c", final="c", stop=StopReason.END, well_formed=True)
+    return Rollout(submission, SimpleNamespace(grade=grade, max_points=7, reason=Reason.OK), tokens, 2)
 
 
 # A right and a wrong attempt, on which arguments are tried.
-_TRIAL = Group([_trial(7.0, 2), _trial(0.0, 3)], 4)
+_TRIAL = RolloutGroup([_trial(7.0, 2), _trial(0.0, 3)], 4)
 
 
 def weight(config: Any) -> float:
-    """The factor of a reward in the weighted sum."""
+    """Return the factor of a reward in the weighted sum."""
     return float(config.get("weight", 1.0) if isinstance(config, Mapping) else config)
 
 
 def each(value: Callable[..., float | None]) -> Callable[..., list[float | None]]:
-    """A reward that looks at one attempt at a time."""
+    """Make a reward of a function of one attempt."""
     return lambda group, **arguments: [value(rollout, **arguments) for rollout in group.rollouts]
 
 
@@ -109,19 +109,19 @@ def each(value: Callable[..., float | None]) -> Callable[..., list[float | None]
 
 def _grade(rollout: Rollout) -> float | None:
     verdict = rollout.verdict
-    return None if verdict.grade is None else verdict.grade / verdict.out_of
+    return None if verdict.grade is None else verdict.grade / verdict.max_points
 
 
-def _full_marks(rollout: Rollout) -> float | None:
+def _solved(rollout: Rollout) -> float | None:
     return None if rollout.verdict.grade is None else rollout.right
 
 
 def _thresholded(rollout: Rollout) -> float | None:
-    """QED-Nano's `custom_reward_threshold`: marks from 1 to below 6 (of 7) count as 1."""
-    grade, out_of = rollout.verdict.grade, rollout.verdict.out_of
+    """Apply QED-Nano's `custom_reward_threshold`: grades from 1 to below 6 (of 7) count as 1."""
+    grade, max_points = rollout.verdict.grade, rollout.verdict.max_points
     if grade is None:
         return None
-    return (1 if 1 <= grade < 6 else grade) / out_of
+    return (1 if 1 <= grade < 6 else grade) / max_points
 
 
 def _discounted(rollout: Rollout, rate: float) -> float | None:
@@ -147,10 +147,10 @@ def _outcome(rollout: Rollout, preset: str) -> float | None:
     if verdict.grade is None:
         return None
     outcome = NO_OUTCOME.get(verdict.reason, "correct" if rollout.right else "wrong")
-    return OUTCOMES[preset][outcome][rollout.submission.stop != Stop.END]
+    return OUTCOMES[preset][outcome][rollout.submission.stop_reason != StopReason.END]
 
 
-def _outcomes(group: Group, preset: str) -> list[float | None]:
+def _outcomes(group: RolloutGroup, preset: str) -> list[float | None]:
     if preset not in OUTCOMES:
         raise ValueError(f"the preset is {preset!r}; expected one of {', '.join(OUTCOMES)}.")
     return [_outcome(rollout, preset) for rollout in group.rollouts]
@@ -159,30 +159,30 @@ def _outcomes(group: Group, preset: str) -> list[float | None]:
 # -------------------------------------------------------------------------------------------------------- by the length
 
 
-def _to_reference(group: Group) -> Iterable[float]:
-    """A group has one problem, hence one reference."""
+def _to_reference(group: RolloutGroup) -> Iterable[float]:
+    """Return the tokens of the reference; a group has one problem, hence one reference."""
     reference = group.rollouts[0].reference_tokens if group.rollouts else None
     return lengths.reference_penalty(group.tokens_G, group.right_G, reference, 1.0)
 
 
-def _in_group(group: Group, power: float, base: str | float) -> Iterable[float]:
+def _in_group(group: RolloutGroup, power: float, base: str | float) -> Iterable[float]:
     return lengths.group_penalty(group.tokens_G, group.right_G, 1.0, power, base)
 
 
-def _lead(group: Group, alpha: float) -> Iterable[float]:
+def _lead(group: RolloutGroup, alpha: float) -> Iterable[float]:
     return lengths.lead_reward(group.tokens_G, group.right_G, alpha)
 
 
-def _kimi(group: Group) -> Iterable[float]:
+def _kimi(group: RolloutGroup) -> Iterable[float]:
     return lengths.kimi_reward(group.tokens_G, group.right_G)
 
 
-def _cosine(group: Group, right: Sequence[float], wrong: Sequence[float]) -> Iterable[float]:
+def _cosine(group: RolloutGroup, right: Sequence[float], wrong: Sequence[float]) -> Iterable[float]:
     right_range, wrong_range = ((ends[0], ends[1]) for ends in (right, wrong))
     return lengths.cosine_reward(group.tokens_G, group.right_G, group.max_tokens, right_range, wrong_range)
 
 
-def _overlong(group: Group, buffer: int) -> Iterable[float]:
+def _overlong(group: RolloutGroup, buffer: int) -> Iterable[float]:
     return lengths.soft_overlong(group.tokens_G, group.max_tokens, min(buffer, group.max_tokens))
 
 
@@ -190,12 +190,12 @@ def _overlong(group: Group, buffer: int) -> Iterable[float]:
 
 
 def _language(rollout: Rollout, language: str) -> float | None:
-    """Share of the words in the language, in the reasoning or else the whole text; 0 for a text without words."""
+    """Return the share of words in the language, in the reasoning or else all of the text; 0 for a text without words."""
     text = rollout.submission.text
     return languages.consistency(thought_or_all(text), language, wordless=0.0)
 
 
-def _languages(group: Group, language: str) -> list[float | None]:
+def _languages(group: RolloutGroup, language: str) -> list[float | None]:
     languages.consistency("", language)  # raises ValueError for an unknown language
     return [_language(rollout, language) for rollout in group.rollouts]
 
@@ -205,13 +205,16 @@ def _of_text(value: Callable[..., float]) -> Callable[..., list[float | None]]:
 
 
 REWARDS: dict[str, Reward] = {
-    "grade": Reward(each(_grade), "marks as a share of full marks", of_verdict=True),
-    "full-marks": Reward(each(_full_marks), "1 for full marks, else 0", of_verdict=True),
+    "grade": Reward(each(_grade), "the grade as a share of all points", of_verdict=True),
+    "solved": Reward(each(_solved), "1 for all points, else 0", of_verdict=True),
     "grade-thresholded": Reward(
-        each(_thresholded), "marks of 7 in three steps: below 1, 1 (for 1 to 5), 6 and 7", of_verdict=True
+        each(_thresholded), "the grade of 7 points in three steps: below 1, 1 (for 1 to 5), 6 and 7", of_verdict=True
     ),
     "grade-discounted": Reward(
-        each(_discounted), "marks as a share, times `rate` to the power of the tokens", {"rate": None}, of_verdict=True
+        each(_discounted),
+        "the grade as a share, times `rate` to the power of the tokens",
+        {"rate": None},
+        of_verdict=True,
     ),
     "outcome": Reward(
         _outcomes,
@@ -224,16 +227,16 @@ REWARDS: dict[str, Reward] = {
         "1 for closed reasoning, one box and an end, else 0",
     ),
     "think-format": Reward(
-        _of_text(formats.think_format), "1 for one block of reasoning at the beginning and an answer after it"
+        _of_text(format_checks.think_format), "1 for one block of reasoning at the beginning and an answer after it"
     ),
-    "boxed-format": Reward(_of_text(formats.boxed_format), "the same with exactly one box in the answer"),
+    "boxed-format": Reward(_of_text(format_checks.boxed_format), "the same with exactly one box in the answer"),
     "answer-format": Reward(
-        _of_text(formats.answer_format), "1 for R1's think and answer tags, once each and nothing around"
+        _of_text(format_checks.answer_format), "1 for R1's think and answer tags, once each and nothing around"
     ),
-    "tag-count": Reward(_of_text(formats.tag_count), "a quarter for each of R1's four tags that stands there once"),
-    "reasoning-steps": Reward(_of_text(formats.reasoning_steps), "a third for each sign of a step, at most 1"),
+    "tag-count": Reward(_of_text(format_checks.tag_count), "a quarter for each of R1's four tags that occurs once"),
+    "reasoning-steps": Reward(_of_text(format_checks.reasoning_steps), "a third for each sign of a step, at most 1"),
     "repetition": Reward(
-        _of_text(lambda text, n: formats.repetition_penalty(text, n)),
+        _of_text(lambda text, n: format_checks.repetition_penalty(text, n)),
         "minus the share of repeated n-grams of words",
         {"n": 3},
     ),

@@ -1,1 +1,1 @@
-"""The ground: what surrounds a process. Progress, locks, signals, stalls, the other processes of a training, paths."""
+"""The environment of a process: progress, locks, signals, stalls, the other processes of a training, paths."""

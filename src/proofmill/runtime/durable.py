@@ -1,6 +1,6 @@
-"""Files that survive a power cut: the disk has a file's data before its name, and both before anything relies on them.
+"""Files that survive a power cut: data are on the disk before the file's name, and both before they are needed.
 
-A rename alone promises neither. After a power cut a file may be empty under its new name, or still have its old one.
+A rename alone guarantees neither. After a power cut a file may be empty under its new name, or still have its old name.
 """
 
 import errno
@@ -9,8 +9,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-NO_SYNC = (errno.EINVAL, errno.EOPNOTSUPP)  # of a folder, on a file system that syncs files alone
-_named: set[tuple[Path, int]] = set()  # folders whose own names the disk has, with their inodes
+NO_SYNC = (errno.EINVAL, errno.EOPNOTSUPP)  # of a folder, on a file system that only syncs files
+_named: set[tuple[Path, int]] = set()  # folders whose own names are on the disk, with their inodes
 
 
 def sync(path: Path) -> None:
@@ -30,7 +30,7 @@ def sync_name(path: Path) -> None:
     """Wait until the disk has the name of a file or folder, and the names of the folders that lead to it."""
     synced = set()
     for folder in path.absolute().parents:
-        if not os.access(folder, os.W_OK):  # nothing here was created by this user
+        if not os.access(folder, os.W_OK):  # this user created nothing here
             break
         sync(folder)
         synced.add((folder, folder.stat().st_ino))
@@ -40,7 +40,7 @@ def sync_name(path: Path) -> None:
 
 
 def sync_tree(top: Path) -> None:
-    """Wait until the disk has a file, or a folder with everything in it. Files that vanish meanwhile are left out."""
+    """Wait until the disk has a file, or a folder with everything in it. Files that vanish meanwhile are skipped."""
     if not top.is_dir():
         sync(top)
         return
@@ -51,14 +51,14 @@ def sync_tree(top: Path) -> None:
 
 
 def replace(new: Path, path: Path) -> None:
-    """Move a file or folder to `path` in one rename: the disk has its data before, and its name when this returns."""
+    """Move a file or folder to `path` by one rename: syncs its data before, and its name before this returns."""
     sync_tree(new)
     os.replace(new, path)
     sync_name(path)
 
 
 def write(path: Path, data: str | bytes) -> None:
-    """Write a file in one rename, so that `path` has the old data or the new. Several processes may do so at once."""
+    """Write a file by one rename, so that `path` has the old data or the new. Several processes may do so at once."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         new.write_bytes(data.encode() if isinstance(data, str) else data)

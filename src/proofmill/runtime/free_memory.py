@@ -1,4 +1,4 @@
-"""The memory that this process may still take: what the system has, and what the control groups around it allow."""
+"""Memory that this process may still allocate: free on the system, and allowed by its control groups."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ GROUPS = {
 
 
 def least() -> int | None:
-    """Bytes that are free and allowed; None if nobody says."""
+    """Return the bytes that are free and allowed; None if unknown."""
     return min([*available(), *allowed()], default=None)
 
 
 def available(meminfo: Path = Path("/proc/meminfo")) -> list[int]:
-    """Bytes that the system has available; empty if it does not say."""
+    """Return the bytes that the system has available; empty if unknown."""
     lines = meminfo.read_text().splitlines() if meminfo.exists() else []
     return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
 
 
 def allowed(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Bytes left under each memory limit of this process: of its control group and of the groups around it."""
+    """Return the bytes left under each memory limit of this process: of its control group and all parents."""
     left = []
     for line in membership.read_text().splitlines() if membership.exists() else []:
         _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""Locks that let one process write at a time: the operating system's, on an open file, and gone with their holder."""
+"""Locks for one writer at a time: `flock` on an open file, released by the system when the holder ends."""
 
 import fcntl
 import os
@@ -14,14 +14,14 @@ from proofmill.runtime.progress import say
 
 
 def wait_seconds() -> float:
-    """How long a process waits for another one that holds a lock, before it gives up."""
+    """Return how long a process waits for a lock before it gives up."""
     return environment.seconds("PROOFMILL_LOCK_SECONDS", 60.0)
 
 
 def take(file: int, where: str, wait: float, shared: bool = False) -> bool:
-    """Lock an open file; waits up to `wait` seconds for a process that is being stopped. False if it keeps the lock.
+    """Lock an open file; return False if another process keeps the lock for `wait` seconds.
 
-    A `shared` lock may be held by several, and by nobody else meanwhile.
+    A `shared` lock may be held by several processes at once, but not together with an exclusive one.
     """
     start, announced = time.monotonic(), False
     while True:
@@ -34,7 +34,7 @@ def take(file: int, where: str, wait: float, shared: bool = False) -> bool:
             if not announced:
                 say(
                     where,
-                    f"another process is writing here ({holder(file)}); waiting up to {wait:g} s for it to let go",
+                    f"another process is writing here ({holder(file)}); waiting up to {wait:g} s for the lock",
                 )
                 announced = True
             time.sleep(0.2)
@@ -54,16 +54,16 @@ def sign(file: int) -> None:
 
 
 def held(path: Path, shared: bool = False) -> bool:
-    """Whether some process holds the lock on `path`, which may be another user's that one can only read.
+    """Return whether some process holds the lock on `path`, which may belong to another user and be read-only.
 
-    With `shared` also one that several may hold together; one must then be able to write the file.
+    With `shared`, also a lock that several may hold; the file must then be writable.
     """
     try:
         file = os.open(path, os.O_RDWR if shared else os.O_RDONLY)
-    except OSError:  # no such file, or no right to it
+    except OSError:  # no such file, or no permission
         return False
     try:
-        # Over NFS, a file that is open for reading takes a shared lock alone.
+        # Over NFS, a file opened for reading can take only a shared lock.
         fcntl.flock(file, (fcntl.LOCK_EX if shared else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         return False
     except BlockingIOError:
@@ -73,28 +73,28 @@ def held(path: Path, shared: bool = False) -> bool:
 
 
 def holder(file: int) -> str:
-    """Who holds the lock on an open file, by its signature."""
-    return os.pread(file, 500, 0).decode(errors="replace") or "of unknown name"
+    """Return the holder of the lock on an open file, from its signature."""
+    return os.pread(file, 500, 0).decode(errors="replace") or "unknown"
 
 
 def slurm_job(path: Path) -> str | None:
-    """The number of the SLURM job whose process holds the lock on `path`, by its signature."""
+    """Return the number of the SLURM job that holds the lock on `path`, from its signature."""
     with suppress(OSError):
-        if found := re.search(r", SLURM job (\d+),", path.read_text(errors="replace")):
-            return found[1]
+        if match := re.search(r", SLURM job (\d+),", path.read_text(errors="replace")):
+            return match[1]
     return None
 
 
 @contextmanager
 def together(path: Path) -> Iterator[None]:
-    """Hold the lock on `path` with others, so that it is `held(path, shared=True)`; nobody takes it alone for long."""
+    """Hold a shared lock on `path`, so that it is `held(path, shared=True)`. Waits for an exclusive holder."""
     with _waited_for(path, fcntl.LOCK_SH):
         yield
 
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Hold the lock on `path` alone; for what takes a moment, so that one waits for it without a word."""
+    """Hold the lock on `path` exclusively, for a short operation; waits without a message."""
     with _waited_for(path, fcntl.LOCK_EX):
         yield
 
@@ -112,9 +112,9 @@ def _waited_for(path: Path, how: int) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, name: str = "") -> Iterator[bool]:
-    """Hold the lock on `path`, and remove the file at the end; yields False when another process keeps the lock.
+    """Hold the lock on `path`, and remove the file at the end; yields False if another process keeps the lock.
 
-    `name` stands in the log for what is locked, where that is not the path.
+    `name` is used in the log instead of the path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -125,7 +125,7 @@ def alone(path: Path, name: str = "") -> Iterator[bool]:
         os.close(file)  # its last holder removed the file during the wait
     try:
         if locked:
-            with suppress(OSError):  # a disk without room for a name is found out by what has to be written
+            with suppress(OSError):  # a full disk is reported when results are written
                 sign(file)
         yield locked
     finally:
@@ -135,7 +135,7 @@ def alone(path: Path, name: str = "") -> Iterator[bool]:
 
 
 def _is_same(path: Path, file: int) -> bool:
-    """Whether `path` still names the open file."""
+    """Return whether `path` still names the open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:

@@ -1,14 +1,14 @@
-"""The code that a user's part rests on, and its digest.
+"""The code that a plugin depends on, and its digest.
 
-A part rests on
-1. its record in the dictionary, and in the same file all that this refers to by name, transitively. Statements that bind
-   no name at the top of the file, and star imports, count for every part. Code that names things by text (`eval`,
-   `globals()`) rests on the whole file.
-2. every module of the plugin's folder that this imports, transitively and as a whole: files, packages with those around
-   them, submodules that a star import of a package may take, and modules in import cycles.
+A plugin depends on
+1. its record in the dictionary, and in the same file all that this refers to by name, transitively. Statements at the
+   top level that bind no name, and star imports, count for every plugin. Code that looks names up by text (`eval`,
+   `globals()`) depends on the complete file.
+2. every module of the plugin's folder that this imports, transitively and completely: files, packages and parents,
+   submodules that a star import of a package may load, and modules in import cycles.
 
-Comments and formatting do not count. Code in other folders (installed packages, proofmill itself) and files that a part
-opens are not seen. An import of the folder that no reader of the text can resolve is refused.
+Comments and formatting do not count. Code in other folders (installed packages, proofmill itself) and files that a
+plugin opens are not covered. An import from the folder that cannot be resolved from the text is refused.
 """
 
 import ast
@@ -33,7 +33,7 @@ UNSEEN = {"run_path", "run_module", "spec_from_file_location", "SourceFileLoader
 class Module(importlib.abc.SourceLoader):
     """A Python file of a plugin's folder. `name` is the dotted name by which others import it.
 
-    As a loader it runs the text that was read for the digest. It names no time of the file, so that no bytecode is cached.
+    As a loader it runs the text that was read for the digest. It reports no file time, so that no bytecode is cached.
     """
 
     path: Path
@@ -47,24 +47,24 @@ class Module(importlib.abc.SourceLoader):
 
     @cached_property
     def text(self) -> str:
-        return read_text(self.path, "a Python file of your own parts (`plugins`).")
+        return read_text(self.path, "a Python file of your own (`plugins`).")
 
     @cached_property
     def tree(self) -> ast.Module:
         try:
-            compile(self.text, str(self.path), "exec", dont_inherit=True)  # finds what the parser lets pass
+            compile(self.text, str(self.path), "exec", dont_inherit=True)  # finds errors that the parser accepts
             tree = ast.parse(self.text)
-            ast.unparse(tree)  # as the digest does, which fails on what is nested too deeply
+            ast.unparse(tree)  # as for the digest; it fails on code that is nested too deeply
             return tree
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-            found = (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
+            fault = (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
             raise RecipeError(
-                f"{self.path}{line}: no Python ({found}); expected your own parts. Fix the line."
+                f"{self.path}{line}: is not Python ({fault}); expected your plugins. Fix the line."
             ) from error
 
     def imports(self, node: ast.AST) -> Iterator[tuple[str, bool]]:
-        """Yield the dotted names that a node imports, and whether by a star. RecipeError for one that cannot be read."""
+        """Yield the dotted names that a node imports, and whether by a star. Raises RecipeError if unresolvable."""
         calls = {id(inner.func): inner.args for inner in ast.walk(node) if isinstance(inner, ast.Call)}
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import):
@@ -78,18 +78,18 @@ class Module(importlib.abc.SourceLoader):
                         yield self._absolute(written.lstrip("."), len(written) - len(written.lstrip("."))), False
                     case _:
                         raise RecipeError(
-                            f"{self.path}:{getattr(inner, 'lineno', 1)}: `{name}` imports what cannot be read from the text; expected "
+                            f"{self.path}:{getattr(inner, 'lineno', 1)}: `{name}` imports a module that cannot be resolved from the text; expected "
                             "a name in quotes, or an `import`. Import the module by its name."
                         )
 
     def _absolute(self, name: str, level: int) -> str:
-        """Return the dotted name of an import with so many leading dots."""
+        """Return the dotted name of an import with `level` leading dots."""
         package = self.name.split(".") if self.path.name == "__init__.py" else self.name.split(".")[:-1]
         return ".".join([*(package[: len(package) + 1 - level] if level else ()), *([name] if name else ())])
 
 
 def _name(node: ast.AST) -> str | None:
-    """Return the last name of a reference such as `importlib.import_module`, or the name that gets another."""
+    """Return the last name of a reference such as `importlib.import_module`, or the original name of an alias."""
     if isinstance(node, ast.alias):
         return node.name if node.asname else None
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
@@ -107,13 +107,13 @@ class Folder:
         if name not in self._read:
             place = self.path.joinpath(*name.split("."))
             files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-            found = next((file for file in files if name and file.is_file()), None)
-            self._read[name] = Module(found, name) if found else None
+            path = next((file for file in files if name and file.is_file()), None)
+            self._read[name] = Module(path, name) if path else None
         return self._read[name]
 
     def reached(self, module: Module, *nodes: ast.AST) -> dict[str, Module]:
         """Return the modules of the folder, by name and sorted, that some nodes of a module import, transitively."""
-        found: dict[str, Module] = {}
+        modules: dict[str, Module] = {}
         pending = [(module, node) for node in nodes]
         while pending:
             importing, node = pending.pop()
@@ -123,20 +123,20 @@ class Folder:
                 if star:  # `__all__` may name submodules
                     names += [f"{name}.{sub.name}" for sub in pkgutil.iter_modules([str(self.path.joinpath(*parts))])]
                 for each in names:
-                    if each not in found and (other := self.module(each)):
-                        found[each] = other
+                    if each not in modules and (other := self.module(each)):
+                        modules[each] = other
                         pending.append((other, other.tree))
-        return dict(sorted(found.items()))
+        return dict(sorted(modules.items()))
 
     def digest_of(self, module: Module, dictionary: str, key: str) -> str:
-        """Return a digest of one entry of a plugin's dictionary and of all that it rests on."""
+        """Return a digest of one entry of a plugin's dictionary and of all that it depends on."""
         nodes = _slice(module.tree, dictionary, key)
         others = self.reached(module, *nodes)
         return digest(*map(ast.unparse, nodes), *([name, ast.unparse(other.tree)] for name, other in others.items()))
 
 
 def _slice(tree: ast.Module, dictionary: str, key: str) -> list[ast.AST]:
-    """Return the nodes of a file that one entry of a dictionary rests on, in the order in which they are met."""
+    """Return the nodes of a file that one entry of a dictionary depends on, in the order of discovery."""
     bound: dict[str, list[ast.AST]] = {}
     effects: list[ast.AST] = []
     for statement in tree.body:
@@ -144,16 +144,16 @@ def _slice(tree: ast.Module, dictionary: str, key: str) -> list[ast.AST]:
         for name in names:
             bound.setdefault(name, []).append(statement)
         if not names and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            effects.append(statement)  # it may change whatever it likes
+            effects.append(statement)  # it may change anything
     if not (record := _record(bound.get(dictionary, []), key)):
         return list(tree.body)
-    found = [*record, *effects]
-    for node in found:  # which grows meanwhile
+    needed = [*record, *effects]
+    for node in needed:  # the list grows
         names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         if names & BY_TEXT:
             return list(tree.body)
-        found += [other for name in sorted(names) for other in bound.get(name, []) if other not in found]
-    return found
+        needed += [other for name in sorted(names) for other in bound.get(name, []) if other not in needed]
+    return needed
 
 
 def _record(statements: list[ast.AST], key: str) -> list[ast.expr]:
@@ -165,7 +165,7 @@ def _record(statements: list[ast.AST], key: str) -> list[ast.expr]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement binds and does nothing else; none for one that may do anything."""
+    """Return the names that a statement binds; empty for one that may do anything else."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -174,6 +174,6 @@ def _bound(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         inside = [node for target in targets for node in ast.walk(target)]
-        if not any(isinstance(node, ast.Subscript | ast.Attribute) for node in inside):  # these change what is there
+        if not any(isinstance(node, ast.Subscript | ast.Attribute) for node in inside):  # these change existing objects
             return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return set()

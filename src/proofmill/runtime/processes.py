@@ -1,4 +1,4 @@
-"""The processes that train one model, one for each device: which of them writes, and what all of them agree on.
+"""The processes that train one model, one per device: ranks, and values that all of them share.
 
 `accelerate launch` or torchrun starts them and describes them in the environment (RANK, WORLD_SIZE, LOCAL_RANK);
 without WORLD_SIZE or LOCAL_RANK there is one process. Rank 0, the leader, takes the lock, logs and writes. The others
@@ -9,22 +9,22 @@ import os
 from datetime import timedelta
 from typing import Any
 
-# The leader may be busy alone for a while: reading a table, asking a judge.
+# The leader may work alone for a while: reading a table, calling a judge.
 WAIT = timedelta(hours=2)
 
 
 def world() -> int:
-    """The number of processes that train this model. WORLD_SIZE without LOCAL_RANK is a cluster's own, and ignored."""
+    """Return the number of processes that train this model. WORLD_SIZE without LOCAL_RANK is a cluster's: ignored."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
 def rank() -> int:
-    """The rank of this process; 0 is the leader."""
+    """Return the rank of this process; 0 is the leader."""
     return int(os.environ.get("RANK", "0")) if world() > 1 else 0
 
 
 def sharding() -> str:
-    """How the processes share the weights, by accelerate's configuration: none, zero2, zero3 or fsdp2."""
+    """Return how accelerate's configuration shards the weights: none, zero2, zero3 or fsdp2."""
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
         return "fsdp2"
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
@@ -33,12 +33,12 @@ def sharding() -> str:
 
 
 def offloads() -> bool:
-    """Whether the shares of FSDP2 and the inputs of layers stand in the host's memory (fsdp2-offload.yaml)."""
+    """Return whether the shards of FSDP2 and the inputs of layers are in host memory (fsdp2-offload.yaml)."""
     return sharding() == "fsdp2" and os.environ.get("FSDP_OFFLOAD_PARAMS", "").lower() == "true"
 
 
 def broadcast(value: Any = None) -> Any:
-    """Rank 0's value, in every process; the values of the others are ignored. Every process has to call this."""
+    """Return rank 0's value in every process; other values are ignored. Every process must call this."""
     if world() == 1:
         return value
     import torch
@@ -50,7 +50,7 @@ def broadcast(value: Any = None) -> Any:
 
 
 def leave() -> None:
-    """Wait for all processes and leave their group: a process that ends while in the group may take others with it."""
+    """Wait for all processes and leave their group: a process that ends inside the group may stop others."""
     if world() > 1:
         import torch
 
@@ -59,12 +59,12 @@ def leave() -> None:
 
 
 def any_of(flag: bool) -> bool:
-    """Whether the flag is set in any of the processes. Every process has to call this."""
+    """Return whether the flag is set in any process. Every process must call this."""
     return flag if world() == 1 else _summed(float(flag)) > 0
 
 
 def mean(value: float) -> float:
-    """The mean of a number over the processes. Every process has to call this, and waits until all have."""
+    """Return the mean of a number over the processes. Every process must call this, and waits for all."""
     return value if world() == 1 else _summed(value) / world()
 
 
@@ -77,7 +77,7 @@ def _summed(value: float) -> float:
 
 
 def _join_group() -> Any:
-    """accelerate's state of this process in the group, which the process joins first if it has not yet."""
+    """Return accelerate's state of this process in the group; joins the group if needed."""
     import torch
     from accelerate import PartialState
 

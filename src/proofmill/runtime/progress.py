@@ -1,9 +1,9 @@
-"""Progress of a long step: a line now and then, readable in a terminal and in a log file.
+"""Progress of a long step: a line from time to time, for terminals and log files.
 
 responses/sampled  1,280 of 3,200 (40 %), 512 cached, 0 failed, 9,812 tokens/s, $0.00, 0:14 left
 
-Where a screen follows the jobs of a run (inspect/screen.py), PROOFMILL_NOW is a folder in which the same line stands a
-second old at most; `how_far` reads it.
+Under a live display (runtime/display.py), PROOFMILL_STATUS_DIR is a folder that has the same line, at most a second old.
+`how_far` parses it.
 """
 
 import os
@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-SOON, AT_LAST = 10.0, 300.0  # seconds between two lines of a step: at first, and after a quarter of an hour
-NOW = "PROOFMILL_NOW"
+SOON, AT_LAST = 10.0, 300.0  # seconds between two lines: at first, and after 15 minutes
+NOW = "PROOFMILL_STATUS_DIR"
 
 
 def say(name: str, text: str) -> None:
@@ -24,51 +24,49 @@ def say(name: str, text: str) -> None:
     print(f"{name}  {text}", file=sys.stderr, flush=True)
 
 
-class Pace:
-    """When a step says how far it is: the longer it takes, the more rarely, so that a short one stays short to read."""
+class ProgressRate:
+    """The times at which a step logs progress: the longer it takes, the less often, so that its log stays short."""
 
     def __init__(self) -> None:
         self.start = self.last = self.shown = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since the step began."""
+        """Seconds since the step began."""
         return time.monotonic() - self.start
 
     def due(self) -> bool:
-        """Whether it is time for a line; the next one is counted from here."""
+        """Return whether it is time for a line, and start the next interval if so."""
         now = time.monotonic()
         due = now - self.last >= min(max(SOON, (now - self.start) / 3), AT_LAST)
         self.last = now if due else self.last
         return due
 
     def tell(self, name: str, line: Callable[[], str]) -> None:
-        """Say how far a step is if it is time, and show it each second where a screen follows."""
+        """Log the progress of a step if it is time, and report it every second under a live display."""
         if self.due():
             say(name, line())
         if NOW in os.environ and time.monotonic() - self.shown >= 1:
             self.shown = time.monotonic()
-            with suppress(OSError):  # no work is stopped for want of a picture of it
+            with suppress(OSError):  # a failing display never stops a job
                 now(name, Path(os.environ[NOW])).write_text(f"{line()}\n", encoding="utf-8")
 
 
 def now(name: str, folder: Path) -> Path:
-    """The file in which a screen finds how far an artifact is."""
+    """Return the file with an artifact's progress for the live display."""
     return folder / name.replace("/", " ")
 
 
 class Progress:
-    """Counts finished work and logs it now and then.
-
-    `total` is None where it is not known before the end.
-    """
+    """A counter of finished work that logs from time to time. `total` is None if it is unknown before the end."""
 
     def __init__(self, name: str, total: int | None, unit: str = "rows"):
-        self.name, self.total, self.unit, self.pace = name, total, unit, Pace()
+        self.name, self.total, self.unit, self.pace = name, total, unit, ProgressRate()
         self.done = self.cached = self.failed = self.tokens = 0
         self.cost = 0.0
 
     def add(self, done: int = 1, *, cached: int = 0, failed: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
+        """Count finished work, and log if it is time."""
         self.done += done
         self.cached += cached
         self.failed += failed
@@ -77,10 +75,11 @@ class Progress:
         self.tell()
 
     def tell(self) -> None:
-        """Say how far it is, if it is time."""
+        """Log the progress if it is time."""
         self.pace.tell(self.name, self.line)
 
     def line(self) -> str:
+        """Return the line of progress without the name."""
         seconds = self.pace.seconds
         parts = [*self._how_far()]
         parts += [f"{self.cached:,} cached"] * bool(self.cached)
@@ -95,17 +94,17 @@ class Progress:
         return [counted(self.done, self.total, self.unit)]
 
     def _left(self) -> float | None:
-        """Seconds that the rest will take at the present speed, if that can be said."""
+        """Return the seconds left at the present speed; None if unknown."""
         return _rest(self.pace.seconds, self.done - self.cached, self.done, self.total)
 
     def close(self) -> None:
-        """The last line; none for a short step of which there is little more to say than that it is done."""
+        """Log the last line, unless the step was short and has nothing to report."""
         if 2 * self.cached > self.done or self.failed or self.cost or self.pace.seconds >= SOON:
             say(self.name, f"{self.line()}, took {clock(self.pace.seconds)}")
 
 
 class NestedProgress(Progress):
-    """Counts things of many calls each, such as plays: `ended` counts them, `add` their calls, of which no number is known.
+    """A counter of units of many calls each, such as plays: `ended` counts units, `add` counts calls of unknown total.
 
     responses/rsa  37 of 200 plays (18 %), 2,311 calls, 120 cached, 9,812 tokens/s, $0.31, 4:10 left
     """
@@ -113,15 +112,16 @@ class NestedProgress(Progress):
     def __init__(self, name: str, total: int, unit: str):
         super().__init__(name, None, "calls")
         self.total_ended, self.unit_ended = total, unit
-        self.all_ended = self._ended_before = 0  # before: without a call in this run
+        self.all_ended = self._ended_before = 0  # before: units without a call in this run
 
     def ended(self) -> None:
+        """Count a finished unit."""
         self.all_ended += 1
         if self.done == self.cached:
             self._ended_before += 1
 
     def close(self) -> None:
-        """The last line; also where the journal had all."""
+        """Log the last line, also if the journal had all calls."""
         if self.done:
             super().close()
         else:
@@ -135,7 +135,7 @@ class NestedProgress(Progress):
 
 
 def counted(done: int, total: int | None, unit: str) -> str:
-    """`1,280 of 3,200 rows (40 %)`; `1,280 rows` where nobody knows of how many."""
+    """Return `1,280 of 3,200 rows (40 %)`, or `1,280 rows` without a total."""
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit} ({100 * done // max(total, 1)} %)"
 
 
@@ -144,18 +144,18 @@ def _rest(seconds: float, fresh: int, done: int, total: int | None) -> float | N
 
 
 def clock(seconds: float) -> str:
-    """Seconds as `0:07`, `12:30` or `3:05:00`."""
+    """Format seconds as `0:07`, `12:30` or `3:05:00`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
-# --------------------------------------------------------------------------------------------------- reading such a line
+# ----------------------------------------------------------------------------------------------- parsing such a line
 
 
 @dataclass(frozen=True)
 class HowFar:
-    """What a line of progress says."""
+    """The contents of a line of progress."""
 
     done: int
     total: int | None
@@ -167,7 +167,7 @@ class HowFar:
 
     @property
     def counted(self) -> str:
-        """`1,280 of 3,200 rows`."""
+        """The count as text: `1,280 of 3,200 rows`."""
         of = "" if self.total is None else f" of {self.total:,}"
         return f"step {self.done:,}{of}" if self.unit == "step" else f"{self.done:,}{of} {self.unit}"
 
@@ -183,21 +183,21 @@ _PART = re.compile(
 
 
 def how_far(text: str) -> HowFar | None:
-    """What a line of progress says, without its name; None for one that says anything else besides."""
+    """Parse a line of progress without its name; None for any other line."""
     head, *rest = text.split(", ")
     first, parts = _FIRST.fullmatch(head), [_PART.fullmatch(part) for part in rest]
     if first is None or not all(parts):
         return None
-    said = [part for part in parts if part]
-    found = {key: part[key] for part in said for key in ("failed", "cost", "left") if part[key]}
+    matches = [part for part in parts if part]
+    values = {key: part[key] for part in matches for key in ("failed", "cost", "left") if part[key]}
     return HowFar(
         _number(first["done"]),
         _number(first["total"]) if first["total"] else None,
         "step" if first["step"] else first["unit"],
-        _number(found.get("failed", "0")),
-        found.get("cost", ""),
-        ", ".join(part["speed"] for part in said if part["speed"]),
-        seconds_of(found["left"]) if "left" in found else None,
+        _number(values.get("failed", "0")),
+        values.get("cost", ""),
+        ", ".join(part["speed"] for part in matches if part["speed"]),
+        seconds_of(values["left"]) if "left" in values else None,
     )
 
 
@@ -206,7 +206,7 @@ def _number(text: str) -> int:
 
 
 def seconds_of(text: str) -> float:
-    """What `clock` was given."""
+    """Parse the text of `clock` into seconds."""
     seconds = 0
     for part in text.split(":"):
         seconds = 60 * seconds + int(part)

@@ -1,4 +1,4 @@
-"""Where the Snakefile stands: beside the package in a clone, inside the package where a wheel was installed."""
+"""The location of the Snakefile: next to the package in a clone, inside the package of an installed wheel."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ _PLACES = (_PACKAGE.parents[1], _PACKAGE / "project")  # a clone, a wheel (setup
 
 
 def project_folder() -> Path:
-    """The folder with Snakefile, config.yaml, workflow/ and data/. Raises SettingError where there is none."""
+    """Return the folder with Snakefile, config.yaml, workflow/ and data/. Raises SettingError without it."""
     for folder in _PLACES:
         if (folder / "Snakefile").is_file() and (folder / "workflow/common.smk").is_file():
             return folder
     raise SettingError(
-        f"{_PACKAGE}: no Snakefile is beside this package or in it; expected a clone or an installed wheel of proofmill. "
+        f"{_PACKAGE}: no Snakefile next to this package or in it; expected a clone or an installed wheel of proofmill. "
         "Install it with `pip install .` or `pip install -e .` in a clone."
     )
 
 
 def snakefile() -> Path:
-    """The workflow, for `snakemake --snakefile` in a folder with a configuration of its own."""
+    """Return the workflow, for `snakemake --snakefile` in a folder with its own configuration."""
     return project_folder() / "Snakefile"

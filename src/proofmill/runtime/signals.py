@@ -1,10 +1,11 @@
-"""Stopping without losing anything: SIGTERM, Ctrl-C and SIGUSR1 are noted, and calls in flight may finish.
+"""Graceful stops: SIGTERM, Ctrl-C and SIGUSR1 are recorded, and calls in flight may finish.
 
-SLURM sends SIGUSR1 some time before a job's walltime, if asked to (profiles/slurm), and SIGTERM at its end, to a job
-that is cancelled, and to one that must make room. A second signal, or the end of the grace time (PROOFMILL_GRACE, 20 s:
-SLURM kills 30 s after its SIGTERM; after SIGUSR1 what is left of the walltime but for half a minute), ends the process
-at once. Either way the answers are in the journal, and a training's progress in its last checkpoint. If several
-processes train one model, a second signal ends none of them: SLURM signals each, and their launcher passes its own on.
+SLURM sends SIGUSR1 before a job's walltime if configured (profiles/slurm). It sends SIGTERM at the walltime, to
+canceled and to preempted jobs. A second signal, or the end of the grace time, stops the process at once. The grace time
+is PROOFMILL_GRACE_SECONDS (20 s, since SLURM kills 30 s after SIGTERM); after SIGUSR1 it is the rest of the walltime except
+half a minute. Model outputs are in the journal and a training's progress is in its last checkpoint, in every case. If
+several processes train one model, a second signal is ignored: SLURM signals each process, and the launcher forwards its
+own.
 """
 
 import os
@@ -18,68 +19,68 @@ from proofmill.runtime import environment, processes
 from proofmill.runtime.cluster import slurm
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-LAST_WORDS = 30.0  # seconds before the walltime in which a stopped job says so and goes back into the queue
+LAST_WORDS = 30.0  # seconds before the walltime for a stopped job to log and requeue
 
 
 def grace_seconds() -> float:
-    """How long what is under way may take after a signal."""
-    return environment.seconds("PROOFMILL_GRACE", 20.0)
+    """Return how many seconds calls in flight may take after a signal."""
+    return environment.seconds("PROOFMILL_GRACE_SECONDS", 20.0)
 
 
 class StopRequest:
-    """Whether the process should begin nothing more, and why."""
+    """A request to start no more work, with the reason."""
 
     def __init__(self) -> None:
         self.why: str | None = None
         self.signal: int | None = None
 
     def ask(self, why: str) -> None:
-        """Request a stop for this reason, unless there is a reason already."""
+        """Request a stop for this reason; the first reason is kept."""
         self.why = self.why or why
 
 
-_noted: set[int] = set()  # signals that this process has had
+_received: set[int] = set()  # signals of this process
 
 
 def walltime_is_near() -> bool:
-    """Whether SLURM has said so."""
-    return signal.SIGUSR1 in _noted
+    """Return whether SLURM has sent SIGUSR1."""
+    return signal.SIGUSR1 in _received
 
 
 def _reason(number: int) -> str:
-    _noted.add(number)
+    _received.add(number)
     if walltime_is_near():
         return "stopped by SIGUSR1, before the walltime is over"
     return f"stopped by {signal.Signals(number).name}"
 
 
 def leave(sentence: str) -> None:
-    """End the process with a sentence; of several processes only the leader prints it."""
+    """Exit with a message; of several processes only the leader prints it."""
     sys.exit(1 if processes.rank() else sentence)
 
 
 def at_once(name: str) -> None:
-    """Let a signal end the process with a sentence. For the time outside of `gracefully`."""
+    """Install handlers that exit with a message, for the time outside of `gracefully`."""
 
     def handler(number: int, _: object) -> None:
-        leave(f"{name}: {_reason(number)}; run the same command to go on.")
+        leave(f"{name}: {_reason(number)}; run the same command to resume.")
 
     for number in SIGNALS:
         signal.signal(number, handler)
-    # SLURM sends SIGUSR1 to every process of a job. What this one starts (servers, workers) would die of it, had it not
-    # inherited that it is blocked. Here a thread waits for it, and passes it on as a SIGTERM to this process alone.
+    # SLURM sends SIGUSR1 to every process of a job. Child processes (servers, workers) inherit that it is blocked, and
+    # survive. A thread waits for it, and sends SIGTERM to this process only.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     threading.Thread(target=_pass_on, name="walltime", daemon=True).start()
 
 
 def _pass_on() -> None:
     signal.sigwait({signal.SIGUSR1})
-    _noted.add(signal.SIGUSR1)
+    _received.add(signal.SIGUSR1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def ignore() -> None:
-    """Let no signal end the process any more: what it was for is done, and Python would die of one while it ends."""
+    """Ignore all signals: the work is done, and a signal would kill Python while it exits."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -88,11 +89,10 @@ _inside = False  # whether the main thread is inside `gracefully`
 
 
 @contextmanager
-def gracefully(name: str, kept: str = "what was answered is in the journal") -> Iterator[StopRequest]:
-    """While inside, the first signal is noted in the yielded request, and the process has the grace time to end.
+def gracefully(name: str, kept: str = "completed calls are in the journal") -> Iterator[StopRequest]:
+    """Record the first signal in the yielded request; the process then has the grace time to end.
 
-    Inside another `gracefully` (as the calls of a training's judge are) nothing is noted: the outer one decides when to
-    end.
+    An inner `gracefully`, as of the calls of a training's judge, records nothing: the outer one decides when to end.
     """
     global _inside
     stop, grace = StopRequest(), grace_seconds()
@@ -102,7 +102,7 @@ def gracefully(name: str, kept: str = "what was answered is in the journal") -> 
 
     def handler(number: int, _: object) -> None:
         if number == signal.SIGALRM or (stop.signal and processes.world() == 1):
-            leave(f"{name}: stopped at once; {kept}. Run the same command to go on.")
+            leave(f"{name}: stopped at once; {kept}. Run the same command to resume.")
         if stop.signal is None:
             stop.signal = number
             stop.ask(_reason(number))

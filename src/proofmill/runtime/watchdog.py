@@ -1,6 +1,6 @@
-"""Watches a training: prints a line of progress now and then, and ends a training that has stalled.
+"""Watch a training: log progress from time to time, and stop a training that has stalled.
 
-PROOFMILL_STALL_MINUTES    minutes without progress after which the training is ended; unset: never
+PROOFMILL_TRAINING_STALL_MINUTES    minutes without progress after which the training is stopped; unset: never
 """
 
 import faulthandler
@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from proofmill.runtime.progress import Pace, clock, say
+from proofmill.runtime.progress import ProgressRate, clock, say
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
 
 class Remarked(Protocol):
-    """A job whose last line of the log takes a remark."""
+    """A job with a remark in the last line of its log."""
 
     remark: str
 
@@ -30,7 +30,7 @@ class Remarked(Protocol):
 
 
 class Steps(TrainerCallback):
-    """A line of progress: steps, the latest loss or reward, steps a minute, tokens a second, time left."""
+    """A callback that logs steps, the latest loss or reward, steps per minute, tokens per second and the time left."""
 
     def __init__(self, job: Remarked, last_step: int | None = None):
         self.job, self.last_step = job, last_step
@@ -38,7 +38,7 @@ class Steps(TrainerCallback):
         self.tokens: list[tuple[float, float]] = []  # (time, total so far) at the first and the latest log
 
     def on_train_begin(self, args, state, control, **_):
-        self.pace = Pace()
+        self.pace = ProgressRate()
         self.first = state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
@@ -53,20 +53,21 @@ class Steps(TrainerCallback):
             self.pace.tell(self.job.name, lambda: self.line(state.global_step, steps))
 
     def on_train_end(self, args, state, control, **_):
-        """The job's last line has the last step's loss."""
+        """Put the last step's loss into the job's last line."""
         if state.global_step > self.first:
-            self.job.remark = self._how(self._rate(state.global_step))
+            self.job.remark = self._speed(self._rate(state.global_step))
 
     def line(self, step: int, steps: int) -> str:
+        """Return the line of progress without the name."""
         rate = self._rate(step)
-        return f"step {step:,} of {steps:,}, {self._how(rate)}, {clock((steps - step) / rate)} left"
+        return f"step {step:,} of {steps:,}, {self._speed(rate)}, {clock((steps - step) / rate)} left"
 
     def _rate(self, step: int) -> float:
-        """Steps a second."""
+        """Return the steps per second."""
         return (step - self.first) / self.pace.seconds
 
-    def _how(self, rate: float) -> str:
-        """The latest loss or reward, and the speed."""
+    def _speed(self, rate: float) -> str:
+        """Return the latest loss or reward, and the speed."""
         pace = f"{60 * rate:,.0f}" if rate > 1 / 6 else f"{60 * rate:.2g}"
         parts = [*self.latest, f"{pace} steps/min"]
         if len(self.tokens) == 2:
@@ -76,7 +77,7 @@ class Steps(TrainerCallback):
 
 
 class Watch(TrainerCallback):
-    """Ends the process after `minutes` without progress: no part of a step, log, evaluation or checkpoint."""
+    """A callback that stops the process after `minutes` without a (part of a) step, log, evaluation or checkpoint."""
 
     def __init__(self, name: str, minutes: float):
         self.name, self.minutes, self.stalled = name, minutes, False
@@ -90,22 +91,22 @@ class Watch(TrainerCallback):
     @property
     def sentence(self) -> str:
         return (
-            f"{self.name}: no step has ended for {self.minutes:g} minutes; expected one in PROOFMILL_STALL_MINUTES. The log has "
-            "what every thread was doing. Run the same command to go on from the last checkpoint."
+            f"{self.name}: no step has ended for {self.minutes:g} minutes; expected one in PROOFMILL_TRAINING_STALL_MINUTES. The log has "
+            "the stack of every thread. Run the same command to resume from the last checkpoint."
         )
 
     def look(self) -> None:
-        """Check for a stall until the training is over; runs in a thread of its own."""
+        """Check for a stall until the training is over; runs in its own thread."""
         while not self.over.wait(min(6 * self.minutes, 5.0)):
             if time.monotonic() - self.latest > 60 * self.minutes:
                 self.stalled = True
-                say(self.name, f"stands still for {self.minutes:g} minutes; every thread is doing this:")
+                say(self.name, f"no progress for {self.minutes:g} minutes; the stacks of all threads:")
                 faulthandler.dump_traceback(all_threads=True)
                 self._end()
                 return
 
     def _end(self) -> None:
-        """End the process by the main thread's handler of the grace time, or by `os._exit` if that thread hangs."""
+        """Stop the process by the main thread's handler of the grace time, or by `os._exit` if that thread hangs."""
         if callable(signal.getsignal(signal.SIGALRM)):
             os.kill(os.getpid(), signal.SIGALRM)
         if not self.over.wait(grace_seconds()):
@@ -115,8 +116,8 @@ class Watch(TrainerCallback):
 
 @contextmanager
 def watching(name: str) -> Iterator[list[Any]]:
-    """The callbacks that watch a training. ServiceError if it has stalled, SettingError for unreadable minutes."""
-    minutes = os.environ.get("PROOFMILL_STALL_MINUTES")
+    """Yield the callbacks that watch a training. Raises ServiceError for a stall, SettingError for invalid minutes."""
+    minutes = os.environ.get("PROOFMILL_TRAINING_STALL_MINUTES")
     if minutes is None:
         yield []
         return
@@ -140,5 +141,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         minutes = 0.0
     if minutes <= 0:
-        raise SettingError(f"PROOFMILL_STALL_MINUTES is `{text}`; expected minutes, such as 30. Set it, or unset it.")
+        raise SettingError(
+            f"PROOFMILL_TRAINING_STALL_MINUTES is `{text}`; expected minutes, such as 30. Set it, or unset it."
+        )
     return minutes

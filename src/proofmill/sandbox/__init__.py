@@ -1,1 +1,1 @@
-"""Untrusted programs, run against tests in worker processes."""
+"""The sandbox: runs untrusted programs in jailed worker processes and tests them."""

@@ -1,14 +1,14 @@
-"""Tests of a problem: what a program reads and prints, or an expression and its value after the program ran.
+"""Tests of a problem: input and expected output, or an expression and its expected value after the program ran.
 
 From: the tests that come with the problems of open-r1's code rewards (input and output), and those of CRUXEval (Gu et
 al. 2024: a call and its result).
 
-How we differ:
-1. Two outputs are the same if all their lines are. open-r1 compares only as many lines as the shorter output has, so
-   that an empty output passes every test.
-2. Values are compared as literals: this process never executes a problem's answer.
-3. A call that compares, such as `f(1) == 2`, is decided outside the program's process (`Question`): what a program makes
-   of `==` or `abs` is of no use to it. How a test is asked depends on its call alone, never on what is expected.
+Differences from the original:
+1. Two outputs are equal only if all lines are equal. open-r1 compares as many lines as the shorter output has, so an
+   empty output passes every test.
+2. Values are compared as literals. This process never executes a problem's answer.
+3. A call that compares, such as `f(1) == 2`, is decided outside the program's process (`TestCase`), so a program gains
+   nothing by redefining `==` or `abs`. The request depends on the test's call alone, never on the expected result.
 """
 
 import ast
@@ -23,9 +23,9 @@ from typing import Any
 
 from proofmill.sandbox import values
 from proofmill.sandbox.executions import Result
-from proofmill.sandbox.programs import SETUPS
+from proofmill.sandbox.extract import SETUPS
 
-MOST_MEGABYTES = 4096  # that a test may ask for
+MOST_MEGABYTES = 4096  # that a test may request
 _OPTIONS = {"close", "setup", "megabytes"}
 
 
@@ -33,9 +33,9 @@ _OPTIONS = {"close", "setup", "megabytes"}
 class Case:
     """One test of a program.
 
-    The program reads `stdin` and must print `stdout`; or after it ran, the expression `call` must have the value
-    `result`. Numbers are equal up to `close`, absolutely or relatively; None where what is printed must be the same text.
-    `setup` names what precedes the program (programs.SETUPS), `megabytes` is its memory where it is not the sandbox's.
+    Either the program reads `stdin` and must print `stdout`, or the expression `call`, evaluated after the program, must
+    have the value `result`. Numbers may differ by `close`, absolutely or relatively; with None the printed texts must be
+    equal. `setup` names the code that precedes the program (programs.SETUPS). `megabytes` overrides the sandbox's memory.
     """
 
     stdin: str = ""
@@ -46,30 +46,30 @@ class Case:
     setup: str = ""
     megabytes: float | None = None
 
-    def passed(self, result: Result) -> bool:
-        """Return whether the value of the call, or what was printed, is what the test expects."""
+    def passes(self, result: Result) -> bool:
+        """Return whether the value of the call, or the output, is the expected one."""
         if self.call:
             return same_value(result.value, self.result, self.close)
         return same_lines(result.printed, self.stdout, self.close)
 
     @cached_property
-    def question(self) -> "Question | None":
-        """How the test is asked so that the program does not answer it itself; None where it only gives a value."""
+    def question(self) -> "TestCase | None":
+        """The form in which the test is decided outside the program; None if the call only returns a value."""
         return question_of(self.call) if self.call else None
 
 
 @lru_cache(maxsize=4096)
 def cases_of(answer: str) -> tuple[Case, ...]:
-    """The tests in a problem's answer. Raises ValueError with a sentence that says what is wrong with them."""
+    """Parse the tests in a problem's answer. Raises ValueError with a message that names the fault."""
     try:
         rows = json.loads(answer)
     except (ValueError, RecursionError):
         raise _wrong(f"`{answer[:60]}` is not JSON") from None
     if not isinstance(rows, list) or not rows:
-        raise _wrong(f"`{answer[:60]}` is no list with a test in it")
+        raise _wrong(f"`{answer[:60]}` is not a list of at least one test")
     try:
         return tuple(_case(row, f"test {n}") for n, row in enumerate(rows, 1))
-    except RecursionError:  # what could just be read may be too deep to be written
+    except RecursionError:  # JSON that could be read may be too deep to be written
         raise _wrong(f"`{answer[:60]}` is nested too deeply") from None
 
 
@@ -82,19 +82,19 @@ def _case(row: Any, where: str) -> Case:
     if megabytes is not None and not (type(megabytes) in (int, float) and 8 <= megabytes <= MOST_MEGABYTES):
         raise _wrong(f"the megabytes of {where} are `{json.dumps(megabytes)[:60]}`")
     if close is not None and not (type(close) in (int, float) and 0 <= close < math.inf):
-        raise _wrong(f"how `close` numbers are in {where} is `{json.dumps(close)[:60]}`")
+        raise _wrong(f"`close` of {where} is `{json.dumps(close)[:60]}`")
     if "result" in row and not isinstance(row["result"], str):
         row["result"] = repr(row["result"])
     for name, text in row.items():
         if not isinstance(text, str) or re.search("[\ud800-\udfff]", text):
-            raise _wrong(f"the {name} of {where} is no text")
+            raise _wrong(f"the {name} of {where} is not a text")
     if "input" in row:
         return Case(row["input"], row["output"], close=close, setup=setup or "", megabytes=megabytes)
     case = Case(call=row["call"], result=row["result"], close=close, setup=setup or "", megabytes=megabytes)
     try:
         _ = case.question
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise _wrong(f"the call of {where} is no expression of Python") from None
+        raise _wrong(f"the call of {where} is not a Python expression") from None
     try:
         values.parse(case.result)
     except ValueError as error:
@@ -104,10 +104,10 @@ def _case(row: Any, where: str) -> Case:
 
 def _wrong(fault: str) -> ValueError:
     return ValueError(
-        f'tests: {fault}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (what a program '
-        'reads and prints) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as Python writes it), with '
-        '`"close": 1e-6` where numbers need be only so close, `"setup": "leetcode"` for the usual imports and '
-        f'`"megabytes": 1024` for memory up to {MOST_MEGABYTES}. Correct the answer of the problem.'
+        f'tests: {fault}; expected a JSON list of tests such as {{"input": "1 2\\n", "output": "3\\n"}} (input and '
+        'expected output) or {"call": "f(1, 2)", "result": "3"} (an expression and its value as Python writes it). Optional: '
+        '`"close": 1e-6` to tolerate differences between numbers, `"setup": "leetcode"` for the usual imports and '
+        f'`"megabytes": 1024` for memory up to {MOST_MEGABYTES}. Fix the answer of the problem.'
     )
 
 
@@ -115,9 +115,9 @@ def _wrong(fault: str) -> ValueError:
 
 
 def same_lines(one: str, other: str, close: float | None = None) -> bool:
-    """Whether two outputs have the same lines, apart from blanks at line ends and blank lines at the end.
+    """Return whether two outputs have the same lines, ignoring blanks at line ends and blank lines at the end.
 
-    With `close`, words that are numbers are compared as numbers, and blanks between words do not matter.
+    With `close`, words that are numbers are compared as numbers, and the amount of space between words is ignored.
     """
     lines, others = ([line.rstrip() for line in text.rstrip().split("\n")] for text in (one, other))
     if lines == others or close is None:
@@ -148,7 +148,7 @@ def _same_number(one: Any, other: Any, close: float) -> bool:
 
 
 def same_value(text: str, other: str, close: float | None = None) -> bool:
-    """Whether two texts, as `repr` writes values, are the same, or literals of equal values."""
+    """Return whether two texts written by `repr` are equal, or are literals of equal values."""
     if text.strip() == other.strip():
         return True
     try:
@@ -159,7 +159,7 @@ def same_value(text: str, other: str, close: float | None = None) -> bool:
 
 
 def _close(one: Any, other: Any, close: float) -> bool:
-    """Whether two values are the same but for numbers that are close."""
+    """Return whether two values are equal, or differ only in numbers that are close."""
     if isinstance(one, (list, tuple)) and type(one) is type(other) and len(one) == len(other):
         return all(_close(item, its, close) for item, its in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
@@ -168,37 +168,40 @@ def _close(one: Any, other: Any, close: float) -> bool:
     return _same_number(one, other, close) if numbers else values.same(one, other)
 
 
-# ------------------------------------------------------------------------------------------------- what is true of values
+# ------------------------------------------------------------------------------------------------- conditions on values
 
 _GIVEN = {*dir(builtins), "math"} - {"eval", "exec", "globals", "locals", "vars", "__import__"}
 
 
 @dataclass(frozen=True)
-class Question:
-    """A truth about values that a program computes: `abs(f(1) - 2) < 1e-6` asks for `f(1)`, and is then asked of that."""
+class TestCase:
+    """A condition on values that a program computes.
+
+    For `abs(f(1) - 2) < 1e-6` the program evaluates `f(1)`; the condition is then evaluated with that value, elsewhere.
+    """
 
     parts: tuple[str, ...]  # expressions that the program evaluates
-    tree: ast.AST  # an expression: the truth, where the name `_part_n` stands for the n-th
+    tree: ast.AST  # the condition, in which the name `_part_n` stands for the value of the n-th part
 
-    def answered(self, found: Sequence[str]) -> bool | None:
-        """Whether it is true, where it says no more than that two values are, or are not, the same; else None."""
+    def decide(self, results: Sequence[str]) -> bool | None:
+        """Return whether the condition is true if it is one `==` or `!=` of plain data; else None."""
         body = self.tree
         if not (isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], (ast.Eq, ast.NotEq))):
             return None
         try:
-            sides = [values.parse(self._filled(side, found)) for side in (body.left, body.comparators[0])]
+            sides = [values.parse(self._filled(side, results)) for side in (body.left, body.comparators[0])]
         except ValueError:
             return None
         return values.same(*sides) == isinstance(body.ops[0], ast.Eq)
 
-    def _filled(self, node: ast.AST, found: Sequence[str]) -> str:
+    def _filled(self, node: ast.AST, results: Sequence[str]) -> str:
         if isinstance(node, ast.Name) and node.id.startswith("_part_"):
-            return found[int(node.id[6:])]
+            return results[int(node.id[6:])]
         return ast.unparse(node)
 
-    def of(self, found: Sequence[str]) -> str:
-        """The expression with the values of its parts, for an empty program that imports `math`."""
-        literals = [values.expression(value) for value in found]
+    def fill(self, results: Sequence[str]) -> str:
+        """Return the condition with the values of its parts filled in, for an empty program that imports `math`."""
+        literals = [values.expression(value) for value in results]
 
         class Filled(ast.NodeTransformer):
             def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -208,8 +211,8 @@ class Question:
         return ast.unparse(Filled().visit(values.expression(ast.unparse(self.tree))))
 
 
-def question_of(call: str) -> Question | None:
-    """What is asked of a program's values; None where a call is no more than a value that the program gives."""
+def question_of(call: str) -> TestCase | None:
+    """Split a call into program expressions and a condition on their values; None if it only returns a value."""
     tree = values.expression(call)
     if _root(tree) or any(isinstance(node, (ast.comprehension, ast.Lambda, ast.NamedExpr)) for node in ast.walk(tree)):
         return None
@@ -223,11 +226,11 @@ def question_of(call: str) -> Question | None:
             return self.generic_visit(node)
 
     emptied = Emptied().visit(tree)
-    return Question(tuple(parts), emptied) if parts and any(map(_says_truth, ast.walk(emptied))) else None
+    return TestCase(tuple(parts), emptied) if parts and any(map(_is_condition, ast.walk(emptied))) else None
 
 
-def _says_truth(node: ast.AST) -> bool:
-    """Return whether a node compares, negates, or calls a function that says whether something is so."""
+def _is_condition(node: ast.AST) -> bool:
+    """Return whether a node compares, negates, or calls a predicate."""
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
         return name in ("all", "any", "bool", "callable", "hasattr", "issubclass") or name.startswith("is")
@@ -235,7 +238,7 @@ def _says_truth(node: ast.AST) -> bool:
 
 
 def _root(node: ast.AST) -> bool:
-    """Whether an expression is a name of the program's, or a call, attribute or item of such."""
+    """Return whether an expression is a name defined by the program, or a call, attribute or item of one."""
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and node.id not in _GIVEN

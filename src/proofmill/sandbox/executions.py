@@ -1,4 +1,4 @@
-"""What is run and what comes of it: a program with a call or an input, and its value or the reason why there is none."""
+"""A program to run, with a call or an input, and its result: a value, or the reason why it has no value."""
 
 import os
 import re
@@ -8,16 +8,16 @@ from functools import partial
 from typing import Literal
 
 from proofmill.sandbox import values
-from proofmill.sandbox.jails import GRACE, OUTPUT, PATIENCE, Limits, Reply
+from proofmill.sandbox.jails import GRACE, OUTPUT, PATIENCE, Limits, ProcessResult
 
 Status = Literal["ok", "raised", "timeout", "memory", "output", "crashed", "refused"]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """A program, and an expression that is evaluated after it; without one the value is what the program prints.
+    """A program, and an expression that is evaluated after it; without one the value is the program's output.
 
-    `megabytes` is its memory, where it is not the executor's.
+    `megabytes` overrides the executor's memory limit.
     """
 
     program: str
@@ -28,14 +28,14 @@ class Execution:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an execution.
+    """The result of an execution.
 
-    `value` is a Python literal as `values.write` writes it, empty unless `ok`; `printed` what was printed, where that is
-    the value. `error` is the exception's class and text, or the reason; `line` the line of the program where it was
-    raised, 0 where unknown. `seconds` is processor time.
+    `value` is a Python literal as `values.write` writes it, empty unless the status is `ok`. `printed` is the output, if
+    the output is the value. `error` is the exception's class and text, or the reason. `line` is the line of the program
+    that raised it, 0 if unknown. `seconds` is CPU time.
 
-    `raised`: by an exception, of the kinds in Python. `timeout`, `memory`, `output`: it reached a limit. `crashed`: its
-    process ended before it gave a value. `refused`: its value is no plain data or too long.
+    Status: `raised`: a Python exception. `timeout`, `memory`, `output`: a limit was reached. `crashed`: the process ended
+    before it returned a value. `refused`: the value is not plain data, or is too long.
     """
 
     status: Status
@@ -46,14 +46,15 @@ class Result:
     printed: str = ""
 
 
-def without_reply(fault: Exception, limits: Limits) -> Result:
+def describe_fault(fault: Exception, limits: Limits) -> Result:
+    """Return the result of a program whose jail timed out or died."""
     if isinstance(fault, TimeoutError):
         return Result("timeout", error=f"more than {PATIENCE} times {limits.seconds:g} s and {GRACE:g} s by the clock")
     return Result("crashed", error=f"its jail died twice ({fault})")
 
 
-def of_reply(reply: Reply, limits: Limits) -> Result:
-    """Read a reply: any bytes give a result. They are the program's own, and are believed to be a value or an error."""
+def parse_reply(reply: ProcessResult, limits: Limits) -> Result:
+    """Parse a reply into a result. Its bytes come from the program and are trusted only as its own value or error."""
     result = partial(Result, seconds=reply.seconds)
     if reply.data[:1] == b"o" or len(reply.data) > OUTPUT + 1:
         return result("output", error="more was printed than is allowed")
@@ -82,6 +83,6 @@ def of_reply(reply: Reply, limits: Limits) -> Result:
         return result("ok", value)
     if status == b"r":
         return result("refused", error=text or "its value is no plain data")
-    line, _, said = text.partition(" ")
+    line, _, message = text.partition(" ")
     at = int(line) if re.fullmatch("[0-9]{1,9}", line) else 0
-    return result("memory" if status == b"m" else "raised", error=said or "an error without a name", line=at)
+    return result("memory" if status == b"m" else "raised", error=message or "an error without a name", line=at)

@@ -1,4 +1,4 @@
-"""Runs untrusted programs and gives their values, as text that has left the sandbox.
+"""Run untrusted programs in a sandbox and return their values as text.
 
     with Executor(seconds=10.0) as executor:
         for result in executor.run([Execution("def f(x): return x + 1", call="f(2)")]):
@@ -7,13 +7,12 @@
 From: the executor of Absolute Zero (Zhao et al. 2025, section 3.3: a program and its input give an output), which runs
 `exec` in an ordinary process.
 
-How we differ:
-1. Nothing that a program does reaches outside. It runs in CPython, in a jail (jails.py), in a process that has seen no
-   other program; tame programs (plain.py), which can reach nothing but their own values, share processes.
-2. A value is data, and comes as a literal. It is compared outside, by `values.same`, never by names that a program can
-   rebind, and a program never sees what is expected of it. What is too long is refused; the original cuts it.
-3. The kernel counts the seconds, as processor time. `sleep` takes no time, and what is drawn at random begins from one
-   seed.
+Differences from the original:
+1. Programs are isolated. Each runs in CPython, in a jail (jails.py), in a process that has run no other program. Tame
+   programs (plain.py), which can change only their own values, share processes.
+2. Values leave the sandbox as literals and are compared outside (`values.same`). Programs cannot rebind the comparison
+   and never see the expected value. Overlong values are rejected; the original truncates them.
+3. Time limits are CPU seconds, enforced by the kernel. `sleep` returns immediately and random numbers are seeded.
 """
 
 import os
@@ -27,21 +26,19 @@ from proofmill.sandbox import jails
 from proofmill.sandbox.executions import Execution, Result, Status
 from proofmill.sandbox.jails import Limits
 from proofmill.sandbox.plain import is_tame
-from proofmill.sandbox.pools import Job, Pools
+from proofmill.sandbox.pools import Pools, SandboxJob
 from proofmill.schema.errors import SandboxError
 
 __all__ = ["Execution", "Executor", "Result", "Status"]
 
-WINDOW = (
-    512  # programs for each worker that are begun before the first result is read: those that loop hold no other up
-)
+WINDOW = 512  # programs per worker started before the first result is read, so that loops do not delay the others
 
 
 class Executor:
     """A context manager: inside it, `run` executes programs in worker processes.
 
-    `seconds`: processor time of one program; `megabytes`: its memory; `longest`: characters of its value. `workers`: by
-    default one for each processor that this process may use.
+    Limits of one program: `seconds` of CPU time, `megabytes` of memory, `longest` characters of its value. `workers`
+    defaults to one for each CPU that this process may use.
     """
 
     def __init__(
@@ -55,13 +52,13 @@ class Executor:
         self.seconds, self.megabytes, self.longest = seconds, megabytes, longest
         if not (self.workers >= 1 and 0 < seconds <= 3600 and 8 <= megabytes <= 1e6 and longest >= 1):
             raise SandboxError(
-                f"sandbox: {workers} workers, {seconds} s, {megabytes} MB and {longest} characters; expected at least one "
-                "worker, more than 0 s and at most an hour, 8 MB to a terabyte, at least one character."
+                f"sandbox: {workers} workers, {seconds} s, {megabytes} MB and {longest} characters; expected at least 1 "
+                "worker, more than 0 s and at most 3,600 s, 8 MB to 1,000,000 MB, at least 1 character. Fix the limits."
             )
         self._open: ExitStack | None = None
 
     def __enter__(self) -> "Executor":
-        """Raises SandboxError where no jail holds here."""
+        """Open the worker pools. Raises SandboxError if no kind of jail works on this machine."""
         jails.plan()
         with ExitStack() as opened:
             self._pools = opened.enter_context(self._new_pools())
@@ -77,17 +74,19 @@ class Executor:
         return Pools(self.workers, fresh)
 
     def run(self, executions: Iterable[Execution], fresh: bool = False) -> Iterator[Result]:
-        """The result of each execution, in order.
+        """Run programs and yield their results in order.
 
-        `fresh`: in processes made for this call, with another hash seed, other addresses and other random
-        numbers: a program whose results differ between two such calls depends on them.
+        With `fresh`, use new processes with other hash seeds, addresses and random numbers; results that differ between
+        two such runs depend on them.
         """
         self._expect_open()
         return self._run(iter(executions), fresh)
 
     def _expect_open(self) -> None:
         if self._open is None:
-            raise SandboxError("sandbox: it is not open; expected a `with` around it. Write `with Executor() as ...`.")
+            raise SandboxError(
+                "sandbox: not open; expected a `with` statement around it. Use `with Executor() as ...`."
+            )
 
     def _run(self, executions: Iterator[Execution], fresh: bool) -> Iterator[Result]:
         with ExitStack() as ours:
@@ -106,7 +105,7 @@ class Executor:
 
     def _begin(self, execution: Execution, pools: Pools, fresh: bool) -> "Future[Result]":
         megabytes = self.megabytes if execution.megabytes is None else execution.megabytes
-        job = Job(execution, Limits(self.seconds, int(megabytes * 1e6), self.longest), Future())
+        job = SandboxJob(execution, Limits(self.seconds, int(megabytes * 1e6), self.longest), Future())
         job.shares = not fresh and is_tame(execution.program, execution.call)
         pools.add(job)
         return job.result

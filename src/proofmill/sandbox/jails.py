@@ -1,14 +1,14 @@
-"""CPython in a jail: processes in which an untrusted program reaches nothing, one jail for each worker.
+"""CPython in a jail: isolated processes for untrusted programs, one jail per worker.
 
     jail = Jail(plan(), Limits(seconds=10, bytes=2**29, longest=10_000))
     jail.ask(program, call, stdin)  # Reply(data, ended, seconds)
 
-In either kind of jail seccomp allows the system calls of a computation and no others (seccomp.py), and the kernel limits
-processor time, memory, output and open files. Of the file system a program sees Python's own library, by one of
-    bubblewrap  nothing else exists but what that is linked to, and a private folder for temporary files
-    landlock    its folder is the root of all paths, and nothing in it can be written
-`plan` takes the first that works here, proved by programs that try to get out. Nothing that is sent to a jail is derived
-from what is expected of a program, and each request has the same limits.
+In every jail seccomp allows only the system calls of a computation (seccomp.py), and the kernel limits CPU time, memory,
+output and open files. Of the file system a program sees Python's own library. The kind of jail decides how:
+    bubblewrap  only that library, the libraries it is linked to and a private folder for temporary files exist
+    landlock    the library's folder is the root of all paths, and is read-only
+`plan` takes the first kind that works on this machine, tested with programs that try to escape. Requests to a jail
+contain nothing derived from expected results, and all requests of a jail have the same limits.
 """
 
 import contextlib
@@ -36,27 +36,27 @@ from proofmill.schema.errors import SandboxError
 
 Kind = Literal["bubblewrap", "landlock"]
 KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")  # the better one first
-# The wall-clock limit: a multiple of a program's seconds, and seconds besides. It may wait for its threads, a machine be busy.
+# The wall-clock limit is PATIENCE times a program's seconds plus GRACE seconds: threads wait, and machines can be busy.
 PATIENCE, GRACE = 5, 10.0
-STARTING = 60.0  # seconds in which a jail must be there
+STARTING = 60.0  # seconds within which a jail must start
 OUTPUT = 1 << 24  # bytes that a program may print, or write into one file
 TEMPORARY = 1 << 26  # bytes of all temporary files
 MOST = OUTPUT + 1000  # bytes of a reply
-AHEAD = 8  # programs that a jail is given before the first is done
-MODULES = (  # read before the programs, so that they need not wait for them
+AHEAD = 8  # programs sent to a jail before the first is done
+MODULES = (  # imported before the programs run, to save them the time
     "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum",
     "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "os", "random", "re", "statistics",
     "string", "threading", "time", "typing",
 )  # fmt: skip
-PACKAGES = ("numpy",)  # beside the standard library, where they are installed
-LINKED = ("_bz2", "_hashlib", "_lzma", "_sqlite3", "_uuid", "zlib")  # modules that need further shared libraries
+PACKAGES = ("numpy",)  # allowed in addition to the standard library, if installed
+LINKED = ("_bz2", "_hashlib", "_lzma", "_sqlite3", "_uuid", "zlib")  # modules that need other shared libraries
 _HEAD, _ENDED = Struct("<III"), Struct("<iQI")  # as in zygote.py
 _ZYGOTE, _LITERALS = (Path(__file__).with_name(name) for name in ("zygote.py", "literals.py"))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one program: processor time, bytes of memory beyond what Python itself takes, characters of its value."""
+    """Limits of one program: CPU seconds, bytes of memory in addition to the interpreter's, characters of its value."""
 
     seconds: float
     bytes: int
@@ -64,8 +64,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """Any bytes that a program's process wrote before it ended, and its wait status."""
+class ProcessResult:
+    """The bytes that a program's process wrote before it ended, its wait status and its CPU seconds."""
 
     data: bytes
     ended: int
@@ -73,26 +73,25 @@ class Reply:
 
 
 class Died(Exception):
-    """The jail itself is gone."""
+    """The jail itself has ended."""
 
 
 # ---------------------------------------------------------------------------------------------------------- the process
 
 
 class Jail:
-    """A process in a jail, in which programs run one after another, each in a process of its own."""
+    """A process in a jail that runs programs sequentially, each in a child process."""
 
     def __init__(
         self, kind: Kind, limits: Limits, modules: Sequence[str] = (), fresh: bool = False, shared: bool = False
     ):
-        """`modules` are imported beforehand. `fresh`: with a hash seed and random numbers that no other jail has.
+        """Start the jail. Raises Died if it does not start.
 
-        `shared`: for tame programs (plain.py), many of which run in one process.
-
-        Raises Died where the jail does not start.
+        `modules` are imported before the programs run. With `fresh`, the jail has its own hash seed and random numbers.
+        A `shared` jail is for tame programs (plain.py), many of which run in one process.
         """
         self.limits, self.shared = limits, shared
-        self.is_spent = False  # it ends by itself, since a program left something behind
+        self.is_spent = False  # it is about to exit, because a program changed the folder for temporary files
         requests, self._requests = os.pipe()
         self._reports, reports = os.pipe()
         pipes = [os.pipe() for _ in range(0 if shared else AHEAD)]
@@ -104,7 +103,7 @@ class Jail:
             "replies": replies,
             "reports": reports,
             "literals": _LITERALS.read_text("utf-8"),
-            "filters": [seccomp.parents().hex(), seccomp.childrens(shared, bool(temporary)).hex()],
+            "filters": [seccomp.parent_filter().hex(), seccomp.child_filter(shared, bool(temporary)).hex()],
             "modules": [*MODULES, *modules],
             "linked": LINKED,
             "packages": {name: str(path.parent) for name, path in _packages().items()},
@@ -147,16 +146,16 @@ class Jail:
             self._report(len(b"ready"), time.monotonic() + STARTING)
         except (Died, TimeoutError):
             self.kill()
-            said = self._last_words()
+            stderr = self._last_error()
             self.close()
-            raise Died(said or "it does not start") from None
+            raise Died(stderr or "it does not start") from None
 
-    def send(self, *asked: tuple[str, str, str]) -> None:
-        """Ask for runs (program, call, stdin), after those already asked for; at most AHEAD are under way.
+    def send(self, *requests: tuple[str, str, str]) -> None:
+        """Queue runs (program, call, stdin) after those already queued; at most AHEAD may be in flight.
 
         Raises Died or TimeoutError, as `reply` does.
         """
-        data = b"".join(map(_request, asked))
+        data = b"".join(map(_request, requests))
         deadline = self._deadline()
         while data:
             try:
@@ -169,15 +168,15 @@ class Jail:
     def _deadline(self) -> float:
         return time.monotonic() + PATIENCE * self.limits.seconds + GRACE
 
-    def reply(self) -> Reply:
-        """Return what came of the first program not yet replied to.
+    def reply(self) -> ProcessResult:
+        """Return the reply of the oldest program without one.
 
-        Raises Died where the jail is gone, TimeoutError where it does not answer; then it is to be closed.
+        Raises Died if the jail has ended and TimeoutError if it does not reply. The caller must then close it.
         """
         deadline = self._deadline()
         if self.shared:
             ended, spent, length = _ENDED.unpack(self._report(_ENDED.size, deadline))
-            return Reply(self._report(length, deadline), ended, spent / 1e6)
+            return ProcessResult(self._report(length, deadline), ended, spent / 1e6)
         own, data = self._replies[0], bytearray()
         while len(self._reported) < _ENDED.size:
             if not _take(own, data) and not _take(self._reports, self._reported):
@@ -187,15 +186,15 @@ class Jail:
             pass
         self._replies.rotate(-1)
         self.is_spent = bool(last)
-        return Reply(bytes(data), ended, spent / 1e6)
+        return ProcessResult(bytes(data), ended, spent / 1e6)
 
-    def ask(self, program: str, call: str, stdin: str) -> Reply:
+    def ask(self, program: str, call: str, stdin: str) -> ProcessResult:
         """Send one program and wait for its reply."""
         self.send((program, call, stdin))
         return self.reply()
 
     def _report(self, length: int, deadline: float) -> bytes:
-        """Read the next bytes that the jail itself, or a tame program's process, has written."""
+        """Read the next `length` bytes written by the jail itself, or by the process of tame programs."""
         while len(self._reported) < length:
             if not _take(self._reports, self._reported):
                 _wait([self._reports], [], deadline)
@@ -203,17 +202,17 @@ class Jail:
         del self._reported[:length]
         return data
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         assert self._process.stderr is not None, "it is a pipe"
         return self._process.stderr.read(4096).decode("utf-8", "replace").strip().rpartition("\n")[2]
 
     def kill(self) -> None:
-        """End all that is in the jail; who waits for a reply finds that it has died."""
+        """Kill all processes of the jail; a thread that waits for a reply gets Died."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the jail, and forget it. One that runs nothing ends by itself when nothing more can be asked."""
+        """End the jail and release its pipes. An idle jail exits when its request pipe closes; others are killed."""
         for stream in (self._requests, self._reports, *self._replies):
             os.close(stream)
         try:
@@ -225,15 +224,15 @@ class Jail:
             self._process.stderr.close()
 
 
-def _request(asked: tuple[str, str, str]) -> bytes:
-    parts = [text.encode("utf-8", "surrogatepass") for text in asked]
+def _request(texts: tuple[str, str, str]) -> bytes:
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
     return b"".join([_HEAD.pack(*map(len, parts)), *parts])
 
 
 def _take(stream: int, data: bytearray) -> bool:
-    """Add what there is to read, and forget what is more than any reply has; return whether there was anything.
+    """Read available bytes into `data`, discarding those beyond MOST. Return whether any were available.
 
-    Raises Died where nothing can come any more.
+    Raises Died at the end of the stream.
     """
     try:
         part = os.read(stream, 1 << 20)
@@ -256,7 +255,7 @@ def _wait(reading: list[int], writing: list[int], deadline: float) -> None:
         raise TimeoutError
 
 
-# ------------------------------------------------------------------------------------------------ what a jail lets one see
+# ------------------------------------------------------------------------------------------- files visible in a jail
 
 
 def _python() -> str:
@@ -268,7 +267,7 @@ def _library() -> Path:
 
 
 def _linked() -> list[Path]:
-    """Where the shared libraries are that Python's own library needs."""
+    """Return the folders and files of the shared libraries that Python's own library needs."""
     own = Path(sysconfig.get_config_var("LIBDIR") or "/", sysconfig.get_config_var("INSTSONAME") or "")
     folders = map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"))
     return [path for path in (*folders, *([own] if own.is_file() else [])) if path.exists()]
@@ -276,26 +275,26 @@ def _linked() -> list[Path]:
 
 @cache
 def _packages() -> dict[str, Path]:
-    """Folders of the packages that programs may import, and of the libraries they bring."""
-    found = {}
+    """Return the folders, by name, of the packages that programs may import and of their bundled libraries."""
+    folders = {}
     for name in PACKAGES:
         spec = util.find_spec(name)
         if spec is not None and spec.origin:
             folder = Path(spec.origin).resolve().parent
-            found[name] = folder
+            folders[name] = folder
             if (libraries := folder.with_name(f"{name}.libs")).is_dir():
-                found[libraries.name] = libraries
-    return found
+                folders[libraries.name] = libraries
+    return folders
 
 
 def package_of(program: str) -> str:
-    """The installed package that a program names; empty where it names none."""
+    """Return the first installed package whose name occurs in a program; empty if none does."""
     return next((name for name in PACKAGES if name in program and name in _packages()), "")
 
 
 @cache
 def _readable() -> dict[str, bool]:
-    """What can be read under landlock: files and folders; of the second kind (False) only the names in it."""
+    """Return the paths visible under landlock: True for readable ones, False for folders that can only be listed."""
     others = ("site-packages", "dist-packages")
     names = [_library(), *(path.parent for path in _packages().values())]
     files = [*_linked(), *(path for path in _library().iterdir() if path.name not in others), *_packages().values()]
@@ -304,7 +303,7 @@ def _readable() -> dict[str, bool]:
 
 @cache
 def _bubblewrap() -> tuple[str, ...]:
-    """The command before Python's."""
+    """Return the bubblewrap command that precedes Python's."""
     command = ["bwrap", "--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
     for path in _linked():
         if path.is_symlink() and path.is_dir():
@@ -317,13 +316,13 @@ def _bubblewrap() -> tuple[str, ...]:
             command += ["--tmpfs", str(folder)]
     for path in _packages().values():
         command += ["--ro-bind", str(path), str(path)]
-    # To mount what no other jail shares; zygote.py gives this right up before it runs a program.
+    # CAP_SYS_ADMIN is for mounting a private /tmp. zygote.py drops it before it runs a program.
     return (*command, "--dir", "/tmp", "--remount-ro", "/", "--chdir", "/", "--cap-add", "CAP_SYS_ADMIN", "--")
 
 
 # ---------------------------------------------------------------------------------------------------------- known answers
 
-_GETS_OUT = {  # what a program must not be able to do; each is an expression
+_ESCAPES = {  # actions that a jail must refuse, each as an expression
     "read a file": "open({path!r}).read()",
     "list a folder": "__import__('os').listdir({folder!r})",
     "learn whether a path exists": "__import__('os').stat({folder!r})",
@@ -336,7 +335,7 @@ _GETS_OUT = {  # what a program must not be able to do; each is an expression
     "raise its limits": "__import__('resource').setrlimit(4, (1, 1))",
     "see the environment": "__import__('os').environ['PATH']",
 }
-_KNOWN = (  # program, call, what it replies
+_KNOWN = (  # program, call, expected reply
     ("def f(x): yield from {x: x}", "list(f(7))", b"v[7]"),
     ("import heapq", "heapq.nsmallest(2, [3, 1, 2])", b"v[1, 2]"),
     ("print(int(input()) + 1)", "", b"p8\n"),
@@ -347,21 +346,21 @@ _KNOWN = (  # program, call, what it replies
 
 @cache
 def plan() -> Kind:
-    """The jail that works here. Raises SandboxError where none does, with what fails in each."""
+    """Return the first kind of jail that works here. Raises SandboxError, with the fault of each kind, if none does."""
     faults = {}
     for kind in KINDS:
         if not (fault := _fault(kind)):
             return kind
         faults[kind] = fault
-    said = "; ".join(f"{kind}: {fault}" for kind, fault in faults.items())
+    reasons = "; ".join(f"{kind}: {fault}" for kind, fault in faults.items())
     raise SandboxError(
-        f"sandbox: programs cannot be locked in here ({said}); expected bubblewrap, or a kernel from 5.13 on with landlock, "
-        "on x86-64. Install bubblewrap (`apt install bubblewrap`), or ask whoever keeps the machine for either."
+        f"sandbox: programs cannot be isolated on this machine ({reasons}); expected bubblewrap, or Linux 5.13 or later "
+        "with landlock, on x86-64. Install bubblewrap (`apt install bubblewrap`), or ask your administrator for either."
     )
 
 
 def _fault(kind: Kind) -> str:
-    """What is wrong with a kind of jail; empty where it holds."""
+    """Return the fault of a kind of jail; empty if it works."""
     if platform.machine() != "x86_64":
         return f"the filter of system calls is for x86-64, this is {platform.machine()}"
     if kind == "bubblewrap" and not shutil.which("bwrap"):
@@ -379,12 +378,13 @@ def _fault(kind: Kind) -> str:
 
 
 def _escape(jail: Jail) -> str:
-    for program, call, said in _KNOWN:
+    """Return the first wrong reply or successful escape; empty without one."""
+    for program, call, expected in _KNOWN:
         reply = jail.ask(program, call, "7\n")
-        if reply.data != said:
-            return f"`{program}` gives {reply.data!r}; expected {said!r}"
-    for what, call in _GETS_OUT.items():
+        if reply.data != expected:
+            return f"`{program}` gives {reply.data!r}; expected {expected!r}"
+    for action, call in _ESCAPES.items():
         call = call.format(path=str(_ZYGOTE), folder=str(_ZYGOTE.parent), process=os.getpid())
         if jail.ask("", f"[{call}, 'out'][1]", "").data[:1] != b"e":
-            return f"a program can {what}"
+            return f"a program can {action}"
     return ""

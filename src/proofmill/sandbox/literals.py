@@ -1,8 +1,8 @@
-"""Writes a value as text in the process of the program that computed it. zygote.py runs this source inside the jail."""
+"""Write a value as text in the process of the program that computed it. zygote.py runs this source inside the jail."""
 
 import sys
 
-# A program may rebind what it finds in `builtins`: these names are taken before it runs.
+# A program can rebind names of `builtins`, so these are bound before it runs.
 _bool, _dict, _float, _frozenset, _int, _len, _list, _none, _set, _str, _tuple, _type, _bytes, _complex, _subclass = (
     bool, dict, float, frozenset, int, len, list, type(None), set, str, tuple, type, bytes, complex, issubclass,
 )  # fmt: skip
@@ -17,7 +17,7 @@ class NoPlainData(Exception):
 
 
 def literal(value, room, deep=100):
-    """A value as text and the characters left. An object of a derived class counts as what it is derived from."""
+    """Return a value as text, and the characters left of `room`. An object of a derived class counts as its base."""
     kind = _type(value)
     if "numpy" in sys.modules and _subclass(kind, sys.modules["numpy"].generic):
         value = value.item()

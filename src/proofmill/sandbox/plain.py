@@ -1,11 +1,11 @@
-"""Which programs are tame: made of a closed list of constructs, so that they can change nothing in CPython but their values.
+"""Recognize tame programs: those made of a closed list of constructs, which can change only their own values.
 
     is_tame("def f(x): return x + 1", "f(2)")
 
-A tame program names no attribute, built-in function or module but those that are listed here, and none of these leads to
-what it did not make itself: no `getattr`, `eval`, `type` or `str.format`, no name that begins with two underscores, no
-class, and nothing is set on an object. So it can share a process with others, one after another (zygote.py). Nor does it
-leave anything behind that runs later: a generator has no handler of exceptions, which would run when it is freed.
+A tame program names only the attributes, built-in functions and modules listed here. None of these gives access to an
+object that the program did not create: no `getattr`, `eval`, `type` or `str.format`, no name that begins with two
+underscores, no class, and no attribute is set. So tame programs can share a process, sequentially (zygote.py). They leave
+no code that runs later: a program with generators has no exception handlers, which would run when one is freed.
 """
 
 import ast
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from proofmill.sandbox import values
 
 LONGEST = 4096  # characters of a program
-# Kinds of nodes, and which of their fields hold further ones; operators and contexts are all allowed.
+# Allowed kinds of nodes, and their fields that hold further nodes. All operators and contexts are allowed.
 _NODES = {
     kind: tuple(fields.split())
     for kinds, fields in (
@@ -86,13 +86,13 @@ _ATTRIBUTES = {
 }  # fmt: skip
 
 
-# Built-in functions that are not listed. Any other name is a program's own, or is raised as unknown.
-HIDDEN = "__"  # stands for any name that is hidden, as all are that begin so
+HIDDEN = "__"  # a hidden name, as all are that begin like this
+# Built-in functions that are not allowed. Any other name is the program's own, or raises NameError.
 _HIDDEN = {*dir(builtins), "exit", "quit"} - _BUILTINS
 
 
 def is_tame(program: str, call: str) -> bool:
-    """Return whether a program and a call can change nothing but their own values; without a call none is tame."""
+    """Return whether a program and a call can change only their own values; a program without a call is not tame."""
     return 0 < len(call) <= LONGEST and _is_tame(program, "exec") and _is_tame(call.strip(), "eval")
 
 
@@ -137,7 +137,7 @@ def _names_of_import(node: ast.Import | ast.ImportFrom) -> set[str]:
     return {alias.asname or alias.name for alias in node.names} if is_listed else {HIDDEN}
 
 
-# The names that a node has in addition to those of its fields; HIDDEN where one is not listed.
+# The names of a node in addition to those of its fields; HIDDEN if one is not listed.
 _NAMED: dict[type, Callable[[Any], set[str]]] = {
     ast.Attribute: lambda node: set() if node.attr in _ATTRIBUTES and type(node.ctx) is ast.Load else {HIDDEN},
     ast.ExceptHandler: lambda node: {node.name} if node.name else set(),

@@ -1,4 +1,4 @@
-"""A pool of jails: a thread feeds each, and a jail that dies is replaced."""
+"""Pools of jails: one thread feeds each jail, and a jail that dies is replaced."""
 
 import queue
 import threading
@@ -11,16 +11,18 @@ from itertools import islice, takewhile
 from typing import Any
 
 from proofmill.sandbox import jails
-from proofmill.sandbox.executions import Execution, Result, of_reply, without_reply
+from proofmill.sandbox.executions import Execution, Result, describe_fault, parse_reply
 from proofmill.sandbox.jails import AHEAD, Died, Jail, Limits
 from proofmill.schema.errors import SandboxError
 
-_SMALL = 8000  # bytes of a program that is given ahead: AHEAD of them fit into a pipe
+_SMALL = 8000  # bytes of a program that may be sent ahead: AHEAD of them fit into a pipe
 
 
 class Pools:
-    """A context manager with pools, each opened when first needed: by package, by limits, and of processes that tame
-    programs share or of a process for each program."""
+    """A context manager with pools, opened on first use.
+
+    There is one pool for each package, for each set of limits, and for shared or separate processes.
+    """
 
     def __init__(self, workers: int, fresh: bool = False):
         self._new = partial(Pool, workers, fresh=fresh)
@@ -34,7 +36,8 @@ class Pools:
         for pool in self._pools.values():
             pool.close()
 
-    def add(self, job: "Job") -> None:
+    def add(self, job: "SandboxJob") -> None:
+        """Queue a job in its pool."""
         package = "" if job.shares else jails.package_of(job.execution.program)
         key = package, job.limits, job.shares
         with self._lock:
@@ -45,34 +48,35 @@ class Pools:
 
 
 @dataclass
-class Job:
-    """An execution that is asked for. `tries` counts the jails that died while they ran it."""
+class SandboxJob:
+    """A requested execution. `tries` counts the jails that died while running it."""
 
     execution: Execution
     limits: Limits
     result: "Future[Result]"
     tries: int = 0
     running: bool = False
-    shares: bool = False  # it is tame, and may run where others have run
+    shares: bool = False  # it is tame and may share a process
 
     @property
-    def asked(self) -> tuple[str, str, str]:
+    def texts(self) -> tuple[str, str, str]:
         return self.execution.program, self.execution.call, self.execution.stdin
 
     @property
     def is_small(self) -> bool:
-        return 4 * sum(map(len, self.asked)) <= _SMALL
+        return 4 * sum(map(len, self.texts)) <= _SMALL
 
-    def begins(self) -> bool:
-        """Whether the result is still wanted."""
+    def start(self) -> bool:
+        """Start the job and return True, or return False if its result was cancelled."""
         self.running = self.running or self.result.set_running_or_notify_cancel()
         return self.running
 
 
 class Pool:
-    """A jail, and a thread that feeds it, for each worker, until it is closed.
+    """A jail for each worker, with a thread that feeds it, until the pool is closed.
 
-    With `again` its programs share processes; what runs out of memory or crashes there runs again, in a process of its own.
+    With `again` the programs share processes. A program that crashes there, or exceeds its memory or output, is passed to
+    `again` and rerun in a process of its own.
     """
 
     def __init__(
@@ -81,10 +85,10 @@ class Pool:
         limits: Limits,
         modules: Sequence[str] = (),
         fresh: bool = False,
-        again: Callable[["Job"], None] | None = None,
+        again: Callable[["SandboxJob"], None] | None = None,
     ):
         self.limits, self.modules, self.fresh, self.again = limits, modules, fresh, again
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SandboxJob | None] = queue.SimpleQueue()
         self._living: set[Jail] = set()
         self._closing = False
         self._threads = [threading.Thread(target=self._serve, name=f"jail {n}", daemon=True) for n in range(workers)]
@@ -93,49 +97,50 @@ class Pool:
             thread.start()
 
     def close(self) -> None:
+        """Stop the threads, kill the jails that run a program, and fail the jobs that are left."""
         self._closing = True
         for _thread in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join(0.5)
-        for jail in list(self._living):  # those that run a program
+        for jail in list(self._living):  # jails that still run a program
             jail.kill()
         for thread in self._threads:
             thread.join()
         while not self._jobs.empty():
-            end(self._jobs.get(), _closed())
+            fail(self._jobs.get(), _closed())
 
-    def add(self, job: Job) -> None:
+    def add(self, job: SandboxJob) -> None:
         self._jobs.put(job)
 
-    def _next(self, wait: bool) -> Job | None:
+    def _next(self, wait: bool) -> SandboxJob | None:
         while True:
             try:
                 job = self._jobs.get(block=wait)
             except queue.Empty:
                 return None
-            if job is None or job.begins():
+            if job is None or job.start():
                 return job
 
     def _serve(self) -> None:
-        asked: deque[Job] = deque()
+        jobs: deque[SandboxJob] = deque()
         jail: Jail | None = None
-        sent = 0  # of those asked
+        sent = 0  # number of `jobs` sent to the jail
         try:
             while True:
-                if len(asked) <= AHEAD // 2:  # several are sent at once
-                    while len(asked) < AHEAD and (job := self._next(wait=not asked)):
-                        asked.append(job)
+                if len(jobs) <= AHEAD // 2:  # several are sent at once
+                    while len(jobs) < AHEAD and (job := self._next(wait=not jobs)):
+                        jobs.append(job)
                 if self._closing:
                     raise _closed()
                 try:
-                    jail = jail or self._started()
-                    more = [] if sent else [asked[0]]
-                    more += takewhile(lambda job: job.is_small, islice(asked, sent or 1, None))
+                    jail = jail or self._start()
+                    more = [] if sent else [jobs[0]]
+                    more += takewhile(lambda job: job.is_small, islice(jobs, sent or 1, None))
                     if more:
-                        jail.send(*[job.asked for job in more])
+                        jail.send(*[job.texts for job in more])
                         sent += len(more)
-                    result = of_reply(jail.reply(), self.limits)
+                    result = parse_reply(jail.reply(), self.limits)
                     sent -= 1
                     if jail.is_spent:
                         self._stop(jail)
@@ -143,25 +148,25 @@ class Pool:
                 except (Died, TimeoutError) as fault:
                     self._stop(jail)
                     jail, sent = None, 0
-                    asked[0].tries += 1
-                    if isinstance(fault, Died) and asked[0].tries < 2:  # perhaps it was killed from outside
+                    jobs[0].tries += 1
+                    if isinstance(fault, Died) and jobs[0].tries < 2:  # it may have been killed from outside
                         continue
-                    result = without_reply(fault, self.limits)
-                job = asked.popleft()
+                    result = describe_fault(fault, self.limits)
+                job = jobs.popleft()
                 if self.again is not None and result.status in ("memory", "crashed", "output"):
                     job.shares = False
                     self.again(job)
                 else:
                     job.result.set_result(result)
         except BaseException as error:
-            for job in asked:
-                end(job, error)
+            for job in jobs:
+                fail(job, error)
             if not self._closing:
                 raise
         finally:
             self._stop(jail)
 
-    def _started(self) -> Jail:
+    def _start(self) -> Jail:
         for _attempt in range(3):
             try:
                 jail = Jail(jails.plan(), self.limits, self.modules, self.fresh, self.again is not None)
@@ -171,7 +176,7 @@ class Pool:
             self._living.add(jail)
             return jail
         raise SandboxError(
-            f"sandbox: a jail does not start ({fault}); expected one for each worker. Run fewer workers."
+            f"sandbox: a jail does not start ({fault}); expected one for each worker. Set fewer workers and rerun."
         )
 
     def _stop(self, jail: Jail | None) -> None:
@@ -181,9 +186,12 @@ class Pool:
 
 
 def _closed() -> SandboxError:
-    return SandboxError("sandbox: it was closed while a program ran; expected it open. Read all results before it is.")
+    return SandboxError(
+        "sandbox: closed while a program ran; expected it to be open. Read all results before you close it."
+    )
 
 
-def end(job: Job | None, error: BaseException) -> None:
+def fail(job: SandboxJob | None, error: BaseException) -> None:
+    """Fail a job that has no result yet."""
     if job is not None and not job.result.done():
         job.result.set_exception(error)

@@ -1,4 +1,4 @@
-"""Runs the program in a text against a problem's tests, and finds the share passed.
+"""Run the program in a text against a problem's tests, and compute the share passed.
 
     with Sandbox() as sandbox:
         for ran in sandbox.check(pairs):  # of (text, answer); the answer is the tests, as JSON
@@ -6,14 +6,14 @@
 
 From: the code rewards of open-r1 (`code`, `binary_code`: the share of tests that the last ```python block passes).
 
-How we differ:
-1. What a program does reaches nothing outside, and a value is compared where no program can change it (executor.py).
-   open-r1 runs its programs at a service, or in an ordinary process.
-2. The kernel counts the seconds of a test, as processor time. By the wall clock (5 s in open-r1) a program fails on a
-   busy machine.
-3. The same program has the same share: `random` begins from one seed, the hash seed is 0, and `sleep` takes no time.
+Differences from the original:
+1. Programs are isolated, and values are compared out of their reach (executor.py). open-r1 runs programs at a service,
+   or in an ordinary process.
+2. The time limit of a test is CPU seconds, enforced by the kernel. With a wall-clock limit (5 s in open-r1) a program
+   fails on a busy machine.
+3. The same program gets the same share: `random` is seeded, the hash seed is 0, and `sleep` returns immediately.
 
-cases.py says when a test is passed, programs.py which program a text has. Every test is a separate run.
+cases.py decides when a test is passed, programs.py extracts the program of a text. Every test is a separate run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from typing import Any, Literal
 from proofmill.sandbox import values
 from proofmill.sandbox.cases import Case, cases_of
 from proofmill.sandbox.executor import Execution, Executor, Result
-from proofmill.sandbox.programs import SETUPS, code_of
+from proofmill.sandbox.extract import SETUPS, code_of
 from proofmill.schema.errors import SandboxError
 
 Status = Literal["ok", "no-code", "failed"]
-SECONDS = 5.0  # of processor time for one test (open-r1: 5 s by the wall)
+SECONDS = 5.0  # CPU time of one test (open-r1: 5 s by the wall clock)
 MEGABYTES = 256.0  # of memory for one test
 
 
@@ -37,7 +37,7 @@ MEGABYTES = 256.0  # of memory for one test
 class Ran:
     """The result of a program.
 
-    `ok`: every test ran to its end. `failed`: some tests did not, and count as not passed.
+    Status: `ok`: every test ran to completion. `failed`: some did not, and count as not passed. `no-code`: no program.
     """
 
     share: float  # of tests passed
@@ -65,8 +65,8 @@ CANARIES: tuple[tuple[str, str, Status, float], ...] = (  # program, tests, stat
 class Sandbox:
     """A context manager: inside it, `check` runs programs against tests in worker processes.
 
-    `seconds`: processor time of one test. `megabytes`: memory of one test. `workers`: by default one for each processor
-    that this process may use. Raises SandboxError when a known answer gets another result.
+    Limits of one test: `seconds` of CPU time, `megabytes` of memory. `workers` defaults to one for each CPU that this
+    process may use. Raises SandboxError on entry if a known program gets another result than expected.
     """
 
     def __init__(self, seconds: float = SECONDS, megabytes: float = MEGABYTES, workers: int | None = None):
@@ -87,18 +87,18 @@ class Sandbox:
         for (code, _, status, share), ran in zip(CANARIES, runs, strict=True):
             if (ran.status, ran.share) != (status, share):
                 raise SandboxError(
-                    f"sandbox: the program `{code}` is found {ran.status} with the share {ran.share} ({ran.detail}); expected "
-                    f"{status} with {share}. Check the installation of Python."
+                    f"sandbox: the program `{code}` gets {ran.status} with the share {ran.share} ({ran.detail}); expected "
+                    f"{status} with {share}. Fix the installation of Python."
                 )
 
     def check(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Ran]:
         """Yield the result of the program in each (text, answer), in order.
 
-        Raises ValueError at once where an answer holds no tests.
+        Raises ValueError immediately if an answer holds no tests.
         """
         programs = [(code_of(text), cases_of(answer)) for text, answer in pairs]
-        asked = [(code, case) for code, cases in programs if code is not None for case in cases]
-        first = self.executor.run(chain.from_iterable(_first(code, case) for code, case in asked))
+        tests = [(code, case) for code, cases in programs if code is not None for case in cases]
+        first = self.executor.run(chain.from_iterable(_first(code, case) for code, case in tests))
         return self._checks(programs, first)
 
     def _checks(self, programs: Sequence[tuple[str | None, Sequence[Case]]], first: Iterator[Result]) -> Iterator[Ran]:
@@ -108,39 +108,39 @@ class Sandbox:
                 continue
             passed, fault = 0, ""
             for n, case in enumerate(cases, 1):
-                result = self._answered(code, case, [next(first) for _ in _first(code, case)])
+                result = self._decide(code, case, [next(first) for _ in _first(code, case)])
                 if result.status != "ok":
-                    fault = fault or f"test {n}: {said(result, SETUPS.get(case.setup, ''))}"
-                elif case.passed(result):
+                    fault = fault or f"test {n}: {describe(result, SETUPS.get(case.setup, ''))}"
+                elif case.passes(result):
                     passed += 1
             yield Ran(passed / len(cases), passed, len(cases), "failed" if fault else "ok", fault)
 
-    def _answered(self, code: str, case: Case, results: list[Result]) -> Result:
-        """The result of a test, of which the values of its parts are known."""
+    def _decide(self, code: str, case: Case, results: list[Result]) -> Result:
+        """Return the result of a test, given the results of its parts."""
         if case.question is None:
             return results[0]
         if all(result.status == "ok" for result in results):
-            found = [result.value for result in results]
-            if (truth := case.question.answered(found)) is not None:
+            parts = [result.value for result in results]
+            if (truth := case.question.decide(parts)) is not None:
                 return Result("ok", repr(truth))
-            return next(self.executor.run([Execution("import math", case.question.of(found))]))
-        if all(result.status == "refused" for result in results) and len(results) > 1:  # objects of the program's own
-            return next(self.executor.run([_asking(code, case, case.call)]))
+            return next(self.executor.run([Execution("import math", case.question.fill(parts))]))
+        if all(result.status == "refused" for result in results) and len(results) > 1:  # of the program's own classes
+            return next(self.executor.run([_execution(code, case, case.call)]))
         return next(result for result in results if result.status != "ok")
 
 
 def _first(code: str, case: Case) -> list[Execution]:
-    """What is asked of the program itself for a test."""
-    return [_asking(code, case, call) for call in (case.question.parts if case.question else (case.call,))]
+    """Return the runs of the program itself for a test."""
+    return [_execution(code, case, call) for call in (case.question.parts if case.question else (case.call,))]
 
 
-def _asking(code: str, case: Case, call: str) -> Execution:
-    """Nothing of what the test expects is in it."""
+def _execution(code: str, case: Case, call: str) -> Execution:
+    """Build the run of a call. It contains nothing of the expected result."""
     return Execution(SETUPS.get(case.setup, "") + code, call, case.stdin, case.megabytes)
 
 
-def said(result: Result, before: str = "") -> str:
-    """Say why a test was not run to its end; lines are counted after what precedes the program."""
+def describe(result: Result, before: str = "") -> str:
+    """Return the reason why a test did not run to completion; line numbers exclude the code `before` the program."""
     text = result.error if result.status in ("raised", "memory") else f"{result.status}: {result.error}"
     line = result.line - before.count("\n")
     return text[:200] + (f" (line {line})" if line > 0 else "")

@@ -1,8 +1,8 @@
-"""The system calls that a jailed program may make, as a filter for the kernel (seccomp, in classic BPF).
+"""Filter the system calls that a jailed program may make (seccomp, in classic BPF).
 
-What a computation needs is allowed: its memory, its clock, threads, waiting for them, and reading the files that the jail
-shows; in a jail with a folder for temporary files, making them. All else fails with "Operation not permitted": processes,
-signals, connections, changing limits. To give way to others does nothing, so that who does it for ever uses up its time.
+A computation's calls are allowed: memory, clock, threads and waiting for them, and reading the files visible in the jail.
+A jail with a folder for temporary files also allows creating them. All other calls fail with "Operation not permitted":
+processes, signals, connections, changing limits. Yielding the CPU does nothing, so a loop of it uses up its CPU time.
 """
 
 import errno
@@ -22,12 +22,12 @@ ALLOWED = {
     "clock_getres": 229, "exit_group": 231, "epoll_wait": 232, "epoll_ctl": 233, "newfstatat": 262, "readlinkat": 267, "faccessat": 269,
     "set_robust_list": 273, "epoll_pwait": 281, "epoll_create1": 291, "getrandom": 318, "membarrier": 324, "statx": 332, "rseq": 334, "faccessat2": 439,
 }  # fmt: skip
-# Allowed where a jail has a folder for temporary files: the file system shows no other in which anything can be made.
+# Allowed in a jail with a folder for temporary files, which is the only folder where files can be created.
 FILES = {
     "pwrite64": 18, "sendfile": 40, "fsync": 74, "ftruncate": 77, "rename": 82, "mkdir": 83, "rmdir": 84, "unlink": 87,
     "mkdirat": 258, "unlinkat": 263, "renameat": 264, "renameat2": 316,
 }  # fmt: skip
-# Allowed where (the low half of an argument & mask) is one of the values.
+# Allowed if (the low half of an argument & mask) is one of the values.
 SOME: dict[tuple[str, int], tuple[int, int, tuple[int, ...]]] = {  # name, number: argument, mask, values
     ("ioctl", 16): (1, 0xFFFFFFFF, (0x5401, 0x5421, 0x5450, 0x5451)),  # TCGETS, FIONBIO, FIONCLEX, FIOCLEX
     ("socketpair", 53): (0, 0xFFFFFFFF, (1,)),  # AF_UNIX: asyncio wakes itself by it
@@ -35,23 +35,23 @@ SOME: dict[tuple[str, int], tuple[int, int, tuple[int, ...]]] = {  # name, numbe
     ("futex", 202): (1, 0x7F, (0, 1, 3, 4, 9, 10)),  # waiting and waking, of threads that share memory
 }
 OPENING = {("openat", 257): (2, 0o20001103, (0,))}  # neither O_WRONLY, O_RDWR, O_CREAT, O_TRUNC nor O_TMPFILE
-# Whose flags are those by which the C library starts a thread: one that shares all with its process, and ends with it.
+# Allowed with the flags by which the C library starts a thread, which shares everything with its process.
 THREADS = {("clone", 56): (0, 0xFFFFFFFF, (0x3D0F00,))}
-# Allowed where the argument, a pointer, is null: nothing is sent but to the other end of a pair; limits are read, not set.
+# Allowed if the argument, a pointer, is null: data is sent only to the other end of a pair; limits are read, not set.
 NONE = {("sendto", 44): 4, ("prlimit64", 302): 2}
 NOTHING = {"sched_yield": 24}
-NOT_FOUND = {"clone3": 435}  # its flags are in memory, which no filter sees; the C library then tries `clone`
+NOT_FOUND = {"clone3": 435}  # its flags are in memory, which a filter cannot read; the C library then tries `clone`
 
 
-# What the parent of the programs does, to make a child, lock it in and see it end; no child may.
+# Calls of the programs' parent, which creates, locks in and awaits a child. Denied to children.
 PARENTS = {
     "dup2": 33, "setitimer": 38, "fork": 57, "wait4": 61, "kill": 62, "prctl": 157, "dup3": 292, "pipe2": 293,
     "memfd_create": 319,
 }  # fmt: skip
 
 
-def parents() -> bytes:
-    """Return the filter of a jail, for PR_SET_SECCOMP: whatever is in it has no other calls than these."""
+def parent_filter() -> bytes:
+    """Return the filter of a jail, for PR_SET_SECCOMP. It holds for all processes of the jail."""
     code = [_load(4), _if(ARCHITECTURE, 1, 0), _return(ENDS), _load(0)]
     checked = [number for _, number in (*NONE, *OPENING, *THREADS)]  # by the filter of the children
     for number in sorted({*ALLOWED.values(), *FILES.values(), *PARENTS.values(), *checked}):
@@ -63,11 +63,11 @@ def parents() -> bytes:
     return b"".join([*code, _return(DENIES)])
 
 
-def childrens(shared: bool = False, files: bool = False) -> bytes:
-    """Return the filter that a child adds: it may no more do what its parent does, nor set limits.
+def child_filter(shared: bool = False, files: bool = False) -> bytes:
+    """Return the filter that a child adds: it denies the parent's calls, and setting limits.
 
-    `shared`: for tame programs, which start no threads, and whose process sets the timer for each of them. `files`: there
-    is a folder for temporary files.
+    `shared` is for tame programs, which start no threads and whose process sets a timer for each. `files` allows creating
+    files, in a jail with a folder for temporary files.
     """
     denied = [number for name, number in PARENTS.items() if not (shared and name == "setitimer")]
     denied += [] if files else FILES.values()
@@ -103,7 +103,7 @@ def _and(mask: int) -> bytes:
 
 
 def _if(value: int, yes: int, no: int) -> bytes:
-    """Skip `yes` instructions where what was loaded is the value, and `no` where not."""
+    """Skip `yes` instructions if the loaded word equals the value, else `no` instructions."""
     return _instruction(0x15, yes, no, value)
 
 

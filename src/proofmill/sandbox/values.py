@@ -1,15 +1,15 @@
-"""Values that a program computed, as text: read, written in one way, and compared outside the sandbox.
+"""Parse, write and compare the values of programs outside the sandbox, as text.
 
-    parse("{'a': [1, nan]}")     the value; ValueError where the text is no plain data
+    parse("{'a': [1, nan]}")     the value; ValueError if the text is not plain data
     write(value)                 the text: the same for equal values of the same types
-    same(value, other)           Python's ==, but NaN is the same as itself
+    same(value, other)           Python's ==, but NaN equals itself
 
 Plain data are None, bool, int, float, complex, str, bytes, and lists, tuples, dicts, sets and frozensets of plain data.
 
-How we differ from `ast.literal_eval`:
-1. What `repr` writes of plain data is read whole: `nan`, `inf`, `set()`, `frozenset({1})`, also as `float('nan')`,
+Differences from `ast.literal_eval`:
+1. All that `repr` writes for plain data is accepted: `nan`, `inf`, `set()`, `frozenset({1})`, also `float('nan')`,
    `math.inf` and `dict(a=1)`.
-2. Length and depth are bounded. Whatever is wrong with a text is a ValueError.
+2. Length and depth are bounded. Every fault of a text raises ValueError.
 """
 
 import ast
@@ -25,7 +25,7 @@ DEEPEST = 100  # levels of a value
 
 
 def parse(text: str, longest: int = LONGEST) -> Any:
-    """The value that a text writes. Raises ValueError with a sentence that says what is wrong with it."""
+    """Parse a text into its value. Raises ValueError with a message that names the fault."""
     if len(text) > longest:
         raise ValueError(f"over {longest:,} characters")
     try:
@@ -34,19 +34,19 @@ def parse(text: str, longest: int = LONGEST) -> Any:
         raise ValueError(f"no plain data: {error}"[:200]) from None
 
 
-_READING = threading.RLock()  # CPython's parser, and what it warns of, are for one thread at a time
+_READING = threading.RLock()  # CPython's parser and its warnings are not thread-safe
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Inside it this thread alone reads source, and nothing is warned of."""
+    """Hold the lock for parsing source, and suppress warnings."""
     with _READING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def expression(text: str) -> ast.expr:
-    """The tree of an expression. Raises what `ast.parse` raises."""
+    """Parse an expression into its tree. Raises the exceptions of `ast.parse`."""
     with reading():
         return ast.parse(text.strip(), mode="eval").body
 
@@ -94,10 +94,10 @@ _CALLS: dict[str, Callable[..., Any]] = {"complex": complex, "float": float, "fr
 
 
 def write(value: Any, deepest: int = DEEPEST) -> str:
-    """A value as a Python literal.
+    """Write a value as a Python literal.
 
-    Members of sets are sorted by what is written; mappings keep their order. Raises ValueError for what is no plain data
-    or too deep, or for an integer of more digits than Python writes.
+    Members of sets are sorted by their text, mappings keep their order. Raises ValueError for a value that is not plain
+    data or too deep, and for an integer of more digits than Python writes.
     """
     if deepest < 0:
         raise ValueError(f"over {DEEPEST} levels deep")
@@ -124,12 +124,12 @@ def write(value: Any, deepest: int = DEEPEST) -> str:
 
 
 def _by_size(text: str) -> tuple[int, str]:
-    """Small natural numbers come in their order."""
+    """Return a sort key that keeps natural numbers in numeric order."""
     return len(text), text
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether two values of plain data are equal; NaN is the same as NaN, at any depth."""
+    """Return whether two values of plain data are equal; NaN equals NaN, at any depth."""
     return bool(_with_one_nan(value) == _with_one_nan(other))
 
 
@@ -137,7 +137,7 @@ _NAN = object()
 
 
 def _with_one_nan(value: Any) -> Any:
-    """The value with one object, which equals itself, for each NaN."""
+    """Replace each NaN of a value by one object, which equals itself."""
     match value:
         case float() | complex() if value != value:
             return _NAN

@@ -1,10 +1,10 @@
-"""The process inside the jail, which forks a child for each program. jails.py starts it as `python -c SOURCE CONFIG`.
+"""Fork a child for each program, inside the jail. jails.py starts this file as `python -c SOURCE CONFIG`.
 
-It stands alone, since nothing of ours can be imported inside. It never reads a request or a reply: a child locks itself
-in, reads the one request that it runs, and writes its reply into a pipe that the host reads. So no memory of one program,
-and nothing that came of it, is there for the next. This process says only how each child ended. What a program writes
-into the pipe of its reply can be taken for its own value only. Tame programs (plain.py) run in one child, one after
-another.
+It is self-contained, because none of proofmill's modules can be imported inside. This process never reads a request or a
+reply. A child locks itself in, reads the one request that it runs, and writes its reply into a pipe that the host reads.
+So no program sees the memory or the results of another. This process reports only how each child ended. Anything that
+a program writes into its reply pipe counts as its own value only. Tame programs (plain.py) run in one child,
+sequentially.
 """
 
 import builtins
@@ -30,15 +30,15 @@ import types
 
 CONFIG = json.loads(sys.argv[1])
 REQUESTS, REPLIES, REPORTS = CONFIG["requests"], CONFIG["replies"], CONFIG["reports"]
-HEAD = struct.Struct("<III")  # of a request: bytes of the program, the call, the input
-# Of a report: wait status, microseconds of processor time; bytes of a tame program's reply, which follows, or of another
-# program whether this jail ends.
+HEAD = struct.Struct("<III")  # head of a request: bytes of the program, the call, the input
+# Report of a program: wait status, microseconds of CPU time. Third, in a shared jail, the bytes of the reply that
+# follows; else whether this jail ends.
 ENDED = struct.Struct("<iQI")
 TEMPORARY = "/tmp"
 LIBC = ctypes.CDLL(None, use_errno=True)
 LITERALS = types.ModuleType("literals")
 exec(CONFIG["literals"], LITERALS.__dict__)
-_type = type  # a program may rebind what it finds in `builtins`
+_type = type  # a program can rebind names of `builtins`
 
 # ---------------------------------------------------------------------------------------------------------- locking in
 
@@ -47,28 +47,28 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 READ_FILE, READ_DIR = 1 << 2, 1 << 3
 
 
-def checked(result):
+def check(result):
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
 
 
 def landlock(paths, between):
-    """Let only files below these paths be opened, and only to be read; where a path says False only names are.
+    """Allow opening files below these paths only, for reading; a path with False can only be listed.
 
-    `between` is called once the paths are known, before the rules hold.
+    Calls `between` after opening the paths, before the rules take effect.
     """
-    abi = checked(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1))
+    abi = check(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1))
     rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
     rules = struct.pack("<QQQ", (1 << rights) - 1, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
-    ruleset = checked(LIBC.syscall(LANDLOCK_CREATE, rules, ctypes.c_size_t(len(rules)), 0))
+    ruleset = check(LIBC.syscall(LANDLOCK_CREATE, rules, ctypes.c_size_t(len(rules)), 0))
     for path, files in paths.items():
         place = os.open(path, os.O_PATH)
         allowed = READ_FILE * files | READ_DIR * os.path.isdir(path)
-        checked(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("<Qi", allowed, place), 0))
+        check(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, struct.pack("<Qi", allowed, place), 0))
         os.close(place)
     between()
-    checked(LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
+    check(LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
     os.close(ruleset)
 
 
@@ -76,13 +76,13 @@ CLONE_NEWUSER, MS_NOSUID_NODEV = 1 << 28, 2 | 4
 
 
 def enter(root):
-    """Make Python's library the root of all paths. Where that is not allowed, a user namespace of its own allows it."""
-    for name in CONFIG["linked"]:  # their shared libraries are not below the library
+    """Make Python's library the root of all paths, in a new user namespace if chroot is not permitted otherwise."""
+    for name in CONFIG["linked"]:  # their shared libraries are outside of the new root
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if LIBC.chroot(os.fsencode(root)) < 0:
-        checked(LIBC.unshare(CLONE_NEWUSER))
-        checked(LIBC.chroot(os.fsencode(root)))
+        check(LIBC.unshare(CLONE_NEWUSER))
+        check(LIBC.chroot(os.fsencode(root)))
     os.chdir("/")
     sys.path[:] = [path.removeprefix(root) or "/" for path in sys.path if path.startswith(root)]
     for module in list(sys.modules.values()):
@@ -91,19 +91,19 @@ def enter(root):
 
 
 def mount_temporary():
-    """Mount the only folder in which programs can write. Whoever changes it is the last program of this jail."""
+    """Mount the only folder in which programs can write. A program that changes it is the last one of this jail."""
     options = f"size={CONFIG['temporary']},nr_inodes=1000,mode=0777".encode()
-    checked(LIBC.mount(b"tmpfs", TEMPORARY.encode(), b"tmpfs", MS_NOSUID_NODEV, options))
+    check(LIBC.mount(b"tmpfs", TEMPORARY.encode(), b"tmpfs", MS_NOSUID_NODEV, options))
     os.utime(TEMPORARY, (0, 0))
 
 
 def has_changed():
-    """Return whether a program made or removed anything in the folder for temporary files."""
+    """Return whether a program created or removed anything in the folder for temporary files."""
     return bool(CONFIG["temporary"]) and os.stat(TEMPORARY).st_mtime_ns != 0
 
 
 def drop_capabilities():
-    """Give up what else root may do; it is not needed, and this fails nowhere."""
+    """Drop all capabilities of root. They are not needed, and dropping them never fails."""
     LIBC.capset(struct.pack("<Ii", 0x20080522, 0), bytes(24))
 
 
@@ -111,17 +111,17 @@ class Filter(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 
 
-def filtering(code):
-    """A filter of system calls as the kernel reads it; those of this process are those of its children, too."""
+def build_filter(code):
+    """Return a filter of system calls in the kernel's format. Children inherit the filters of this process."""
     code = bytes.fromhex(code)
     return ctypes.byref(Filter(len(code) // 8, code))
 
 
-OUTER, INNER = map(filtering, CONFIG["filters"])  # of this process; and, besides, of its children
+OUTER, INNER = map(build_filter, CONFIG["filters"])  # for this process; in addition, for its children
 
 
 def address_space():
-    """Bytes of this process's mappings, found by lowering the limit until no page more is given."""
+    """Return the bytes of this process's mappings, by bisecting the limit at which another page is refused."""
     low, high = 0, 1 << 46
     while high - low > 1 << 20:
         middle = (low + high) // 2
@@ -136,9 +136,10 @@ def address_space():
 
 
 def limits():
-    whole = int(CONFIG["seconds"]) + 1
+    """Return the resource limits of a child: pairs of a resource, and its soft and hard limit."""
+    seconds = int(CONFIG["seconds"]) + 1
     return [
-        *([] if CONFIG["shared"] else [(resource.RLIMIT_CPU, (whole, whole))]),
+        *([] if CONFIG["shared"] else [(resource.RLIMIT_CPU, (seconds, seconds))]),
         (resource.RLIMIT_AS, (address_space() + CONFIG["bytes"],) * 2),
         (resource.RLIMIT_FSIZE, (CONFIG["output"],) * 2),
         (resource.RLIMIT_NOFILE, (32, 32)),
@@ -147,19 +148,19 @@ def limits():
 
 
 def lock(all_limits):
-    """Nothing that is given up here can be had back."""
-    checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    """Apply the limits and the inner filter to this process. They cannot be lifted again."""
+    check(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
     signal.setitimer(signal.ITIMER_PROF, CONFIG["seconds"])
     for limit, most in all_limits:
         resource.setrlimit(limit, most)
-    checked(LIBC.prctl(PR_SET_SECCOMP, 2, INNER, 0, 0))
+    check(LIBC.prctl(PR_SET_SECCOMP, 2, INNER, 0, 0))
 
 
 # ------------------------------------------------------------------------------------------------------------- a child
 
 
-def told(error):
-    """An exception's class, text and line, on the first line of the text where it is; what it says of itself may fail."""
+def describe(error):
+    """Return an exception's line in the program, class and text. Its `__str__` may fail: then there is no text."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<program>":
@@ -172,7 +173,7 @@ def told(error):
 
 
 def value_of(program, call):
-    """Run a program. Return what this process says of it: the status, and what goes with it as bytes."""
+    """Run a program. Return the reply as bytes: one letter for the status, then the value, output or error."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     try:
@@ -181,26 +182,26 @@ def value_of(program, call):
             if call:
                 value = eval(compile(call.strip(), "<call>", "eval", dont_inherit=True), module.__dict__)
             else:
-                vars(threading)["_shutdown"]()  # wait for its threads, as Python does before it ends
+                vars(threading)["_shutdown"]()  # wait for its threads, as Python does before it exits
         except SystemExit as ended:
             if call or ended.code not in (None, 0):
                 raise
-        return printed() if not call else b"v" + encoded(LITERALS.literal(value, CONFIG["longest"])[0])
+        return read_output() if not call else b"v" + encode(LITERALS.literal(value, CONFIG["longest"])[0])
     except LITERALS.NoPlainData as error:
-        return b"r" + encoded(str(error))
+        return b"r" + encode(str(error))
     except MemoryError as error:
-        return b"m" + encoded(told(error))
+        return b"m" + encode(describe(error))
     except OSError as error:
-        return b"o" if error.errno == 27 else b"e" + encoded(told(error))  # EFBIG: as much was printed as is allowed
+        return b"o" if error.errno == 27 else b"e" + encode(describe(error))  # EFBIG: the output limit was reached
     except BaseException as error:
-        return b"e" + encoded(told(error))
+        return b"e" + encode(describe(error))
 
 
-def encoded(text):
+def encode(text):
     return text.encode("utf-8", "surrogatepass")
 
 
-def printed():
+def read_output():
     sys.stdout.flush()
     return b"p" + os.pread(1, os.lseek(1, 0, os.SEEK_END), 0)
 
@@ -213,8 +214,8 @@ def read(length):
     return b"".join(parts)
 
 
-def request():
-    """Read the next program, call and input. Where nothing more is asked this process ends."""
+def read_request():
+    """Read the next program, call and input. Exits at the end of the requests."""
     head = read(HEAD.size)
     if len(head) < HEAD.size:
         os._exit(0)
@@ -233,15 +234,15 @@ def run_child(reply, all_limits):
         if other != reply:
             os.close(other)
     lock(all_limits)
-    program, call, given = request()
+    program, call, stdin = read_request()
     os.close(REQUESTS)
-    send(0, encoded(given))
+    send(0, encode(stdin))
     os.lseek(0, 0, os.SEEK_SET)
-    if not CONFIG["fresh"]:  # else each child has a seed of its own
+    if not CONFIG["fresh"]:  # a fresh child keeps its random seed
         random.seed(0)
     try:
         data = value_of(program, call)
-    except BaseException as error:  # of ours, for want of memory or stack
+    except BaseException as error:  # raised by this code, for lack of memory or stack
         data = b"m0 " + _type(error).__name__.encode() + b" after the program"
     send(reply, data)
     os._exit(0)
@@ -249,18 +250,18 @@ def run_child(reply, all_limits):
 
 # ----------------------------------------------------------------------------------------- a child for tame programs
 
-MANY = 200  # programs of one process, whose memory may come into disorder
-ANOTHER = 3  # the exit code that asks for another child
+MANY = 200  # programs of one process: its memory fragments
+ANOTHER = 3  # the exit code that requests another child
 
 
 def run_shared(all_limits):
-    """Lock in, and run one tame program after another, each in a module of its own. Does not return.
+    """Lock in, and run tame programs sequentially, each in a module of its own. Does not return.
 
-    What a program leaves is freed in its own time, before its reply is sent.
+    A program's objects are freed before its reply is sent, so the time counts as the program's.
     """
     lock(all_limits)
     for _ in range(MANY):
-        program, call, _ = request()
+        program, call, _ = read_request()
         begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, CONFIG["seconds"])
         data = value_of(program, call)
@@ -273,8 +274,9 @@ def run_shared(all_limits):
 
 
 def main_shared(all_limits):
+    """Fork children for tame programs, each for many, until the requests end."""
     while True:
-        streams()
+        reset_streams()
         process = os.fork()
         if not process:
             try:
@@ -291,8 +293,8 @@ def main_shared(all_limits):
 # ---------------------------------------------------------------------------------------------------------- the parent
 
 
-def streams():
-    """Make input, output and errors of a child files in memory."""
+def reset_streams():
+    """Replace a child's standard input, output and error by files in memory."""
     for stream in (0, 1, 2):
         memory = os.memfd_create("")
         os.dup2(memory, stream)
@@ -300,11 +302,11 @@ def streams():
 
 
 def main_alone(all_limits):
-    """Fork a child for each program, until nothing more can be asked."""
-    asked = select.poll()
-    asked.register(REQUESTS, select.POLLIN)
+    """Fork a child for each program, until the requests end."""
+    requests = select.poll()
+    requests.register(REQUESTS, select.POLLIN)
     for reply in itertools.cycle(REPLIES):
-        streams()
+        reset_streams()
         process = os.fork()
         if not process:
             try:
@@ -314,18 +316,18 @@ def main_alone(all_limits):
         _, ended, usage = os.wait4(process, 0)
         last = has_changed()
         os.write(REPORTS, ENDED.pack(ended, int((usage.ru_utime + usage.ru_stime) * 1e6), last))
-        if last or asked.poll(0) == [(REQUESTS, select.POLLHUP)]:
+        if last or requests.poll(0) == [(REQUESTS, select.POLLHUP)]:
             return
 
 
-STACK = 1 << 27  # bytes of a thread's stack at most: they count as memory, and programs ask for far more than they use
+STACK = 1 << 27  # maximal bytes of a thread's stack: they count as memory, and programs request far more than they use
 
 
 def stack_size(size=0, of_python=threading.stack_size):
     return of_python(min(size, STACK))
 
 
-# What Python makes ready when it first reads and runs a program is made ready here, once.
+# Runs once, so that Python's one-time initialization of compiling and running a program is done before the fork.
 WARMING = """
 import re
 class A:
@@ -345,7 +347,7 @@ def f(values, *rest, **named):
 
 
 class Packages:
-    """Finds the packages that are allowed beside the standard library, which is all there is on sys.path."""
+    """A finder of the allowed packages, which are not on sys.path."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -363,21 +365,21 @@ def main():
             continue
     time.sleep = lambda seconds: None
     threading.stack_size = stack_size
-    for name in ("exit", "quit"):  # as the module site has them
+    for name in ("exit", "quit"):  # as the module `site` defines them
         setattr(builtins, name, sys.exit)
     sys.argv[1:] = []
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(encoding="utf-8", errors="strict")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # asyncio would set another handler, which no program can
-    checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else asyncio sets another handler, which the filter denies
+    check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if CONFIG["temporary"]:
         mount_temporary()
     if CONFIG["readable"]:
         landlock(CONFIG["readable"], lambda: enter(CONFIG["root"]))
     drop_capabilities()
     all_limits = limits()
-    checked(LIBC.prctl(PR_SET_SECCOMP, 2, OUTER, 0, 0))
+    check(LIBC.prctl(PR_SET_SECCOMP, 2, OUTER, 0, 0))
     assert value_of(WARMING, "f([2, 3])") == b"v{'2': [1.5, None], '3': [2.0, None]}"
     gc.collect()
     gc.freeze()

@@ -1,1 +1,1 @@
-"""Scaffolds: ways of spending more calls on one problem before an answer is given."""
+"""Scaffolds: procedures that spend several calls on one problem before they give an answer."""

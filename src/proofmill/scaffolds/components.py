@@ -1,10 +1,10 @@
-"""What several scaffolds are made of: merging, choosing, verifying, improving, and approaches to a problem.
+"""Components of several scaffolds: merging, choosing, verifying, improving, and approaches to a problem.
 
-From: the components of QED-Nano's static and planning agents, which its RSA uses too.
+From: the components of QED-Nano's static and planning agents, which its RSA also uses.
 
-How we differ:
-1. A choice that is a draw, or that cannot be read, is left to chance with a seed. There the last candidate wins, which
-   favours a place.
+Differences from the original:
+1. A choice that is a draw, or that cannot be parsed, is made at random with a seed. In the original the last candidate
+   wins, which favors a position.
 """
 
 import random
@@ -12,17 +12,17 @@ import re
 from collections.abc import Sequence
 from string import ascii_uppercase
 
+from proofmill.answers import extraction
 from proofmill.calls.dialogues import Dialogue
 from proofmill.prompts import escapes
-from proofmill.scaffolds.play import Call, Play, Step
-from proofmill.text import answers
+from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 APPROACH = re.compile(r"^#{1,6}[ \t]*suggested approach\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 _CHOICE = re.compile(r"\\?(?:text|textbf|mathrm|mathbf)|[{}\s.*\\()]")
 
 
-def lettered(solutions: Sequence[Step]) -> str:
-    """Candidates as a prompt shows them, each under its letter."""
+def lettered(solutions: Sequence[ScaffoldStep]) -> str:
+    """Format candidates for a prompt, each under its letter."""
     return escapes.Enclosed(
         "\n\n".join(
             f"Candidate {letter}:\n{escapes.in_blocks('solution', [step.solution])}"
@@ -31,13 +31,13 @@ def lettered(solutions: Sequence[Step]) -> str:
     )
 
 
-def merging(play: Play, name: str, solutions: Sequence[Step]) -> Call:
-    """A call for one solution made of several."""
+def merging(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> Call:
+    """Build the call that merges several solutions into one."""
     return Call("merger", name, play.prompt("merge", candidates=lettered(solutions)), solutions)
 
 
-def select(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
-    """Return the candidate that the selector prefers; no call where there is only one."""
+def select(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> Dialogue:
+    """Return the candidate that the selector prefers. Makes no call if there is only one."""
     if len(solutions) == 1:
         return solutions[0]
     step = yield from play.ask("selector", name, play.prompt("select", candidates=lettered(solutions)), solutions)
@@ -45,8 +45,8 @@ def select(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
 
 
 def choice(text: str, number: int, rng: random.Random) -> int:
-    """The place of the candidate in the last box that holds a letter; by chance for `equal`, or where there is none."""
-    for box in reversed(answers.boxed(text)):
+    """Return the position of the candidate in the last box with a letter; random for `equal`, or without such a box."""
+    for box in reversed(extraction.boxed(text)):
         letter = _CHOICE.sub("", box).upper()
         if len(letter) == 1 and letter in ascii_uppercase[:number]:
             return ascii_uppercase.index(letter)
@@ -55,8 +55,8 @@ def choice(text: str, number: int, rng: random.Random) -> int:
     return rng.randrange(number)
 
 
-def knockout(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
-    """Return the last of the candidates after rounds of pairs; an odd one passes, and each round pairs them anew."""
+def knockout(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> Dialogue:
+    """Return the last of the candidates after rounds of pairs. An odd one advances; each round forms new pairs."""
     left, turn = list(solutions), 0
     while len(left) > 1:
         turn += 1
@@ -75,20 +75,20 @@ def knockout(play: Play, name: str, solutions: Sequence[Step]) -> Dialogue:
     return left[0]
 
 
-def approaches(play: Play, name: str, number: int) -> Dialogue:
+def approaches(play: ScaffoldRun, name: str, number: int) -> Dialogue:
     """Return the step that suggests approaches, and at most `number` of them."""
     step = yield from play.ask("planner", name, play.prompt("approaches", number=str(number)))
-    found = [part.strip() for part in APPROACH.split(step.solution)[1:]]
-    return step, [approach for approach in found if approach][:number]
+    parts = [part.strip() for part in APPROACH.split(step.solution)[1:]]
+    return step, [approach for approach in parts if approach][:number]
 
 
-def verify(play: Play, name: str, solution: Step, text: str | None = None) -> Dialogue:
-    """Return the step that lists what is wrong with a solution."""
+def verify(play: ScaffoldRun, name: str, solution: ScaffoldStep, text: str | None = None) -> Dialogue:
+    """Return the step that lists the faults of a solution."""
     asked = play.prompt("verify", solution=solution.solution if text is None else text)
     return (yield from play.ask("verifier", name, asked, [solution]))
 
 
-def improve(play: Play, name: str, solution: Step, report: Step) -> Dialogue:
-    """Return the step that writes a solution anew after a report on it."""
+def improve(play: ScaffoldRun, name: str, solution: ScaffoldStep, report: ScaffoldStep) -> Dialogue:
+    """Return the step that rewrites a solution after a report on it."""
     asked = play.prompt("improve", solution=solution.solution, report=report.solution)
     return (yield from play.ask("improver", name, asked, [solution, report]))

@@ -4,13 +4,13 @@ From: DeepSeek-Math-V2's search as in QED-Nano's evaluation (`deepseek_math`).
 
     pool = `pool` proofs, each verified `verifications` times with 0, 0.5 or 1
     repeat `iterations` times, or until a proof has the mean 1:
-        refine the `pool` best with their `shown` most severe verifications, verify what comes of it, add it to the pool
+        refine the `pool` best with their `shown` most severe verifications, verify the results, add them to the pool
     the answer is the proof with the best mean
 
-How we differ:
-1. A verification without a score does not count; there it counts 0. A proof of which none can be read is behind all
-   others.
-2. No proof, no verification: an empty text is not shown to a verifier.
+Differences from the original:
+1. A verification without a score does not count; in the original it counts 0. A proof without any parsable
+   verification ranks last.
+2. An empty proof is not sent to a verifier.
 """
 
 import re
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from proofmill.calls.dialogues import Dialogue
 from proofmill.graders.verdicts import boxed_number
 from proofmill.prompts import escapes
-from proofmill.scaffolds.play import Call, Play, Step
+from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 _SOLUTION = re.compile(r"^[ \t]*#+[ \t*_]*solution\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 _EVALUATION = re.compile(r"^[ \t]*#+[ \t*_]*self[ \-]*evaluation\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
@@ -31,17 +31,18 @@ _EVALUATION = re.compile(r"^[ \t]*#+[ \t*_]*self[ \-]*evaluation\b[^\n]*$", re.I
 class Proof:
     """A proof of the pool: the step that wrote it, its text, and its verifications with their scores."""
 
-    step: Step
+    step: ScaffoldStep
     text: str
-    verified: list[tuple[Step, float]]
+    verified: list[tuple[ScaffoldStep, float]]
 
     @property
     def mean(self) -> float:
+        """The mean score; -1 without verifications."""
         return statistics.fmean(score for _, score in self.verified) if self.verified else -1.0
 
 
-def deepseek_math(play: Play, pool: int, verifications: int, shown: int, iterations: int) -> Dialogue:
-    """Return the ending; pool * (1 + verifications) * (1 + iterations) calls at most."""
+def deepseek_math(play: ScaffoldRun, pool: int, verifications: int, shown: int, iterations: int) -> Dialogue:
+    """Return the ending, after at most pool * (1 + verifications) * (1 + iterations) calls."""
     asked = (*play.system, ("user", play.prompt("prove")))
     written = yield from play.ask_all([Call("solver", f"prove {n}", asked) for n in range(1, pool + 1)])
     proofs = yield from _verified(play, "", written, verifications)
@@ -57,7 +58,7 @@ def deepseek_math(play: Play, pool: int, verifications: int, shown: int, iterati
     return play.answer(best_one.step, best_one.text)
 
 
-def _verified(play: Play, turn: str, steps: Sequence[Step], times: int) -> Dialogue:
+def _verified(play: ScaffoldRun, turn: str, steps: Sequence[ScaffoldStep], times: int) -> Dialogue:
     """Return the proofs in some steps, with their verifications."""
     proofs = [Proof(step, text, []) for step in steps if (text := proof_in(step.solution))]
     calls = [
@@ -72,8 +73,8 @@ def _verified(play: Play, turn: str, steps: Sequence[Step], times: int) -> Dialo
     return proofs
 
 
-def _refining(play: Play, name: str, proof: Proof, shown: int) -> Call:
-    """A call for a better proof, with the lowest verifications of this one."""
+def _refining(play: ScaffoldRun, name: str, proof: Proof, shown: int) -> Call:
+    """Build the call for a better proof, with the lowest verifications of this one."""
     worst = [step for step, _ in sorted(proof.verified, key=lambda pair: pair[1])[:shown]]
     analyses = escapes.in_blocks("assessment", [step.solution for step in worst])
     asked = play.prompt("refine", proof=proof.text, analyses=analyses)
@@ -81,13 +82,13 @@ def _refining(play: Play, name: str, proof: Proof, shown: int) -> Call:
 
 
 def score_in(text: str) -> float | None:
-    """The score 0, 0.5 or 1 in the box that ends a verification; None where there is none."""
+    """Return the score 0, 0.5 or 1 in the box that ends a verification; None without one."""
     score = boxed_number(text)
     return score if score in (0, 0.5, 1) else None
 
 
 def proof_in(text: str) -> str:
-    """What stands between the headings Solution and Self-evaluation, as far as there are such headings."""
+    """Return the text between the headings Solution and Self-evaluation, as far as these exist."""
     start, end = _SOLUTION.search(text), _EVALUATION.search(text)
     if start and end and end.start() < start.end():
         end = _EVALUATION.search(text, start.end())

@@ -1,4 +1,4 @@
-"""A fixed graph: several branches solve, verify and improve, each is merged, and one of them is chosen.
+"""A fixed graph: several branches solve, verify and improve. Each is merged, and one of them is chosen.
 
 From: the static agent of QED-Nano's evaluation (`static_math_agent`).
 
@@ -6,22 +6,25 @@ From: the static agent of QED-Nano's evaluation (`static_math_agent`).
     of each branch: `solutions` times (solve, then `verifications` times verify and improve), merged or chosen from
     the answer is chosen among the branches
 
-How we differ:
-1. A branch whose solutions are all empty is left out.
-2. An improvement that is empty leaves the solution as it was.
+Differences from the original:
+1. A branch whose solutions are all empty is skipped.
+2. An empty improvement leaves the solution unchanged.
 """
 
 from proofmill.calls.dialogues import Dialogue, together
 from proofmill.scaffolds import components
-from proofmill.scaffolds.play import Call, Play, Step
+from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 
-def graph(play: Play, approaches: int, free: int, solutions: int, verifications: int, merge: bool) -> Dialogue:
-    """Return the ending; (approaches + free) * (solutions * (1 + 2 * verifications) + 1) + 1 calls, and one for approaches."""
-    suggested: list[tuple[Step, str]] = []
+def graph(play: ScaffoldRun, approaches: int, free: int, solutions: int, verifications: int, merge: bool) -> Dialogue:
+    """Return the ending.
+
+    Makes (approaches + free) * (solutions * (1 + 2 * verifications) + 1) + 1 calls, and one for the approaches.
+    """
+    suggested: list[tuple[ScaffoldStep, str]] = []
     if approaches:
-        step, found = yield from components.approaches(play, "approaches", approaches)
-        suggested = [(step, approach) for approach in found]
+        step, hints = yield from components.approaches(play, "approaches", approaches)
+        suggested = [(step, hint) for hint in hints]
     branches = [*suggested, *[None] * free]
     made = yield from together(
         [_branch(play, f"branch {n}", hint, solutions, verifications, merge) for n, hint in enumerate(branches, 1)]
@@ -32,8 +35,10 @@ def graph(play: Play, approaches: int, free: int, solutions: int, verifications:
     return play.answer((yield from components.select(play, "select", results)))
 
 
-def _branch(play: Play, name: str, hint: tuple[Step, str] | None, number: int, checks: int, merge: bool) -> Dialogue:
-    """Return the solution of a branch; None where there is none."""
+def _branch(
+    play: ScaffoldRun, name: str, hint: tuple[ScaffoldStep, str] | None, number: int, checks: int, merge: bool
+) -> Dialogue:
+    """Return the solution of a branch; None if it has none."""
     made = yield from together([_line(play, f"{name}.{n}", hint, checks) for n in range(1, number + 1)])
     solved = [step for step in made if step is not None]
     if len(solved) < 2:
@@ -44,11 +49,11 @@ def _branch(play: Play, name: str, hint: tuple[Step, str] | None, number: int, c
     return merged if merged.solution else solved[-1]
 
 
-def _line(play: Play, name: str, hint: tuple[Step, str] | None, checks: int) -> Dialogue:
-    """Return a solution after its improvements; None where it is empty."""
+def _line(play: ScaffoldRun, name: str, hint: tuple[ScaffoldStep, str] | None, checks: int) -> Dialogue:
+    """Return a solution after its improvements; None if it is empty."""
     call = play.solve(f"{name}, solve")
     if hint:
-        talk = (*play.system, ("user", play.prompt("solve-by", approach=hint[1])))
+        talk = (*play.system, ("user", play.prompt("solve-with-approach", approach=hint[1])))
         call = Call("solver", f"{name}, solve", talk, [hint[0]])
     (solution,) = yield from play.ask_all([call])
     for turn in range(1, checks + 1):

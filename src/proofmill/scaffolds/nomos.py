@@ -4,29 +4,29 @@ From: Nomos as in QED-Nano's evaluation.
 
     `solutions` solutions, each scored from 0 to 7
     keep the first `kept` with 7 if `perfect` of them have it, else the `kept` best
-    a consolidator keeps the group whose conclusion it believes
+    a consolidator keeps the group whose conclusion it considers correct
     the answer wins a tournament of pairs
 
-How we differ:
-1. A solution without a readable score is behind those that have one; there it has 0.
-2. A consolidator that keeps nobody has kept all.
+Differences from the original:
+1. A solution without a parsable score ranks after those with one; in the original it has 0.
+2. A consolidator that keeps no solution keeps all.
 3. Ties and pairings are drawn with a seed.
 """
 
 import random
 import re
 
+from proofmill.answers import extraction
 from proofmill.calls.dialogues import Dialogue
 from proofmill.prompts import escapes
-from proofmill.scaffolds.play import Call, Play, Step, candidates
-from proofmill.text import answers
+from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep, candidates
 
 _KEEP = re.compile(r"<keep>\s*\[?([\d,\s]*)\]?\s*</keep>", re.IGNORECASE)
 _VERDICT = re.compile(r"<verdict>\s*(1|2|tie)\s*</verdict>", re.IGNORECASE)
 
 
-def nomos(play: Play, solutions: int, kept: int, perfect: int) -> Dialogue:
-    """Return the ending; 2 * solutions + kept calls at most."""
+def nomos(play: ScaffoldRun, solutions: int, kept: int, perfect: int) -> Dialogue:
+    """Return the ending, after at most 2 * solutions + kept calls."""
     solved = candidates((yield from play.ask_all([_solving(play, n) for n in range(1, solutions + 1)])))
     if not solved:
         return play.nothing()
@@ -35,9 +35,9 @@ def nomos(play: Play, solutions: int, kept: int, perfect: int) -> Dialogue:
         for n, step in enumerate(solved, 1)
     ]
     scored = list(zip(solved, (yield from play.ask_all(calls)), strict=True))
-    marks = {step.number: score_in(feedback.solution) for step, feedback in scored}
-    full = [pair for pair in scored if marks[pair[0].number] == 7]
-    ranked = sorted(scored, key=lambda pair: _rank(marks[pair[0].number]), reverse=True)
+    scores = {step.number: score_in(feedback.solution) for step, feedback in scored}
+    full = [pair for pair in scored if scores[pair[0].number] == 7]
+    ranked = sorted(scored, key=lambda pair: _rank(scores[pair[0].number]), reverse=True)
     chosen = (full if len(full) >= perfect else ranked)[:kept]
     left = yield from _consolidated(play, chosen)
     turn = 0
@@ -48,16 +48,16 @@ def nomos(play: Play, solutions: int, kept: int, perfect: int) -> Dialogue:
     return play.answer(left[0])
 
 
-def _rank(mark: int | None) -> int:
-    return -1 if mark is None else mark
+def _rank(score: int | None) -> int:
+    return -1 if score is None else score
 
 
-def _solving(play: Play, number: int) -> Call:
+def _solving(play: ScaffoldRun, number: int) -> Call:
     return Call("solver", f"solve {number}", (*play.system, ("user", play.statement)))
 
 
-def _consolidated(play: Play, scored: list[tuple[Step, Step]]) -> Dialogue:
-    """Return the solutions of the group that is believed to be right."""
+def _consolidated(play: ScaffoldRun, scored: list[tuple[ScaffoldStep, ScaffoldStep]]) -> Dialogue:
+    """Return the solutions of the group that the consolidator considers correct."""
     blocks = (
         escapes.in_blocks("solution", [s.solution]) + "\n" + escapes.in_blocks("judgement", [f.solution])
         for s, f in scored
@@ -70,8 +70,8 @@ def _consolidated(play: Play, scored: list[tuple[Step, Step]]) -> Dialogue:
     return [solution for n, (solution, _) in enumerate(scored, 1) if n in places] or [s for s, _ in scored]
 
 
-def _round(play: Play, turn: int, left: list[Step]) -> Dialogue:
-    """Return the winners of a round; the last of an odd number passes."""
+def _round(play: ScaffoldRun, turn: int, left: list[ScaffoldStep]) -> Dialogue:
+    """Return the winners of a round; the last of an odd number advances."""
     pairs = [left[place : place + 2] for place in range(0, len(left) - 1, 2)]
     calls = [
         Call(
@@ -88,13 +88,13 @@ def _round(play: Play, turn: int, left: list[Step]) -> Dialogue:
 
 
 def score_in(text: str) -> int | None:
-    """The last boxed whole number from 0 to 7; None where there is none."""
-    found = [int(box) for raw in answers.boxed(text) if re.fullmatch(r"[0-7]", box := raw.strip())]
-    return found[-1] if found else None
+    """Return the last boxed whole number from 0 to 7; None without one."""
+    scores = [int(box) for raw in extraction.boxed(text) if re.fullmatch(r"[0-7]", box := raw.strip())]
+    return scores[-1] if scores else None
 
 
 def winner(text: str, rng: random.Random) -> int:
-    """0 or 1 by the last verdict; by chance for a tie, or where there is none."""
+    """Return 0 or 1 by the last verdict; at random for a tie, or without a verdict."""
     verdicts = _VERDICT.findall(text)
     word = verdicts[-1].lower() if verdicts else "tie"
     return rng.randrange(2) if word == "tie" else int(word) - 1

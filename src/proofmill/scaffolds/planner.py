@@ -2,15 +2,16 @@
 
 From: the planning agent of QED-Nano's evaluation (`math_agent`), which its authors found weaker than fixed graphs.
 
-    repeat: the planner names tools and what they work on, and is shown what they give, until `calls` are spent
+    repeat: the planner names tools and their arguments, and receives their results, until `calls` are spent
     the answer is the solution that it submits
 
-How we differ:
-1. Tools are named in a block of JSON, not through a server's function calls: every model can, and every turn is in the
-   journal as it was.
-2. The tools are those that the prompt describes, with these arguments. There `merger` fails for the name of one of its
-   own, and the limits in the prompt are not filled in.
-3. A planner that never submits has the solution which its last selector chose, or the latest one. There it has none.
+Differences from the original:
+1. Tools are named in a block of JSON, not through a server's function calls. Every model can do this, and every turn is
+   in the journal unchanged.
+2. The tools and their arguments are those that the prompt describes. In the original `merger` fails because of the name
+   of an argument, and the limits in the prompt are not filled in.
+3. If a planner never submits, the answer is the solution that its last selector chose, or the latest one. The original
+   has no answer.
 """
 
 import json
@@ -20,29 +21,29 @@ from typing import Any
 from proofmill.calls.dialogues import Dialogue, together
 from proofmill.prompts import escapes
 from proofmill.scaffolds import components
-from proofmill.scaffolds.play import Call, Play, Step
+from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 _BLOCK = re.compile(r"```json\s*(.*?)```", re.DOTALL)
-TURNS = 3  # of a planner that names no tool, in a row
+TURNS = 3  # consecutive turns without a tool, after which a planner ends
 
 
 class Desk:
-    """What a planner has at hand: solutions, reports and approaches by name, and the calls that are left."""
+    """The workspace of a planner: solutions, reports and approaches by name, and the number of calls left."""
 
-    def __init__(self, play: Play, calls: int):
+    def __init__(self, play: ScaffoldRun, calls: int):
         self.play, self.left = play, calls
-        self.named: dict[str, tuple[Step, str]] = {}  # `solution 3` -> its step and its text
+        self.named: dict[str, tuple[ScaffoldStep, str]] = {}  # `solution 3` -> its step and its text
         self.chosen: str | None = None
         self.submitted: str | None = None
 
-    def name(self, word: str, step: Step, text: str) -> str:
-        """File a text under the next name of its sort, and return how the planner is told."""
+    def name(self, word: str, step: ScaffoldStep, text: str) -> str:
+        """Store a text under the next name of its kind, and return the message to the planner."""
         name = f"{word} {1 + sum(known.startswith(word) for known in self.named)}"
         self.named[name] = (step, text)
         return f"{name}:\n{escapes.in_blocks('reply', [text])}"
 
-    def get(self, word: str, asked: Any) -> tuple[Step, str]:
-        """What stands under a name, or a number alone. Raises LookupError with a sentence for the planner."""
+    def get(self, word: str, asked: Any) -> tuple[ScaffoldStep, str]:
+        """Return the step and text of a name, or of a number. Raises LookupError with a message to the planner."""
         name = f"{word} {asked}" if str(asked).strip().isdigit() else re.sub(r"[_\s]+", " ", str(asked).strip().lower())
         if not name.startswith(word) or name not in self.named:
             known = ", ".join(n for n in self.named if n.startswith(word)) or "none yet"
@@ -50,17 +51,17 @@ class Desk:
         return self.named[name]
 
 
-def planner(play: Play, calls: int, solutions: int, approaches: int) -> Dialogue:
-    """Return the ending; `calls` of tools at most, and the turns of the planner."""
+def planner(play: ScaffoldRun, calls: int, solutions: int, approaches: int) -> Dialogue:
+    """Return the ending, after at most `calls` calls of tools and the turns of the planner."""
     desk, idle = Desk(play, calls), 0
     rules = play.prompt("plan", calls=str(calls), solutions=str(solutions), approaches=str(approaches))
     talk: tuple[tuple[str, str], ...] = (*play.system, ("user", rules))
-    shown: list[Step] = []
+    shown: list[ScaffoldStep] = []
     for turn in range(1, 2 * calls + 2 * TURNS):
         step = yield from play.ask("planner", f"plan {turn}", talk, shown)
         asked = tools_in(step.solution)
         idle = 0 if asked else idle + 1
-        told, shown = yield from _worked(desk, turn, asked)
+        told, shown = yield from _run_tools(desk, turn, asked)
         if desk.submitted or idle >= TURNS:
             break
         budget = f"{desk.left} calls are left." if desk.left else "No calls are left: submit a solution."
@@ -71,8 +72,8 @@ def planner(play: Play, calls: int, solutions: int, approaches: int) -> Dialogue
     return play.answer(desk.named[final][0]) if final else play.nothing()
 
 
-def _worked(desk: Desk, turn: int, asked: list[dict[str, Any]]) -> Dialogue:
-    """Return what the tools of one turn say, and their steps; as many work as there are calls left."""
+def _run_tools(desk: Desk, turn: int, asked: list[dict[str, Any]]) -> Dialogue:
+    """Run the tools of one turn, as many as there are calls left. Return their messages and their steps."""
     told: list[str] = []
     work: list[Dialogue] = []
     for place, tool in enumerate(asked, 1):
@@ -97,13 +98,16 @@ def _name(desk: Desk, asked: Any) -> str:
 
 
 def _tool(desk: Desk, place: str, asked: dict[str, Any]) -> Dialogue:
-    """The dialogue of one tool, which returns what the planner is told and the step. Raises LookupError for unknown names."""
+    """Return the dialogue of one tool, which returns a message to the planner and the step.
+
+    Raises LookupError for unknown names.
+    """
     play, tool = desk.play, str(asked.get("tool"))
     if tool == "solve" and "approach" not in asked:
         return _filed(desk, "solution", play.solve(f"solve {place}"))
     if tool == "solve":
         step, approach = desk.get("approach", asked["approach"])
-        talk = (*play.system, ("user", play.prompt("solve-by", approach=approach)))
+        talk = (*play.system, ("user", play.prompt("solve-with-approach", approach=approach)))
         return _filed(desk, "solution", Call("solver", f"solve {place}", talk, [step]))
     if tool == "approaches":
         return _approaches(desk, place, asked.get("number", 1))
@@ -136,11 +140,11 @@ def _filed(desk: Desk, word: str, call: Call) -> Dialogue:
 
 def _approaches(desk: Desk, place: str, number: Any) -> Dialogue:
     many = min(number, 8) if type(number) is int and number > 0 else 1
-    step, found = yield from components.approaches(desk.play, f"approaches {place}", many)
-    return "\n\n".join(desk.name("approach", step, text) for text in found) or "No approach was suggested.", step
+    step, texts = yield from components.approaches(desk.play, f"approaches {place}", many)
+    return "\n\n".join(desk.name("approach", step, text) for text in texts) or "No approach was suggested.", step
 
 
-def _selected(desk: Desk, name: str, some: list[Step]) -> Dialogue:
+def _selected(desk: Desk, name: str, some: list[ScaffoldStep]) -> Dialogue:
     asked = desk.play.prompt("select", candidates=components.lettered(some))
     step = yield from desk.play.ask("selector", name, asked, some)
     best = some[components.choice(step.solution, len(some), desk.play.rng(name))]
@@ -151,12 +155,12 @@ def _selected(desk: Desk, name: str, some: list[Step]) -> Dialogue:
 
 
 def tools_in(text: str) -> list[dict[str, Any]]:
-    """The tools that a text names in its blocks of JSON: each block an object, or a list of them."""
-    found: list[Any] = []
+    """Return the tools that a text names in its blocks of JSON. Each block is an object, or a list of them."""
+    values: list[Any] = []
     for block in _BLOCK.findall(text):
         try:
             value = json.loads(block)
         except (ValueError, RecursionError):
             continue
-        found += value if isinstance(value, list) else [value]
-    return [tool for tool in found if isinstance(tool, dict) and isinstance(tool.get("tool"), str)]
+        values += value if isinstance(value, list) else [value]
+    return [tool for tool in values if isinstance(tool, dict) and isinstance(tool.get("tool"), str)]

@@ -1,4 +1,4 @@
-"""Recursive self-aggregation: a population of solutions, each round of which is merged from blocks of the one before.
+"""Recursive self-aggregation: a population of solutions. Each round merges blocks of the previous one.
 
 From: RSA as in QED-Nano's evaluation, the scaffold of its headline numbers.
 
@@ -6,21 +6,21 @@ From: RSA as in QED-Nano's evaluation, the scaffold of its headline numbers.
     repeat `rounds` times: population = [merge(block) for block in blocks(population, `block`)]
     the answer is the last one left by pairwise choices, or by one choice among all
 
-How we differ:
-1. Draws have a seed for each problem and attempt. There the blocks are the same for all problems, and the pairs
-   differ in each run.
-2. A block merges those of its members that are solutions; one alone stays as it is.
+Differences from the original:
+1. Draws have a seed for each problem and attempt. In the original the blocks are the same for all problems, and the
+   pairs differ in each run.
+2. A block merges only members with a solution; a single one stays unchanged.
 """
 
 from collections.abc import Sequence
 
 from proofmill.calls.dialogues import Dialogue
 from proofmill.scaffolds.components import knockout, merging, select
-from proofmill.scaffolds.play import Play, Step, candidates
+from proofmill.scaffolds.scaffold_run import ScaffoldRun, ScaffoldStep, candidates
 
 
-def rsa(play: Play, population: int, rounds: int, block: int, pairwise: bool) -> Dialogue:
-    """Return the ending; population * (rounds + 2) - 1 calls at most."""
+def rsa(play: ScaffoldRun, population: int, rounds: int, block: int, pairwise: bool) -> Dialogue:
+    """Return the ending, after at most population * (rounds + 2) - 1 calls."""
     solved = candidates((yield from play.ask_all([play.solve(f"solve {n}") for n in range(1, population + 1)])))
     for turn in range(1, rounds + 1):
         some = blocks(play, turn, solved, min(block, len(solved)))
@@ -33,8 +33,8 @@ def rsa(play: Play, population: int, rounds: int, block: int, pairwise: bool) ->
     return play.answer(chosen)
 
 
-def blocks(play: Play, turn: int, population: Sequence[Step], size: int) -> list[list[Step]]:
-    """As many blocks as there are members: each has `size` different members, and each member is in `size` blocks."""
+def blocks(play: ScaffoldRun, turn: int, population: Sequence[ScaffoldStep], size: int) -> list[list[ScaffoldStep]]:
+    """Draw one block per member. Each has `size` different members, and each member is in `size` blocks."""
     rng, number = play.rng("blocks", turn), len(population)
     order = rng.sample(range(number), number)
     offsets = rng.sample(range(number), size)

@@ -1,11 +1,11 @@
-"""Scaffolds by name: what `scaffold` of `responses` and of `sampling` may name, with settings, roles and prompts.
+"""Scaffolds by name, for `scaffold` of `responses` and of `sampling`, with settings, roles and prompts.
 
     scaffold: rsa
     scaffold: {name: deepseek-math, pool: 8, roles: {verifier: api/judge}, prompts: {prove: mine.md}}
     scaffold: {name: rsa, roles: {solver: {name: reasoning-cache, iterations: 2}}}
 
-A role that is not given is played by the model of the entry. A role may be given to a model, or to a scaffold, which then
-has what it is shown for its problem.
+By default the model of the entry plays every role. A role may name another model, or a scaffold, which then gets the
+prompt of the role as its problem.
 """
 
 import math
@@ -20,19 +20,19 @@ from proofmill.scaffolds import planner as planning
 from proofmill.scaffolds.deepseek_math import deepseek_math
 from proofmill.scaffolds.graph import graph
 from proofmill.scaffolds.nomos import nomos
-from proofmill.scaffolds.play import Nested, Play, Player, prompt_name
 from proofmill.scaffolds.reasoning_cache import reasoning_cache
 from proofmill.scaffolds.rsa import rsa
+from proofmill.scaffolds.scaffold_run import Nested, Player, ScaffoldRun, prompt_name
 from proofmill.scaffolds.selfcheck import selfcheck
 from proofmill.text.suggestions import among
 
-KEYS = ("name", "roles", "prompts")  # of a scaffold in config, besides its settings
+KEYS = ("name", "roles", "prompts")  # of a scaffold in the configuration, in addition to its settings
 SOLVER = "solver"
 
 
 @dataclass(frozen=True)
 class Calls:
-    """How many calls of each role one play makes at least and at most, and how many one after another at most."""
+    """The least and the most calls of each role in one play, and the most sequential calls."""
 
     least: Mapping[str, int]
     most: Mapping[str, int]
@@ -41,18 +41,18 @@ class Calls:
 
 @dataclass(frozen=True)
 class Scaffold:
-    """`run` takes a play and the settings by name, and returns the ending; `calls` takes the settings."""
+    """A scaffold: `run` takes a play and the settings by name, and returns the ending; `calls` takes the settings."""
 
     run: Callable[..., Dialogue]
     doc: str
     settings: Mapping[str, int | bool]  # name: default; a default of 0 may be 0, other numbers are at least 1
-    roles: tuple[str, ...]  # besides the solver
+    roles: tuple[str, ...]  # in addition to the solver
     prompts: tuple[str, ...]
     calls: Callable[..., Calls]
 
 
 def _rounds(number: int) -> int:
-    """Rounds of pairs until one of so many is left."""
+    """Return the number of rounds of pairs until one of `number` is left."""
     return math.ceil(math.log2(max(number, 1)))
 
 
@@ -83,7 +83,7 @@ def _reasoning_cache(iterations: int) -> Calls:
 
 
 def _selfcheck(passes: int, failures: int, iterations: int, or_best: bool) -> Calls:
-    # A pass is two calls and a failure three. As few as can be: passes alone, or failures alone.
+    # A pass takes two calls and a failure three. The least is reached by passes alone, or by failures alone.
     shortest = min(2 * passes, 3 * failures - 1, 2 * iterations)
     most = {SOLVER: 1, "verifier": 2 * iterations, "improver": 1 + iterations}
     return Calls({SOLVER: 1, "verifier": shortest, "improver": 1}, most, 2 + 3 * iterations)
@@ -112,15 +112,15 @@ _VERIFIED = ("verify", "improve")
 SCAFFOLDS: dict[str, Scaffold] = {
     "reasoning-cache": Scaffold(
         reasoning_cache,
-        "Think, sum the thought up, think again from the summary alone.",
+        "Think, summarize the thought, and continue from the summary alone.",
         {"iterations": 3},
         ("summarizer",),
-        ("./go-on", "./summarize"),
+        ("./continue-from-summary", "./summarize"),
         _reasoning_cache,
     ),
     "rsa": Scaffold(
         rsa,
-        "Recursive self-aggregation: a population of solutions, each round of which is merged from blocks of the last.",
+        "Recursive self-aggregation: a population of solutions. Each round merges blocks of the previous one.",
         {"population": 8, "rounds": 3, "block": 3, "pairwise": True},
         ("merger", "selector"),
         ("solve", "merge", "select"),
@@ -136,7 +136,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     ),
     "nomos": Scaffold(
         nomos,
-        "Score many solutions, keep the group that is believed in, and let it play a tournament.",
+        "Score many solutions, keep the group that is considered correct, and let it play a tournament.",
         {"solutions": 16, "kept": 12, "perfect": 8},
         ("verifier", "selector"),
         ("score", "consolidate", "compare"),
@@ -144,10 +144,10 @@ SCAFFOLDS: dict[str, Scaffold] = {
     ),
     "selfcheck": Scaffold(
         selfcheck,
-        "Improve once, then verify and correct until enough verifications in a row find nothing (Huang and Yang).",
+        "Improve once, then verify and correct until enough consecutive verifications find nothing (Huang and Yang).",
         {"passes": 5, "failures": 10, "iterations": 30, "or-best": True},
         ("verifier", "improver"),
-        ("rigour", "review", "verify", "passes", "correct"),
+        ("rigor", "review", "verify", "is-accepted", "correct"),
         _selfcheck,
     ),
     "graph": Scaffold(
@@ -155,7 +155,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
         "Branches that solve, verify and improve; each is merged, and one of them chosen.",
         {"approaches": 0, "free": 4, "solutions": 2, "verifications": 1, "merge": True},
         ("planner", "verifier", "improver", "merger", "selector"),
-        ("approaches", "solve", "solve-by", *_VERIFIED, "merge", "select"),
+        ("approaches", "solve", "solve-with-approach", *_VERIFIED, "merge", "select"),
         _graph,
     ),
     "planner": Scaffold(
@@ -163,34 +163,37 @@ SCAFFOLDS: dict[str, Scaffold] = {
         "A planner that decides, call by call, which tool works on the problem next.",
         {"calls": 15, "solutions": 4, "approaches": 4},
         ("planner", "verifier", "improver", "merger", "selector"),
-        ("plan", "approaches", "solve", "solve-by", *_VERIFIED, "merge", "select"),
+        ("plan", "approaches", "solve", "solve-with-approach", *_VERIFIED, "merge", "select"),
         _planner,
     ),
 }
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A scaffold as an entry has it: its settings with defaults filled in, who plays, and prompts in the place of ours."""
+class ScaffoldChoice:
+    """A scaffold of an entry: its settings with defaults filled in, its roles, and replaced prompts."""
 
     name: str
     settings: Mapping[str, int | bool]
-    roles: Mapping[str, "str | Chosen"]
+    roles: Mapping[str, "str | ScaffoldChoice"]
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scaffold(self) -> Scaffold:
+        """The scaffold of this name."""
         return SCAFFOLDS[self.name]
 
     @property
     def arguments(self) -> dict[str, int | bool]:
+        """The settings as keyword arguments."""
         return {name.replace("-", "_"): value for name, value in self.settings.items()}
 
-    def run(self, play: Play) -> Dialogue:
+    def run(self, play: ScaffoldRun) -> Dialogue:
+        """Run the scaffold and return its ending."""
         return self.scaffold.run(play, **self.arguments)
 
     def players(self, model: str, player: Callable[[str], Player]) -> dict[str, Player | Nested]:
-        """Who plays each role; `player` makes a model a player, and `model` is the one of the entry."""
+        """Return the player of each role. `player` builds one from a model; `model` is that of the entry."""
         playing: dict[str, Player | Nested] = {}
         for role in (SOLVER, *self.scaffold.roles):
             who = self.roles.get(role, model)
@@ -200,23 +203,23 @@ class Chosen:
                 playing[role] = Nested(who.run, who.players(model, player), who.prompts)
         return playing
 
-    def all(self) -> Iterator["Chosen"]:
-        """This scaffold and those in its roles, at any depth."""
+    def all(self) -> Iterator["ScaffoldChoice"]:
+        """Yield this scaffold and those in its roles, at any depth."""
         yield self
         for who in self.roles.values():
-            if isinstance(who, Chosen):
+            if isinstance(who, ScaffoldChoice):
                 yield from who.all()
 
     def prompt_names(self) -> list[str]:
-        """The prompts that are asked with, at any depth."""
+        """Return the names of all prompts, at any depth."""
         return [one.prompts.get(part, prompt_name(part)) for one in self.all() for part in one.scaffold.prompts]
 
     def models(self, model: str) -> list[str]:
-        """The models that play, at any depth; `model` is the one of the entry."""
+        """Return the models that play, at any depth; `model` is that of the entry."""
         return list(self.calls(model)[1])
 
     def calls(self, model: str) -> tuple[Counter, Counter, int]:
-        """The least and the most calls of each model in one play, and the most one after another."""
+        """Return the least and the most calls of each model in one play, and the most sequential calls."""
         counts = self.scaffold.calls(**self.arguments)
         least: Counter[str] = Counter()
         most: Counter[str] = Counter()
@@ -230,11 +233,11 @@ class Chosen:
         return least, Counter({name: n for name, n in most.items() if n}), counts.depth * deepest
 
 
-# ---------------------------------------------------------------------------------------------------- what config writes
+# -------------------------------------------------------------------------------------------------- the configuration
 
 
-def chosen(config: str | Mapping[str, Any] | None) -> Chosen:
-    """The scaffold that an entry names. Raises ValueError with the first fault, as the end of a sentence about it."""
+def chosen(config: str | Mapping[str, Any] | None) -> ScaffoldChoice:
+    """Return the scaffold that an entry names. Raises ValueError with the first fault, as the end of a sentence."""
     given: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {"name": config}
     name = given.get("name")
     if name not in SCAFFOLDS:
@@ -259,11 +262,11 @@ def chosen(config: str | Mapping[str, Any] | None) -> Chosen:
         if fault := templates.fault(prompt):
             raise ValueError(f"`{name}`: the prompt `{part}` {fault}")
     own = {full: prompts[part] for full, part in zip(scaffold.prompts, parts, strict=True) if part in prompts}
-    return Chosen(name, settings, {role: _who(name, role, who) for role, who in roles.items()}, own)
+    return ScaffoldChoice(name, settings, {role: _who(name, role, who) for role, who in roles.items()}, own)
 
 
 def fault(config: str | Mapping[str, Any] | None) -> str | None:
-    """What is wrong with the way config writes a scaffold, or None."""
+    """Return the first fault of a scaffold in the configuration; None if it is valid."""
     try:
         chosen(config)
     except ValueError as error:
@@ -271,7 +274,7 @@ def fault(config: str | Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def _who(name: str, role: str, who: Any) -> "str | Chosen":
+def _who(name: str, role: str, who: Any) -> "str | ScaffoldChoice":
     if isinstance(who, Mapping):
         return chosen(who)
     if isinstance(who, str):

@@ -1,4 +1,4 @@
-"""Generate, improve once, and verify until enough verifications in a row find nothing.
+"""Generate, improve once, and verify until enough consecutive verifications find nothing.
 
 From: Huang and Yang, Gemini 2.5 Pro Capable of Winning Gold at IMO 2025 (arXiv 2507.15855), as in QED-Nano's evaluation.
 
@@ -6,41 +6,41 @@ From: Huang and Yang, Gemini 2.5 Pro Capable of Winning Gold at IMO 2025 (arXiv 
     repeat at most `iterations` times: verify; `passes` in a row without a finding -> answer
         a finding: correct the solution; `failures` in a row -> stop
 
-How we differ:
-1. Whether a verdict finds nothing is read from a box, not from the letters "yes" anywhere in a text. A classification
-   that cannot be read is no pass.
-2. If no solution passed often enough, the one that passed most often answers (`or-best`); there it is the latest,
-   which nobody verified.
+Differences from the original:
+1. A verdict is parsed from a box, not from the letters "yes" anywhere in a text. A verification without a parsable
+   verdict does not pass.
+2. If no solution passed often enough, the answer is the one that passed most often (`or-best`). In the original it is
+   the latest one, which was never verified.
 """
 
 import re
 
+from proofmill.answers import extraction
 from proofmill.calls.dialogues import Dialogue
 from proofmill.prompts import escapes
 from proofmill.scaffolds.components import verify
-from proofmill.scaffolds.play import Play, Step
-from proofmill.text import answers
+from proofmill.scaffolds.scaffold_run import ScaffoldRun, ScaffoldStep
 
 _DETAILED = re.compile(r"^[\s#*_]*(?:\d+\.?\s*)?detailed solution\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 _LOG = re.compile(r"^[\s#*_]*(?:\d+\.?\s*)?detailed verification\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
-def selfcheck(play: Play, passes: int, failures: int, iterations: int, or_best: bool) -> Dialogue:
-    """Return the ending; 2 + 3 * iterations calls at most, one after another, and 2 + 2 * passes at best."""
-    rigour = ("system", play.prompt("rigour"))
-    opening = (*play.system, rigour, ("user", play.statement))
+def selfcheck(play: ScaffoldRun, passes: int, failures: int, iterations: int, or_best: bool) -> Dialogue:
+    """Return the ending, after at most 2 + 3 * iterations sequential calls; a pass takes at least 2 + 2 * passes."""
+    rigor = ("system", play.prompt("rigor"))
+    opening = (*play.system, rigor, ("user", play.statement))
     draft = yield from play.ask("solver", "solve", opening)
     if not draft.solution:
         return play.nothing()
     review = (*opening, _said(draft), ("user", play.prompt("review")))
-    solution: Step = yield from play.ask("improver", "review", review, [draft])
+    solution: ScaffoldStep = yield from play.ask("improver", "review", review, [draft])
     solution = solution if solution.solution else draft
     passed = failed = 0
     best, most = solution, 0
     for turn in range(1, iterations + 1):
         report = yield from verify(play, f"verify {turn}", solution, proof_in(solution.solution))
         verdict = yield from play.ask(
-            "verifier", f"verdict {turn}", play.prompt("passes", report=report.solution), [report]
+            "verifier", f"verdict {turn}", play.prompt("is-accepted", report=report.solution), [report]
         )
         if passes_in(verdict.solution):
             passed, failed = passed + 1, 0
@@ -59,17 +59,17 @@ def selfcheck(play: Play, passes: int, failures: int, iterations: int, or_best: 
     return play.answer(best) if or_best else play.nothing()
 
 
-def _said(step: Step) -> tuple[str, str]:
+def _said(step: ScaffoldStep) -> tuple[str, str]:
     return "assistant", escapes.without_control_tokens(step.solution)
 
 
 def proof_in(text: str) -> str:
-    """What follows the heading Detailed Solution; all of it without one."""
+    """Return the text after the heading Detailed Solution; all of it without one."""
     parts = _DETAILED.split(text, maxsplit=1)
     return parts[-1].strip() or text
 
 
 def passes_in(text: str) -> bool:
-    """Whether the last box says yes."""
-    boxes = answers.boxed(text)
+    """Return whether the last box says yes."""
+    boxes = extraction.boxed(text)
     return bool(boxes) and re.sub(r"\\text|[{}\s.]", "", boxes[-1]).lower() == "yes"

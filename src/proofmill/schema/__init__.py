@@ -1,1 +1,1 @@
-"""The ground: entries and their fields, kinds, columns, names, reasons, errors, ids."""
+"""Define entries and their fields, kinds, columns, names, reasons, errors and ids. Imports no other folder."""

@@ -1,19 +1,19 @@
-"""Every error that people are shown, as a tree; whoever catches its root at the command line catches all of them.
+"""Define the errors with a message for the user. The command line catches their root, ProofmillError.
 
     ProofmillError
-    ├── RecipeError        a mistake in the configuration: every mistake is collected, and all are shown at once
-    ├── TableError         a table, journal or input file is not what its reader needs
-    │   ├── JournalError   a journal cannot be written or read: another job holds it, the disk is full, a part is damaged
-    │   └── MissingData    public data that an entry names are not on this machine
+    ├── RecipeError        a mistake in the configuration; all mistakes are collected and reported at once
+    ├── TableError         a table, journal or input file cannot be used
+    │   ├── JournalError   a journal cannot be written or read: locked by another job, disk full, or damaged
+    │   └── MissingData    public data of an entry are not on this machine
     ├── SettingError       a mistake in the environment, the profile or the command line
-    └── ServiceError       a server or a tool does not do what it must
-        ├── HubError       the hub did not take what it was sent, or has something else there
-        ├── GraderError    a grader gives marks for nothing
-        ├── VerifierError  the verifier of final answers cannot work here
-        └── SandboxError   the sandbox for programs cannot work here
+    └── ServiceError       a server or a tool fails
+        ├── HubError       the hub refused an upload, or has other content there
+        ├── GraderError    a grader can be exploited, or its robustness is unknown
+        ├── VerifierError  the verifier of final answers does not work on this machine
+        └── SandboxError   the sandbox for programs does not work on this machine
 
-A message reads: `<where>: <what was found>; expected <what>. <What to do>.` What was found is quoted short, on one line,
-and without characters that a terminal would obey.
+A message has the form `<where>: <found>; expected <what>. <What to do>.` Quoted values are short, on one line, and without
+control characters.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ from itertools import islice
 from typing import Any
 
 LONGEST_VALUE = 60  # characters
-LONGEST_LINE = 2_000  # characters of one line of a message
-LISTED = 20  # names of a longer list
+LONGEST_LINE = 2_000  # characters in one line of a message
+LISTED = 20  # names shown of a longer list
 
 
 class ProofmillError(Exception):
-    """An error with a message for people. What is none of these is a bug and ends in a traceback."""
+    """An error with a message for the user. Any other exception is a bug and ends in a traceback."""
 
     def __init__(self, message: str):
         super().__init__(legible(message))
@@ -37,7 +37,7 @@ class RecipeError(ProofmillError):
 
 
 class TableError(ProofmillError):
-    """A table, journal or input file that is not what its reader needs."""
+    """A table, journal or input file that cannot be used."""
 
 
 class JournalError(TableError):
@@ -45,7 +45,7 @@ class JournalError(TableError):
 
 
 class MissingData(TableError):
-    """Public data, by their addresses, that are not on this machine."""
+    """Public data that are not on this machine, by address."""
 
     def __init__(self, addresses: list[str], found: str):
         super().__init__(f"{found}. Fetch it: proofmill fetch TARGET")
@@ -57,45 +57,45 @@ class SettingError(ProofmillError):
 
 
 class ServiceError(ProofmillError):
-    """A server or a tool that does not do what it must."""
+    """A failure of a server or a tool."""
 
 
 class HubError(ServiceError):
-    """The hub did not take what it was sent, or has something else there."""
+    """The hub refused an upload, or has other content there."""
 
 
 class GraderError(ServiceError):
-    """A grader that gives marks for nothing, or of which nobody knows whether it does."""
+    """A grader that can be exploited, or whose robustness is unknown."""
 
 
 class VerifierError(ServiceError):
-    """The verifier cannot do here what it must."""
+    """The verifier does not work on this machine."""
 
 
 class SandboxError(ServiceError):
-    """The sandbox cannot do here what it must."""
+    """The sandbox does not work on this machine."""
 
 
-# ----------------------------------------------------------------------------------------------- quoting what was found
+# ----------------------------------------------------------------------------------------------------- quoting values
 
 
 def escaped(text: str) -> str:
-    """A text with every character that cannot be printed, line ends among them, written as Python writes it."""
+    """Escape all characters that cannot be printed, including line ends, as Python does."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def short(text: str) -> str:
-    """The beginning of a text, escaped."""
+    """Return the beginning of a text, escaped."""
     return escaped(text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}...")
 
 
 def shown(value: Any) -> str:
-    """The beginning of a value as Python writes it."""
+    """Return the beginning of a value's `repr`, escaped."""
     return short(repr(value))
 
 
 def listed(names: Iterable[Any]) -> str:
-    """The first of some names, and how many more there are."""
+    """Return the first names and the number of further ones."""
     names = iter(names)
     first = [short(str(name)) for name in islice(names, LISTED)]
     more = sum(1 for _ in names)
@@ -103,7 +103,7 @@ def listed(names: Iterable[Any]) -> str:
 
 
 def legible(message: str) -> str:
-    """A message of one or more lines, each escaped, and without its middle if it is too long to be read."""
+    """Escape each line of a message, and shorten lines that are too long in the middle."""
     half = LONGEST_LINE // 2
     lines = (line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}" for line in message.split("\n"))
     return "\n".join(map(escaped, lines))

@@ -1,7 +1,7 @@
-"""The types of fields in entries: references to other entries, lists of named things, bounded numbers."""
+"""Define the field types of entries: references to other entries, lists of registry items, bounded numbers."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import ConfigDict, Field
@@ -9,96 +9,99 @@ from pydantic.fields import FieldInfo
 
 
 class Ref:
-    """Marks a field as a reference to another entry of one of `kinds`: an edge of the pipeline.
+    """Annotates a field as a reference to an entry of one of `kinds`: an edge of the pipeline.
 
-    `weights` among them stands for every kind with weights beside its table. A word of `kinds` alone (`human`), or a name of the
-    list `named` (`graders`, `sources`), may stand in the place of an entry.
+    `weights` means every kind with weights. A field may also have a bare word of `kinds` (`human`), or a name from the registry
+    `named` (`graders`, `sources`), instead of an entry.
     """
 
     def __init__(self, *kinds: str, named: str | None = None):
         self.kinds, self.named = kinds, named
 
 
-ASKED = ("api", "grader")  # declared things that are asked, directly or through others
+ASKED = ("api", "grader")  # kinds of declared entries that are called, directly or through others
 ProblemsRef = Annotated[str, Ref("problems")]
 JudgeRef = Annotated[str, Ref("api")]
 GraderRef = Annotated[str, Ref(*ASKED, named="graders")]
 ModelRef = Annotated[str, Ref("api", "weights")]
 WeightsRef = Annotated[str, Ref("weights")]
 
-MARKING_PROMPT = "grade-strict"  # of a judge, where none is named
-TAKEN = ("given", "solutions")  # attempts that nobody is asked for
-GRADER_REF = (
-    "a judge `api/<name>` asked alone, a declared `grader/<name>`, or a program: `arithmetic` checks proofs of that family line "
-    "by line, `final-answer` compares what is in the box with the answer (`final-answer-flexible`: or else the last value), `tests` runs the last block of code against the problem's "
-    "tests (the share that pass), `rules` is the last two, by what a problem asks"
-)
-PROMPT_OF_JUDGE = (
-    f"the rubric of a judge that is asked alone; `{MARKING_PROMPT}` without one, a `grader/<name>` has its own"
-)
+GRADER_PROMPT = "grade-strict"  # default rubric of a judge
+GIVEN_RESPONSES = ("given", "solutions")  # responses that exist already
+
+# Sentences of fields that several kinds have.
+FILTERS = "Filters, applied in this order. The first filter that a row fails is recorded in `dropped`."
+RUBRIC = f"Rubric of a single judge `api/<name>`. Default: `{GRADER_PROMPT}`. A `grader/<name>` has its own."
+TOP_P = "Nucleus sampling: sample from the most likely tokens with this total probability."
+TOP_K = "Sample from the k most likely tokens only. By default, from all."
+MIN_P = "Exclude tokens below this share of the most likely token's probability. By default, none are excluded."
 
 Strict = ConfigDict(extra="forbid", strict=True)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Dollars = Annotated[float, Field(ge=0)]
-# A list such as `keep: [has-problem, {length: [20, 4000]}]`: a name, or a name with its argument.
+# A list such as `keep: [has-statement, {length: [20, 4000]}]`: names, or names with an argument.
 NamedItems = list[str | dict[str, Any]]
 
 T = TypeVar("T")
 
 
 class Entry:
-    """What every entry can be asked besides its fields."""
+    """The base class of entries."""
 
-    revision: ClassVar[int] = 0  # raised when the same entry is to give other rows; what is declared has no rows
-    undeciding: ClassVar[tuple[str, ...]] = ()  # fields for readers, plans and stopping: no row depends on them
-    # Fields that change how a server is asked, and not what: the identity has these values in their place.
+    revision: ClassVar[int] = 0  # increased when the same entry should give other rows; 0 for entries without a table
+    cosmetic: ClassVar[tuple[str, ...]] = ()  # cosmetic fields, which cannot change a row
+    # Fields that change how a request is sent but not its content. The fingerprint has these values instead.
     transport: ClassVar[Mapping[str, Any]] = {}
 
+    def faults(self, context: Any) -> Iterator[str]:
+        """Yield faults: fields that conflict, and names that do not exist."""
+        yield from ()
+
     def graders(self) -> list[tuple[str, str | None]]:
-        """(grader, prompt) of everyone who marks for it."""
+        """Return (grader, prompt) of each grader it calls."""
         return []
 
-    def prompts(self) -> list[str]:
-        """The prompts it asks with, besides those of its graders."""
+    def prompt_names(self) -> list[str]:
+        """Return the prompts of its calls, without those of its graders."""
         return []
 
     def texts(self) -> list[str]:
-        """The texts, or paths of texts, that it sends as they stand."""
+        """Return the texts, or paths of texts, that it sends unchanged."""
         return []
 
     def scaffolds(self) -> dict[str, Any]:
-        """What it says of scaffolds, by the key that says it."""
+        """Return its scaffolds, by configuration key."""
         return {}
 
     def also_asks(self) -> list[str]:
-        """The models that it asks besides those of its fields."""
+        """Return the models that it calls in addition to those in its fields."""
         return []
 
     def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
-        """About how many rows its table will have (of a training: how many attempts); None where that is not known.
+        """Estimate the rows of its table (the rollouts of a training); None if unknown.
 
-        `rows_of` gives the same of other artifacts by name.
+        `rows_of` returns the estimate of another artifact by name.
         """
         return None
 
 
 def doc(text: str, default: Any = ..., **limits: Any) -> Any:
-    """A field with its sentence in the manual; lists and mappings default to empty ones."""
+    """Return a field with its sentence in the manual, its default and its limits."""
     if isinstance(default, list | dict):
         return Field(default_factory=lambda: type(default)(default), description=text, **limits)
     return Field(default, description=text, **limits)
 
 
 def required(value: T | None) -> T:
-    """The value of a field that may be empty, but not in this entry: the checks of recipes have asked for it."""
+    """Return the value of an optional field that the checks of the configuration require in this entry."""
     if value is None:
-        raise TypeError("a field without a value is read; expected the checks of recipes to ask for one")
+        raise TypeError("found a field without a value; expected the checks of the configuration to refuse it")
     return value
 
 
 def info_of(field: dataclasses.Field) -> FieldInfo:
-    """What `doc` says of an entry's field: its sentence, its default, its limits."""
+    """Return what `doc` stored for a field: its sentence, default and limits."""
     info = field.default
     if not isinstance(info, FieldInfo):
         raise TypeError(f"{field.name}: the field has no sentence; expected `= doc(...)`.")
@@ -106,14 +109,20 @@ def info_of(field: dataclasses.Field) -> FieldInfo:
 
 
 def description_of(cls: Any, key: str) -> str:
-    """The sentence of a field by its key in the configuration, as in the manual; empty for an unknown key."""
+    """Return the sentence of a field by its configuration key; empty for an unknown key."""
     docs = {field.name.replace("_", "-"): info_of(field).description or "" for field in dataclasses.fields(cls)}
     return docs.get(key.split(".")[0], "")
 
 
 def ref_of(hint: Any) -> Ref | None:
-    """The reference inside a type such as `list[Annotated[str, Ref("x")]] | None`."""
+    """Return the reference inside a type such as `list[Annotated[str, Ref("x")]] | None`; None if it has none."""
     for argument in getattr(hint, "__metadata__", ()):
         if isinstance(argument, Ref):
             return argument
     return next((ref for part in get_args(hint) if (ref := ref_of(part)) is not None), None)
+
+
+def defaults_of(cls: Any, *names: str) -> tuple:
+    """Return the defaults of some fields of an entry's class."""
+    defaults = {field.name: info_of(field).default for field in dataclasses.fields(cls)}
+    return tuple(defaults[name] for name in names)

@@ -1,4 +1,4 @@
-"""Content-derived ids: short digests of JSON-able values, and SHA-256 of files. Row numbers are never ids."""
+"""Compute ids from content: short digests of JSON values, and SHA-256 of files. Row numbers are never ids."""
 
 import hashlib
 import json
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def digest(*parts: Any) -> str:
-    """16 hexadecimal digits that stand for some JSON-able parts."""
+    """Return a digest of JSON values, 16 hexadecimal digits."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

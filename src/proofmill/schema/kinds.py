@@ -1,87 +1,95 @@
-"""The kinds of artifact, in the order in which a problem passes through them, and what holds of each.
+"""Register the kinds of artifact, in pipeline order, with their properties.
 
-All that other modules must know of a kind stands in its record. Adding a kind is an entry class, its columns (columns.py), a
-record here, a module `proofmill.<kind>` with `main(entry, job)`, a rule in workflow/rules and a test.
+The record of a kind has all that other modules need to know about it. To add a kind, write an entry class (entries/), its
+columns (columns.py), a record here, a module `proofmill.<kind>` with `main(entry, job)`, a rule in workflow/rules and a test.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proofmill.schema.declared import Api, Grader
-from proofmill.schema.entries import Examples, Grades, Labels, Overlaps, Problems, Responses, Schemes
+from proofmill.schema.entries.declared import Api, Grader
+from proofmill.schema.entries.grpo_entry import Grpo
+from proofmill.schema.entries.model_entries import Base, Sft
+from proofmill.schema.entries.problem_entries import Labels, Overlaps, Problems, Schemes
+from proofmill.schema.entries.response_entries import Examples, Grades, Responses
+from proofmill.schema.entries.scores_entry import Scores
+from proofmill.schema.entries.selfplay_entry import Selfplay
 from proofmill.schema.fields import Entry, Ref
-from proofmill.schema.model_entries import Base, Grpo, Sft
-from proofmill.schema.scores_entry import Scores
-from proofmill.schema.selfplay_entry import Selfplay
 
-ROLLOUTS = "rollouts.parquet"  # beside the weights of a training by rewards
-BUFFER = "buffer.parquet"  # the tasks of self-play, beside its weights
+ROLLOUTS = "rollouts.parquet"  # next to the weights of a training by rewards
+BUFFER = "buffer.parquet"  # the tasks of self-play, next to its weights
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What holds of a kind."""
+    """The properties of a kind."""
 
-    entry: type[Entry]  # the class of its entries
-    key: str | None = None  # the column that identifies a row; an id occurs once
-    asks: bool = False  # may ask a model; unless it trains, its module has `questions(entry, job)` for the plan
-    learns: str | None = None  # it is a training: how, in a few words
-    weights: bool = False  # weights stand beside its table
-    # Files beside the weights that are no part of the model, and what one row of each is.
-    beside: Mapping[str, str] = field(default_factory=dict)
-    reseeded: bool = False  # `repeat` makes it again with another `seed`
-    lists: tuple[tuple[str, str], ...] = ()  # (field, the list of small named things that it draws on)
-    splits: str | None = None  # the field of the table whose rows shards share out (calls/shards.py); None: has none
-    behind: tuple[str, ...] = ()  # tables it opens besides its parents, by the fields that lead to them from its entry
+    entry: type[Entry]  # the entry class
+    key: str | None = None  # the column with the unique id of a row
+    calls_models: bool = (
+        False  # may call a model; unless it trains, its module has `questions(entry, job)` for the plan
+    )
+    trains: str | None = None  # the name of the training method, if it trains
+    weights: bool = False  # has a folder of weights next to its table
+    # Further files in the weights folder, with a description of one row.
+    extra_files: Mapping[str, str] = field(default_factory=dict)
+    reseeded: bool = False  # `repeat` rebuilds it with another `seed`
+    registries: tuple[tuple[str, str], ...] = ()  # (field, the registry of its names)
+    splits: str | None = (
+        None  # the field of the table whose rows are divided among shards (calls/shards.py); None: no shards
+    )
+    indirect_parents: tuple[str, ...] = ()  # further tables that it opens, as paths of fields from its entry
 
 
 KINDS: dict[str, Kind] = {
-    "problems": Kind(Problems, "problem", lists=(("keep", "filters"),)),
-    "overlaps": Kind(Overlaps, "overlap", asks=True),
-    "labels": Kind(Labels, "problem", asks=True, splits="problems"),
-    "schemes": Kind(Schemes, "problem", asks=True, lists=(("keep", "demands"),), splits="problems"),
+    "problems": Kind(Problems, "problem", registries=(("keep", "filters"),)),
+    "overlaps": Kind(Overlaps, "overlap", calls_models=True),
+    "labels": Kind(Labels, "problem", calls_models=True, splits="problems"),
+    "schemes": Kind(Schemes, "problem", calls_models=True, registries=(("keep", "scheme-filters"),), splits="problems"),
     "base": Kind(Base, "file", weights=True, reseeded=True),
-    "responses": Kind(Responses, "response", asks=True, reseeded=True, splits="problems"),
-    "grades": Kind(Grades, "response", asks=True, splits="responses", behind=("responses.problems",)),
+    "responses": Kind(Responses, "response", calls_models=True, reseeded=True, splits="problems"),
+    "grades": Kind(Grades, "response", calls_models=True, splits="responses", indirect_parents=("responses.problems",)),
     "examples": Kind(
         Examples,
         "example",
         reseeded=True,
-        lists=(("keep", "selectors"),),
-        behind=("responses.problems", "grades.responses", "grades.responses.problems"),
+        registries=(("keep", "example-filters"),),
+        indirect_parents=("responses.problems", "grades.responses", "grades.responses.problems"),
     ),
-    "sft": Kind(Sft, learns="supervised fine-tuning", weights=True, reseeded=True),
+    "sft": Kind(Sft, trains="supervised fine-tuning", weights=True, reseeded=True),
     "grpo": Kind(
         Grpo,
-        asks=True,
-        learns="reinforcement learning (GRPO)",
+        calls_models=True,
+        trains="reinforcement learning (GRPO)",
         weights=True,
-        beside={ROLLOUTS: "an attempt that a `grpo` was trained on"},
+        extra_files={ROLLOUTS: "a rollout that a `grpo` was trained on"},
         reseeded=True,
-        lists=(("rewards", "rewards"),),
+        registries=(("rewards", "rewards"),),
     ),
     "selfplay": Kind(
         Selfplay,
-        learns="self-play (Absolute Zero)",
+        trains="self-play (Absolute Zero)",
         weights=True,
-        beside={
+        extra_files={
             ROLLOUTS: "a proposal or a solution that a `selfplay` was trained on",
             BUFFER: "a task in the buffer of a `selfplay` after its last step",
         },
         reseeded=True,
     ),
-    "scores": Kind(Scores, lists=(("measures", "measures"),), behind=("grades.responses", "grades.responses.problems")),
+    "scores": Kind(
+        Scores, registries=(("metrics", "metrics"),), indirect_parents=("grades.responses", "grades.responses.problems")
+    ),
 }
-DECLARED: dict[str, type] = {"api": Api, "grader": Grader}  # no artifacts: what several entries refer to
+DECLARED: dict[str, type] = {"api": Api, "grader": Grader}  # not artifacts; entries refer to them
 ENTRY_TYPES: dict[str, type] = {**DECLARED, **{name: kind.entry for name, kind in KINDS.items()}}
 
 
 def accepted(ref: Ref) -> list[str]:
-    """The kinds and words that a reference may name."""
+    """Return the kinds and words that a reference may name."""
     with_weights = [name for name, kind in KINDS.items() if kind.weights]
     return [name for word in ref.kinds for name in (with_weights if word == "weights" else [word])]
 
 
 def learned() -> tuple[str, ...]:
-    """The kinds whose weights are trained here."""
-    return tuple(name for name, kind in KINDS.items() if kind.learns)
+    """Return the kinds that train weights."""
+    return tuple(name for name, kind in KINDS.items() if kind.trains)

@@ -1,87 +1,93 @@
-"""Every `stop` and every `reason`: what it means, and whether asking again may help. Columns of these names refuse others."""
+"""Define the values of the columns `stop` and `reason`, with their meaning and whether a retry may help."""
 
 from enum import StrEnum
 
 
-class Stop(StrEnum):
-    """Why a text ended."""
+class StopReason(StrEnum):
+    """Why the generation of a text stopped."""
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> "Stop":
+    def __new__(cls, value: str, meaning: str) -> "StopReason":
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning
         return member
 
-    END = "end", "The writer ended the text itself."
-    LENGTH = "length", "The text was cut off at its limit of tokens."
-    LOOP = "loop", "The text was cut off because it repeated itself."
-    ERROR = "error", "No text came; the reason says why. `proofmill ask-again` asks again."
+    END = "end", "The model ended the text."
+    LENGTH = "length", "The text was truncated at the token limit."
+    LOOP = "loop", "Generation was stopped because the text repeated itself."
+    ERROR = "error", "There is no text; `reason` says why. To repeat the call, use `proofmill invalidate` and rerun."
 
 
 class Reason(StrEnum):
-    """`ok`, or why there is no answer, no grade, no label or no scheme; with `empty` and `no-answer` the grade is 0.
+    """`ok`, or why there is no response, grade, label or scheme. With `empty` and `no-answer`, the grade is 0.
 
-    `again` says whether asking again may help: `later` (the failure may pass; a table that has one is not kept, and
-    `proofmill ask-again` asks again), `now` (the answer could not be read; the same stage asks again as often as
-    `requeries` allows) or `no`.
+    The column *retry* tells if another call may help:
+
+    - `later`: the failure may be temporary. The table is not archived. `proofmill invalidate` drops the calls, and
+      the next run repeats them.
+    - `now`: the output could not be parsed. The same stage retries it, up to `parse-retries` times.
+    - `no`: a retry does not help.
     """
 
     meaning: str
     again: str
 
-    def __new__(cls, value: str, meaning: str = "", again: str = "no") -> "Reason":  # `Reason(value)` finds a member
+    def __new__(
+        cls, value: str, meaning: str = "", again: str = "no"
+    ) -> "Reason":  # defaults for the lookup `Reason(value)`
         member = str.__new__(cls, value)
         member._value_, member.meaning, member.again = value, meaning, again
         return member
 
-    OK = "ok", "All went well."
-    # A call that was not answered.
+    OK = "ok", "No problem occurred."
+    # The call failed.
     ERROR = "error", "The call failed.", "later"
-    PROVIDER = "provider", "The server failed, or its reply could not be read.", "later"
-    RATE_LIMIT = "rate-limit", "The server was too busy.", "later"
-    TIMEOUT = "timeout", "The server did not answer in time.", "later"
-    SET_ASIDE = "set-aside", "Its answer was set aside (`proofmill ask-again`), and is not yet asked again.", "later"
-    REFUSED = "refused", "The server or the model refused to answer."
-    TOO_LONG = "too-long", "The prompt and the answer do not fit the model's context."
-    # A response that holds nothing to grade.
-    SILENT = "silent", "The server said nothing at all, not even reasoning."
-    NO_PROOF = "no-proof", "There is nothing but a heading, or no text."
-    UNANSWERED = (
-        "unanswered",
-        "The writer ended, and nothing stands outside the reasoning: perhaps a server cut it there.",
+    PROVIDER = "provider", "The server failed, or its reply could not be parsed.", "later"
+    RATE_LIMIT = "rate-limit", "The server reported a rate limit or overload.", "later"
+    TIMEOUT = "timeout", "The server did not reply in time.", "later"
+    INVALIDATED = (
+        "invalidated",
+        "The call was invalidated with `proofmill invalidate`. The next run repeats it.",
+        "later",
     )
-    EMPTY = "empty", "The writer was cut off before an answer, or wrote nothing: 0 marks."
-    NO_ANSWER = "no-answer", "The text gives no final answer, or no program: 0 marks."
-    # A judge's answer that is no verdict.
-    NO_VERDICT = "no-verdict", "The judge's answer holds no verdict that can be read.", "now"
-    OFF_SCALE = "off-scale", "The judge's mark or label is not one of those it was offered.", "now"
-    NO_QUORUM = "no-quorum", "Fewer judges than the `quorum` gave a mark."
-    NOT_NORMALIZED = "not-normalized", "The normalizer did not write the proof again."
-    # What a grader needs and has not.
+    REFUSED = "refused", "The server or the model refused the request."
+    TOO_LONG = "too-long", "The prompt and `max-tokens` together exceed the model's context."
+    # The response has no text to grade.
+    NO_OUTPUT = "no-output", "The server sent no output, not even reasoning."
+    NO_PROOF = "no-proof", "The response has no text, or only a heading."
+    REASONING_ONLY = "reasoning-only", "The response has only reasoning. The server may have removed the rest."
+    EMPTY = "empty", "The response was truncated before an answer, or is empty. The grade is 0."
+    NO_ANSWER = "no-answer", "The response has no final answer or no program. The grade is 0."
+    # The judge gave no verdict.
+    NO_VERDICT = "no-verdict", "The judge's output has no verdict that can be parsed.", "now"
+    OFF_SCALE = "off-scale", "The judge's grade or label is not on the declared scale.", "now"
+    NO_QUORUM = "no-quorum", "Fewer judges than `quorum` gave a grade."
+    NOT_NORMALIZED = "not-normalized", "The normalizer did not rewrite the proof."
+    # The grader lacks a field.
     NO_STATEMENT = "no-statement", "The problem has no statement."
-    NO_SCHEME = "no-scheme", "The problem has no marking scheme."
-    NO_REFERENCE = "no-reference", "The problem has no official solution."
-    NO_GOLD = "no-gold", "The problem has no right answer or tests to compare with, or they cannot be read."
-    NO_GUIDELINES = (
-        "no-guidelines",
-        "The problem came without guidelines for marking, or the table of schemes has none for it.",
+    NO_SCHEME = "no-scheme", "The problem has no grading scheme."
+    NO_REFERENCE = "no-reference", "The problem has no reference solution."
+    NO_GOLD = "no-gold", "The problem has no reference answer and no tests, or they cannot be parsed."
+    NO_GUIDELINES = "no-guidelines", "Neither the problem nor the table of schemes has grading guidelines."
+    NO_GRADE = "no-grade", "No human grade was given."
+    # The program cannot decide.
+    UNPARSABLE = (
+        "unparsable",
+        "The verifier cannot parse the answer, or cannot compare it with the reference answer. As a reward, 0.",
     )
-    NO_MARK = "no-mark", "No human gave a mark."
-    # A program that cannot decide.
-    UNPARSABLE = "unparsable", "The verifier cannot read the answer, or compare it with the right one; as a reward 0."
-    # A rollout without a verdict.
-    NOT_ASKED = "not-asked", "The problem has no right answer, so no grader was asked."
+    # The rollout was not graded.
+    NOT_ASKED = "not-asked", "The problem has no correct answer, so no grader was called."
     NOT_GRADED = "not-graded", "The table of grades has no row for this rollout (`proofmill replay`)."
 
 
-# Failures that may pass: a table that has some is not kept, so that asking for it again asks them again.
-PASSING = frozenset(reason for reason in Reason if reason.again == "later")
-# The judge answered, and a further question may help.
-UNREAD = frozenset(reason for reason in Reason if reason.again == "now")
-# A program could not decide about what was written. A benchmark leaves it unscored; as a reward it is 0.
+# Failures that may be temporary. A table with such rows is not archived, so that a rebuild repeats the calls.
+TRANSIENT = frozenset(reason for reason in Reason if reason.again == "later")
+# The judge's output could not be parsed; a retry may help.
+UNPARSED = frozenset(reason for reason in Reason if reason.again == "now")
+# The program could not decide. In a benchmark the row is unscored; as a reward it is 0.
 UNDECIDED = frozenset({Reason.UNPARSABLE})
-# Why nothing can be graded when a field that a prompt needs has no value.
+# The reason if a field that a prompt needs has no value.
 ABSENT = {
     "statement": Reason.NO_STATEMENT,
     "scheme": Reason.NO_SCHEME,

@@ -1,1 +1,1 @@
-"""Sources that `source:` of a `problems` entry can name, and readers of foreign files."""
+"""The sources that `source:` of a `problems` entry can name, and readers of foreign files."""

@@ -1,6 +1,6 @@
-"""Foreign files and datasets, read one record (row) at a time, each with its place in the file.
+"""Read foreign files and datasets one record (row) at a time, each with its place in the file.
 
-Every mistake in such a file ends in one TableError that names the file and the line, before anything is written.
+Every fault in such a file raises one TableError with the file and the line, before any output is written.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -8,78 +8,82 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from proofmill.runtime.paths import files_of, local_path
-from proofmill.schema.entries import Examples, Problems
+from proofmill.public_data.locations import files_of, local_path
+from proofmill.schema.entries.problem_entries import Problems
+from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.errors import HubError, TableError
 from proofmill.schema.fields import required
-from proofmill.sources import fields
-from proofmill.sources.formats import Mend, Record, check_texts, comma_separated, jsonl, tab_separated
+from proofmill.sources import record_fields
+from proofmill.sources.file_formats import FixCells, Record, check_texts, comma_separated, jsonl, tab_separated
 
 
-def _parquet(path: Path, _: Mend | None = None) -> Iterator[Record]:
+def _parquet(path: Path, _: FixCells | None = None) -> Iterator[Record]:
     from proofmill.sources import parquet  # pyarrow takes a while, and most sources are not Parquet
 
     return parquet.records(path)
 
 
-Readers = Mapping[str, Callable[[Path, Mend | None], Iterator[Record]]]  # by the end of a file's name
+Readers = Mapping[str, Callable[[Path, FixCells | None], Iterator[Record]]]  # by file extension
 READERS: Readers = {
     ".jsonl": jsonl, ".ndjson": jsonl, ".csv": comma_separated, ".tsv": tab_separated, ".parquet": _parquet,
 }  # fmt: skip
 
 
-def read(path: Path, mend: Mend | None = None, readers: Readers = READERS, but: Container = ()) -> Iterator[Record]:
-    """The records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in the order of their names.
+def read(path: Path, fix: FixCells | None = None, readers: Readers = READERS, but: Container = ()) -> Iterator[Record]:
+    """Yield the records of a JSONL, CSV, TSV or Parquet file, or of all such files of a folder in order of name.
 
-    `mend` corrects CSV rows with a wrong number of cells, for a published file with a known fault. `readers` are of other
-    files; those of a folder that are called as one of `but` are left out.
+    `fix` corrects CSV rows with a wrong number of cells, for a published file with a known fault. `readers` replaces the
+    readers by extension. Files of a folder with a name in `but` are skipped.
     """
     files = files_of(path, readers)
     if path.is_dir():
         files = [file for file in files if file.suffix.lower() in readers and file.name not in but]
     if not files:
-        raise TableError(f"{path}: a folder without any such file; expected {', '.join(readers)}.")
+        raise TableError(f"{path}: the folder has no data file; expected {', '.join(readers)}.")
     for file in files:
-        yield from _rows(file, mend, readers)
+        yield from _rows(file, fix, readers)
 
 
-def _rows(file: Path, mend: Mend | None, readers: Readers) -> Iterator[Record]:
+def _rows(file: Path, fix: FixCells | None, readers: Readers) -> Iterator[Record]:
     if file.suffix.lower() not in readers:
         raise TableError(f"{file}: ends in `{file.suffix}`; expected {', '.join(readers)}. Convert or rename it.")
     try:
-        # Nothing of no size is opened: a file of the kernel, which has none, may keep its reader waiting.
-        rows = readers[file.suffix.lower()](file, mend) if file.stat().st_size else iter(())
+        # Files of size 0 are not opened: a kernel file has no size, and reading it may block.
+        rows = readers[file.suffix.lower()](file, fix) if file.stat().st_size else iter(())
         first = next(rows, None)
         if first is None:
             raise TableError(f"{file}: no rows; expected at least one. An empty file is often an unfinished download.")
         yield from chain([first], rows)
     except OSError as error:
-        raise TableError(f"{file}: cannot be read ({error.strerror}); expected a file that can. Look at it.") from error
+        raise TableError(
+            f"{file}: cannot be read ({error.strerror}); expected a readable file. Check its permissions and disk."
+        ) from error
 
 
-def records(entry: Problems | Examples, mend: Mend | None = None) -> Iterator[Record]:
-    """The records of an entry with a source: from its `path`, else from the hub; of problems those that it selects."""
+def records(entry: Problems | Examples, fix: FixCells | None = None) -> Iterator[Record]:
+    """Yield the records of an entry from its `path`, else from the hub; for problems only the selected ones."""
     if entry.path:
-        rows = read(local_path(entry.path), mend)
+        rows = read(local_path(entry.path), fix)
     else:
-        rows = hub(required(entry.id), entry.commit, entry.config, entry.split)
-    return rows if isinstance(entry, Examples) else selected(rows, entry)
+        rows = hub(required(entry.id), entry.commit, entry.subset, entry.split)
+    return rows if isinstance(entry, Examples) else select(rows, entry)
 
 
-def selected(rows: Iterator[Record], entry: Problems) -> Iterator[Record]:
-    """The records that `every` and `where` leave."""
+def select(rows: Iterator[Record], entry: Problems) -> Iterator[Record]:
+    """Yield the records that `every` and `where` select."""
     each = islice(rows, 0, None, entry.every)
     return (row for row in each if _selected(*row, entry.where)) if entry.where else each
 
 
 def _selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
     return all(
-        fields.word(where, record, column) in [str(value) for value in values] for column, values in wanted.items()
+        record_fields.word(where, record, column) in [str(value) for value in values]
+        for column, values in wanted.items()
     )
 
 
 def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator[Record]:
-    """The records of a dataset of the hub at its pinned commit, streamed; a local folder may stand for the id."""
+    """Stream the records of a dataset of the hub at its pinned commit; the id may also be a local folder."""
     import datasets  # takes seconds, and needs no network for a local folder
 
     from proofmill.sources.parquet import UNREADABLE, first_line
@@ -94,5 +98,5 @@ def hub(id: str, commit: str | None, config: str | None, split: str) -> Iterator
         raise HubError(
             f"{where}: split `{split}`{f' of `{config}`' if config else ''} cannot be read ({first_line(error)}); "
             "expected a dataset of the hub or a folder. Check the id, the commit, the split and the network, or "
-            "download it and give `path`."
+            "download it and set `path`."
         ) from error

@@ -1,11 +1,11 @@
-"""Problems that are made here: the embedded congruences, also as threads of a forum, and tasks about tiny programs.
+"""Generated problems: the embedded congruences, also as forum threads, and tasks about tiny programs.
 
-The tasks are demonstrations for a tiny model, and benchmarks. A family of them is a task and a number of lines, `deduce-2`,
-`abduce-6`, `induce-1`; for proposers `propose-deduce-3` and the like, whose example has as many lines or one less. The
-statement is what self-play asks in its terse words, the solution a worked reply, the answer of a task to be solved the
-triplet as a JSON object, as tasks/tasks.py reads it.
+The tasks are demonstrations for a tiny model, and benchmarks. A family is a task and a number of lines: `deduce-2`,
+`abduce-6`, `induce-1`. Families for proposers are `propose-deduce-3` and so on; their example has as many lines or one
+fewer. The statement is the terse prompt of self-play, the solution a worked reply. The answer of a task to solve is the
+triplet as a JSON object, as selfplay_tasks/tasks.py reads it.
 
-Behind `brief-` (`brief-deduce-2`) a solution answers at once, without a thought: right, and nothing to learn from.
+With the prefix `brief-` (`brief-deduce-2`) the solution is a correct answer without reasoning.
 """
 
 import json
@@ -14,16 +14,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proofmill.arithmetic import congruences, forum, programs
-from proofmill.schema.entries import Problems
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.fields import required
+from proofmill.selfplay_tasks import requests
+from proofmill.selfplay_tasks.tasks import Task, TaskName
 from proofmill.sources.threads import thread
-from proofmill.tasks import asking
-from proofmill.tasks.tasks import Task, TaskName
+from proofmill.synthetic import congruences, forum, tiny_programs
 from proofmill.text.fences import answer
 
-WORDS = asking.wording("tasks-terse")
-INPUTS = 6  # of a task to induce, 0 and 1 first: three are shown, three hidden
+WORDS = requests.wording("tasks-terse")
+INPUTS = 6  # of an induction task, 0 and 1 first: three are shown, three hidden
 LONGEST = 9
 KINDS: tuple[TaskName, ...] = ("deduce", "abduce", "induce")
 FAMILIES = tuple(
@@ -32,42 +32,42 @@ FAMILIES = tuple(
     for kind in KINDS
     for lines in range(1, LONGEST + 1)
 )
-_PATIENCE = 1_000  # draws in a row that are known already
+_PATIENCE = 1_000  # repeated draws in a row after which a family is exhausted
 Row = dict[str, Any]
 
 
 def arithmetic(entry: Problems) -> Iterator[Row]:
-    """Congruences with their proofs."""
-    rng = random.Random(f"wording-{entry.part}-{entry.seed}")
+    """Yield congruences with their proofs."""
+    rng = random.Random(f"wording-{entry.split}-{entry.seed}")
     for problem in congruences.problems(
-        entry.part, entry.seed, tuple(entry.families) or congruences.FAMILIES, entry.sizes
+        entry.split, entry.seed, tuple(entry.families) or congruences.FAMILIES, entry.sizes
     ):
         yield {
             "statement": congruences.statement(problem, rng.randint(0, 1)),
             "solution": congruences.proof(problem),
             "answer": str(problem.residue),
-            "asks": "proof" if problem.asks_for_proof else "answer",
-            "origin": f"arithmetic/{entry.part}",
+            "question_type": "proof" if problem.asks_for_proof else "answer",
+            "origin": f"arithmetic/{entry.split}",
             "level": problem.family,
             "tags": ["number theory"],
         }
 
 
 def arithmetic_threads(entry: Problems) -> Iterator[Row]:
-    """The same as threads of an invented forum."""
+    """Yield congruences from threads of a synthetic forum."""
     families = tuple(entry.families) or congruences.FAMILIES
-    for record in forum.threads(entry.part, entry.seed, required(entry.rows), families, entry.sizes):
+    for record in forum.threads(entry.split, entry.seed, required(entry.rows), families, entry.sizes):
         yield thread(f"arithmetic-threads/{record['topic_id']}", record)
 
 
 def tasks(entry: Problems) -> Iterator[Row]:
-    """Distinct tasks of one part, families in turn, each until it is exhausted."""
-    rng, seen = random.Random(f"programs-{entry.part}-{entry.seed}"), set()
+    """Yield distinct tasks of one part from the families in turn, each until it is exhausted."""
+    rng, seen = random.Random(f"programs-{entry.split}-{entry.seed}"), set()
     families = deque(map(_family, entry.families or FAMILIES))
     while families:
         family = families.popleft()
         for _ in range(_PATIENCE):
-            row = _row(*family, entry.part, rng)
+            row = _row(*family, entry.split, rng)
             if row is None:
                 break
             if row["statement"] not in seen:
@@ -78,37 +78,37 @@ def tasks(entry: Problems) -> Iterator[Row]:
 
 
 def _family(name: str) -> tuple[str, TaskName, int]:
-    """Manner, task and lines of a family's name."""
+    """Parse the name of a family into manner, task and lines."""
     *manner, kind, lines = name.split("-")
     return (manner or [""])[0], KINDS[KINDS.index(kind)], int(lines)
 
 
 def _row(manner: str, kind: TaskName, lines: int, part: str, rng: random.Random) -> Row | None:
-    """A task of a family; None where the part has no program of so many lines."""
-    if (chain := programs.draw(rng, lines, part)) is None:
+    """Draw a task of a family; None if the part has no program with that number of lines."""
+    if (chain := tiny_programs.draw(rng, lines, part)) is None:
         return None
     inputs = [0, 1, *rng.sample(range(2, 10), INPUTS - 2)] if kind == "induce" else [rng.randrange(10)]
     task = _task(kind, chain, inputs)
     if manner != "propose":
-        messages, solution = asking.to_solve(task, WORDS), _solution(kind, chain, inputs)
+        messages, solution = requests.to_solve(task, WORDS), _solution(kind, chain, inputs)
         solution = _reply("", answer(solution)) if manner == "brief" else solution
     else:
         calls = "\n".join(f"f({digit})" for digit in inputs)
         references = [task] if kind == "induce" else [_reference(kind, lines, part, rng)]
-        messages = asking.to_propose(task.kind, references, WORDS)
+        messages = requests.to_propose(task.kind, references, WORDS)
         solution = _reply("", calls if kind == "induce" else f"{chain.source}\n{calls}")
     return {
         "statement": messages[0]["content"],
         "solution": solution,
         "answer": _answer(task) if manner != "propose" else None,
-        "asks": "code",
+        "question_type": "code",
         "origin": f"tiny-programs/{part}",
         "level": f"{kind}-{lines}",
         "tags": [kind, *[manner] * bool(manner)],
     }
 
 
-def _task(kind: TaskName, chain: programs.Chain, inputs: Sequence[int]) -> Task:
+def _task(kind: TaskName, chain: tiny_programs.Chain, inputs: Sequence[int]) -> Task:
     outputs = [str(chain(digit)) for digit in inputs]
     if kind == "induce":
         return Task(kind, chain.source, inputs=tuple(map(str, inputs)), outputs=tuple(outputs))
@@ -116,8 +116,8 @@ def _task(kind: TaskName, chain: programs.Chain, inputs: Sequence[int]) -> Task:
 
 
 def _reference(kind: TaskName, lines: int, part: str, rng: random.Random) -> Task:
-    """A task that a proposal of so many lines follows."""
-    chain = programs.draw(rng, max(lines - rng.randint(0, 1), 1), part) or programs.draw(rng, lines, part)
+    """Draw the example task of a proposal: it has `lines` lines or one fewer."""
+    chain = tiny_programs.draw(rng, max(lines - rng.randint(0, 1), 1), part) or tiny_programs.draw(rng, lines, part)
     assert chain is not None, "the proposal has as many lines"
     return _task(kind, chain, [rng.randrange(10)])
 
@@ -127,13 +127,13 @@ def _answer(task: Task) -> str:
     return json.dumps({name: value for name, value in task.row().items() if name in ("kind", "program", *names)})
 
 
-def _solution(kind: str, chain: programs.Chain, inputs: Sequence[int]) -> str:
+def _solution(kind: str, chain: tiny_programs.Chain, inputs: Sequence[int]) -> str:
     if kind == "deduce":
-        return _reply(programs.forward(chain, inputs[0]), str(chain(inputs[0])))
+        return _reply(tiny_programs.forward(chain, inputs[0]), str(chain(inputs[0])))
     if kind == "abduce":
-        return _reply(programs.backward(chain, inputs[0]), str(inputs[0]))
-    thought, found = programs.shortened(chain)
-    return _reply(thought, found.source)
+        return _reply(tiny_programs.backward(chain, inputs[0]), str(inputs[0]))
+    thought, shorter = tiny_programs.shortened(chain)
+    return _reply(thought, shorter.source)
 
 
 def _reply(thought: str, answer: str) -> str:

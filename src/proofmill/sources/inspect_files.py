@@ -1,12 +1,12 @@
-"""Files of inspect_ai's logs, `.eval` (a zip archive) and `.json` (one object): their samples, one at a time.
+"""Read the samples of inspect_ai's log files one at a time: `.eval` (a zip archive) and `.json` (one object).
 
-A sample comes with the `eval` of its log: the task, the model, and how it was run. Of a log that was cut short, the
-samples that were finished are read.
+A sample has the `eval` of its log: the task, the model and the settings. Of an interrupted log, the finished samples are
+read.
 
 From: version 2 of the log format, `EvalLog` in inspect_ai/log/_log.py and the members of the archive in
 log/_recorders/eval.py (github.com/UKGovernmentBEIS/inspect_ai, 2026), and logs of release 0.3.285. Members may be
-compressed with zstd, which Python reads from 3.14 on, and pyarrow now. Version 3, a sample in many members, is refused:
-its released readers refuse it, too.
+compressed with zstd, which zipfile supports from Python 3.14; pyarrow reads them. Version 3, with a sample in many members,
+is rejected, as by the released readers.
 """
 
 import io
@@ -19,127 +19,128 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.schema.errors import TableError
-from proofmill.sources import fields, formats
+from proofmill.sources import file_formats, record_fields
+from proofmill.sources.file_formats import FixCells, Record
 from proofmill.sources.files import Readers
-from proofmill.sources.formats import Mend, Record
 
 VERSION = 2
-RATIO = 5_000  # bytes of all members to one of the archive, of which deflate makes 1,032 at most; more is no log
-ZSTD = 93  # how a zip archive names this compression (APPNOTE.TXT, 4.4.5)
-BESIDE = ("logs.json", "eval-set.json", "listing.json")  # what inspect_ai writes into a folder of logs and is no log
+RATIO = 5_000  # bytes of all members per byte of the archive; deflate reaches at most 1,032
+ZSTD = 93  # the id of this compression in zip archives (APPNOTE.TXT, 4.4.5)
+OTHER_FILES = ("logs.json", "eval-set.json", "listing.json")  # files of inspect_ai in a log folder that are not logs
 
-# What reading a damaged archive ends in; RuntimeError is an encrypted member, or an unknown compression.
+# Errors of damaged archives; RuntimeError is an encrypted member or an unknown compression.
 DAMAGE = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, OSError, RuntimeError, ValueError)
 _SAMPLE = re.compile(r"samples/.+_epoch_(\d+)\.json", re.DOTALL)
 _CHUNKED = re.compile(r"samples/.+_epoch_\d+/sample\.json", re.DOTALL)
 
 
-def document(path: Path, _: Mend | None = None) -> Iterator[Record]:
+def document(path: Path, _: FixCells | None = None) -> Iterator[Record]:
+    """Yield the samples of a `.json` log."""
     header: dict[str, Any] = {}
     number = 0
-    for name, value in formats.members(path, "samples"):
+    for name, value in file_formats.members(path, "samples"):
         if name != "samples":
             header[name] = value
         elif value is not None:
             number += 1
-            yield f"{path}#samples/{number}", _with_log(f"{path}#samples/{number}", value, _checked(path, header))
+            yield f"{path}#samples/{number}", _add_log(f"{path}#samples/{number}", value, _log_header(path, header))
     if not number:
-        raise _without_samples(path, _checked(path, header))
+        raise _without_samples(path, _log_header(path, header))
 
 
-def archive(path: Path, _: Mend | None = None) -> Iterator[Record]:
-    """The samples of a zip archive by their epochs; else in the order in which they were finished."""
+def archive(path: Path, _: FixCells | None = None) -> Iterator[Record]:
+    """Yield the samples of a `.eval` log by epoch, then in order of completion."""
     try:
         with zipfile.ZipFile(path) as log:
             inside = log.NameToInfo
             if sum(info.file_size for info in inside.values()) > RATIO * path.stat().st_size:
-                raise ValueError(f"it says that it unpacks to more than {RATIO:,} times its size")
+                raise ValueError(f"its unpacked size is more than {RATIO:,} times its own")
             first = next((name for name in ("header.json", "_journal/start.json") if name in inside), None)
-            header = _checked(path, _member(path, log, inside[first]) if first else None)
+            header = _log_header(path, _read_member(path, log, inside[first]) if first else None)
             if any(map(_CHUNKED.fullmatch, inside)):
                 raise _other_version(path, VERSION + 1)
             samples = [(int(match[1]), inside[name]) for name in inside if (match := _SAMPLE.fullmatch(name))]
             for _epoch, info in sorted(samples, key=lambda sample: sample[0]):
                 where = f"{path}#{info.filename}"
-                yield where, _with_log(where, _member(path, log, info), header)
+                yield where, _add_log(where, _read_member(path, log, info), header)
             if not samples:
                 raise _without_samples(path, header)
     except DAMAGE as error:
         raise TableError(
-            f"{path}: cannot be read as an archive ({error}); expected a whole log of inspect_ai. Copy it again."
+            f"{path}: cannot be read as an archive ({error}); expected a complete log of inspect_ai. Copy it again."
         ) from error
 
 
-def _member(path: Path, log: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
-    """What a member of the archive says, as JSON."""
+def _read_member(path: Path, log: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
+    """Read a member of the archive as JSON."""
     where = f"{path}#{info.filename}"
     try:
-        content = _zstd(path, info) if info.compress_type == ZSTD else _inflated(log, info)
-        return formats.parsed_json(content.decode("utf-8"), logged=True)
+        content = _unpack_zstd(path, info) if info.compress_type == ZSTD else _inflate(log, info)
+        return file_formats.parse_json(content.decode("utf-8"), logged=True)
     except DAMAGE as error:
         raise TableError(f"{where}: cannot be read ({error}); expected JSON. Copy the log again.") from error
 
 
-def _inflated(log: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+def _inflate(log: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     _check_size(info)
     with log.open(info) as member:
         return member.read(info.file_size + 1)
 
 
-def _zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
-    """The content of a member that zipfile lists and cannot read."""
-    import pyarrow as pa  # takes a while, and few logs need it
+def _unpack_zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member with zstd compression, which zipfile cannot read."""
+    import pyarrow as pa  # a slow import, needed by few logs
 
     _check_size(info)
     with open(path, "rb") as file:
         file.seek(info.header_offset)
-        head = file.read(30)  # the local header, whose last four bytes say how long the name and the extra field are
+        head = file.read(30)  # the local header, which ends with the lengths of the name and the extra field
         if head[:4] != b"PK\x03\x04" or info.flag_bits & 1:
-            raise ValueError("it is encrypted, or is not where the archive says")
+            raise ValueError("it is encrypted, or not at its offset")
         file.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), io.SEEK_CUR)
         packed = io.BytesIO(file.read(info.compress_size))
     with pa.input_stream(packed, compression="zstd") as stream:
         content = stream.read(info.file_size + 1)
     if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
-        raise ValueError("its checksum is another one")
+        raise ValueError("wrong checksum")
     return content
 
 
 def _check_size(info: zipfile.ZipInfo) -> None:
-    if info.file_size > formats.VALUE_LIMIT:
-        raise ValueError(f"{info.file_size:,} bytes, and at most {formats.VALUE_LIMIT:,} are read")
+    if info.file_size > file_formats.VALUE_LIMIT:
+        raise ValueError(f"{info.file_size:,} bytes; the limit is {file_formats.VALUE_LIMIT:,}")
 
 
-def _checked(path: Path, header: Any) -> Mapping[str, Any]:
-    """The `eval` of a log: task and model. TableError for a file that is no log, or of a later version."""
-    found = header if isinstance(header, Mapping) else {}
-    version, task = found.get("version", 1), found.get("eval")
+def _log_header(path: Path, header: Any) -> Mapping[str, Any]:
+    """Return the `eval` of a log: task and model. Raises TableError for a file that is not a log, or of a later version."""
+    members = header if isinstance(header, Mapping) else {}
+    version, task = members.get("version", 1), members.get("eval")
     if isinstance(version, int) and version > VERSION:
         raise _other_version(path, version)
     if not isinstance(task, Mapping) or not isinstance(task.get("task"), str):
         raise TableError(
-            f"{path}: no log of inspect_ai: it names no task; expected a `.eval` or `.json` log. Name another path."
+            f"{path}: not a log of inspect_ai, without a task; expected a `.eval` or `.json` log. Set another path."
         )
     return task
 
 
-def _with_log(where: str, sample: Any, task: Mapping[str, Any]) -> Mapping[str, Any]:
+def _add_log(where: str, sample: Any, task: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(sample, Mapping):
-        raise TableError(f"{where}: is a {fields.kind_of(sample)}; expected a sample, an object. Remove it.")
+        raise TableError(f"{where}: is a {record_fields.kind_of(sample)}; expected a sample, an object. Remove it.")
     return {**sample, "eval": task}
 
 
 def _other_version(path: Path, version: int) -> TableError:
     return TableError(
-        f"{path}: is of version {version} of inspect_ai's log format; expected {VERSION} or less. Name the log that it was made "
-        "from, or write it with a released inspect_ai."
+        f"{path}: has version {version} of inspect_ai's log format; expected at most {VERSION}. Use the original log, or "
+        "convert it with a released inspect_ai."
     )
 
 
 def _without_samples(path: Path, task: Mapping[str, Any]) -> TableError:
     return TableError(
-        f"{path}: no samples of `{task['task']}`; expected at least one. Was it stopped early, or written without samples "
-        "(`--no-log-samples`)?"
+        f"{path}: no samples of `{task['task']}`; expected at least one. It may be interrupted, or written with "
+        "`--no-log-samples`."
     )
 
 

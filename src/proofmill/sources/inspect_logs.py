@@ -1,55 +1,55 @@
-"""Evaluation logs of inspect_ai, one file or a folder of them: problems, and attempts with their marks.
+"""Read evaluation logs of inspect_ai, one file or a folder: problems, and attempts with their grades.
 
-A sample is a problem, each of its epochs is an attempt, its scores are marks; logs of one task share their problems.
+A sample is a problem, each of its epochs an attempt, its scores are grades. Logs of one task share their problems.
 
 From: `EvalSample` in inspect_ai/log/_log.py, `ModelOutput` in model/_model_output.py and `value_to_float` in
 scorer/_metric.py (github.com/UKGovernmentBEIS/inspect_ai, 2026).
 
-How we differ:
-1. A value that is no mark, such as a text or an object, is none. There it is 0, with a warning.
-2. Where several scorers marked a sample, one of them is read, the same in all of a log, and the job's log says so.
+Differences from inspect_ai:
+1. A value that is not a grade, such as a text or an object, is ignored. inspect_ai counts it as 0, with a warning.
+2. If several scorers graded a sample, one is read, the same in all of a log, and the job's log reports it.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proofmill.runtime.paths import local_path
+from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import say
-from proofmill.schema.entries import Problems
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, listed, shown
 from proofmill.schema.fields import required
-from proofmill.schema.reasons import Reason, Stop
-from proofmill.sources import fields, files, formats, inspect_files
-from proofmill.sources.fields import records, text, word, words
-from proofmill.sources.formats import Record
-from proofmill.sources.graded_proofs import Attempt, Row, once
+from proofmill.schema.reasons import Reason, StopReason
+from proofmill.sources import file_formats, files, inspect_files, record_fields
+from proofmill.sources.file_formats import Record
+from proofmill.sources.graded_proofs import GradedProof, Row, distinct_problems
+from proofmill.sources.record_fields import records, text, word, words
 
 READ = {"statement": text, "solution": text, "answer": word, "guidelines": text, "level": word}
 
 
 def problems(entry: Problems) -> Iterator[Row]:
-    """Each problem of the logs once; TableError if its statements differ."""
-    return once((where, _problem(where, sample, entry.columns)) for where, sample in _samples(entry))
+    """Yield each problem of the logs once; raises TableError if its statements differ."""
+    return distinct_problems((where, _problem(where, sample, entry.columns)) for where, sample in _samples(entry))
 
 
-def attempts(entry: Problems) -> Iterator[tuple[str, Attempt]]:
-    """(problem, attempt) for all samples; at the end the log says which marks were read, and which were not."""
-    marks = _Marks(entry.columns.get("mark"), entry.columns.get("out_of", "1"))
+def attempts(entry: Problems) -> Iterator[tuple[str, GradedProof]]:
+    """Yield (problem, attempt) for all samples; log at the end which grades were read, and which were not."""
+    grades = _Grades(entry.columns.get("given_grade"), entry.columns.get("max_points", "1"))
     for where, sample in _samples(entry):
-        yield _id(where, sample), _attempt(where, sample, *marks.of(where, sample))
-    if sentence := marks.sentence():
+        yield _id(where, sample), _attempt(where, sample, *grades.of(where, sample))
+    if sentence := grades.sentence():
         say(entry.source, sentence)
 
 
 def _samples(entry: Problems) -> Iterator[Record]:
-    """The samples, each with the `eval` of its log."""
-    if unknown := [column for column in entry.columns if column not in (*READ, "mark", "out_of")]:
+    """Yield the samples, each with the `eval` of its log."""
+    if unknown := [column for column in entry.columns if column not in (*READ, "given_grade", "max_points")]:
         raise TableError(
-            f"columns: `{unknown[0]}` is nothing that `{entry.source}` reads; expected some of {', '.join(READ)}, mark, out_of."
+            f"columns: `{unknown[0]}` is not a column that `{entry.source}` reads; expected some of {', '.join(READ)}, given_grade, max_points."
         )
-    rows = files.read(local_path(required(entry.path)), readers=inspect_files.READERS, but=inspect_files.BESIDE)
-    for number, row in enumerate(files.selected(rows, entry)):
+    rows = files.read(local_path(required(entry.path)), readers=inspect_files.READERS, but=inspect_files.OTHER_FILES)
+    for number, row in enumerate(files.select(rows, entry)):
         if entry.rows is not None and number >= entry.rows:
             return
         yield row
@@ -59,14 +59,14 @@ def _samples(entry: Problems) -> Iterator[Record]:
 
 
 def _id(where: str, sample: Mapping[str, Any]) -> str:
-    """The task and the sample's id: ids of different tasks are often 1, 2, ..."""
+    """Return task and sample id: ids of different tasks are often 1, 2, ..."""
     if not (id := word(where, sample, "id")):
-        raise TableError(f"{where}: `id` is {shown(id)}; expected the sample's id. Mend or remove the sample.")
+        raise TableError(f"{where}: `id` is {shown(id)}; expected the sample's id. Fix or remove the sample.")
     return f"{sample['eval']['task'].rpartition('/')[2]}-{id}"
 
 
 def _problem(where: str, sample: Mapping[str, Any], columns: Mapping[str, str]) -> Row:
-    """Without `columns` the input is the statement and the target the answer; of several targets each is right."""
+    """Build the problem. Without `columns` the input is the statement, the target the answer; any of several is correct."""
     own = {ours: READ[ours](where, sample, theirs) for ours, theirs in columns.items() if ours in READ}
     targets = [] if {"answer", "solution", "guidelines"} & set(own) else _targets(where, sample)
     row = {
@@ -77,8 +77,8 @@ def _problem(where: str, sample: Mapping[str, Any], columns: Mapping[str, str]) 
         "origin": where,
         **own,
     }
-    row["asks"] = "answer" if row["answer"] else "proof"
-    formats.check_texts(where, row)
+    row["question_type"] = "answer" if row["answer"] else "proof"
+    file_formats.check_texts(where, row)
     return row
 
 
@@ -87,94 +87,94 @@ def _targets(where: str, sample: Mapping[str, Any]) -> list[str]:
 
 
 def _statement(where: str, sample: Mapping[str, Any]) -> str:
-    """What the user said, with the choices; a conversation of several is written with who speaks. Systems are left out."""
-    asked = fields.field(where, sample, "input")
+    """Return the user's text with the choices; other conversations have the roles. System messages are dropped."""
+    asked = record_fields.field(where, sample, "input")
     if isinstance(asked, str):
-        said = [asked]
+        parts = [asked]
     else:
         talk = [m for m in records(where, sample, "input") if m.get("role") != "system"]
         apart = any(message.get("role") != "user" for message in talk)
-        said = [(f"{m.get('role')}: " if apart else "") + _said(where, sample, m)[0] for m in talk]
+        parts = [(f"{m.get('role')}: " if apart else "") + _content(where, sample, m)[0] for m in talk]
     choices = words(where, sample, "choices") if "choices" in sample else []
-    said += (
+    parts += (
         ["\n".join(f"{chr(ord('A') + number)}) {choice}" for number, choice in enumerate(choices))] if choices else []
     )
-    return "\n\n".join(said)
+    return "\n\n".join(parts)
 
 
-def _said(where: str, sample: Mapping[str, Any], message: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The text of a message, and its reasoning if that stands apart; what is neither is named in brackets."""
+def _content(where: str, sample: Mapping[str, Any], message: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the text of a message, and its reasoning if separate; other parts appear by kind, in brackets."""
     reasoning = [thought] if isinstance(thought := message.get("reasoning"), str) else []  # of the first versions
     content = message.get("content")
     if isinstance(content, str) or content is None:
-        return _attached(sample, content or ""), reasoning[0] if reasoning else None
+        return _attachment(sample, content or ""), reasoning[0] if reasoning else None
     parts = []
     for part in records(where, message, "content"):
         kind = part.get("type")
         if kind == "reasoning":
             thought = part.get("summary") if part.get("redacted") else part.get("reasoning")
-            reasoning.append(_attached(sample, thought) if isinstance(thought, str) else "")
+            reasoning.append(_attachment(sample, thought) if isinstance(thought, str) else "")
         elif kind == "text":
-            parts.append(_attached(sample, text(where, part, "text") or ""))
+            parts.append(_attachment(sample, text(where, part, "text") or ""))
         elif kind in ("image", "audio", "video", "document", "data"):
             parts.append(f"[{kind}]")
     return "\n".join(parts), "\n\n".join(filter(None, reasoning)) if reasoning else None
 
 
-def _attached(sample: Mapping[str, Any], said: str) -> str:
-    """A text, or the attachment of the sample that it stands for."""
+def _attachment(sample: Mapping[str, Any], text: str) -> str:
+    """Return a text, or the attachment of the sample that it refers to."""
     attachments = sample.get("attachments")
-    content = attachments.get(said.removeprefix("attachment://")) if isinstance(attachments, Mapping) else None
-    return content if said.startswith("attachment://") and isinstance(content, str) else said
+    content = attachments.get(text.removeprefix("attachment://")) if isinstance(attachments, Mapping) else None
+    return content if text.startswith("attachment://") and isinstance(content, str) else text
 
 
 # ------------------------------------------------------------------------------------------------------------ an attempt
 
 
-def _attempt(where: str, sample: Mapping[str, Any], mark: float | None, out_of: int | None) -> Attempt:
+def _attempt(where: str, sample: Mapping[str, Any], grade: float | None, max_points: int | None) -> GradedProof:
     output = _object(where, sample, "output")
     choice = next(iter(records(where, output, "choices")), {}) if "choices" in output else {}
-    said, reasoning = _said(where, sample, _object(where, choice, "message"))
-    answer = (text(where, output, "completion") if "completion" in output else None) or said
-    formats.check_texts(where, {"completion": answer, "reasoning": reasoning})
-    stop, reason = _end(sample, choice.get("stop_reason"), answer, reasoning)
+    content, reasoning = _content(where, sample, _object(where, choice, "message"))
+    answer = (text(where, output, "completion") if "completion" in output else None) or content
+    file_formats.check_texts(where, {"completion": answer, "reasoning": reasoning})
+    stop, reason = _stop(sample, choice.get("stop_reason"), answer, reasoning)
     usage = _usage(where, sample, output)
     read = [_count(usage, f"input_tokens{cached}") for cached in ("", "_cache_read", "_cache_write")]
-    return Attempt(
+    return GradedProof(
         answer,
         sample["eval"].get("model") if isinstance(sample["eval"].get("model"), str) else None,
-        mark,
-        out_of,
+        grade,
+        max_points,
         tokens=_count(usage, "output_tokens"),
         reasoning=reasoning,
-        stop=stop,
+        stop_reason=stop,
         reason=reason,
         prompt_tokens=None if read[0] is None else sum(filter(None, read)),
         reasoning_tokens=_count(usage, "reasoning_tokens"),
     )
 
 
-def _end(sample: Mapping[str, Any], why: Any, answer: str, reasoning: str | None) -> tuple[Stop, Reason | None]:
-    """Why the attempt ended, and where nothing was answered why there is nothing to grade."""
+def _stop(sample: Mapping[str, Any], why: Any, answer: str, reasoning: str | None) -> tuple[StopReason, Reason | None]:
+    """Return the stop reason, and without an answer the reason why there is nothing to grade."""
     limit = sample.get("limit")
     tokens = isinstance(limit, Mapping) and limit.get("type") in ("token", "context")
     cut = tokens or why in ("max_tokens", "model_length", "length") or (bool(limit) and not answer.strip())
     if cut or answer.strip():
-        return Stop.LENGTH if cut else Stop.END, None
+        return StopReason.LENGTH if cut else StopReason.END, None
     if why == "content_filter":
-        return Stop.END, Reason.REFUSED
+        return StopReason.END, Reason.REFUSED
     if sample.get("error"):
-        return Stop.ERROR, Reason.SILENT
-    return Stop.END, Reason.UNANSWERED if reasoning else Reason.SILENT
+        return StopReason.ERROR, Reason.NO_OUTPUT
+    return StopReason.END, Reason.REASONING_ONLY if reasoning else Reason.NO_OUTPUT
 
 
 def _usage(where: str, sample: Mapping[str, Any], output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The tokens of the one answer; of a model that spoke several times, those of all that it said in the sample."""
-    spoken = records(where, sample, "messages") if "messages" in sample else []
-    spoken = [m for m in spoken if m.get("role") == "assistant" and m.get("source") != "input"]
-    everything = _object(where, sample, "model_usage")
-    whole = everything.get(str(sample["eval"].get("model")))
-    return whole if len(spoken) > 1 and isinstance(whole, Mapping) else _object(where, output, "usage")
+    """Return the usage of the single output; of a model with several outputs, its total in the sample."""
+    outputs = records(where, sample, "messages") if "messages" in sample else []
+    outputs = [m for m in outputs if m.get("role") == "assistant" and m.get("source") != "input"]
+    usages = _object(where, sample, "model_usage")
+    total = usages.get(str(sample["eval"].get("model")))
+    return total if len(outputs) > 1 and isinstance(total, Mapping) else _object(where, output, "usage")
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:
@@ -183,36 +183,38 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, Any]:
-    """An object, or an empty one where there is none."""
+    """Return an object; an empty one if missing."""
     value = record.get(column)
     if value is not None and not isinstance(value, Mapping):
-        raise TableError(f"{where}: `{column}` is a {fields.kind_of(value)} ({shown(value)}); expected an object.")
+        raise TableError(
+            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shown(value)}); expected an object."
+        )
     return value or {}
 
 
-# ----------------------------------------------------------------------------------------------------------------- marks
+# ---------------------------------------------------------------------------------------------------------------- grades
 
 LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 @dataclass
-class _Marks:
-    """Which scorer's values are read, of how many, and what has been met so far.
+class _Grades:
+    """Reads the grades of one scorer, and counts the scorers and values that occur.
 
-    `scorer` may go into an object of values, `grader.rigour`; without one it is the first that marked a sample of the log.
-    `out_of` is a whole number, or the column of a sample that has it.
+    `scorer` may name a key of an object of values, `grader.rigour`. Without it the first scorer of a log is read. `max_points`
+    is a whole number, or the column of a sample with that number.
     """
 
     scorer: str | None
-    out_of: str
+    max_points: str
     first: dict[str, str] = field(default_factory=dict)  # of each log
     met: set[str] = field(default_factory=set)
-    among: set[str] = field(default_factory=set)  # that marked the same sample
+    among: set[str] = field(default_factory=set)  # that graded the same sample
     several: int = 0
     unread: list[str] = field(default_factory=list)
 
     def of(self, where: str, sample: Mapping[str, Any]) -> tuple[float | None, int | None]:
-        """The mark of a sample and its maximum, twice None without one. TableError for a named one that cannot be read."""
+        """Return the grade and its maximum; (None, None) without. Raises TableError if a named scorer's value is invalid."""
         scores = {"score": sample["score"]} if sample.get("score") else _object(where, sample, "scores")
         self.met.update(scores)
         if len(scores) > 1:
@@ -224,61 +226,65 @@ class _Marks:
         value = _value(scores, scorer)
         if value is None or value == "NaN":
             return None, None
-        out_of = self._full(where, sample)
-        if (mark := _number(value, out_of)) is not None:
-            return mark, out_of
+        max_points = self._full(where, sample)
+        if (grade := _number(value, max_points)) is not None:
+            return grade, max_points
         if self.scorer:
             raise TableError(
-                f"{where}: `{scorer}` scored {shown(value)}; expected a mark from 0 to {out_of}, or C, P, I, N. Name another "
-                "scorer in `columns` (`mark`), or their full marks (`out_of`)."
+                f"{where}: `{scorer}` scored {shown(value)}; expected a grade from 0 to {max_points}, or C, P, I, N. Set another "
+                "scorer in `columns` (`given_grade`), or its maximum (`max_points`)."
             )
         self.unread.append(f"{scorer} {shown(value)}")
         return None, None
 
     def _full(self, where: str, sample: Mapping[str, Any]) -> int:
-        written = self.out_of if self.out_of.isdecimal() else (word(where, sample, self.out_of) or "")
-        if not written.isdecimal() or not 0 < int(written) <= formats.FIELD_LIMIT:
+        written = self.max_points if self.max_points.isdecimal() else (word(where, sample, self.max_points) or "")
+        if not written.isdecimal() or not 0 < int(written) <= file_formats.FIELD_LIMIT:
             raise TableError(
-                f"{where}: `out_of` is {shown(written)}; expected a whole number from 1 on, or its column."
+                f"{where}: `max_points` is {shown(written)}; expected a whole number of at least 1, or its column."
             )
         return int(written)
 
     def sentence(self) -> str | None:
-        """What people should know about the marks. TableError if the scorer that was named marked nothing."""
+        """Return the log line about the grades. Raises TableError if the named scorer graded nothing."""
         names = listed(sorted(self.met))
         if self.scorer and self.met and not {self.scorer, self.scorer.rpartition(".")[0]} & self.met:
             raise TableError(
-                f"columns: no sample has a score of `{self.scorer}`; expected one of {names}. Mend `mark`."
+                f"columns: no sample has a score of `{self.scorer}`; expected one of {names}. Fix `given_grade`."
             )
-        said = []
+        texts = []
         if self.several and not self.scorer:
             taken = listed(sorted(self.among & set(self.first.values())))
-            said.append(
-                f"samples with scores of several ({listed(sorted(self.among))}): {self.several:,}; those of {taken} are read"
+            texts.append(
+                f"samples with several scorers ({listed(sorted(self.among))}): {self.several:,}; read: {taken}"
             )
         if self.unread:
-            said.append(
-                f"scores that are no marks from 0 to {self.out_of}: {len(self.unread):,}, such as {self.unread[0]}"
+            texts.append(
+                f"scores that are not grades from 0 to {self.max_points}: {len(self.unread):,}, such as {self.unread[0]}"
             )
-        return f"{'; '.join(said)}. Others: `columns: {{mark: <scorer>, out_of: <full marks>}}`" if said else None
+        return (
+            f"{'; '.join(texts)}. To change: `columns: {{given_grade: <scorer>, max_points: <maximum>}}`"
+            if texts
+            else None
+        )
 
 
 def _value(scores: Mapping[str, Any], scorer: str) -> Any:
-    """The value of a scorer, or of a key of its value."""
+    """Return the value of a scorer, or of a key of its value."""
     name, _, key = (scorer, "", "") if scorer in scores else scorer.rpartition(".")
     score = scores.get(name)
     value = score.get("value") if isinstance(score, Mapping) else None
     return value.get(key) if key and isinstance(value, Mapping) else None if key else value
 
 
-def _number(value: Any, out_of: int) -> float | None:
-    """A value as a mark: letters and booleans are shares of the whole, numbers are marks."""
+def _number(value: Any, max_points: int) -> float | None:
+    """Convert a value to a grade: letters and booleans are shares of the maximum, numbers are grades."""
     if isinstance(value, bool):
-        return float(value) * out_of
+        return float(value) * max_points
     if isinstance(value, str) and value.strip().lower() in LETTERS:
-        return LETTERS[value.strip().lower()] * out_of
+        return LETTERS[value.strip().lower()] * max_points
     try:
-        mark = float(value)
+        grade = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return mark if 0 <= mark <= out_of else None
+    return grade if 0 <= grade <= max_points else None

@@ -1,8 +1,8 @@
 """Loaders: each yields the problems of a corpus, benchmark or generator, one at a time.
 
-A loader yields dictionaries with the columns of `problems` that it knows, and an id of its own if the source has one.
-Loaders judge nothing: they also yield rows without a statement, a solution or a year, and filters decide about these.
-Files and datasets are streamed (files.py); mistakes in them end in one TableError with file and line.
+A loader yields dictionaries with the columns of `problems` that it knows, and the source's id if there is one. Loaders do
+not filter: they also yield rows without a statement, a solution or a year, and filters decide about these. Files and
+datasets are streamed (files.py); faults in them raise one TableError with file and line.
 
 From: the records of AI-MO/aops_raw and AI-MO/aops, the published benchmarks, and MathArena's structured schemes.
 """
@@ -15,27 +15,36 @@ from typing import Any
 
 import yaml
 
-from proofmill.arithmetic import congruences
-from proofmill.runtime.paths import local_path
-from proofmill.runtime.public_data import is_public
-from proofmill.schema.entries import Problems
+from proofmill.public_data.locations import local_path
+from proofmill.public_data.registry import is_public
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, shown
 from proofmill.schema.fields import required
-from proofmill.sources import coding, fields, files, formats, generated, graded_proofs, inspect_logs, triplets
-from proofmill.sources.fields import text, texts, word, words
+from proofmill.sources import (
+    coding,
+    file_formats,
+    files,
+    generated,
+    graded_proofs,
+    inspect_logs,
+    record_fields,
+    triplets,
+)
+from proofmill.sources.record_fields import text, texts, word, words
 from proofmill.sources.threads import thread
-from proofmill.text import asks
+from proofmill.synthetic import congruences
+from proofmill.text import question_types
 
 Row = dict[str, Any]
 
 
 def _first(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
-    """The value of the first of these columns that the record has; TableError names the first if it has none."""
+    """Return the value of the first of these columns that the record has; the TableError names the first."""
     return read(where, record, next((c for c in columns if c in record), columns[0]))
 
 
 def _optional(where: str, record: Mapping, read: Callable, *columns: str) -> Any:
-    """The value of the first of these columns that the record has, or None."""
+    """Return the value of the first of these columns that the record has, or None."""
     return next((read(where, record, c) for c in columns if c in record), None)
 
 
@@ -51,7 +60,7 @@ _YEAR = re.compile(r"(?<![0-9])(19[0-9]{2}|20[0-9]{2})(?![0-9])")
 
 
 def _aops(entry: Problems) -> Iterator[Row]:
-    """AI-MO/aops_raw (`path` at top level) and AI-MO/aops (`path` and hints under `metadata`)."""
+    """Yield the problems of AI-MO/aops_raw (`path` at top level) and AI-MO/aops (`path` and hints in `metadata`)."""
     for where, record in files.records(entry):
         hints = record.get("metadata")
         hints = hints if isinstance(hints, Mapping) else {}
@@ -62,7 +71,7 @@ def _aops(entry: Problems) -> Iterator[Row]:
             "statement": statement,
             "solution": solution,
             "candidates": texts(where, record, "candidates"),
-            "asks": asks.asks(statement, solution, hints.get("end_of_proof") is True),
+            "question_type": question_types.asks(statement, solution, hints.get("end_of_proof") is True),
             "origin": path,
             "year": int(year[1]) if year else None,
             "tags": _optional(where, record, texts, "tags") or [],
@@ -73,20 +82,20 @@ def _aops(entry: Problems) -> Iterator[Row]:
 
 
 def _harp(entry: Problems) -> Iterator[Row]:
-    """Proof problems of the USAMO and USAJMO: the first human solution is the solution, the others are candidates."""
+    """Yield proof problems of the USAMO and USAJMO; of the human solutions all but the first are candidates."""
     for where, record in files.records(entry):
         names = sorted(
             (c for c in record if re.fullmatch(r"solution_\d{1,4}", c)), key=lambda c: int(c.rpartition("_")[2])
         )
         solutions = [s for name in names if (s := text(where, record, name))]
         contest, number = word(where, record, "contest"), word(where, record, "number")
-        year = fields.year(where, record, "year")
+        year = record_fields.year(where, record, "year")
         yield {
             "statement": text(where, record, "problem"),
             "solution": solutions[0] if solutions else None,
             "answer": _optional(where, record, word, "answer"),
             "candidates": solutions[1:],
-            "asks": "answer" if _optional(where, record, word, "answer") else "proof",
+            "question_type": "answer" if _optional(where, record, word, "answer") else "proof",
             "origin": f"harp/{contest} {year} {number}",
             "year": year,
             "level": _optional(where, record, word, "level"),
@@ -95,10 +104,10 @@ def _harp(entry: Problems) -> Iterator[Row]:
 
 
 def _proofbench(entry: Problems) -> Iterator[Row]:
-    """IMO-ProofBench as CSV and as lm-provers/IMOProofBench; ProofBench, where guidelines are `grading_scheme`."""
+    """Yield IMO-ProofBench, as CSV or lm-provers/IMOProofBench, and ProofBench (guidelines in `grading_scheme`)."""
     for where, record in files.records(entry):
         id = _optional(where, record, word, "Problem ID", "problem_id", "id")
-        origin = _optional(where, record, word, "Source", "source")
+        origin = _optional(where, record, word, "Loader", "source")
         year = _YEAR.search(f"{origin or ''} {id or ''}")
         yield {
             "problem": id,
@@ -106,7 +115,7 @@ def _proofbench(entry: Problems) -> Iterator[Row]:
             "solution": _first(where, record, text, "Solution", "solution"),
             "answer": _optional(where, record, word, "Short Answer", "short_answer") or None,
             "guidelines": _first(where, record, text, "Grading guidelines", "grading_guidelines", "grading_scheme"),
-            "asks": "proof",
+            "question_type": "proof",
             "origin": origin or where,
             "year": int(year[1]) if year else None,
             "level": _optional(where, record, word, "Level", "level"),
@@ -114,21 +123,21 @@ def _proofbench(entry: Problems) -> Iterator[Row]:
         }
 
 
-def _unquoted(cells: list[str]) -> list[str]:
-    """Line 150 of the published answerbench_v2.csv lacks a quote after the statement: `<statement>\\n,<answer>"`."""
+def _fix_quote(cells: list[str]) -> list[str]:
+    """Fix line 150 of the published answerbench_v2.csv, which lacks a quote: `<statement>\\n,<answer>"`."""
     statement, mark, answer = cells[1].rpartition("\n,") if len(cells) == 5 else ("", "", "")
     return [cells[0], statement, answer.rstrip('"'), *cells[2:]] if mark else cells
 
 
 def _answerbench(entry: Problems) -> Iterator[Row]:
-    for where, record in files.records(entry, _unquoted):
-        origin = _optional(where, record, word, "Source", "source")
+    for where, record in files.records(entry, _fix_quote):
+        origin = _optional(where, record, word, "Loader", "source")
         year = _YEAR.search(origin or "")
         yield {
             "problem": _optional(where, record, word, "Problem ID", "problem_id", "id"),
             "statement": _first(where, record, text, "Problem", "problem"),
             "answer": _first(where, record, word, "Short Answer", "answer", "short_answer"),
-            "asks": "answer",
+            "question_type": "answer",
             "origin": origin or where,
             "year": int(year[1]) if year else None,
             "tags": [
@@ -138,23 +147,25 @@ def _answerbench(entry: Problems) -> Iterator[Row]:
 
 
 def _gsm8k(entry: Problems) -> Iterator[Row]:
-    """The answer stands after `####`; calculator notes `<<48/2=24>>` are taken out of the solution."""
+    """Yield GSM8K. The answer follows `####`; calculator notes `<<48/2=24>>` are removed from the solution."""
     for where, record in files.records(entry):
         solution = text(where, record, "answer") or ""
         _, mark, answer = solution.rpartition("####")
         if not mark:
-            raise TableError(f"{where}: `answer` has no `####`; expected the final answer after it. Is this GSM8K?")
+            raise TableError(
+                f"{where}: `answer` has no `####`; expected the final answer after it. Check that the file is GSM8K."
+            )
         yield {
             "statement": text(where, record, "question"),
             "solution": re.sub(r"<<[^<>]*>>", "", solution).strip(),
             "answer": answer.strip().replace(",", ""),
-            "asks": "answer",
+            "question_type": "answer",
             "origin": where,
         }
 
 
 def _math(entry: Problems) -> Iterator[Row]:
-    """Hendrycks' MATH; the answer is the last box of the solution where there is no column for it."""
+    """Yield Hendrycks' MATH; without an `answer` column the answer is the last box of the solution."""
     for where, record in files.records(entry):
         solution = text(where, record, "solution")
         subject = _optional(where, record, word, "type", "subject")
@@ -162,7 +173,7 @@ def _math(entry: Problems) -> Iterator[Row]:
             "statement": text(where, record, "problem"),
             "solution": solution,
             "answer": word(where, record, "answer") if "answer" in record else last_box(solution or ""),
-            "asks": "answer",
+            "question_type": "answer",
             "origin": where,
             "level": word(where, record, "level"),
             "tags": [subject] if subject else [],
@@ -170,7 +181,7 @@ def _math(entry: Problems) -> Iterator[Row]:
 
 
 def last_box(solution: str) -> str | None:
-    """The content of the last `\\boxed{...}`, with braces balanced; None without one."""
+    """Return the content of the last `\\boxed{...}`, with balanced braces; None without one."""
     _, box, rest = solution.rpartition("\\boxed{")
     depth = 1
     for index, sign in enumerate(rest):
@@ -189,14 +200,14 @@ def _aime(entry: Problems) -> Iterator[Row]:
             "statement": _first(where, record, text, "problem", "Problem", "question"),
             "solution": _optional(where, record, text, "solution", "Solution"),
             "answer": _first(where, record, word, "answer", "Answer"),
-            "asks": "answer",
+            "question_type": "answer",
             "origin": origin or where,
-            "year": int(year[1]) if year else _optional(where, record, fields.year, "year", "Year"),
+            "year": int(year[1]) if year else _optional(where, record, record_fields.year, "year", "Year"),
         }
 
 
 def _olympiadbench(entry: Problems) -> Iterator[Row]:
-    """OlympiadBench: answers are a list (several where `is_multiple_answer`), solutions too; proofs have no answer."""
+    """Yield OlympiadBench: answers and solutions are lists (several if `is_multiple_answer`); proofs have no answer."""
     for where, record in files.records(entry):
         solutions = words(where, record, "solution") if "solution" in record else []
         finals = words(where, record, "final_answer") if "final_answer" in record else []
@@ -207,7 +218,7 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
             "solution": solutions[0] if solutions else None,
             "answer": ", ".join(f.strip().strip("$") for f in finals) or None,
             "candidates": solutions[1:],
-            "asks": "answer" if finals else "proof",
+            "question_type": "answer" if finals else "proof",
             "origin": _optional(where, record, word, "source") or where,
             "level": _optional(where, record, word, "difficulty"),
             "tags": [subject] if subject else [],
@@ -218,20 +229,20 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
 
 
 def _usamo(entry: Problems) -> Iterator[Row]:
-    """A MathArena contest: a folder with problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml; or a table."""
+    """Yield a MathArena contest: a table, or a folder of problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
     place = required(entry.path)
     folder = local_path(place)
     if is_public(place) or folder.is_file():
         yield from _contest_table(entry)
         return
-    contest = _parsed(folder / "config.yaml", yaml.safe_load)
+    contest = _parse(folder / "config.yaml", yaml.safe_load)
     date = str(contest.get("date")) if isinstance(contest, Mapping) else ""
     path = folder / "grading_scheme.json"
-    listed = fields.records(str(path), {"schemes": _parsed(path, formats.parsed_json)}, "schemes")
+    listed = record_fields.records(str(path), {"schemes": _parse(path, file_formats.parse_json)}, "schemes")
     schemes = {word(str(path), scheme, "id"): scheme for scheme in listed}
     problems = sorted((folder / "problems").glob("*.tex"), key=lambda file: (len(file.stem), file.stem))
     if not problems:
-        raise TableError(f"{folder}/problems: no .tex files; expected a file for each problem.")
+        raise TableError(f"{folder}/problems: no .tex files; expected one for each problem.")
     for problem in problems:
         if problem.stem not in schemes:
             raise TableError(
@@ -242,15 +253,15 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "problem": f"{folder.name}-{problem.stem}",
             "statement": _tex(problem),
             "solution": _tex(solution) if solution.exists() else None,
-            "guidelines": fields.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem], "scheme"),
-            "asks": "proof",
+            "guidelines": record_fields.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem], "scheme"),
+            "question_type": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
         }
 
 
 def _contest_table(entry: Problems) -> Iterator[Row]:
-    """A contest's table as MathArena publishes it; the year stands in its name."""
+    """Yield a contest from its table as MathArena publishes it; the year is in its name."""
     path = required(entry.path)
     year = _YEAR.search(path.rpartition("@")[0] or path)
     for where, record in files.records(entry):
@@ -259,8 +270,8 @@ def _contest_table(entry: Problems) -> Iterator[Row]:
             "problem": f"usamo_{year[1]}-{number}" if year else f"usamo-{number}",
             "statement": text(where, record, "problem"),
             "solution": _optional(where, record, text, "sample_solution"),
-            "guidelines": fields.rendered(where, record, "grading_scheme"),
-            "asks": "proof",
+            "guidelines": record_fields.rendered(where, record, "grading_scheme"),
+            "question_type": "proof",
             "origin": where,
             "year": int(year[1]) if year else None,
         }
@@ -271,22 +282,22 @@ def _tex(path: Path) -> str:
         content = path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:
         raise TableError(
-            f"{path}: is no UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it."
+            f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); expected UTF-8. Convert it."
         ) from error
     except OSError as error:
         raise TableError(
-            f"{path}: cannot be read ({error.strerror}); expected a contest folder as MathArena has it."
+            f"{path}: cannot be read ({error.strerror}); expected a contest folder of MathArena."
         ) from error
-    formats.check_texts(str(path), content, "text")
+    file_formats.check_texts(str(path), content, "text")
     return content
 
 
-def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
+def _parse(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(_tex(path))
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TableError(
-            f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Mend the file."
+            f"{path}: cannot be parsed ({error}); expected {path.suffix[1:].upper()}. Fix the file."
         ) from error
 
 
@@ -294,28 +305,28 @@ def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
 
 READ: dict[str, Callable] = {
     "problem": word, "statement": text, "solution": text, "answer": word, "candidates": texts, "guidelines": text,
-    "asks": text, "origin": word, "year": fields.year, "level": word, "tags": texts,
+    "question_type": text, "origin": word, "year": record_fields.year, "level": word, "tags": texts,
 }  # fmt: skip
 
 
-def _mapped(entry: Problems) -> Iterator[Row]:
-    """Columns as `columns` maps them; without a map, the columns that have our names."""
+def _table(entry: Problems) -> Iterator[Row]:
+    """Yield rows with the columns that `columns` maps; without a map, the columns with our names."""
     ids: dict[str, str] = {}
     if unknown := [column for column in entry.columns if column not in READ]:
         known = ", ".join(READ)
-        raise TableError(
-            f"columns: `{unknown[0]}` is no column of `problems` that a source fills; expected some of {known}."
-        )
+        raise TableError(f"columns: `{unknown[0]}` is not a column that a source can fill; expected some of {known}.")
     for where, record in files.records(entry):
         mapped = dict(entry.columns) or {column: column for column in READ if column in record}
         mapped.setdefault("statement", "statement")
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
-        if row.get("asks") not in (None, "proof", "answer"):
-            raise TableError(f"{where}: `{mapped['asks']}` is {shown(row['asks'])}; expected `proof` or `answer`.")
+        if row.get("question_type") not in (None, "proof", "answer"):
+            raise TableError(
+                f"{where}: `{mapped['question_type']}` is {shown(row['question_type'])}; expected `proof` or `answer`."
+            )
         if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
             raise TableError(
                 f"{where}: `{mapped['problem']}` is {shown(id)} as in {before}; expected each id once. "
-                "Map another column to `problem`, or none: ids then come from the statements."
+                "Map another column to `problem`, or remove it: ids then come from the statements."
             )
         yield {"origin": where, **row}
 
@@ -324,11 +335,10 @@ def _mapped(entry: Problems) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
-class Source:
-    """`load` yields the rows of an entry; `reads` are its own fields, besides `keep` and the others of all sources.
+class Loader:
+    """`load` yields the rows of an entry; `reads` are the fields it has, in addition to `keep` and others of all sources.
 
-    `attempts`, for sources with attempts at the problems, yields (problem, graded_proofs.Attempt); a
-    generator names its `families`.
+    `attempts` yields (problem, graded_proofs.GradedProof), if the source has any. A generator lists its `families`.
     """
 
     load: Callable[[Problems], Iterator[Row]]
@@ -338,61 +348,53 @@ class Source:
     families: tuple[str, ...] = ()
 
 
-_GENERATED = frozenset({"part", "families", "rows", "seed"})
+_GENERATED = frozenset({"split", "families", "rows", "seed"})
 _SIZED = _GENERATED | {"sizes"}
+_FAMILIES = congruences.FAMILIES
 _SELECTED = frozenset({"where", "every", "rows"})
 _FILE = _SELECTED | {"path"}
-_FILE_OR_HUB = _FILE | {"id", "commit", "config", "split"}
+_FILE_OR_HUB = _FILE | {"id", "commit", "subset", "split"}
 _PROGRAMS = _FILE_OR_HUB | {"setup", "megabytes"}
 
-SOURCES: dict[str, Source] = {
-    "arithmetic": Source(
-        generated.arithmetic, "the embedded family of congruences", _SIZED, families=congruences.FAMILIES
+SOURCES: dict[str, Loader] = {
+    "arithmetic": Loader(generated.arithmetic, "the embedded family of congruences", _SIZED, None, _FAMILIES),
+    "arithmetic-threads": Loader(
+        generated.arithmetic_threads, "the same problems as threads of a synthetic forum", _SIZED, None, _FAMILIES
     ),
-    "arithmetic-threads": Source(
-        generated.arithmetic_threads,
-        "the same problems as threads of an invented forum",
-        _SIZED,
-        families=congruences.FAMILIES,
+    "tiny-programs": Loader(generated.tasks, "tasks about tiny programs", _GENERATED, None, generated.FAMILIES),
+    "aops-threads": Loader(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
+    "aops": Loader(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
+    "harp": Loader(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
+    "proofbench": Loader(_proofbench, "IMO-ProofBench and ProofBench", _FILE_OR_HUB),
+    "answerbench": Loader(_answerbench, "IMO-AnswerBench", _FILE_OR_HUB),
+    "gsm8k": Loader(_gsm8k, "GSM8K", _FILE_OR_HUB),
+    "math": Loader(_math, "MATH (Hendrycks et al.)", _FILE_OR_HUB),
+    "aime": Loader(_aime, "AIME", _FILE_OR_HUB),
+    "matharena": Loader(_usamo, "a contest of MathArena: its folder, or its table on the hub", _FILE),
+    "olympiadbench": Loader(_olympiadbench, "OlympiadBench", _FILE_OR_HUB),
+    "graded-proofs": Loader(
+        graded_proofs.problems, "proofs with human grades", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
     ),
-    "tiny-programs": Source(
-        generated.tasks, "tasks about tiny embedded programs", _GENERATED, None, generated.FAMILIES
+    "arithmetic-graded": Loader(
+        graded_proofs.problems, "flawed proofs of that family, with grades", _SIZED, graded_proofs.attempts, _FAMILIES
     ),
-    "aops-threads": Source(_aops_threads, "raw threads of the AoPS forum's API", _FILE),
-    "aops": Source(_aops, "AI-MO/aops_raw and AI-MO/aops", _FILE_OR_HUB),
-    "harp": Source(_harp, "HARP: proof problems of the USAMO and USAJMO", _FILE),
-    "proofbench": Source(_proofbench, "IMO-ProofBench and ProofBench", _FILE_OR_HUB),
-    "answerbench": Source(_answerbench, "IMO-AnswerBench", _FILE_OR_HUB),
-    "gsm8k": Source(_gsm8k, "GSM8K", _FILE_OR_HUB),
-    "math": Source(_math, "MATH (Hendrycks et al.)", _FILE_OR_HUB),
-    "aime": Source(_aime, "AIME", _FILE_OR_HUB),
-    "usamo": Source(_usamo, "a contest of MathArena, such as USAMO 2025: its folder, or its table on the hub", _FILE),
-    "olympiadbench": Source(_olympiadbench, "OlympiadBench", _FILE_OR_HUB),
-    "graded": Source(
-        graded_proofs.problems, "proofs with human marks", _FILE_OR_HUB | {"columns"}, graded_proofs.attempts
+    "qed-nano": Loader(
+        graded_proofs.problems, "runs of QED-Nano's evaluation, with grades", _FILE_OR_HUB, graded_proofs.attempts
     ),
-    "arithmetic-graded": Source(
-        graded_proofs.problems,
-        "sloppy proofs of the embedded family, with marks",
-        _SIZED,
-        graded_proofs.attempts,
-        families=congruences.FAMILIES,
+    "inspect-logs": Loader(
+        inspect_logs.problems, "evaluation logs of inspect_ai, with grades", _FILE | {"columns"}, inspect_logs.attempts
     ),
-    "qed-nano": Source(graded_proofs.problems, "runs of QED-Nano's evaluation", _FILE_OR_HUB, graded_proofs.attempts),
-    "inspect-logs": Source(
-        inspect_logs.problems, "evaluation logs of inspect_ai", _FILE | {"columns"}, inspect_logs.attempts
-    ),
-    "code": Source(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
-    "humaneval": Source(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
-    "mbpp": Source(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),
-    "livecodebench": Source(coding.livecodebench, "LiveCodeBench: write programs", _PROGRAMS),
-    "cruxeval-o": Source(triplets.cruxeval("deduce"), "CRUXEval: predict the output", _FILE_OR_HUB),
-    "cruxeval-i": Source(triplets.cruxeval("abduce"), "CRUXEval: predict an input", _FILE_OR_HUB),
-    "livecodebench-o": Source(triplets.livecodebench("deduce"), "LiveCodeBench: predict the output", _FILE_OR_HUB),
-    "livecodebench-i": Source(triplets.livecodebench("abduce"), "LiveCodeBench: predict an input", _FILE_OR_HUB),
-    "azr-deduce": Source(triplets.azr("deduce"), "Absolute Zero's seeds, asked for outputs", _FILE),
-    "azr-abduce": Source(triplets.azr("abduce"), "Absolute Zero's seeds, asked for inputs", _FILE),
-    "azr-induce": Source(triplets.azr("induce"), "Absolute Zero's seeds, asked for programs", _FILE),
-    "hub": Source(_mapped, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | {"columns"}),
-    "table": Source(_mapped, "any JSONL, CSV, TSV or Parquet file", _FILE | {"columns"}),
+    "code": Loader(coding.problems, "programming problems with tests, as open-r1 publishes them", _PROGRAMS),
+    "humaneval": Loader(coding.humaneval, "HumanEval and HumanEval+", _FILE_OR_HUB),
+    "mbpp": Loader(coding.mbpp, "MBPP and MBPP+", _FILE_OR_HUB),
+    "livecodebench": Loader(coding.livecodebench, "LiveCodeBench: program generation", _PROGRAMS),
+    "cruxeval-o": Loader(triplets.cruxeval("deduce"), "CRUXEval: output prediction", _FILE_OR_HUB),
+    "cruxeval-i": Loader(triplets.cruxeval("abduce"), "CRUXEval: input prediction", _FILE_OR_HUB),
+    "livecodebench-o": Loader(triplets.livecodebench("deduce"), "LiveCodeBench: output prediction", _FILE_OR_HUB),
+    "livecodebench-i": Loader(triplets.livecodebench("abduce"), "LiveCodeBench: input prediction", _FILE_OR_HUB),
+    "azr-deduce": Loader(triplets.azr("deduce"), "Absolute Zero's seeds: output prediction", _FILE),
+    "azr-abduce": Loader(triplets.azr("abduce"), "Absolute Zero's seeds: input prediction", _FILE),
+    "azr-induce": Loader(triplets.azr("induce"), "Absolute Zero's seeds: program induction", _FILE),
+    "hub": Loader(_table, "any dataset of the hub", (_FILE_OR_HUB - {"path"}) | {"columns"}),
+    "table": Loader(_table, "any JSONL, CSV, TSV or Parquet file", _FILE | {"columns"}),
 }

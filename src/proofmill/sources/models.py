@@ -1,19 +1,19 @@
-"""Models of others: files of the hub in its own cache, a GGUF file as a folder of safetensors, weights of 8 bits.
+"""Load foreign models: files of the hub in its cache, GGUF files as folders of safetensors, 8-bit weights.
 
-`snapshot` has the files of one commit that a model of the hub needs to run. `unpack_gguf` writes a GGUF file, llama.cpp's
-format of a model, with its tokenizer and its chat template. transformers reads the file: quantized weights are
-multiplied out to float32, which is what they say, not what they were before they were quantized. `in_float32` says how
-weights are read that stand in 8 bits on the hub (DeepSeek-V3): multiplied out, too.
+`snapshot` returns the files of one commit that a model of the hub needs to run. `unpack_gguf` converts a GGUF file
+(llama.cpp's model format) with its tokenizer and chat template. transformers reads the file; quantized weights are
+dequantized to float32, which does not restore the precision that quantization lost. `in_float32` returns the options that
+dequantize 8-bit weights of the hub (DeepSeek-V3).
 
-How we differ from transformers 5.17, of GGUF files:
-1. The special tokens are those whose numbers the file gives. transformers takes `<|im_start|>` for the end of a turn of
-   SmolLM2, whose file says `<|im_end|>`.
-2. What is saved no longer says that it was quantized, so that it loads as any other model does.
-3. A file that is cut off, or is none, is one message with its path.
+Differences from transformers 5.17, for GGUF files:
+1. Special tokens have the ids that the file states. transformers uses `<|im_start|>` as the end of a turn of SmolLM2, whose
+   file states `<|im_end|>`.
+2. The saved model is not marked as quantized, so it loads like any other model.
+3. A truncated or invalid file raises one message with its path.
 
-How we differ, of weights of 8 bits:
-1. A layer that does not consist of whole blocks is refused. transformers 5.17 derives the size of blocks from the number
-   of scales, and so multiplies the rows of such a layer by the wrong ones, or stops.
+Differences, for 8-bit weights:
+1. A layer that does not consist of complete blocks is rejected. transformers 5.17 derives the block size from the number of
+   scales, and so multiplies rows of such a layer by wrong scales, or fails.
 """
 
 import json
@@ -25,15 +25,15 @@ from proofmill.schema.errors import HubError, TableError
 
 TOKENIZER = ("*.json", "*.txt", "*.model", "*.jinja")
 WEIGHTS = (*TOKENIZER, "*.safetensors")
-# What reading a damaged file ends in: numpy finds too few bytes, a name is no UTF-8, a type or a field does not exist.
+# Errors of damaged files: numpy finds too few bytes, a name is not UTF-8, a type or a field does not exist.
 DAMAGE = (ValueError, OSError, KeyError, IndexError, OverflowError, StructError)
 SPECIAL = ("bos", "eos", "unknown", "padding")
 
 
 def snapshot(id: str, commit: str, weights: bool = True, here: bool = False) -> Path:
-    """The folder with the files of a model, or of its tokenizer alone; `here` asks nobody.
+    """Return the folder with the files of a model, or only of its tokenizer; `here` uses the cache without network.
 
-    Raises HubError, also for a model of which only some files are in the cache and nobody is to be asked.
+    Raises HubError, also if the cache lacks some files of the model and the network is off.
     """
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -43,18 +43,18 @@ def snapshot(id: str, commit: str, weights: bool = True, here: bool = False) -> 
             id,
             revision=commit,
             allow_patterns=list(WEIGHTS if weights else TOKENIZER),
-            local_files_only=here or constants.HF_HUB_OFFLINE,  # a full commit is else asked for even when offline
+            local_files_only=here or constants.HF_HUB_OFFLINE,  # a full commit is requested even when offline
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
         raise HubError(
-            f"{id} at {commit}: cannot be fetched ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
+            f"{id} at {commit}: cannot be downloaded ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
             "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
         ) from error
     return Path(folder)
 
 
 def is_here(id: str, commit: str, weights: bool = True) -> bool:
-    """Whether the cache has all files of a model; nobody is asked."""
+    """Return whether the cache has all files of a model, without network."""
     try:
         return snapshot(id, commit, weights, here=True).is_dir()
     except HubError:
@@ -69,9 +69,9 @@ SCALES = ".weight_scale_inv"
 
 
 def in_float32(folder: Path) -> dict[str, Any]:
-    """Options of `from_pretrained` by which a model is read as float32, 8-bit weights multiplied out by their scales.
+    """Return options of `from_pretrained` that load a model as float32 and dequantize 8-bit weights.
 
-    Raises TableError for weights in another quantization, and for layers whose blocks are not whole.
+    Raises TableError for another quantization, and for layers with incomplete blocks.
     """
     options: dict[str, Any] = {"dtype": "float32"}
     quantized = json.loads((folder / "config.json").read_bytes()).get("quantization_config")
@@ -79,8 +79,8 @@ def in_float32(folder: Path) -> dict[str, Any]:
         return options
     if (method := quantized.get("quant_method")) != "fp8":
         raise TableError(
-            f"{folder}: its weights are quantized (`{method}`); expected whole numbers of 16 or 32 bits, or of 8 bits in blocks "
-            "(`fp8`). Take the model before it was quantized, or a copy that is multiplied out."
+            f"{folder}: its weights are quantized (`{method}`); expected weights of 16 or 32 bits, or of 8 bits in blocks "
+            "(`fp8`). Use the model before quantization, or a dequantized copy."
         )
     block = quantized.get("weight_block_size") or [BLOCK, BLOCK]
     uneven = [
@@ -90,8 +90,8 @@ def in_float32(folder: Path) -> dict[str, Any]:
     ]
     if uneven:
         raise TableError(
-            f"{folder}: {len(uneven)} of its 8-bit layers, such as {uneven[0]}, do not consist of whole blocks, and transformers "
-            "would mix up their scales; expected whole ones. Take a copy that is multiplied out to bfloat16."
+            f"{folder}: {len(uneven)} of its 8-bit layers, such as {uneven[0]}, do not consist of complete blocks, and transformers "
+            "would apply wrong scales; expected complete blocks. Use a copy dequantized to bfloat16."
         )
     from transformers import AutoConfig
 
@@ -101,37 +101,37 @@ def in_float32(folder: Path) -> dict[str, Any]:
 
 
 def _quantized_sizes(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
-    """The layers that have scales, with their rows and columns, from the heads of the files."""
+    """Return the layers with scales, and their rows and columns, from the headers of the files."""
     from safetensors import safe_open
 
-    found = []
+    sizes = []
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, "pt") as file:
             named = [name.removesuffix(SCALES) for name in file.keys() if name.endswith(SCALES)]  # noqa: SIM118
-            found += [(name, tuple(file.get_slice(f"{name}.weight").get_shape())) for name in named]
-    return found
+            sizes += [(name, tuple(file.get_slice(f"{name}.weight").get_shape())) for name in named]
+    return sizes
 
 
 # ----------------------------------------------------------------------------------------------------------- GGUF files
 
 
 def unpack_gguf(path: Path, folder: Path) -> None:
-    """Write the model of a GGUF file into a folder. TableError for a file that is missing, damaged or of no known model."""
+    """Write the model of a GGUF file into a folder. Raises TableError if it is missing, damaged or of an unknown model."""
     if path.suffix.lower() != ".gguf" or not path.is_file():
-        found = "no such file" if not path.exists() else "is a folder" if path.is_dir() else "does not end in .gguf"
-        raise TableError(f"{path}: {found}; expected one GGUF file, such as model.Q4_1.gguf. Mend the path.")
+        fault = "no such file" if not path.exists() else "is a folder" if path.is_dir() else "does not end in .gguf"
+        raise TableError(f"{path}: {fault}; expected one GGUF file, such as model.Q4_1.gguf. Fix the path.")
     numbers = _special_numbers(path)
     _save(path, folder, numbers)
 
 
 def _special_numbers(path: Path) -> dict[str, int]:
-    """The numbers of the special tokens by their names in transformers. TableError for a file that cannot be read to its end."""
+    """Return the ids of the special tokens by their names in transformers. Raises TableError for an unreadable file."""
     from gguf import GGUFReader
 
     try:
         reader = GGUFReader(path)
         for tensor in reader.tensors:
-            tensor.data[-1:]  # a view: what the file does not have fails here and not while weights are made
+            tensor.data[-1:]  # a view: missing bytes fail here, not while weights are built
         fields = {name: reader.get_field(f"tokenizer.ggml.{name}_token_id") for name in SPECIAL}
         if not reader.tensors:
             raise ValueError("it has no weights")
@@ -139,7 +139,7 @@ def _special_numbers(path: Path) -> dict[str, int]:
             raise ValueError("it has no tokenizer")
     except DAMAGE as error:
         raise TableError(
-            f"{path}: cannot be read ({_first_line(error)}); expected a whole GGUF file of a language model. Copy it again."
+            f"{path}: cannot be read ({_first_line(error)}); expected a complete GGUF file of a language model. Copy it again."
         ) from error
     known = {name: int(field.contents()) for name, field in fields.items() if field is not None}
     names = {"unknown": "unk", "padding": "pad"}
@@ -152,16 +152,16 @@ def _save(path: Path, folder: Path, special: dict[str, int]) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype="float32")
-    except Exception as error:  # what is below these two calls raises errors of any class at bytes that are no model
+    except Exception as error:  # bytes that are not a model raise errors of any class
         raise TableError(
-            f"{path}: transformers cannot load it ({_first_line(error)}); expected a model that it knows, whole. Take another "
+            f"{path}: transformers cannot load it ({_first_line(error)}); expected a complete model that it supports. Use another "
             "file of the model, or its weights as safetensors (`source: folder` or `hub`)."
         ) from error
     for name, number in special.items():
         setattr(tokenizer, f"{name}_token", tokenizer.convert_ids_to_tokens(number))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.clean_up_tokenization_spaces = False  # would take blanks before punctuation out of what was written
+    tokenizer.clean_up_tokenization_spaces = False  # would remove blanks before punctuation
     model.hf_quantizer, model.is_quantized = None, False
     del model.quantization_method, model.config.quantization_config
     model.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Parquet files of others: a value is read when it is asked for, so that unused columns may hold anything."""
+"""Read foreign Parquet files lazily: a value is read on access, so unused columns may hold anything."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from proofmill.schema.errors import TableError, short
-from proofmill.sources.formats import Record, check_texts
+from proofmill.sources.file_formats import Record, check_texts
 
-BATCH = 1_000  # rows held at a time
-# What pyarrow raises for a value that Python has no form for: a year beyond 9999, a zone that is not known here.
+BATCH = 1_000  # rows in memory
+# Raised by pyarrow for values without a Python form: a year beyond 9999, an unknown time zone.
 UNREADABLE = (pa.ArrowException, ValueError, ArithmeticError, LookupError, OSError)
 
 
 class _Batch:
-    """Some rows of a file, whose columns are checked when they are first read."""
+    """Rows of a file; a column is validated on first access."""
 
     def __init__(self, batch: pa.RecordBatch):
         self.columns = {name: number for number, name in enumerate(batch.schema.names)}
@@ -26,13 +26,13 @@ class _Batch:
     def value(self, column: str, row: int) -> Any:
         if column not in self._arrays:
             array = self._batch.column(self.columns[column])
-            array.validate(full=True)  # a damaged file may lead outside the memory of its texts
+            array.validate(full=True)  # offsets of a damaged file may point outside its memory
             self._arrays[column] = array
         return self._arrays[column][row].as_py()
 
 
 class _Row(Mapping):
-    """A row by column."""
+    """A row as a mapping of columns."""
 
     def __init__(self, where: str, batch: _Batch, row: int):
         self._where, self._batch, self._row = where, batch, row
@@ -45,7 +45,7 @@ class _Row(Mapping):
         except UNREADABLE as error:
             raise TableError(
                 f"{self._where}: `{short(column)}` cannot be read ({first_line(error)}); expected texts or numbers. "
-                "Convert the column, or fetch the file again."
+                "Convert the column, or download the file again."
             ) from error
         check_texts(self._where, value, column)
         return value
@@ -61,13 +61,13 @@ class _Row(Mapping):
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The rows of a file. Raises TableError when it cannot be read, or has two columns of one name."""
+    """Yield the rows of a file. Raises TableError if it cannot be read or has two columns of one name."""
     number = 0
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             if twice := _twice(list(file.schema_arrow)):
                 raise TableError(
-                    f"{path}: two columns are called `{short(twice)}`; expected a name for each. Rename one."
+                    f"{path}: two columns have the name `{short(twice)}`; expected distinct names. Rename one."
                 )
             for batch in file.iter_batches(BATCH):
                 columns = _Batch(batch)
@@ -77,12 +77,12 @@ def records(path: Path) -> Iterator[Record]:
     except UNREADABLE as error:
         raise TableError(
             f"{path}: cannot be read as Parquet after row {number} ({first_line(error)}); expected a Parquet file. "
-            "Fetch it again."
+            "Download it again."
         ) from error
 
 
 def _twice(fields: list[pa.Field]) -> str | None:
-    """The name of a second field of the same name beside another, at any depth."""
+    """Return a name that two sibling fields share, at any depth; None if all are distinct."""
     names: set[str] = set()
     for field in fields:
         if field.name in names:
@@ -95,5 +95,5 @@ def _twice(fields: list[pa.Field]) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """An error of a library, in one line."""
+    """Return an error of a library in one line."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"

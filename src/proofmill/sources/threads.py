@@ -1,10 +1,10 @@
-"""Forum threads as problems: the statement, a selected solution, and the other posts as candidates.
+"""Convert forum threads to problems: the statement, a selected solution, and the other posts as candidates.
 
 From: raw threads of the AoPS forum's API; `thread` and `like_a_solution` state the rule of selection.
 
-How we differ from the published corpora:
-1. The rule of selection is written down, and a thread without a post like a solution has no solution.
-2. Quotes are left out: a post that only quotes a solution does not count as one.
+Differences from the published corpora:
+1. The selection rule is documented, and a thread without a solution-like post has no solution.
+2. Quotes are removed: a post that only quotes a solution does not count as one.
 """
 
 import re
@@ -15,20 +15,20 @@ from functools import lru_cache
 from typing import Any
 
 from proofmill.schema.errors import TableError, shown
-from proofmill.sources.fields import field, records, text
-from proofmill.text import asks
-from proofmill.text.asks import BOX, END_OF_PROOF
+from proofmill.sources.record_fields import field, records, text
+from proofmill.text import question_types
+from proofmill.text.question_types import BOX, END_OF_PROOF
 
 Row = dict[str, Any]
 
 
 def thread(where: str, record: Mapping) -> Row:
-    """A raw record of the forum's API as a problem.
+    """Convert a raw record of the forum's API to a problem.
 
-    The statement is the first post. The selected solution is, among the later posts that are like a solution (see
-    `like_a_solution`; the thread starter's count too), the one with most thanks; among equals one with a box or an
-    end-of-proof mark; among equals the earliest. There is none if no post is like a solution. All other posts are
-    candidates, in order. Deleted posts do not count. TableError for a record of another form.
+    The statement is the first post. The solution is selected from the later posts that are like a solution (see
+    `like_a_solution`), including those of the thread starter. It is the post with most thanks; ties go to a post with a box
+    or an end-of-proof sign, then to the earliest. Without such a post the problem has no solution. All other posts
+    are candidates, in order. Deleted posts do not count. Raises TableError for a record of another form.
     """
     topic = field(where, record, "response.response")
     posts = sorted(
@@ -37,7 +37,7 @@ def thread(where: str, record: Mapping) -> Row:
     )
     contents = [_content(where, post) for post in posts]
     likely = [
-        (-(_whole(where, post, "thanks_received", 0)), not _marked(content), n)
+        (-(_whole(where, post, "thanks_received", 0)), not _is_finished(content), n)
         for n, (post, content) in enumerate(zip(posts, contents, strict=True))
         if n > 0 and like_a_solution(content)
     ]
@@ -48,15 +48,15 @@ def thread(where: str, record: Mapping) -> Row:
         "statement": statement,
         "solution": solution,
         "candidates": [c for n, c in enumerate(contents) if n not in (0, chosen) and c],
-        "asks": asks.asks(statement, solution),
+        "question_type": question_types.asks(statement, solution),
         "origin": where,
-        "year": _posted(where, posts[0]) if posts else None,
+        "year": _year(where, posts[0]) if posts else None,
         "tags": [tag for each in _objects(topic, "tags") if isinstance(tag := each.get("tag_text"), str)],
     }
 
 
 def _objects(record: Mapping, column: str) -> list[Mapping]:
-    """The objects of a list that not every record has."""
+    """Return the objects of an optional list."""
     items = record.get(column)
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
@@ -68,19 +68,19 @@ def _whole(where: str, post: Mapping, column: str, default: int | None = None) -
     return value
 
 
-def _posted(where: str, post: Mapping) -> int | None:
+def _year(where: str, post: Mapping) -> int | None:
     if not post.get("post_time"):
         return None
     try:
         return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year
     except (ValueError, ArithmeticError, OSError) as error:
         raise TableError(
-            f"{where}: a post has `post_time` {shown(post['post_time'])}; expected seconds since 1970. Mend the row."
+            f"{where}: a post has `post_time` {shown(post['post_time'])}; expected seconds since 1970. Fix the row."
         ) from error
 
 
 def _content(where: str, post: Mapping) -> str:
-    """The text of a post without quotes and markup, but with its images, which filters look for."""
+    """Return the text of a post without quotes and markup, but with its images, which filters detect."""
     content = plain(text(where, post, "post_canonical") or "")
     for attached in _objects(post, "attachments"):
         name = attached.get("name")
@@ -96,7 +96,7 @@ _TAG = re.compile(
 
 
 def plain(post: str) -> str:
-    """A post without BBCode: quotes are removed, other tags unwrapped. An unclosed tag is text, as in `a[i]`."""
+    """Remove BBCode: quotes are deleted, other tags unwrapped. An unclosed tag is text, as in `a[i]`."""
     parts: list[str] = []
     opened: list[tuple[str, int]] = []
     awaited: Counter[str] = Counter()  # number of each name in `opened`
@@ -112,7 +112,7 @@ def plain(post: str) -> str:
             parts.append(tag[0])
             continue
         inner = None
-        while inner != name:  # what was opened within and is never closed is text
+        while inner != name:  # an inner tag that is never closed is text
             inner, start = opened.pop()
             awaited[inner] -= 1
         if name == "quote":
@@ -147,20 +147,20 @@ _MATHEMATICS = re.compile(
 
 
 def like_a_solution(post: str) -> bool:
-    """Whether a post tries to solve the problem.
+    """Return whether a post tries to solve the problem.
 
-    It is at least thirty characters long or has a box or an end-of-proof mark; it has mathematics (a relation, a box);
-    it does not begin with thanks, praise or a call for help, nor by calling another post wrong; and a short one (under
-    300 characters) neither hedges nor ends in a question.
+    It is at least 30 characters long, or has a box or an end-of-proof sign. It has mathematics (a relation, a box). It does
+    not begin with thanks, praise, a call for help, or an objection to another post. If it has fewer than 300 characters, it
+    neither hedges nor ends in a question.
     """
-    if not _marked(post) and (len(post) < _SHORTEST or not _MATHEMATICS.search(post)):
+    if not _is_finished(post) and (len(post) < _SHORTEST or not _MATHEMATICS.search(post)):
         return False
     opening = post[:120]
     if (_TALK.match(post) and len(post) < 300) or (_OBJECTION.search(opening) and "statement" not in opening.lower()):
         return False
-    return _marked(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
+    return _is_finished(post) or len(post) >= 300 or not (_HEDGE.search(post) or post.rstrip(" $.)").endswith("?"))
 
 
 @lru_cache(maxsize=4)
-def _marked(post: str) -> bool:
+def _is_finished(post: str) -> bool:
     return bool(BOX.search(post) or END_OF_PROOF.search(post))

@@ -1,14 +1,14 @@
 """Programs with an input and its output: CRUXEval, LiveCodeBench's executions, the seeds of Absolute Zero.
 
-A row asks for the output (`deduce`), an input (`abduce`), or from some pairs for the program (`induce`). Its answer is
-the triplet as a JSON object, as tasks/tasks.py reads it, and its solution is a reply that has the published part.
+A problem requests the output (`deduce`), an input (`abduce`), or the program that fits given pairs (`induce`). Its answer
+is the triplet as a JSON object, as selfplay_tasks/tasks.py reads it. Its solution is a reply with the published part.
 
 From: CRUXEval (Gu et al. 2024, arXiv 2401.03065), LiveCodeBench (Jain et al. 2024, arXiv 2403.07974), and the seed
 files of Absolute Zero Reasoner (arXiv 2505.03335).
 
-How we differ:
-1. Absolute Zero asks LiveCodeBench's rows for inputs though its paper says outputs; here either is a source.
-2. A function keeps its name in the statement. Absolute Zero renames it to `f`, by a search of the text.
+Differences from the originals:
+1. Absolute Zero requests inputs for LiveCodeBench's rows, while its paper states outputs. Here each is a source.
+2. A function keeps its name in the statement. Absolute Zero renames it to `f` with a text search.
 """
 
 import ast
@@ -17,10 +17,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from proofmill.schema.entries import Problems
+from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.errors import TableError, shown
 from proofmill.sources import files
-from proofmill.sources.fields import field, text, texts, word
+from proofmill.sources.record_fields import field, text, texts, word
 
 Row = dict[str, Any]
 Load = Callable[[Problems], Iterator[Row]]
@@ -28,12 +28,13 @@ Asked = Literal["deduce", "abduce"]
 
 
 def fenced(language: str, code: str) -> str:
+    """Return code as a fenced block of Markdown."""
     fence = "`" * (4 if "```" in code else 3)
     return f"{fence}{language}\n{code.strip(chr(10)).rstrip()}\n{fence}"
 
 
-def _asked(kind: Asked, code: str, function: str, arguments: str, output: str) -> Row:
-    """What a problem has of a triplet. `code` is shown; where its function is not `f`, the program calls it so, too."""
+def _prediction(kind: Asked, code: str, function: str, arguments: str, output: str) -> Row:
+    """Build the columns from a triplet. The statement shows `code`; in the program `f` is an alias of its function."""
     program = fenced("python", code)
     if kind == "deduce":
         call = fenced("python", f"{function}({arguments})")
@@ -49,26 +50,28 @@ def _asked(kind: Asked, code: str, function: str, arguments: str, output: str) -
         "statement": statement,
         "solution": solution,
         "answer": json.dumps(task, ensure_ascii=False),
-        "asks": "code",
+        "question_type": "code",
         "tags": [kind],
     }
 
 
 def cruxeval(kind: Asked) -> Load:
+    """Build the loader of CRUXEval for one task."""
+
     def load(entry: Problems) -> Iterator[Row]:
         for where, record in files.records(entry):
             id = word(where, record, "id") if "id" in record else None
             yield {
                 "problem": f"cruxeval-{kind}-{id}" if id else None,
                 "origin": where,
-                **_asked(kind, _code(where, record, "code"), "f", *_pair(where, record)),
+                **_prediction(kind, _code(where, record, "code"), "f", *_pair(where, record)),
             }
 
     return load
 
 
 def livecodebench(kind: Asked) -> Load:
-    """`input` is the whole call; what a solution of LeetCode imports without saying so stands before its code."""
+    """Build the loader of LiveCodeBench's executions. `input` is the complete call; missing imports are added to the code."""
 
     def load(entry: Problems) -> Iterator[Row]:
         for where, record in files.records(entry):
@@ -76,8 +79,8 @@ def livecodebench(kind: Asked) -> Load:
             call = call.strip()
             if not (call.startswith(f"{function}(") and call.endswith(")")):
                 raise TableError(
-                    f"{where}: `input` is {shown(call)}; expected a call of `{function}`. Is this LiveCodeBench's "
-                    "execution?"
+                    f"{where}: `input` is {shown(call)}; expected a call of `{function}`. Check that the file is "
+                    "LiveCodeBench's execution part."
                 )
             arguments = call[len(function) + 1 : -1]
             id = word(where, record, "id") if "id" in record else None
@@ -85,33 +88,35 @@ def livecodebench(kind: Asked) -> Load:
                 "problem": f"livecodebench-{kind}-{id}" if id else None,
                 "origin": where,
                 "level": word(where, record, "difficulty") if "difficulty" in record else None,
-                **_asked(kind, with_imports(_code(where, record, "code")), function, arguments, output),
+                **_prediction(kind, with_imports(_code(where, record, "code")), function, arguments, output),
             }
 
     return load
 
 
 def azr(kind: Literal["deduce", "abduce", "induce"]) -> Load:
+    """Build the loader of Absolute Zero's seeds for one task."""
+
     def load(entry: Problems) -> Iterator[Row]:
         for where, record in files.records(entry):
             imports = texts(where, record, "imports") if "imports" in record else []
             snippet = _code(where, record, "snippet")
             code = "\n".join([*(line for line in imports if line not in snippet.splitlines()), snippet])
             if kind != "induce":
-                yield {"origin": where, **_asked(kind, code, "f", *_pair(where, record))}
+                yield {"origin": where, **_prediction(kind, code, "f", *_pair(where, record))}
                 continue
             inputs, outputs = texts(where, record, "inputs"), texts(where, record, "outputs")
             if len(inputs) != len(outputs) or len(inputs) < 2:
                 raise TableError(
-                    f"{where}: {len(inputs)} inputs and {len(outputs)} outputs; expected two pairs or more. Mend the row."
+                    f"{where}: {len(inputs)} inputs and {len(outputs)} outputs; expected the same number, at least two. Fix the row."
                 )
-            yield {"origin": where, **_induced(code, inputs, outputs, text(where, record, "message") or "")}
+            yield {"origin": where, **_induction(code, inputs, outputs, text(where, record, "message") or "")}
 
     return load
 
 
-def _induced(code: str, inputs: list[str], outputs: list[str], message: str) -> Row:
-    """The first half of the pairs, rounded down, is shown; the others are what a program is tried on."""
+def _induction(code: str, inputs: list[str], outputs: list[str], message: str) -> Row:
+    """Build a problem of induction: it shows the first half of the pairs, rounded down; the others test the program."""
     shown_pairs = list(zip(inputs, outputs, strict=True))[: len(inputs) // 2]
     calls = "\n".join(f"f({arguments})  # {output}" for arguments, output in shown_pairs)
     hint = f"\n\n{message}" if message else ""
@@ -120,29 +125,29 @@ def _induced(code: str, inputs: list[str], outputs: list[str], message: str) -> 
         "statement": f"Which function `f` gives these values?\n\n{fenced('python', calls)}{hint}",
         "solution": fenced("python", code),
         "answer": json.dumps(task, ensure_ascii=False),
-        "asks": "code",
+        "question_type": "code",
         "tags": ["induce"],
     }
 
 
 def _code(where: str, record: Mapping[str, Any], column: str) -> str:
     if not (value := text(where, record, column)):
-        raise TableError(f"{where}: `{column}` is empty; expected source text. Mend or remove the row.")
+        raise TableError(f"{where}: `{column}` is empty; expected source text. Fix or remove the row.")
     return value
 
 
 def _pair(where: str, record: Mapping[str, Any]) -> tuple[str, str]:
-    """The input, which may have no arguments, and the output, as they are written."""
+    """Return the input, which may be empty, and the output as literals."""
     written = [field(where, record, column) for column in ("input", "output")]
     for column, value in zip(("input", "output"), written, strict=True):
         if not isinstance(value, str):
-            raise TableError(f"{where}: `{column}` is {shown(value)}; expected it as Python writes it.")
+            raise TableError(f"{where}: `{column}` is {shown(value)}; expected a Python literal as text.")
     return written[0], written[1]
 
 
 # ------------------------------------------------------------------------------------------------------ missing imports
 
-# Names that programs of LeetCode use without an import, by the module that has them.
+# Names that LeetCode programs use without an import, by module.
 _NAMES = {
     "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Iterable Iterator List Optional Sequence Set Tuple Union",
     "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
@@ -160,7 +165,7 @@ _MODULES = {*_NAMES, "copy", "datetime", "fractions", "random", "re", "statistic
 
 
 def with_imports(code: str) -> str:
-    """A program with imports before it of the well-known names that it uses and does not define; unparsable as it is."""
+    """Prepend imports of the well-known names that a program uses and does not define; unparsable code is unchanged."""
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except (SyntaxError, ValueError, MemoryError, RecursionError):

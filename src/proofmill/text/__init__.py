@@ -1,1 +1,1 @@
-"""Reading texts: statements, final answers, reasoning, formats, languages."""
+"""Parse texts: statements, final answers, reasoning, formats, languages."""

@@ -1,19 +1,19 @@
-r"""Language consistency: the share of a text's words that are in the script of the target language.
+r"""Compute language consistency: the share of a text's words that are in the script of the target language.
 
 From: the language-consistency reward of DeepSeek-R1 (section 2.3.2), the share of the words of a chain of thought that
-are in the target language, to be added to the reward for the answer; and its filter of rejection sampling (2.3.3).
+are in the target language, added to the reward for the answer; and its filter of rejection sampling (2.3.3).
 
-How we differ: the paper defines neither a word nor how its language is found, so both are chosen here.
+Differences from the paper, which defines neither a word nor the detection of its language, so both are chosen here:
 1. Formulas, macros with their arguments (`\frac{a}{b}`), code, addresses, tags, digits and signs are dropped. Words in
    `\text{...}` count, in a formula too, and so do words in `\textbf{...}`, a heading or a list.
-2. Formulas are also written without dollars. Letters are therefore not words if they touch a digit, `^`, `=`, `+` or an
-   opening bracket after them, or are joined by `_` (`2ab`, `gcd(a, b)`, `x_max`); nor are 2 to 4 capitals (`ABCD`).
+2. Formulas may lack dollars. So letters are not words if they touch a digit, `^`, `=`, `+` or an opening bracket after
+   them, or are joined by `_` (`2ab`, `gcd(a, b)`, `x_max`). Nor are 2 to 4 capitals (`ABCD`).
 3. A word is a run of letters of one script; a hyphen separates words, an apostrophe does not. Han and Kana are written
-   without spaces, so each character is a word. A single letter of an alphabet is a variable, no word, also "a" and "I".
-4. The language of a word is its script. Languages of one script cannot be told apart: French words count as English
+   without spaces, so each character is a word. A single letter of an alphabet is a variable, also "a" and "I".
+4. The language of a word is its script. Languages of one script cannot be distinguished: French words count as English
    here, and Chinese words as Japanese. R1's problem, Chinese in English texts, is detected.
 5. A dollar sign opens a formula by Pandoc's rule: no space after it, none before the closing one, and after an opening
-   `$5` no digit follows the closing one. A blank line ends every open formula, so that a sign too many costs a
+   `$5` no digit follows the closing one. A blank line ends every open formula, so a superfluous sign affects one
    paragraph at most.
 """
 
@@ -44,15 +44,15 @@ SCRIPTS = {
 }
 BY_CHARACTER = frozenset(("HAN", "KANA"))
 LEAST = 0.95  # share of words below which a text mixes languages
-_ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW"))  # whose single letters are variables
+_ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW"))  # single letters of these are variables
 _NAMED = {"CJK": "HAN", "IDEOGRAPHIC": "HAN", "HIRAGANA": "KANA", "KATAKANA": "KANA", "KATAKANA-HIRAGANA": "KANA"}
 
 
 def consistency(text: str, language: str, wordless: float | None = None) -> float | None:
-    """Share of the words of `text` that are in the target language, in [0, 1] (DeepSeek-R1, section 2.3.2).
+    """Return the share of the words that are in the target language, in [0, 1] (DeepSeek-R1, section 2.3.2).
 
-    An empty or blank text has the share 0. A text with formulas and no words gives no ground to judge its language and
-    has the share `wordless`. ValueError for a language that is not in SCRIPTS.
+    An empty or blank text has the share 0. A text with formulas but no words has no detectable language, and has the
+    share `wordless`. Raises ValueError for a language that is not in SCRIPTS.
     """
     if language not in SCRIPTS:
         raise ValueError(f"language: found {language!r}; expected one of {', '.join(SCRIPTS)}. Name one of them.")
@@ -64,7 +64,7 @@ def consistency(text: str, language: str, wordless: float | None = None) -> floa
 
 
 def mixes_languages(text: str, language: str, least: float = LEAST) -> bool:
-    """Whether less than `least` of the words are in the target language; a text without words mixes nothing."""
+    """Return whether less than `least` of the words are in the target language; False for a text without words."""
     share = consistency(text, language)
     return bool(text.strip()) and share is not None and share < least
 
@@ -83,7 +83,7 @@ _NAKED_FORMULA = re.compile(
 
 
 def words(text: str) -> Counter[str]:
-    """How many words of each script a text has: Counter({'LATIN': 210, 'HAN': 12})."""
+    """Count the words of a text by script: Counter({'LATIN': 210, 'HAN': 12})."""
     counts: Counter[str] = Counter()
     plain = _APOSTROPHE.sub("", _NAKED_FORMULA.sub(" ", _plain(prose(text))))
     for run in _LETTERS.findall(plain):
@@ -97,36 +97,36 @@ def words(text: str) -> Counter[str]:
 
 
 def _plain(text: str) -> str:
-    """Letters in their usual form (NFKC: full-width and mathematical letters are letters), without marks on them."""
+    """Return the text with letters in their usual form (NFKC: also full-width and mathematical), without accents."""
     if text.isascii():
         return text
     return text.translate(_USUAL_FORMS)
 
 
 class _UsualForms(dict):
-    """A table for str.translate that fills itself on demand.
+    """A table for str.translate that is filled on use.
 
-    Characters are normalised one by one: to normalise a text takes quadratic time if one letter bears all its marks.
+    Characters are normalized one by one. Normalizing a text takes quadratic time if all accents are on one letter.
     """
 
     def __missing__(self, code: int) -> str:
         usual = unicodedata.normalize("NFKC", chr(code))
-        self[code] = "".join(character for character in usual if not _is_mark(character))
+        self[code] = "".join(character for character in usual if not _is_accent(character))
         return self[code]
 
 
 _USUAL_FORMS = _UsualForms()
 
 
-def _is_mark(character: str) -> bool:
-    """Whether a character is a mark on a letter, or invisible (a soft hyphen, a joiner)."""
+def _is_accent(character: str) -> bool:
+    """Return whether a character is an accent on a letter, or invisible (a soft hyphen, a joiner)."""
     category = unicodedata.category(character)
     return category[0] == "M" or category == "Cf"
 
 
 @cache
 def script(letter: str) -> str:
-    """The script of a letter, by the first word of its Unicode name (LATIN, HAN, KANA, ...); "" for other signs."""
+    """Return the script of a letter by the first word of its Unicode name (LATIN, HAN, ...); "" for other signs."""
     if not letter.isalnum():
         return ""
     first = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "").partition(" ")[0]
@@ -147,7 +147,7 @@ _FORMULA_ENVIRONMENTS = frozenset(
     subarray matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix cases dcases
     """.split()  # noqa: SIM905
 )
-# An unclosed fence runs to the end. Each sign may be compared with the fence, whose length is therefore bounded.
+# An unclosed fence extends to the end. Each sign may be compared with the fence, so its length is bounded.
 _FENCE = r"(?P<fence>`{3,99}|^~{3,99}).*?(?:(?P=fence)|\Z)"
 FENCED = re.compile(_FENCE, re.DOTALL | re.MULTILINE)
 _SIGN = re.compile(
@@ -172,18 +172,18 @@ _TO_DOLLAR = re.compile(r"(?:[^$\\\n]|\\.|\n(?![ \t\r]*\n))*+(?<!\s)\$", re.DOTA
 
 
 def prose(text: str) -> str:
-    """The text without its formulas, macros and code, in one pass, even if some are never closed."""
-    return " ".join(_Reader(text).read())
+    """Return the text without its formulas, macros and code, in linear time, even if some are never closed."""
+    return " ".join(_LanguageReader(text).read())
 
 
-class _Reader:
-    """One pass over a text. `open` is a stack: the closing sign of each open part, and whether its words count."""
+class _LanguageReader:
+    """A single scan of a text. `open` is a stack: the closing sign of each open part, and whether its words count."""
 
     def __init__(self, text: str):
         self.text = text
         self.open: list[tuple[str, bool]] = []
         self.awaited: Counter[str] = Counter()  # number of each closing sign in the stack
-        self.argument = -1  # where one more argument of a macro would begin
+        self.argument = -1  # the place at which a further argument of a macro would begin
 
     def read(self) -> Iterator[str]:
         place = 0
@@ -213,7 +213,7 @@ class _Reader:
             self._push(closing, False)
 
     def _stop(self, closing: str) -> bool:
-        """End what this sign closes, with all that was opened within; False if it closes nothing."""
+        """End the part that this sign closes, with all parts inside it; return False if it closes nothing."""
         if not self.awaited[closing]:
             return False
         while self._pop()[0] != closing:
@@ -221,7 +221,7 @@ class _Reader:
         return True
 
     def _after(self, sign: re.Match) -> int:
-        """Open or close what the sign opens or closes; returns the position to read on from."""
+        """Open or close the part that the sign opens or closes, and return the position to continue from."""
         match sign.lastgroup:
             case "blank":
                 self.open.clear()
@@ -258,7 +258,7 @@ class _Reader:
         return end
 
     def _opens_formula(self, start: int) -> bool:
-        """Whether a formula begins after the dollar sign before `start` (Pandoc's rule)."""
+        """Return whether a formula begins after the dollar sign before `start` (Pandoc's rule)."""
         closing = None if self.text[start : start + 1].isspace() else _TO_DOLLAR.match(self.text, start)
         return closing is not None and not (self.text[start].isdigit() and self.text[closing.end() :][:1].isdigit())
 

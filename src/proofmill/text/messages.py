@@ -1,7 +1,7 @@
-"""Messages of a conversation: as chat templates take them, and as the tables hold them.
+"""Convert messages of a conversation between the form of chat templates and that of the tables.
 
-A message has a role and a text. What else it may have (calls of tools, the name of a tool, reasoning apart from the
-text) differs from model to model, so a table holds it as JSON in `more`.
+A message has a role and a text. Other fields (calls of tools, the name of a tool, separate reasoning) differ from model
+to model, so a table holds them as JSON in `extra`.
 """
 
 import json
@@ -9,54 +9,54 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # keys of reasoning apart from the text
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # keys of separate reasoning
 _TAGS = re.compile(r"</?think>")
 _ESCAPES = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[bfnrt])")
-_OTHERS = re.compile("[\\W_\U00010000-\U0010ffff]+")  # an escape of JSON is of half of what is beyond
-_SHORT = 40  # letters and digits of what may be written elsewhere by chance, so that its occurrences are counted
+_OTHERS = re.compile("[\\W_\U00010000-\U0010ffff]+")  # JSON escapes characters beyond U+FFFF in two halves
+_SHORT = 40  # letters and digits; shorter parts may occur elsewhere by chance, so their occurrences are counted
 
 
 def to_row(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a table holds it."""
+    """Return a message in the form of a table."""
     more = {key: value for key, value in message.items() if key not in ("role", "content")}
     text = json.dumps(more, ensure_ascii=False, default=str) if more else None
-    return {"role": message["role"], "content": message["content"], "more": text}
+    return {"role": message["role"], "content": message["content"], "extra": text}
 
 
 def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a chat template takes it."""
-    more = json.loads(row["more"]) if row.get("more") else {}
+    """Return a message in the form of a chat template."""
+    more = json.loads(row["extra"]) if row.get("extra") else {}
     return {"role": row["role"], "content": row["content"], **more}
 
 
 def tools_from(text: str | None) -> list[dict[str, Any]] | None:
-    """The functions that an assistant may call, from the JSON of a table; None without any."""
+    """Return the functions that an assistant may call, from the JSON of a table; None without any."""
     return json.loads(text) if text else None
 
 
-# ------------------------------------------------------------------------------------------- what a chat template leaves out
+# ----------------------------------------------------------------------------------------- omissions of a chat template
 
 
 def unrendered(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, rendered: str, answer_only: bool = False
 ) -> str | None:
-    """Return the first part of a conversation that its rendered text does not have; None if it has all of them.
+    """Return the name of the first part of a conversation that is missing in its rendered text; None if all are in it.
 
-    Parts are compared by their letters and digits, since templates trim, indent and escape. The thoughts of the
-    assistant's earlier turns may be left out with `answer_only`. Names of results repeat those of the calls.
+    Parts are compared by their letters and digits, since templates trim, indent and escape. With `answer_only`, the
+    reasoning of the assistant's earlier turns may be missing. Names of results repeat those of the calls.
     """
-    parts = [(what, part, _letters(part)) for what, part in _parts(messages, tools, answer_only) if part.strip()]
+    parts = [(name, part, _letters(part)) for name, part in _parts(messages, tools, answer_only) if part.strip()]
     text = _letters(rendered)
-    for what, part, letters in parts:
-        wanted = sum(other.count(letters) for _, _, other in parts) if 0 < len(letters) < _SHORT else 1
-        if (text.count(letters) if letters else rendered.count(part.strip())) < wanted:
-            return what
+    for name, part, letters in parts:
+        expected = sum(other.count(letters) for _, _, other in parts) if 0 < len(letters) < _SHORT else 1
+        if (text.count(letters) if letters else rendered.count(part.strip())) < expected:
+            return name
     return None
 
 
 def _letters(text: str) -> str:
-    """The letters and digits of a text, without escapes of JSON, in lower case."""
-    plain = _ESCAPES.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)
+    """Return the letters and digits of a text in lower case, with escapes of JSON resolved or removed."""
+    plain = _ESCAPES.sub(lambda match: chr(int(match[1], 16)) if match[1] else "", text)
     return _OTHERS.sub("", plain).casefold()
 
 
@@ -68,9 +68,9 @@ def _parts(messages: Sequence[Mapping[str, Any]], tools: Any, answer_only: bool)
     for number, message in enumerate(messages, 1):
         where = f"message {number} ({message['role']})"
         text = _TAGS.split(message["content"] or "")
-        whole = message["role"] != "assistant" or not answer_only or number == len(messages)
-        yield from ((f"the text of {where}", part) for part in (text if whole else text[-1:]))
-        yield from ((f"the reasoning of {where}", str(message.get(key) or "")) for key in THOUGHTS if whole)
+        complete = message["role"] != "assistant" or not answer_only or number == len(messages)
+        yield from ((f"the text of {where}", part) for part in (text if complete else text[-1:]))
+        yield from ((f"the reasoning of {where}", str(message.get(key) or "")) for key in THOUGHTS if complete)
         if message["role"] != "tool":
             yield f"the name in {where}", str(message.get("name") or "")
         for call in message.get("tool_calls") or ():
@@ -81,7 +81,7 @@ def _parts(messages: Sequence[Mapping[str, Any]], tools: Any, answer_only: bool)
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """The names and values in arguments, as texts."""
+    """Yield the names and values in arguments, as texts."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield key

@@ -1,7 +1,7 @@
-"""Files that a user writes: configuration, prompts, Python. Any bytes give their text or value, or a RecipeError.
+"""Read files that a user writes: configuration, prompts, Python. A file is read completely, or raises RecipeError.
 
-YAML is read strictly: no key twice in a mapping, and no number that YAML 1.1 takes for another than is written (`0777` is
-octal, `1:30` has the base 60).
+YAML is parsed strictly: no key twice in a mapping, and no number in another base than it seems (in YAML 1.1, `0777` is
+octal and `1:30` has the base 60).
 """
 
 import re
@@ -13,9 +13,9 @@ import yaml
 
 from proofmill.schema.errors import RecipeError, short, shown
 
-LARGEST = 4 * 2**20  # characters of a file; those of this project have 40,000
+LARGEST = 4 * 2**20  # characters of a file; the largest of this project has 40,000
 _OTHER_BASE = re.compile(r"[-+]?0[0-7_]+|.*:.*")
-# What PyYAML raises for values such as a date of no calendar, 5,000 digits, `!!int ""` and `!!timestamp x`.
+# Exceptions of PyYAML for values such as an impossible date, 5,000 digits, `!!int ""` and `!!timestamp x`.
 _FAULTS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 
 
@@ -24,24 +24,24 @@ def read_text(path: Path, expected: str) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            found = "is a folder" if stat.S_ISDIR(status.st_mode) else "is a pipe, a socket or a device"
-        elif not status.st_size:  # a file of the kernel has no size, and may keep its reader waiting
+            problem = "is a folder" if stat.S_ISDIR(status.st_mode) else "is a pipe, a socket or a device"
+        elif not status.st_size:  # empty, or a file of the kernel, which may block its reader
             return ""
         else:
             with open(path, encoding="utf-8") as file:
                 text = file.read(LARGEST + 1)
             if len(text) <= LARGEST:
                 return text
-            found = f"has more than {LARGEST:,} characters"
+            problem = f"has more than {LARGEST:,} characters"
     except OSError as error:
         raise RecipeError(f"{path}: {error.strerror}; expected {expected}") from error
-    except ValueError as error:  # bytes that are no UTF-8; a path with a NUL
+    except ValueError as error:  # bytes that are not UTF-8; a path with a NUL
         raise RecipeError(f"{path}: is no text in UTF-8; expected {expected}") from error
-    raise RecipeError(f"{path}: {found}; expected {expected}")
+    raise RecipeError(f"{path}: {problem}; expected {expected}")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key written twice in one mapping; PyYAML would silently take the second."""
+    """A YAML loader that rejects duplicate keys of a mapping; PyYAML would silently take the last."""
 
 
 def read_yaml(text: str, where: str, expected: str) -> Any:
@@ -53,8 +53,8 @@ def read_yaml(text: str, where: str, expected: str) -> Any:
     except RecursionError as error:
         raise RecipeError(f"{where}: is nested too deeply; expected {expected}") from error
     except _FAULTS as error:
-        found = " ".join(str(error).split())
-        raise RecipeError(f"{where}: cannot be read as YAML ({found}); expected {expected}") from error
+        problem = " ".join(str(error).split())
+        raise RecipeError(f"{where}: cannot be read as YAML ({problem}); expected {expected}") from error
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict:

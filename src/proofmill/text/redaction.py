@@ -1,6 +1,6 @@
-"""Secrets taken out of what servers say, also where a server sends them back in another form, or a part of them.
+"""Remove secrets from the texts of servers, also if a server returns them encoded, or a part of them.
 
-The forms are the secret itself, percent-encoded, in hexadecimal, and in Base64 wherever it begins in the encoded bytes.
+The forms are the secret itself, percent-encoded, in hexadecimal, and in Base64 at any offset in the encoded bytes.
 """
 
 import base64
@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from urllib.request import getproxies
 
 HIDDEN = "***"
-PART = 12  # characters that are enough to know a secret, or a part of it, in the text of an answer
-STRIDE = 6  # each part has a seed, PART - STRIDE + 1 characters long, at a place that STRIDE divides: the others are not read
+PART = 12  # shortest part of a secret, in characters, that is recognized
+# Each part contains a seed of PART - STRIDE + 1 characters at a multiple of STRIDE, so only these places are searched.
+STRIDE = 6
 SECRET = re.compile(r"key|token|sig|secret|code|password|auth", re.IGNORECASE)  # names of parameters of an address
 PASSWORD = re.compile(r"//[^/:@]*:([^/]+)@")  # of a proxy
 _USER = re.compile(r"(?<=://)[^/?#\s]+@")  # of a URL
@@ -19,7 +20,7 @@ _RUN = re.compile(rf"[\w+/=%.~-]{{{PART},}}", re.ASCII)
 
 
 class Redaction:
-    """A function from text to the text without the secrets of at least `least` characters."""
+    """A function that removes the secrets of at least `least` characters from a text."""
 
     def __init__(self, secrets: Iterable[str], least: int = PART):
         kept = [secret for secret in secrets if len(secret) >= least]
@@ -51,18 +52,18 @@ def _forms(secret: str) -> Iterator[str]:
     if len(secret) < PART:
         return
     yield from (quote(secret, safe=""), data.hex(), data.hex().upper())
-    for before in range(3):  # the bytes before it decide how it falls into groups of three
+    for before in range(3):  # Base64 encodes groups of three bytes, so the offset matters
         encoded = base64.b64encode(b"\0" * before + data).decode()
         whole = encoded[-(-before * 4 // 3) : len(encoded) - (4 if (before + len(data)) % 3 else 0)]
         yield from (whole, whole.translate(str.maketrans("+/", "-_")))
 
 
 def secrets_of(url: str) -> list[str]:
-    """Return the values behind the question mark of an address that may be keys, by their names."""
+    """Return the values of an address's query parameters whose names suggest keys."""
     return [value for name, value in parse_qsl(urlsplit(url).query) if SECRET.search(name)]
 
 
 def passwords_of_proxies() -> list[str]:
-    """Return the passwords of the environment's proxies, as they stand there and decoded."""
-    found = [password for proxy in getproxies().values() for password in PASSWORD.findall(proxy)]
-    return [form for password in found for form in (password, unquote(password))]
+    """Return the passwords of the environment's proxies, both verbatim and decoded."""
+    passwords = [password for proxy in getproxies().values() for password in PASSWORD.findall(proxy)]
+    return [form for password in passwords for form in (password, unquote(password))]

@@ -1,10 +1,10 @@
-"""Tokens of a statement: words, numbers and operators, the same for every LaTeX spelling.
+"""Split a statement into tokens: words, numbers and operators, the same for every LaTeX spelling.
 
-From: the normalisation of n-gram decontamination in open-r1 (`scripts/decontaminate.py`).
+From: the normalization of n-gram decontamination in open-r1 (`scripts/decontaminate.py`).
 
-How we differ:
+Differences from the original:
 1. Dollar signs, punctuation, spacing, fonts and bracket sizes are not tokens (in open-r1 `x,` differs from `x`).
-2. Fractions and exponents are brought to one form; brackets stay, because 2^(n+1) and 2^n+1 are different numbers.
+2. Fractions and exponents have one form; brackets stay, because 2^(n+1) and 2^n+1 are different numbers.
 """
 
 import re
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class Token(NamedTuple):
+class StatementToken(NamedTuple):
     text: str
     kind: str  # `word`, `number` or `formula`
     start: int
@@ -22,7 +22,7 @@ class Token(NamedTuple):
 
 # ---------------------------------------------------------------------------------------------------------- normal form
 
-MACROS = {  # the token of a macro; other macros keep their own name
+MACROS = {  # the token of a macro; other macros keep their name
     **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
     **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
     **dict.fromkeys(("ne", "neq"), "≠"),
@@ -66,7 +66,7 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _GROUPING = frozenset(("^", "_", "√", "binom", "mod"))  # they take an argument
 _SILENT = frozenset('.,;:?"`“”‘’„«»~&\u200b\u00ad\ufeff#@')
 
-_TOKEN = re.compile(  # what is most frequent stands first
+_TOKEN = re.compile(  # the most frequent alternatives come first
     r"""(?P<letters>[^\W\d_⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<number>[0-9]+(?:(?:\{,\}|\\[,!]+|,)[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?)
     |(?P<asy>\[asy\](?:(?!\[asy\]).)*?\[/asy\])
@@ -83,23 +83,23 @@ _TEXT_GROUP = re.compile(r"\\(?:text\w*|mbox|hbox)\s*\{[^{}]*\}")
 _SINGLE = re.compile(r"\{\s*(?:\\?[A-Za-z]+|[0-9]+)\s*\}")
 
 
-def tokens(text: str) -> list[Token]:
-    """The tokens of a statement. `$\\dfrac{a+b}2$` and `(a+b)/2` have the same; so do `x^{12}` and `x^12`."""
-    return list(_Reader(text).read())
+def tokens(text: str) -> list[StatementToken]:
+    """Return the tokens of a statement, the same for `$\\dfrac{a+b}2$` and `(a+b)/2`, and for `x^{12}` and `x^12`."""
+    return list(_StatementReader(text).read())
 
 
-class _Reader:
-    """One pass over the text. Braces that group an argument of several tokens are brackets, all others are nothing."""
+class _StatementReader:
+    """A single scan of a text. Braces around an argument of several tokens become brackets, all others are dropped."""
 
     def __init__(self, text: str):
         self.text = text
         self.in_formula = False
-        # For each open brace: the tokens that closing it adds, and the arguments awaited around it.
+        # For each open brace: the tokens added when it closes, and the arguments awaited outside it.
         self.braces: list[tuple[str, list[str]]] = []
-        self.awaited: list[str] = []  # for each argument still awaited: the token that follows it
+        self.awaited: list[str] = []  # for each argument that is awaited: the token to add after it
         self.groups = False  # the last token takes an argument, as `^` does
 
-    def read(self) -> Iterator[Token]:
+    def read(self) -> Iterator[StatementToken]:
         end, find, readers = 0, _TOKEN.search, {name: getattr(self, f"_{name}") for name in _TOKEN.groupindex}
         while match := find(self.text, end):
             name = match.lastgroup or ""  # one group always matches
@@ -107,7 +107,7 @@ class _Reader:
             if name == "number" and self.awaited and end - start > 1 and self.text[start].isdigit():
                 end = start + 1  # `\frac12` has two arguments of one digit
             for text, kind in readers[name](self.text[start:end], match):
-                yield Token(text, kind, start, end)
+                yield StatementToken(text, kind, start, end)
 
     def _one(self, text: str, kind: str = "formula") -> tuple[tuple[str, str], ...]:
         self.groups = text in _GROUPING
@@ -132,7 +132,7 @@ class _Reader:
         return ()
 
     def _currency(self, start: int) -> bool:
-        """Whether a dollar sign stands for money: `$50 as a gift. She buys a tape for $9`."""
+        """Return whether a dollar sign means money: `$50 as a gift. She buys a tape for $9`."""
         end = self.text.find("$", start)
         if not self.text[start : start + 1].isdigit():
             return False
@@ -183,11 +183,11 @@ class _Reader:
 
 
 @lru_cache(maxsize=4)
-def cached(text: str) -> tuple[Token, ...]:
-    """The tokens of a statement, cached: consecutive filters ask for those of the same statement."""
-    return tuple(_Reader(text).read())
+def cached(text: str) -> tuple[StatementToken, ...]:
+    """Return the tokens of a statement, cached because consecutive filters need those of the same statement."""
+    return tuple(_StatementReader(text).read())
 
 
 def normal(text: str) -> str:
-    """The tokens of a statement with spaces between them: one form for all spellings."""
+    """Return the tokens of a statement with spaces between them: one form for all spellings."""
     return " ".join(token.text for token in cached(text))

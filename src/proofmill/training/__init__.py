@@ -1,1 +1,1 @@
-"""How models are trained: the trainers, their losses and advantages, rollouts, checkpoints, memory."""
+"""Training of models, and what the trainings share."""

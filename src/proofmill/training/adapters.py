@@ -1,10 +1,10 @@
-"""LoRA adapters: a pair of small matrices beside each linear layer, trained in its place and merged into it at the end.
+"""LoRA adapters: two small matrices next to each linear layer, trained instead of it and merged into it at the end.
 
 From: LoRA (Hu et al. 2021, section 4.1) and QLoRA (Dettmers et al. 2023, section 3), with peft.
 
-How we differ:
+Differences from the original:
 1. The saved weights are an ordinary model's, which any engine serves: the adapter is merged into the float32 weights
-   from before the training, even if the training saw them in 4 bits. The adapter's own files are saved beside them, in
+   from before the training, even if the training used 4 bits. The adapter's own files are saved with them, in
    `adapter/`.
 2. Layer names are checked; peft adapts those that it finds and ignores the others silently.
 """
@@ -21,11 +21,11 @@ from proofmill.calls import sampling
 from proofmill.schema.errors import ServiceError, TableError
 from proofmill.sources import models
 
-FOLDER = "adapter"  # beside the merged weights
+FOLDER = "adapter"  # in the folder of the merged weights
 
 
 def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options: Any) -> Any:
-    """The model with an adapter that changes nothing yet (one of its two matrices is zero).
+    """Load the model with an adapter that changes nothing yet (one of its two matrices is zero).
 
     Raises TableError for a layer that the model lacks, ServiceError for 4 bits without bitsandbytes.
     """
@@ -36,13 +36,13 @@ def load(job: Job, model: str, adapter: Mapping[str, Any], seed: int, **options:
         options |= _quantization(job)
     network = AutoModelForCausalLM.from_pretrained(folder, **models.in_float32(folder), **options)
     sampling.neutralize(network.generation_config)
-    _check_layers(job, model, network, adapter.get("layers", []))
+    _check_layers(job, model, network, adapter.get("target_modules", []))
     set_seed(seed)
     return peft.get_peft_model(network, lora(adapter))
 
 
 def lora(adapter: Mapping[str, Any]) -> Any:
-    """peft's configuration of an entry's adapter."""
+    """Return peft's configuration of an entry's adapter."""
     import peft
 
     return peft.LoraConfig(
@@ -50,7 +50,7 @@ def lora(adapter: Mapping[str, Any]) -> Any:
         r=adapter["rank"],
         lora_alpha=adapter["alpha"],
         lora_dropout=adapter.get("dropout", 0.0),
-        target_modules=adapter.get("layers") or "all-linear",
+        target_modules=adapter.get("target_modules") or "all-linear",
     )
 
 
@@ -71,14 +71,14 @@ def merge(trainer: Any, state: Mapping[str, Any] | None, job: Job, folder: Path)
 
 
 def _quantization(job: Job) -> dict[str, Any]:
-    """Loading options: 4-bit NormalFloat, its scales quantized too, arithmetic in bfloat16 (QLoRA, section 3)."""
+    """Return loading options: 4-bit NormalFloat, scales quantized too, arithmetic in bfloat16 (QLoRA, section 3)."""
     import torch
     from accelerate import PartialState
     from transformers import BitsAndBytesConfig
 
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ServiceError(
-            f"{job.name}: `adapter` is quantized and bitsandbytes is not installed; expected it where weights are to stand in "
+            f"{job.name}: `lora` is quantized and bitsandbytes is not installed; expected it for weights in "
             "4 bits. Install it (pip install bitsandbytes), or train without `quantized`."
         )
     config = BitsAndBytesConfig(
@@ -103,6 +103,6 @@ def _check_layers(job: Job, model: str, network: Any, layers: list[str]) -> None
     }
     if unknown := [name for name in layers if name not in linear]:
         raise TableError(
-            f"{job.name}: `adapter` names the layers {', '.join(unknown)}, which {model} has not; expected some of "
+            f"{job.name}: `lora` names the layers {', '.join(unknown)}, which {model} has not; expected some of "
             f"{', '.join(sorted(linear))}. Name those, or none for all of them."
         )

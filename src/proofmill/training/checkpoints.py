@@ -7,16 +7,16 @@ checkpoint complete:
 
     running.json    the sums since the last row, size and SHA-256 of each file, and its own SHA-256 in a second line
 
-It is written last, when every process has written its part and the disk has all of it. The two newest checkpoints are
-kept. A training resumes from the newest whose files are those that were written: so it loads no pickle but its own, and
-a power cut or a damaged disk costs the steps since the checkpoint before.
+It is written last, when every process has written its part and all of it is on disk. The two newest checkpoints are
+kept. A training resumes from the newest one whose files are intact. It therefore loads no pickle but its own, and a power
+cut or a damaged disk costs only the steps since the previous checkpoint.
 
-They are made by the clock, because a step may take a second or an hour.
+Checkpoints are made by the clock, because a step may take a second or an hour.
 
-The last one is the state of a finished training. It is kept beside the kept copy of its table where another entry goes
-on from it (`continue`) or where the entry asks for that (`keep-state`): weights, optimizer and random states are three
-times the weights in float32. The longer training resumes from it as from a checkpoint of its own. Without a state it
-begins at its first step and ends with the same table.
+The last one is the state of a finished training. It is kept next to the archived table if another entry continues from
+it (`continue`) or if the entry sets `save-state`. Weights, optimizer and random states are three times the weights in
+float32. The longer training resumes from it as from a checkpoint of its own. Without a state it begins at its first step
+and ends with the same table.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import IntervalStrategy
 
+from proofmill.artifacts.archive import link
 from proofmill.artifacts.jobs import Job
-from proofmill.artifacts.kept import link
 from proofmill.runtime import durable, processes
 from proofmill.runtime.progress import say
 from proofmill.runtime.signals import StopRequest
 from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.schema.ids import file_sha256
-from proofmill.training.rollouts import DIARY
+from proofmill.training.rollout_log import ROLLOUT_LOG
 
 RUNNING = "running.json"
 MOST_KEPT = 2  # checkpoints; while one is written there is one more
@@ -50,14 +50,14 @@ READERS = 4  # files read at a time
 
 @dataclass(frozen=True)
 class Intervals:
-    """How often a checkpoint is made: after so many steps, or without them after so many minutes."""
+    """The interval between checkpoints, in steps, or in minutes if no steps are set."""
 
     steps: int | None = None
     minutes: float = 15.0
 
     @classmethod
     def from_environment(cls) -> "Intervals":
-        """PROOFMILL_SAVE_STEPS and PROOFMILL_SAVE_MINUTES; raises SettingError for what is no such number."""
+        """Read PROOFMILL_SAVE_STEPS and PROOFMILL_SAVE_MINUTES. Raises SettingError for an invalid number."""
         steps, minutes = (os.environ.get(f"PROOFMILL_SAVE_{unit}") for unit in ("STEPS", "MINUTES"))
         if steps is not None and not (steps.isdecimal() and int(steps)):
             raise SettingError(
@@ -82,11 +82,11 @@ def seal(checkpoint: Path, sums: dict[str, Any]) -> None:
     (checkpoint / RUNNING).unlink(missing_ok=True)
     durable.sync_tree(checkpoint)
     durable.sync_name(checkpoint)
-    diary = checkpoint.parent / DIARY
+    kept_rollouts = checkpoint.parent / ROLLOUT_LOG
     record = {
         "sums": sums,
         "files": _facts(checkpoint),
-        "diary": [diary.stat().st_size, file_sha256(diary)] if diary.exists() else None,
+        "diary": [kept_rollouts.stat().st_size, file_sha256(kept_rollouts)] if kept_rollouts.exists() else None,
     }
     body = json.dumps(record, default=float)
     durable.write(checkpoint / RUNNING, f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}")
@@ -101,9 +101,9 @@ def unsealed(checkpoint: Path) -> dict[str, Any] | str:
         record = json.loads(body)
         known, found = record["files"], _facts(checkpoint)
         if differing := [path for path in sorted({*known, *found}) if known.get(path) != found.get(path)]:
-            return f"`{differing[0]}` is not what was written"
-        if record["diary"] and not _begins_with(checkpoint.parent / DIARY, *record["diary"]):
-            return f"`{DIARY}` is not what was written"
+            return f"`{differing[0]}` differs from the file that was written"
+        if record["diary"] and not _begins_with(checkpoint.parent / ROLLOUT_LOG, *record["diary"]):
+            return f"`{ROLLOUT_LOG}` differs from the file that was written"
         return dict(record["sums"])
     except OSError as error:
         return f"`{error.filename}` cannot be read ({error.strerror})"
@@ -130,7 +130,7 @@ def _begins_with(path: Path, size: int, sha256: str) -> bool:
 
 
 def settle(job: Job) -> None:
-    """Remove the checkpoints that cannot be used, down to the newest that can. Every process has to call this, first.
+    """Remove unusable checkpoints, down to the newest usable one. Every process must call this first.
 
     The leader reads the files; the others wait for it.
     """
@@ -159,19 +159,19 @@ def last_checkpoint(job: Job) -> Path | None:
 
 
 def step_of_last(job: Job) -> int:
-    """The step of the newest complete checkpoint; 0 without one."""
+    """Return the step of the newest complete checkpoint; 0 without one."""
     checkpoint = last_checkpoint(job)
     return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
 def is_finished(checkpoint: Path, last: int | None = None) -> bool:
-    """Whether the checkpoint has reached the step `last`, or without it the end of the schedule."""
+    """Return whether the checkpoint has reached the step `last`, or without it the end of the schedule."""
     state = json.loads((checkpoint / TRAINER_STATE_NAME).read_text())
     return state["global_step"] >= (last or state["max_steps"])
 
 
-def keep_state(job: Job) -> None:
-    """Move the last checkpoint of a finished training beside the kept copy of its table, if its state is to be kept."""
+def save_state(job: Job) -> None:
+    """Move the last checkpoint of a finished training next to its archived table, if its state must be kept."""
     kept, last = job.table.kept(job.fingerprint), last_checkpoint(job)
     if job.keeps_state and last and kept.exists() and not processes.rank():
         shutil.rmtree(kept.state, ignore_errors=True)
@@ -185,28 +185,28 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
         return
     table = job.parent(before)
     found = sorted(table.kept(table.stamp["fingerprint"]).state.glob("checkpoint-*"))
-    sums = unsealed(found[0]) if found else "`keep-state` is not set there"
+    sums = unsealed(found[0]) if found else "`save-state` is not set there"
     if isinstance(sums, str):
-        say(job.name, f"{before} has no state ({sums}): begins at the first step, and ends with the same table")
+        say(job.name, f"{before} has no state ({sums}): starts at the first step, with the same result")
         return
     step = int(found[0].name.rpartition("-")[2])
     new = job.checkpoints / f"new-{step}"
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(found[0], new, copy_function=link)
     state = json.loads((new / TRAINER_STATE_NAME).read_text())
-    # The last step of a training is evaluated whenever it comes, and is none of the longer one's.
+    # The last step of a training is always evaluated; the longer one may not evaluate at that step.
     due = step % evaluate_every == 0
     state["log_history"] = [row for row in state["log_history"] if due or row["step"] < step or "eval_loss" not in row]
-    state["max_steps"] = step + 1  # transformers counts anew; it is not over
+    state["max_steps"] = step + 1  # transformers sets it again; the training is not over
     (new / TRAINER_STATE_NAME).unlink()  # a link to the kept one
     (new / TRAINER_STATE_NAME).write_text(json.dumps(state))
     seal(new, sums)
     durable.replace(new, job.checkpoints / found[0].name)
-    say(job.name, f"goes on from the last step of {before}, {step:,}")
+    say(job.name, f"continues from the last step of {before}, {step:,}")
 
 
 def block_of(trainer: Any) -> int:
-    """Number of steps that share rollouts. Checkpoints hold no rollouts, so they must end such a block."""
+    """Return the number of steps that share rollouts. Checkpoints hold no rollouts, so they must end such a block."""
     config = trainer.args
     batches = getattr(config, "steps_per_generation", None) or config.gradient_accumulation_steps
     return getattr(config, "num_iterations", 1) * batches // config.gradient_accumulation_steps
@@ -224,7 +224,7 @@ class Checkpoints(TrainerCallback):
         self.intervals, self.saved = Intervals.from_environment(), time.monotonic()
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint is due after this step, which ends a block; by the clock of rank 0 in every process."""
+        """Return whether a checkpoint is due after this step, which ends a block; by the clock of rank 0 in every process."""
         if self.intervals.steps:
             return step % (max(self.intervals.steps // self.block, 1) * self.block) == 0
         return processes.broadcast(time.monotonic() - self.saved >= 60 * self.intervals.minutes)
@@ -247,7 +247,7 @@ class Checkpoints(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         last = self.last or state.max_steps
-        if processes.any_of(control.should_training_stop):  # the second grader has stopped the main process
+        if processes.any_of(control.should_training_stop):  # the audit grader has stopped the main process
             control.should_save = control.should_training_stop = True
         if state.global_step == last:  # as transformers does at the end of the schedule
             control.should_evaluate |= args.eval_strategy == IntervalStrategy.STEPS
@@ -269,10 +269,10 @@ class Checkpoints(TrainerCallback):
         if processes.rank():
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        # TRL's copy of the initial adapter is made again from its seed; transformers would load it in place of ours.
+        # TRL rebuilds its copy of the initial adapter from its seed; transformers would load it instead of ours.
         shutil.rmtree(folder / "ref", ignore_errors=True)
         if self.job.table.calls.exists():
-            durable.sync_tree(self.job.table.calls)  # the answers of its judges that were learned from
+            durable.sync_tree(self.job.table.calls)  # outputs of judges that the training used
         seal(folder, running)
         for older in _newest_first(self.job.checkpoints)[MOST_KEPT:]:
             shutil.rmtree(older)

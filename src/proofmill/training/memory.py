@@ -1,10 +1,10 @@
-"""Plans the memory of a training on each of its devices, by part, before anything is allocated.
+"""Plan the memory of a training on each of its devices, by part, before anything is allocated.
 
 From: the activations of a layer (Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer
 Models, section 4), sharding (ZeRO, Rajbhandari et al. 2020, sections 3.1 and 5), 4-bit weights (QLoRA, Dettmers et al.
 2023, section 3).
 
-How we differ:
+Differences from the originals:
 1. Parameters are counted on the model itself, built without memory on torch's meta device; tied ones count once.
 2. A layer is that of transformers' Llama, Mistral and Qwen: a gated feed-forward part, grouped keys, RMSNorm, no
    dropout, unfused operations. In bfloat16 (autocast), weights, gradients, moments and the residual stream stay in
@@ -38,7 +38,7 @@ TIGHT = 0.9  # share of a device's memory above which the parts outside the plan
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """Bytes on each device by part: in a training step, and while the same device generates rollouts, if it does."""
 
     parameters: int
@@ -56,17 +56,17 @@ class Plan:
 
     @property
     def step(self) -> int:
-        """Bytes of a training step, which grow with the rows of a pass."""
+        """Bytes of a training step, which grow with the rows of a micro-batch."""
         return sum(self.learning.values())
 
     @property
     def least(self) -> int:
-        """Bytes that no fewer rows, tokens or rollouts would save: these are exact."""
+        """Bytes that do not depend on rows, tokens or rollouts. Exact."""
         return sum(self.learning[part] for part in ("weights", "gradients", "optimizer", "reference", "reward models"))
 
     @property
     def resident(self) -> int:
-        """Bytes that stand all the time, also while rollouts are sampled."""
+        """Bytes in use all the time, also while rollouts are sampled."""
         return sum(self.learning[part] for part in RESIDENT)
 
     @property
@@ -83,7 +83,7 @@ class Plan:
         return max(self.learning, self.sampling, key=lambda parts: sum(parts.values()))
 
     def lines(self) -> list[str]:
-        """The plan as text, in one line; a second one is a warning if it does not fit, or only just."""
+        """Return the plan as one line of text; a second line is a warning if it does not fit, or barely."""
         some = f", {self.trained:,} of them trained" if self.trained < self.parameters else ""
         rollouts = f"; its rollouts {self._sum(self.sampling)}" if self.sampling else ""
         there = f"; there is {size(self.there)}" if self.there is not None else ""
@@ -103,7 +103,7 @@ class Plan:
 
 
 def size(number: float) -> str:
-    """Such as `22.0 GB` (10^9 bytes); below 0.1 GB, such as `35.2 MB`."""
+    """Format bytes, as in `22.0 GB` (10^9 bytes) or, below 0.1 GB, `35.2 MB`."""
     return f"{number / 1e9:,.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
 
 
@@ -127,14 +127,14 @@ def plan(
     offloaded: bool = False,
     there: int | None = None,
     cuda: bool = False,
-) -> Plan:
-    """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or what `made` gives.
+) -> MemoryPlan:
+    """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or the result of `made`.
 
     rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `learned_tokens` (default: all)
-    have a loss. adapter: as in an entry (schema/model_entries.py). masked: attention gets a mask, because rows are
+    have a loss. adapter: as in an entry (schema/entries/model_entries.py). masked: attention gets a mask, because rows are
     padded or packed; flash_attention_2 gets none. reference: whether the divergence needs a reference model.
     reward_models: those on the same device. sampled: rollouts that transformers' `generate` makes at once on one
-    device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes beside the training, also in
+    device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes in addition, also in
     training steps unless it sleeps. devices: of the whole training. sharded: `none`, `zero2`, `zero3` or `fsdp2`.
     offloaded: FSDP2 keeps its shares and what is checkpointed in the host's memory (fsdp2-offload.yaml).
     there, cuda: the results of `device_memory`.
@@ -150,14 +150,14 @@ def plan(
     if quantized:  # 4-bit weights are not sharded
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
     copied = precision == "bfloat16" and sharded == "none" and not quantized
-    beside = (trained * weight if adapter else total * frozen_weight) if reference else 0
+    reference_bytes = (trained * weight if adapter else total * frozen_weight) if reference else 0
     here = 0 if offloaded else 1
     checkpointing = checkpointing or offloaded
     resident = {
         "weights": here * (trained * weight + frozen) + (0 if quantized else gathered(network, sharded, precision)),
         "bfloat16 copies": linear * WIDTH["bfloat16"] if copied else 0,
         "optimizer": here * trained * moments,
-        "reference": here * beside,
+        "reference": here * reference_bytes,
         "reward models": sum(parameters(made(other)) for other in reward_models) * WIDTH["float32"],
     }
     vllm = {"vLLM": vllm_share * (there or 0)}
@@ -179,11 +179,11 @@ def plan(
             "gathered weights": total * WIDTH[precision] if sharded == "zero3" else 0,
             "key-value cache": key_value_cache(network, sampled * tokens_per_row),
         }
-    host = trained * (weight + gradient + moments) + frozen + beside
+    host = trained * (weight + gradient + moments) + frozen + reference_bytes
     host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
     smaller = changes(rows, checkpointing, adapter, sharded)
     kept = round(host) if offloaded else 0
-    return Plan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller, kept)
+    return MemoryPlan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller, kept)
 
 
 def _rounded(parts: Mapping[str, float]) -> dict[str, int]:
@@ -191,12 +191,12 @@ def _rounded(parts: Mapping[str, float]) -> dict[str, int]:
 
 
 def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, sharded: str) -> dict[str, str]:
-    """For each part, the settings that would make it smaller and are not in use yet."""
-    fewer = ["a smaller PROOFMILL_ROWS_PER_DEVICE"] * (rows > 1)
+    """Return for each part the settings that would make it smaller and are not in use yet."""
+    fewer = ["a smaller PROOFMILL_MICRO_BATCH_SIZE"] * (rows > 1)
     kept = ["PROOFMILL_GRADIENT_CHECKPOINTING=1"] * (not checkpointing) + ["a shorter `max-length` or `max-tokens`"]
     states = ["more devices" if sharded in ("zero3", "fsdp2") else "ZeRO-3 or FSDP2 over more devices"]
     states += ["workflow/accelerate/fsdp2-offload.yaml"] * (sharded == "fsdp2")
-    states += [] if adapter and adapter.get("quantized") else ["`quantized: true`" if adapter else "an `adapter`"]
+    states += [] if adapter and adapter.get("quantized") else ["`quantized: true`" if adapter else "`lora`"]
     rollouts = ["fewer `problems-per-step`", "a shorter `max-tokens`", "rollouts by vLLM"]
     vllm = ["a smaller --gpu-memory-utilization", "--enable-sleep-mode", "a vLLM server on other devices"]
     ways = {
@@ -212,7 +212,7 @@ def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, s
 
 
 def made(model: Path | Any) -> Any:
-    """The model without its weights: shapes on torch's meta device."""
+    """Build the model without its weights: shapes on torch's meta device."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -223,15 +223,15 @@ def made(model: Path | Any) -> Any:
         return AutoModelForCausalLM.from_config(config)
 
 
-@lru_cache(maxsize=64)  # of networks without numbers, which nobody changes; a choice plans one many times
+@lru_cache(maxsize=64)  # of networks without weights, which are never changed; a choice plans one many times
 def parameters(network: Any) -> int:
-    """Number of parameters; tied ones count once."""
+    """Return the number of parameters; tied ones count once."""
     return sum(weight.numel() for weight in network.parameters())
 
 
 @lru_cache(maxsize=64)
 def linear_layers(network: Any) -> dict[str, tuple[int, int]]:
-    """Sizes of input and output of each linear layer, by name, without the head, whose output is the logits."""
+    """Return input and output size of each linear layer, by name, without the head, whose output is the logits."""
     import torch
 
     head = network.get_output_embeddings()
@@ -243,17 +243,17 @@ def linear_layers(network: Any) -> dict[str, tuple[int, int]]:
 
 
 def adapted_layers(network: Any, adapter: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """The linear layers whose names end with one in the adapter (peft's `target_modules`); all if it names none."""
-    ends = adapter.get("layers")
+    """Return the linear layers whose names end with one in the adapter (peft's `target_modules`); all if it has none."""
+    ends = adapter.get("target_modules")
     linear = linear_layers(network)
     return {n: linear[n] for n in linear if not ends or any(f".{n}".endswith(f".{end}") for end in ends)}
 
 
 def bytes_per_parameter(sharded: str, devices: int, precision: str, quantized: bool = False) -> tuple[float, ...]:
-    """Bytes on one device of a trained parameter: the weight, its gradient, its two moments.
+    """Return the bytes on one device of a trained parameter: the weight, its gradient, its two moments.
 
     DistributedDataParallel holds each gradient a second time, in its send buffers. DeepSpeed keeps weights and
-    gradients in the precision of the arithmetic, and a float32 copy beside the moments. TRL casts adapters over 4-bit
+    gradients in the precision of the arithmetic, and a float32 copy with the moments. TRL casts adapters over 4-bit
     weights to bfloat16.
     """
     deepspeed = sharded in ("zero2", "zero3")
@@ -265,7 +265,7 @@ def bytes_per_parameter(sharded: str, devices: int, precision: str, quantized: b
 
 
 def gathered(network: Any, sharded: str, precision: str) -> int:
-    """Bytes of sharded weights that a device holds whole at a time: two layers, and the weights outside of layers."""
+    """Return the bytes of sharded weights gathered at once: two layers plus embeddings and head."""
     if sharded not in ("zero3", "fsdp2"):
         return 0
     ends = (network.get_input_embeddings(), network.get_output_embeddings())
@@ -275,7 +275,7 @@ def gathered(network: Any, sharded: str, precision: str) -> int:
 
 
 def context_of(network: Any) -> int | None:
-    """The longest sequence of a model in tokens; None for one without positions."""
+    """Return the longest sequence of a model in tokens; None for one without positions."""
     return getattr(network.config.get_text_config(), "max_position_embeddings", None)
 
 
@@ -283,7 +283,7 @@ def context_of(network: Any) -> int | None:
 
 
 def widths(network: Any) -> tuple[int, int, int, int]:
-    """Numbers per token: in the residual stream, in all queries, in all keys, and inside the feed-forward part."""
+    """Return numbers per token: in the residual stream, in all queries, in all keys, and inside the feed-forward part."""
     config = network.config.get_text_config()
     heads = getattr(config, "num_attention_heads", None) or 1
     head_width = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -305,7 +305,7 @@ def activations(
     sharded: str = "none",
     inputs_kept: bool = True,
 ) -> int:
-    """Bytes that the forward pass keeps for the backward pass, without weights and logits.
+    """Return the bytes that the forward pass keeps for the backward pass, without weights and logits.
 
     Each layer keeps these. Residual stream: both norms keep a number before and after the division; the linear layers
     share it in float32 (24 bytes in all) and copy it five times in bfloat16 (26 bytes); where the stream itself is bfloat16
@@ -335,23 +335,23 @@ def activations(
 
 @lru_cache(maxsize=64)
 def has_normed_queries(network: Any) -> bool:
-    """Whether queries and keys have norms, as Qwen3's have."""
+    """Return whether queries and keys have norms, as in Qwen3."""
     return any(name.endswith("q_norm.weight") for name, _ in network.named_parameters())
 
 
 def residual_width(precision: str, sharded: str) -> int:
-    """Bytes of a number of the residual stream: accelerate runs FSDP2's layers in the precision itself."""
+    """Return the bytes of a number of the residual stream: accelerate runs FSDP2's layers in the precision itself."""
     return WIDTH[precision if sharded == "fsdp2" else "float32"]
 
 
 def layer_inputs(network: Any, tokens: int, precision: str, sharded: str) -> int:
-    """Bytes of the input of every layer, which is all that checkpointing keeps."""
+    """Return the bytes of the input of every layer, which is all that checkpointing keeps."""
     config = network.config.get_text_config()
     return tokens * config.num_hidden_layers * config.hidden_size * residual_width(precision, sharded)
 
 
 def logits(network: Any, learned: int, precision: str, cuda: bool, head_trained: bool = True) -> int:
-    """Bytes of one tile of logits, and of the head's float32 gradients for `learned` tokens with a loss."""
+    """Return the bytes of one tile of logits, and of the head's float32 gradients for `learned` tokens with a loss."""
     config = network.config.get_text_config()
     tokens, vocabulary = min(learned, TILE_TOKENS), min(config.vocab_size, TILE_WORDS)
     tile = tokens * TILE_WORDS * WIDTH[precision]
@@ -362,7 +362,7 @@ def logits(network: Any, learned: int, precision: str, cuda: bool, head_trained:
 
 
 def key_value_cache(network: Any, tokens: int) -> int:
-    """Bytes of the keys and values of all rollouts, and of one layer's keys a second time, while they grow.
+    """Return the bytes of the keys and values of all rollouts, and of one layer's keys a second time, while they grow.
 
     They are float32 in both precisions: the rotation returns float32 keys, and the cache takes values in the precision
     of keys.
@@ -375,7 +375,7 @@ def key_value_cache(network: Any, tokens: int) -> int:
 
 
 def device_memory() -> tuple[int | None, bool]:
-    """Bytes of a device, and whether it is a GPU; on a CPU the bytes that are free and allowed, None if unknown."""
+    """Return a device's bytes and whether it is a GPU; on a CPU the free and allowed bytes, None if unknown."""
     import torch
 
     if torch.cuda.is_available():
@@ -384,5 +384,5 @@ def device_memory() -> tuple[int | None, bool]:
 
 
 def part_of_machine(threads: int) -> float:
-    """The share of a CPU's memory that a job may plan with: that of its threads, because others run beside it."""
+    """Return the share of host memory this job may use, in proportion to its threads; other jobs run concurrently."""
     return min(1.0, threads / len(os.sched_getaffinity(0)))

@@ -1,6 +1,6 @@
-"""Preferences: scores of a judge or a reward model for texts without a right answer (DeepSeek-R1, section 2.3.4).
+"""Preferences: scores of a judge or a reward model for texts without a correct answer (DeepSeek-R1, section 2.3.4).
 
-How we differ:
+Differences from the original:
 1. A judge's answer is read like any verdict: an unreadable one gives no reward, rather than the lowest.
 2. The recipe says what a preference sees: the summary alone (helpfulness), or the reasoning too (harmlessness).
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from proofmill.artifacts.jobs import Job
-from proofmill.graders.graders import Marker
+from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.prompts import chat_templates, escapes
 from proofmill.prompts.escapes import ControlTokens
@@ -19,26 +19,26 @@ from proofmill.schema.errors import TableError
 AT_ONCE = 8  # texts in one forward pass of a reward model
 
 
-class Preference(Protocol):
+class PreferenceModel(Protocol):
     def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
-        """A score for each submission; None where it is unknown."""
+        """Return a score for each submission; None if unknown."""
         ...
 
 
 def seen(submission: Submission, sees: str) -> Submission:
-    """The submission as a preference sees it: `summary` is the text after the reasoning, `all` is the whole text."""
+    """Return the part of a submission that a preference reads: `summary` is the text after the reasoning, `all` is all."""
     return submission if sees == "summary" else replace(submission, reasoning="")
 
 
 class JudgedPreference:
-    """A judge's marks as a share of full marks."""
+    """A judge's grade as a share of all points."""
 
-    def __init__(self, grader: Marker, sees: str):
+    def __init__(self, grader: SubmissionGrader, sees: str):
         self.grader, self.sees = grader, sees
 
     def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
         verdicts = self.grader([seen(submission, self.sees) for submission in submissions], quiet=True)
-        return [None if verdict.grade is None else verdict.grade / verdict.out_of for verdict in verdicts]
+        return [None if verdict.grade is None else verdict.grade / verdict.max_points for verdict in verdicts]
 
 
 class ModelPreference:

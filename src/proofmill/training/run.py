@@ -1,16 +1,16 @@
 """Training code of `sft` and `grpo`: loading, trainer arguments, the table of steps, saving.
 
-The entry says what is trained; the profile, which starts the processes, and the environment say where and how. The
+The entry sets what is trained; the profile, which starts the processes, and the environment set where and how. The
 latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
-rollouts). The table's `entropy`, `kl`, `clip_ratio/...` and `ratio/...` are means over forward passes:
+rollouts).
 
-    PROOFMILL_ROWS_PER_DEVICE           most rows of one forward pass on one device (passes.py); chosen by the memory
-    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: activations are computed again, or kept (passes.py); chosen by the memory
-    PROOFMILL_ATTENTION                 how attention is computed, as transformers names it, such as flash_attention_2
+    PROOFMILL_MICRO_BATCH_SIZE           maximum rows of a micro-batch on one device (passes.py); default: by memory
+    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them (passes.py); default: by memory
+    PROOFMILL_ATTENTION                 attention implementation, as transformers names it, such as flash_attention_2
     PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
     PROOFMILL_SAVE_STEPS                steps between checkpoints, instead of minutes
-    PROOFMILL_STALL_MINUTES             minutes without progress after which a training is ended (never)
-    PROOFMILL_GRACE                     seconds for the end of the step and its checkpoint after SIGTERM or Ctrl-C (20)
+    PROOFMILL_TRAINING_STALL_MINUTES             minutes without progress after which the training ends (never)
+    PROOFMILL_GRACE_SECONDS                     seconds for the end of the step and its checkpoint after SIGTERM or Ctrl-C (20)
 """
 
 import os
@@ -43,7 +43,7 @@ CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|t
 
 
 def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: int = 0) -> tuple[Any, Any]:
-    """Model and tokenizer of an artifact, from its checked weights; with an adapter, only the adapter is trained.
+    """Load model and tokenizer of an artifact, from its checked weights; with an adapter, only the adapter is trained.
 
     Weights are float32 whatever the files hold, 8-bit ones too (sources/models.py): `precision: bfloat16` is the precision
     of the arithmetic, through autocast. Raises TableError for a tokenizer without a chat template, for weights in another
@@ -60,15 +60,15 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
 
 
 def tokenizer_of(job: Job, model: str) -> Any:
-    """The tokenizer of an artifact's checked weights. TableError without a chat template."""
+    """Load the tokenizer of an artifact's checked weights. Raises TableError without a chat template."""
     logits_of_learned_tokens()
     return chat_templates.required(AutoTokenizer.from_pretrained(job.parent(model).weights()), model)
 
 
 def logits_of_learned_tokens() -> None:
-    """Make TRL compute the logits of learned tokens alone on every device, and not those of prompts and padding.
+    """Make TRL compute the logits of trained tokens alone on every device, without prompts and padding.
 
-    TRL 1.16 does so only where Triton is, for the sake of devices that compile for each shape. The loss is the same; with
+    TRL 1.16 does so only with Triton, because some devices compile for each shape. The loss is the same; with
     a vocabulary of 49,152 tokens a step on a CPU takes half the time.
     """
     import trl.trainer.utils
@@ -77,7 +77,7 @@ def logits_of_learned_tokens() -> None:
 
 
 def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
-    """Arguments of every trainer. They must exist before a model is loaded: DeepSpeed's ZeRO-3 then shares it out."""
+    """Return the arguments of every trainer. Build them before loading a model, so that DeepSpeed's ZeRO-3 can shard it."""
     import torch
 
     torch.set_num_threads(job.threads)
@@ -85,10 +85,10 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
         "output_dir": str(job.checkpoints),
         "learning_rate": entry.learning_rate,
         **_schedule(entry),
-        "warmup_steps": entry.warmup,
+        "warmup_steps": entry.warmup_ratio,
         "adam_beta2": entry.beta2,
         "weight_decay": entry.weight_decay,
-        "max_grad_norm": entry.clip,
+        "max_grad_norm": entry.max_grad_norm,
         "seed": entry.seed,
         "data_seed": entry.seed,
         "bf16": entry.precision == "bfloat16",
@@ -104,9 +104,10 @@ def arguments(entry: Any, job: Job, log_every: int) -> dict[str, Any]:
 
 
 def _accumulation() -> dict[str, Any]:
-    """Under FSDP2 the gradients of each pass are added up in shares: kept whole between passes they fill every device.
+    """Return the option that keeps gradients sharded between micro-batches under FSDP2; unsharded they fill every device.
 
-    It is what the plan of memory counts (memory.py), and sums them in float32; whole they are as wide as the passes.
+    The memory plan (memory.py) assumes it. Sharded sums are in float32; unsharded ones have the precision of the
+    micro-batches.
     """
     if processes.sharding() != "fsdp2":
         return {}
@@ -114,7 +115,7 @@ def _accumulation() -> dict[str, Any]:
 
 
 def _schedule(entry: Any) -> dict[str, Any]:
-    floor = getattr(entry, "floor", 0.0)
+    floor = getattr(entry, "min_learning_rate_ratio", 0.0)
     if entry.schedule == "cosine" and floor:
         return {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": floor}}
     return {"lr_scheduler_type": entry.schedule}
@@ -131,7 +132,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     if processes.rank() == 0:
         trainer.add_callback(Steps(job, last))
         if checkpoint:
-            say(job.name, f"goes on from {checkpoint.name}")
+            say(job.name, f"resumes from {checkpoint.name}")
     with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
         checkpoints = Checkpoints(trainer, job, checkpoint, stop, last)
         for callback in (checkpoints, *watches):
@@ -142,18 +143,18 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     if checkpoints.stopped:
         step, steps = trainer.state.global_step, last or trainer.state.max_steps
         leave(
-            f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is kept. Run the same command to go on."
+            f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is kept. Rerun the same command to resume."
         )
     return round(time.monotonic() - start, 2)
 
 
 def steps(trainer: Any) -> Iterator[dict]:
-    """Rows of the table: every logged number in long form, sorted by name, the only order that checkpoints keep."""
+    """Yield the rows of the table: every logged number in long form, sorted by name, the only order checkpoints keep."""
     for logged in trainer.state.log_history:
-        for measure, value in sorted(logged.items()):
+        for metric, value in sorted(logged.items()):
             known = value is not None  # a reward without any value has no mean
-            if known and measure not in ("step", "epoch") and not CLOCKS.fullmatch(measure):
-                yield {"step": logged["step"], "epoch": logged["epoch"], "measure": measure, "value": float(value)}
+            if known and metric not in ("step", "epoch") and not CLOCKS.fullmatch(metric):
+                yield {"step": logged["step"], "epoch": logged["epoch"], "metric": metric, "value": float(value)}
 
 
 def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
@@ -175,18 +176,18 @@ def save(trainer: Any, tokenizer: Any, job: Job) -> Path:
 
 
 def trackers(name: str, results: Path) -> dict[str, Any]:
-    """Return a trainer's arguments for PROOFMILL_TRACKERS, such as `tensorboard` or `wandb trackio`; none by default.
+    """Return a trainer's arguments for PROOFMILL_REPORT_TO, such as `tensorboard` or `wandb trackio`; none by default.
 
     TensorBoard's files are in results/tensorboard/<kind>/<name>, or in TENSORBOARD_LOGGING_DIR. Raises SettingError for a
     tracker that is not installed, or that transformers does not know.
     """
     from transformers.integrations import get_available_reporting_integrations
 
-    names = os.environ.get("PROOFMILL_TRACKERS", "").replace(",", " ").split()
+    names = os.environ.get("PROOFMILL_REPORT_TO", "").replace(",", " ").split()
     there = get_available_reporting_integrations()
     if missing := [tracker for tracker in names if tracker not in there]:
         raise SettingError(
-            f"PROOFMILL_TRACKERS names {missing[0]}, which is not installed or unknown; expected some of "
+            f"PROOFMILL_REPORT_TO names {missing[0]}, which is not installed or unknown; expected some of "
             f"{', '.join(there) or 'those that transformers knows (tensorboard, trackio, wandb, ...)'}. Install its package "
             "into the environment of the stages."
         )

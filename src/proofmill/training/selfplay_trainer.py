@@ -1,17 +1,18 @@
-"""Self-play with TRL's GRPOTrainer: a round of the game takes the place of attempts at problems, TRR++ that of groups.
+"""Self-play with TRL's GRPOTrainer: a round of the game instead of rollouts of problems, and TRR++ as the advantage.
 
-A step of Absolute Zero Reasoner (arXiv 2505.03335, algorithm 1): the policy proposes tasks and solves tasks; the game
-(tasks/play.py) says what each reply earned; TRR++ makes an advantage of it within the replies of one task and role
-(section 3.3.5); one update of PPO's clipped objective, a mean over the tokens of all replies, learns from all at once.
+A step of Absolute Zero Reasoner (arXiv 2505.03335, algorithm 1): the policy proposes tasks and solves tasks. The game
+(selfplay_tasks/round.py) rewards each reply, and TRR++ computes its advantage within the replies of one task and role (section
+3.3.5). One update of PPO's clipped objective, a mean over the tokens of all replies, trains on all of them.
 
-How we differ from the published code (veRL):
+Differences from the published code (veRL):
 1. The replies to all prompts of a step are sampled at once.
-2. A forward pass is as long as its own rows, and not as the longest reply of the step.
-3. A reply that could not be marked has no gradient and no part in a baseline. There, it was wrong.
-4. A checkpoint holds the tasks as they were: a training that goes on from one ends with the very weights of an unbroken
+2. A micro-batch is padded to its own longest row, not to the longest reply of the step.
+3. An ungraded reply has no gradient and does not enter a baseline. The original counts it as wrong.
+4. A checkpoint contains the tasks: a training that resumes from one ends with exactly the weights of an uninterrupted
    one.
 
-On several devices each samples and learns its share; the main process alone plays, and the others wait for its prompts.
+On several devices each samples and trains on its share; the main process alone plays, and the others wait for its
+prompts.
 """
 
 import os
@@ -22,29 +23,29 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOTrainer
 
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.runtime.progress import Progress, say
 from proofmill.sandbox.executor import Executor
+from proofmill.schema.entries.selfplay_entry import Selfplay
 from proofmill.schema.errors import SandboxError
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import BUFFER
-from proofmill.schema.reasons import Stop
-from proofmill.schema.selfplay_entry import Selfplay
-from proofmill.tasks import advantages
-from proofmill.tasks.play import Messages, Play, Reply, Turn, measures
-from proofmill.tasks.tasks import Invalid
+from proofmill.schema.reasons import StopReason
+from proofmill.selfplay_tasks.round import Messages, PolicyReply, SelfplayRound, Turn, metrics
+from proofmill.selfplay_tasks.tasks import Invalid
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import passes, rollouts
+from proofmill.training import advantages, micro_batches, rollout_log
+from proofmill.training.losses.policy import Objective
+from proofmill.training.policy_trainer import PolicyTrainer
+from proofmill.training.rollout_log import RolloutLog
 from proofmill.training.rollout_rewards import Unscored
-from proofmill.training.rollouts import Diary
 
 FIRST_TASKS = "first-tasks.parquet"  # among the checkpoints: the buffer before the first step
 
 
-class Trainer(GRPOTrainer):
+class SelfplayTrainer(PolicyTrainer):
     """Only the main process has an `executor`, plays, and writes a `diary` (else None)."""
 
     control: Any  # of transformers' trainer
@@ -55,24 +56,24 @@ class Trainer(GRPOTrainer):
         name: str,
         executor: Executor | None,
         first: Sequence[Mapping[str, Any]],
-        diary: Diary | None,
+        kept_rollouts: RolloutLog | None,
         at_once: int,
         **options: Any,
     ):
-        """`first` are rows of first tasks, if there are any; a device samples `at_once` replies at a time."""
-        self.entry, self.name, self.first, self.diary, self.at_once = entry, name, first, diary, at_once
+        """Take the rows of `first` tasks, if any; a device samples `at_once` replies at a time."""
+        self.entry, self.name, self.first, self.kept_rollouts, self.at_once = entry, name, first, kept_rollouts, at_once
         self.recent = Unscored(entry.max_unscored, entry.rows, -(-entry.steps // entry.iterations))
-        self.play = Play(entry, executor, self.fits) if executor else None
-        self.turns: list[dict[str, Any]] = []  # what is learned in the step at hand, in every process
+        self.play = SelfplayRound(entry, executor, self.fits) if executor else None
+        self.turns: list[dict[str, Any]] = []  # replies of the current step to train on, in every process
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # a warning about `rollout_func`
-        super().__init__(rollout_func=self._own_turns, reward_funcs=[reward], **options)
+        super().__init__(Objective.of(entry), rollout_func=self._own_turns, reward_funcs=[reward], **options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         self.escapes = ControlTokens(self._tokenizer)
 
     # --------------------------------------------------------------------------------------------------------- a round
 
     def _generate_and_score_completions(self, inputs: list[dict]) -> dict[str, Any]:
-        """The rows of a step that this process learns, with their advantages."""
+        """Return the rows of a step that this process trains on, with their advantages."""
         if processes.broadcast(self.play is not None and not self.play.begun):
             self._begin()
         step = self.state.global_step + 1
@@ -86,15 +87,15 @@ class Trainer(GRPOTrainer):
         outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
         return outputs
 
-    def _played(self, play: Play, step: int) -> list[dict[str, Any]]:
-        """Play a round; what each turn is learned with."""
+    def _played(self, play: SelfplayRound, step: int) -> list[dict[str, Any]]:
+        """Play a round; return tokens, reward and advantage of each turn."""
         played = play.step(step, self.replies)
-        for name, value in measures(played, play).items():
+        for name, value in metrics(played, play).items():
             self._metrics["train"][name].append(value)
         turns = [turn for turn in played if turn.role in self.entry.roles]
         advantages_N = self._advantages(turns)
-        assert self.diary is not None, "the process that plays keeps it"
-        self.diary.add(entries(self.name, step, turns, advantages_N))
+        assert self.kept_rollouts is not None, "the process that plays keeps it"
+        self.kept_rollouts.add(entries(self.name, step, turns, advantages_N))
         return [
             {
                 "prompt_ids": turn.reply.prompt_ids,
@@ -107,26 +108,26 @@ class Trainer(GRPOTrainer):
         ]
 
     def _must_be_scored(self) -> None:
-        """Raise SandboxError in every process when too many of the latest rollouts have no verdict."""
-        if fault := self.recent.add("no mark" for turn in self.turns if turn["reward"] is None):
+        """Raise SandboxError in every process if too many of the latest rollouts have no verdict."""
+        if fault := self.recent.add("no grade" for turn in self.turns if turn["reward"] is None):
             raise SandboxError(
-                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because nothing is "
-                "learned from them. See whose outputs cannot be read (`rollouts.jsonl` among the checkpoints), or raise the "
-                "limit; the same command goes on from the last checkpoint."
+                f"{self.name}: {fault}; expected at most {self.entry.max_unscored:.0%} (`max-unscored`), because they carry "
+                "no gradient. Find the unreadable outputs (`rollouts.jsonl` among the checkpoints), or raise the "
+                "limit. Rerun the same command to resume from the last checkpoint."
             )
 
     def _advantages(self, turns: Sequence[Turn]) -> list[float]:
-        """TRR++ (equation 8): rewards centred and scaled among the turns of the same task and role."""
+        """Compute TRR++ (equation 8): rewards whitened among the turns of the same task and role."""
         rewards_N = [float("nan") if turn.reward is None else turn.reward for turn in turns]
         groups_N = [(turn.kind, turn.role) if self.entry.baselines == "task-and-role" else None for turn in turns]
         lengths_N = [len(turn.reply.ids) for turn in turns] if self.entry.baseline_over == "token" else None
         return advantages.task_advantages(rewards_N, groups_N, lengths_N).tolist()
 
     def _begin(self) -> None:
-        """Fill the buffer with first tasks. What the model writes for that draws none of the training's random numbers."""
+        """Fill the buffer with first tasks. Sampling them does not use the training's random numbers."""
         kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies for first tasks")
 
-        def ask(prompts: Sequence[Messages]) -> list[Reply]:
+        def ask(prompts: Sequence[Messages]) -> list[PolicyReply]:
             replies = self.replies(prompts)
             progress.add(len(replies), tokens=sum(len(reply.ids) for reply in replies))
             return replies
@@ -144,24 +145,24 @@ class Trainer(GRPOTrainer):
             self.play.restore(kept)
 
     def _own(self, count: int) -> list[dict[str, Any]]:
-        """The part of the step's turns that this process learns."""
+        """Return the part of the step's turns that this process trains on."""
         return self.turns[self.accelerator.process_index * count :][:count]
 
     def _own_turns(self, prompts: list, _: Any) -> dict[str, Any]:
-        """TRL's `rollout_func`: the turns of the round in the place of what it would generate."""
+        """Return the turns of the round to TRL (`rollout_func`), instead of sampling."""
         own = self._own(len(prompts))
         columns = {key: [turn[key] for turn in own] for key in ("prompt_ids", "completion_ids", "logprobs")}
         return columns if self.use_vllm else {**columns, "logprobs": None}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """The rewards N1 of the turns of all processes, for TRL's log; NaN where one could not be had."""
+        """Return the rewards N1 of the turns of all processes, for TRL's log; NaN for a missing one."""
         rewards = [[float("nan") if turn["reward"] is None else turn["reward"]] for turn in self.turns]
         return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
 
     # -------------------------------------------------------------------------------------------------------- sampling
 
-    def _led(self, act: Callable[[Play], Any]) -> Any:
-        """What the main process makes, in every process; the others sample their share whenever it asks for replies."""
+    def _led(self, act: Callable[[SelfplayRound], Any]) -> Any:
+        """Return the main process's result in every process; the others sample their share whenever it needs replies."""
         if self.play:
             made = act(self.play)
             processes.broadcast(None)
@@ -171,29 +172,31 @@ class Trainer(GRPOTrainer):
         return processes.broadcast()
 
     def encoded(self, messages: Messages) -> list[int]:
-        """The tokens of a prompt."""
+        """Return the tokens of a prompt."""
         escaped = self.escapes.escaped(messages)
         return self._tokenizer.apply_chat_template(escaped, add_generation_prompt=True, return_dict=True)["input_ids"]
 
     def fits(self, messages: Messages) -> bool:
-        """Whether a prompt is short enough."""
-        return len(self.encoded(messages)) <= self.entry.prompt_tokens
+        """Return whether a prompt is short enough."""
+        return len(self.encoded(messages)) <= self.entry.max_prompt_tokens
 
-    def replies(self, prompts: Sequence[Messages]) -> list[Reply]:
-        """A reply to each prompt, by the policy as it is. For the main process."""
+    def replies(self, prompts: Sequence[Messages]) -> list[PolicyReply]:
+        """Sample a reply to each prompt from the current policy; main process only."""
         if not prompts:
             return []
         encoded = [self.encoded(messages) for messages in prompts]
         made = self._sampled(processes.broadcast(encoded))
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        texts = rollouts.written(self._tokenizer, [ids for ids, _ in made], ends)
+        texts = rollout_log.written(self._tokenizer, [ids for ids, _ in made], ends)
         return [
-            Reply(self.opening + text, Stop.END if ids[-1] in ends else Stop.LENGTH, prompt, ids, logprobs)
+            PolicyReply(
+                self.opening + text, StopReason.END if ids[-1] in ends else StopReason.LENGTH, prompt, ids, logprobs
+            )
             for text, prompt, (ids, logprobs) in zip(texts, encoded, made, strict=True)
         ]
 
     def _sampled(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float] | None]]:
-        """The tokens written after each prompt, and vLLM's log-probabilities of them, by all processes together."""
+        """Sample the tokens after each prompt, with vLLM's log-probabilities, in all processes together."""
         share = -(-len(prompts) // processes.world())
         filled = prompts + prompts[-1:] * (share * processes.world() - len(prompts))
         own = filled[processes.rank() * share :][:share]
@@ -201,27 +204,16 @@ class Trainer(GRPOTrainer):
         for start in range(0, share, self.at_once):
             ids, logprobs = self._generate_single_turn(own[start : start + self.at_once], None, {}, 1)
             made += zip(ids, logprobs or [None] * len(ids), strict=True)
-            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)  # it lives
+            self.control = self.callback_handler.on_prediction_step(
+                self.args, self.state, self.control
+            )  # signals progress
         return gather_object(made)[: len(prompts)]
 
     # ------------------------------------------------------------------------------------------------------------ loss
 
     def _prepare_inputs(self, generation_batch):
-        """The rows of a forward pass, without the padding that only longer replies of the step need."""
-        return passes.trimmed(super()._prepare_inputs(generation_batch))
-
-    def _get_per_token_logps_and_entropies(self, model, *args, **options):
-        outputs = super()._get_per_token_logps_and_entropies(model, *args, **options)
-        self.entropies_NT = outputs[1]
-        return outputs
-
-    def _compute_loss(self, model, inputs):
-        """TRL's clipped objective as a mean over the tokens of the step (`dapo`), and the entropy as another."""
-        loss = super()._compute_loss(model, inputs)
-        if not self.entry.entropy:
-            return loss
-        entropy = (self.entropies_NT * inputs["completion_mask"]).sum() / inputs["num_items_in_batch"].clamp(min=1)
-        return loss - self.entry.entropy * entropy * self.accelerator.num_processes  # whose gradients are averaged
+        """Return the rows of a micro-batch, without the padding that only longer replies of the step need."""
+        return micro_batches.trimmed(super()._prepare_inputs(generation_batch))
 
     # ----------------------------------------------------------------------------------------------------- checkpoints
 
@@ -238,7 +230,7 @@ class Trainer(GRPOTrainer):
 
 
 def entries(run: str, step: int, turns: Sequence[Turn], advantages_N: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """The diary's rows of a step (PLAYED_COLUMNS)."""
+    """Yield the log's rows of a step (PLAYED_COLUMNS)."""
     for place, (turn, advantage) in enumerate(zip(turns, advantages_N, strict=True)):
         invalid = turn.task if isinstance(turn.task, Invalid) else None
         yield {
@@ -246,10 +238,10 @@ def entries(run: str, step: int, turns: Sequence[Turn], advantages_N: Sequence[f
             "step": step,
             "task": turn.kind,
             "role": turn.role,
-            "subject": None if isinstance(turn.task, Invalid) else turn.task.id,
+            "task_id": None if isinstance(turn.task, Invalid) else turn.task.id,
             "prompt": turn.request.messages[-1]["content"],
             "text": turn.reply.text,
-            "stop": turn.reply.stop,
+            "stop_reason": turn.reply.stop_reason,
             "tokens": len(turn.reply.ids),
             "reason": invalid.reason if invalid else "unscored" if turn.reward is None else "ok",
             "detail": invalid.detail if invalid else "",
@@ -261,8 +253,8 @@ def entries(run: str, step: int, turns: Sequence[Turn], advantages_N: Sequence[f
 
 
 def reward(**_: Any) -> list[float]:
-    """Stands where TRL wants a reward function, whose name it logs; `_calculate_rewards` has the game's."""
-    raise AssertionError("rewards are made by the game")
+    """Raise an error: TRL requires a reward function and logs its name, but `_calculate_rewards` has the game's."""
+    raise AssertionError("the game computes the rewards")
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -1,6 +1,6 @@
 """TRL's SFTTrainer with numbers that do not depend on how a batch is split over devices and accumulation steps.
 
-How we differ from TRL 1.16:
+Differences from TRL 1.16:
 1. On several devices, filler rows without learned tokens complete the last batch of an epoch; accelerate would repeat
    the epoch's first rows.
 2. Entropy and accuracy of a step are means over its tokens; TRL averages the means of its micro-batches.
@@ -22,7 +22,7 @@ FILLER = 2  # tokens of a filler row; with a single one there would be nothing t
 PER_TOKEN = ("entropy", "mean_token_accuracy")
 
 
-class Trainer(SFTTrainer):
+class SftTrainer(SFTTrainer):
     """SFTTrainer with filler rows, token-weighted metrics, and epochs counted in steps."""
 
     train_dataset: Any
@@ -39,7 +39,7 @@ class Trainer(SFTTrainer):
             self.eval_dataset = self.eval_dataset and self._filled(self.eval_dataset)
 
     def _filled(self, data: Dataset) -> Dataset:
-        """The rows, followed by as many filler rows as make the shares of all devices equal."""
+        """Return the rows, followed by filler rows that make the shares of all devices equal."""
         missing = -len(data) % (self.args.per_device_train_batch_size * self.args.world_size)
         if not missing:
             return data
@@ -82,7 +82,7 @@ class Trainer(SFTTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
-        """Loss, entropy and accuracy over all learned tokens of the evaluation examples."""
+        """Compute loss, entropy and accuracy over all trained tokens of the evaluation examples."""
         model = self.model_wrapped
         model.eval()
         sums = torch.zeros(4, dtype=torch.float64)
@@ -100,7 +100,7 @@ class Trainer(SFTTrainer):
         return metrics
 
     def _over_devices(self, sums: torch.Tensor) -> list[float]:
-        """All sums but the last, each divided by the last one, over all devices."""
+        """Return all sums but the last, each divided by the last one, over all devices."""
         totals = self.accelerator.gather(sums.to(self.accelerator.device)[None]).sum(0)
         return (totals[:-1] / totals[-1]).tolist()
 

@@ -1,1 +1,1 @@
-"""The viewer: a web page over results on this machine. It changes nothing but the marks that people give in it."""
+"""The viewer: web pages over local results. Read-only, except for the grades that people enter."""

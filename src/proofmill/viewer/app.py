@@ -1,16 +1,16 @@
-"""The pages and who may see them: an application on the loopback, behind a token that its address carries once.
+"""Serve the viewer's pages on the loopback, behind a token that the address carries once.
 
-    /recipe/<name>          the graph, what runs, what everything made, took and cost
+    /recipe/<name>          the graph of artifacts, with state, rows, time and cost
     /table/<kind>/<name>    rows, filtered, sorted, paged; histogram, funnel
-    /row/<kind>/<name>/<id> one row with all its texts, and the way back to its source
-    /problem/<kind>/<name>/<id>  the problem with its attempts and verdicts, tables side by side; a mark can be given
-    /rollouts/<kind>/<name> a training's rollouts of one step with rewards and advantages; where its hold-out judge differs
-    /rollout/<kind>/<name>/<id>  one of them
-    /disagreements          the attempts that two graders mark most differently
-    /curves.svg             of trainings; of marks by attempts or by spending
+    /row/<kind>/<name>/<id> one row with all its texts, and its lineage
+    /problem/<kind>/<name>/<id>  the problem with the attempts and verdicts of several tables, and a form for grades
+    /rollouts/<kind>/<name> a training's rollouts of one step with rewards and advantages; differences of the audit grader
+    /rollout/<kind>/<name>/<id>  one rollout
+    /disagreements          the attempts whose grades by two graders differ most
+    /curves.svg             curves of trainings; curves of scores by attempts or by cost
 
-Nothing is fetched from elsewhere: styles and the one script are files beside this module, and the page's policy forbids all
-others, so that even a text that slipped through the escaping could run nothing.
+All styles and the one script are files of this folder. The content security policy forbids any others, so a text that
+escaped the escaping could not run code either.
 """
 
 import io
@@ -32,13 +32,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proofmill.analysis import curves, lineage, show_artifact
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget
-from proofmill.inspect import curves, lineage, reading
-from proofmill.recipes.book import Book
+from proofmill.config.config import Config
 from proofmill.schema.errors import ProofmillError, SettingError
 from proofmill.schema.kinds import KINDS, ROLLOUTS, learned
-from proofmill.viewer import marks, problems, recipes, rendering, rollouts, tables
+from proofmill.viewer import human_grades, problem_pages, recipes, rendering, rollout_pages, table_pages
 
 HERE = Path(__file__).parent
 COOKIE = "proofmill-view"
@@ -50,7 +50,7 @@ POLICY = (
 
 
 class Guard:
-    """Lets in who has the token: from the address once, then from a cookie; others get 403. Adds the page's policy."""
+    """Check the token, first in the address and then in a cookie; without it respond 403. Adds the page's policy."""
 
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token
@@ -59,14 +59,14 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request = Request(scope)
-        given = request.query_params.get("token")
-        if given is not None and secrets.compare_digest(given, self.token):
+        token = request.query_params.get("token")
+        if token is not None and secrets.compare_digest(token, self.token):
             query = urlencode([(k, v) for k, v in request.query_params.multi_items() if k != "token"])
             response = RedirectResponse(f"{request.url.path}{'?' + query if query else ''}", 303)
             response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
             return await response(scope, receive, send)
         if not secrets.compare_digest(request.cookies.get(COOKIE, ""), self.token):
-            text = "403: this page needs the token in the address that `proofmill view` printed."
+            text = "403: this page needs the token. Open the address that `proofmill view` printed."
             return await PlainTextResponse(text, 403)(scope, receive, send)
 
         async def with_policy(message: Message) -> None:
@@ -83,9 +83,9 @@ class Guard:
 
 
 class Pages:
-    """What each address shows. `book_of` reads the configuration anew where it was edited."""
+    """Handlers of the addresses. `book_of` returns the configuration, reread after an edit."""
 
-    def __init__(self, book_of: Callable[[], Book], results: Path):
+    def __init__(self, book_of: Callable[[], Config], results: Path):
         self.book_of, self.results = book_of, results
         self.templates = Environment(loader=PackageLoader("proofmill.viewer", "pages"), autoescape=select_autoescape())
         self.templates.filters |= {
@@ -104,13 +104,13 @@ class Pages:
         return HTMLResponse(html, status)
 
     def table(self, request: Request) -> Table:
-        """The table that an address names; SettingError for a name that is none."""
+        """Return the table that an address names. Raises SettingError for an invalid name."""
         kind, name = request.path_params["kind"], request.path_params["name"]
         if kind not in KINDS or "/" in name or name.startswith("."):
-            raise SettingError(f"{kind}/{name}: no artifact; expected <kind>/<name>.")
+            raise SettingError(f"{kind}/{name}: no artifact; expected <kind>/<name>. Fix the address.")
         return Table(f"{kind}/{name}", self.results)
 
-    # ------------------------------------------------------------------------------------------------------- the pages
+    # ----------------------------------------------------------------------------------------------------------- pages
 
     def first(self, _: Request) -> Response:
         return RedirectResponse(f"/recipe/{next(iter(self.book_of().recipes))}", 303)
@@ -135,94 +135,100 @@ class Pages:
         )
 
     def rows(self, request: Request) -> Response:
-        table, asked = self.table(request), _asked(request)
-        facts = list(reading.facts(table))
+        table, settings = self.table(request), _settings(request)
+        facts = list(show_artifact.facts(table))
         keep = table.stamp["entry"].get("keep") or []
         order = [item if isinstance(item, str) else next(iter(item)) for item in keep]
         fault, shown, bars = "", None, []
         try:
-            shown = tables.page(table, asked)
-            bars = tables.histogram(table, asked) if asked.histogram else []
+            shown = table_pages.page(table, settings)
+            bars = table_pages.histogram(table, settings) if settings.histogram else []
         except SettingError as error:
-            fault, shown = str(error), tables.page(table, tables.Asked())
+            fault, shown = str(error), table_pages.page(table, table_pages.PageSettings())
         drawn = table.kind in learned() or (table.kind == "scores" and curves.read_scores([table.name], self.results))
         return self.page(
             "table",
             title=table.name,
             table=table,
             facts=facts,
-            asked=asked,
+            settings=settings,
             shown=shown,
             fault=fault,
             bars=bars,
-            funnel=tables.funnel(table, order),
-            written=reading.page_of(table).partition("\n")[2],  # its title is ours
+            funnel=table_pages.funnel(table, order),
+            written=show_artifact.page_of(table).partition("\n")[2],  # without the title, which the page has
             drawn=drawn,
             rolled=table.kind in learned() and (table.weights() / ROLLOUTS).exists(),
-            per_page=tables.PAGE,
-            twins=[(a, b) for a, b in problems.comparable(problems.entries(self.results)) if table.name in (a, b)],
+            per_page=table_pages.PAGE,
+            twins=[
+                (a, b) for a, b in problem_pages.comparable(problem_pages.entries(self.results)) if table.name in (a, b)
+            ],
         )
 
     def row(self, request: Request) -> Response:
         table, ident = self.table(request), request.path_params["row"]
-        (found,) = reading.rows(table, ident).to_dicts()
-        way = lineage.trail(table.name, ident, self.results) if table.kind in lineage.WALKED else []
-        return self.page("row", title=f"{table.name} {ident}", table=table, ident=ident, row=found, way=way)
+        (row,) = show_artifact.rows(table, ident).to_dicts()
+        steps = lineage.trail(table.name, ident, self.results) if table.kind in lineage.WALKED else []
+        return self.page("row", title=f"{table.name} {ident}", table=table, ident=ident, row=row, lineage=steps)
 
     def problem(self, request: Request) -> Response:
         table, problem = self.table(request), request.path_params["row"]
         if table.kind != "problems":
-            raise SettingError(f"{table.name}: has no problems; expected problems/<name>.")
+            raise SettingError(f"{table.name}: has no problems; expected problems/<name>. Fix the address.")
         chosen = request.query_params.getlist("show")
-        found = problems.entries(self.results)
-        responses = {found[n].get("responses", n) for n in problems.attempted(found, table.name)}
-        given = {key: mark for name in responses for key, mark in marks.given(self.results, name).items()}
-        shown = problems.page(self.results, table.name, problem, chosen, given)
-        return self.page("problem", title=f"{table.name} {problem}", shown=shown, chosen=chosen, found=found)
+        entries = problem_pages.entries(self.results)
+        responses = {entries[n].get("responses", n) for n in problem_pages.with_attempts(entries, table.name)}
+        grades = {
+            key: grade for name in responses for key, grade in human_grades.last_grades(self.results, name).items()
+        }
+        shown = problem_pages.page(self.results, table.name, problem, chosen, grades)
+        return self.page("problem", title=f"{table.name} {problem}", shown=shown, chosen=chosen, entries=entries)
 
     def rollouts(self, request: Request) -> Response:
-        table, asked = self.table(request), request.query_params.get("step")
-        if asked is not None and not asked.isdecimal():
-            raise SettingError(f"{table.name}: no step `{asked}`; expected a number.")
-        shown = rollouts.step(table, None if asked is None else int(asked))
-        apart = rollouts.disagreements(table) if request.query_params.get("apart") else None
+        table, chosen = self.table(request), request.query_params.get("step")
+        if chosen is not None and not chosen.isdecimal():
+            raise SettingError(f"{table.name}: no step `{chosen}`; expected a number. Fix the address.")
+        shown = rollout_pages.step(table, None if chosen is None else int(chosen))
+        apart = rollout_pages.disagreements(table) if request.query_params.get("apart") else None
         about = {"table": table, "problems": table.stamp["entry"].get("problems")}
         return self.page("rollouts", title=f"{table.name} step {shown.step}", shown=shown, apart=apart, **about)
 
     def rollout(self, request: Request) -> Response:
         table = self.table(request)
-        row = rollouts.rollout(table, request.path_params["row"])
+        row = rollout_pages.rollout(table, request.path_params["row"])
         about = {"table": table, "problems": table.stamp["entry"].get("problems")}
         return self.page("rollout", title=f"{table.name} {row['rollout']}", row=row, **about)
 
-    async def mark(self, request: Request) -> Response:
+    async def grade(self, request: Request) -> Response:
         form = await request.form()
-        fields = {key: str(form.get(key, "")) for key in ("responses", "response", "mark", "out_of", "comment", "back")}
-        if fields["responses"] not in problems.entries(self.results):
-            raise SettingError(f"{fields['responses']}: no table of responses here.")
+        fields = {
+            key: str(form.get(key, "")) for key in ("responses", "response", "grade", "max_points", "comment", "back")
+        }
+        if fields["responses"] not in problem_pages.entries(self.results):
+            raise SettingError(f"{fields['responses']}: no table of responses; expected one in {self.results}/.")
         await run_in_threadpool(
-            marks.give,
+            human_grades.add_grade,
             self.results,
-            *(fields[key] for key in ("responses", "response", "mark", "out_of", "comment")),
+            *(fields[key] for key in ("responses", "response", "grade", "max_points", "comment")),
         )
         back = fields["back"] if fields["back"].startswith("/") and not fields["back"].startswith("//") else "/"
         return RedirectResponse(back, 303)
 
     def disagreements(self, request: Request) -> Response:
-        found = problems.entries(self.results)
-        pairs = list(problems.comparable(found))
+        entries = problem_pages.entries(self.results)
+        pairs = list(problem_pages.comparable(entries))
         one, other = request.query_params.get("one"), request.query_params.get("other")
-        rows = problems.disagreements(self.results, one, other) if one in found and other in found else []
-        of = found[found[one]["responses"]]["problems"] if one in found else ""
-        trained = [name for name, entry in found.items() if entry.get("hold_out")]
+        rows = problem_pages.disagreements(self.results, one, other) if one in entries and other in entries else []
+        of = entries[entries[one]["responses"]]["problems"] if one in entries else ""
+        trained = [name for name, entry in entries.items() if entry.get("audit")]
         return self.page(
             "disagreements", title="disagreements", pairs=pairs, one=one, other=other, rows=rows, of=of, trained=trained
         )
 
     def curves(self, request: Request) -> Response:
-        picture = io.BytesIO()
-        curves.draw(request.query_params.getlist("of"), self.results, picture)
-        return Response(picture.getvalue(), media_type="image/svg+xml")
+        image = io.BytesIO()
+        curves.draw(request.query_params.getlist("of"), self.results, image)
+        return Response(image.getvalue(), media_type="image/svg+xml")
 
     def asset(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -232,28 +238,28 @@ class Pages:
         return Response(text + (rendering.styles() if name == "style.css" else ""), media_type=ASSETS[name])
 
 
-def _asked(request: Request) -> tables.Asked:
-    asked = request.query_params
-    page = asked.get("page", "0")
-    return tables.Asked(
-        where=asked.get("where", "").strip(),
-        sort=asked.get("sort", ""),
-        down=asked.get("down") == "1",
+def _settings(request: Request) -> table_pages.PageSettings:
+    parameters = request.query_params
+    page = parameters.get("page", "0")
+    return table_pages.PageSettings(
+        where=parameters.get("where", "").strip(),
+        sort=parameters.get("sort", ""),
+        down=parameters.get("down") == "1",
         page=int(page) if page.isdecimal() else 0,
-        columns=tuple(asked.getlist("columns")),
-        histogram=asked.get("histogram", ""),
+        columns=tuple(parameters.getlist("columns")),
+        histogram=parameters.get("histogram", ""),
     )
 
 
-def _query(asked: tables.Asked, **changed: Any) -> str:
-    """The address of a table's page with other settings."""
-    now = {"where": asked.where, "sort": asked.sort, "down": int(asked.down), "page": asked.page,
-           "columns": list(asked.columns), "histogram": asked.histogram, **changed}  # fmt: skip
+def _query(settings: table_pages.PageSettings, **changed: Any) -> str:
+    """Return the query string of a table's page with changed settings."""
+    now = {"where": settings.where, "sort": settings.sort, "down": int(settings.down), "page": settings.page,
+           "columns": list(settings.columns), "histogram": settings.histogram, **changed}  # fmt: skip
     return "?" + urlencode({key: value for key, value in now.items() if value not in ("", 0, [])}, doseq=True)
 
 
-def application(book_of: Callable[[], Book], results: Path, token: str) -> Starlette:
-    """The viewer of a folder of results, behind a token."""
+def application(book_of: Callable[[], Config], results: Path, token: str) -> Starlette:
+    """Build the viewer of a results folder, behind a token."""
     pages = Pages(book_of, results)
     artifact = "{kind}/{name}"
     return Starlette(
@@ -267,7 +273,7 @@ def application(book_of: Callable[[], Book], results: Path, token: str) -> Starl
             Route(f"/rollout/{artifact}/{{row}}", pages.rollout),
             Route("/disagreements", pages.disagreements),
             Route("/curves.svg", pages.curves),
-            Route("/mark", pages.mark, methods=["POST"]),
+            Route("/grade", pages.grade, methods=["POST"]),
             Route("/assets/{name}", pages.asset),
             Route("/favicon.ico", lambda _: Response(status_code=204)),
         ],
@@ -280,7 +286,7 @@ def application(book_of: Callable[[], Book], results: Path, token: str) -> Starl
 
 
 async def _fault(pages: Pages, request: Request, error: Exception) -> Response:
-    """What cannot be shown is said in the words that the command line has for it."""
+    """Respond 404 with a page that shows the error's message, as on the command line."""
     known = isinstance(error, ProofmillError)
-    said = str(error) if known else f"{request.url.path}: no such page; expected one that another leads to."
-    return await run_in_threadpool(pages.page, "fault", 404, title="not shown", said=said)
+    message = str(error) if known else f"{request.url.path}: no such page; expected one that another page links to."
+    return await run_in_threadpool(pages.page, "fault", 404, title="not shown", message=message)

@@ -1,4 +1,4 @@
-"""The page of a recipe: its graph with the state of each artifact, what each made and took, and what runs right now."""
+"""Collect the page of a recipe: the graph of its artifacts, with the state, rows, time and cost of each."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,8 +8,8 @@ from typing import Any
 
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
-from proofmill.inspect.logs import last_line
-from proofmill.recipes.book import Book
+from proofmill.config.config import Config
+from proofmill.runtime.job_logs import last_line
 from proofmill.runtime.progress import clock
 from proofmill.schema import references
 from proofmill.schema.errors import ProofmillError
@@ -17,12 +17,12 @@ from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 204, 34, 36, 12  # of a box of the graph and between boxes, in pixels
-COUNTS = 3  # outcomes that a stage's line names
+COUNTS = 3  # outcomes in a stage's line
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One artifact of a recipe as the page shows it. `state` is done, restore, make, running, failed or damaged."""
+class JobView:
+    """An artifact of a recipe on its page. `state` is done, restore, make, running, failed or damaged."""
 
     name: str
     state: str
@@ -31,18 +31,18 @@ class Stage:
     outcome: str
     seconds: str
     cost: str
-    said: str  # the last line of its log
+    last_line: str  # of its log
 
 
-def stages(book: Book, recipe: str, results: Path) -> list[Stage]:
-    """The artifacts of a recipe in the order in which they are made."""
+def stages(book: Config, recipe: str, results: Path) -> list[JobView]:
+    """Return the artifacts of a recipe in build order."""
     states = States(book, results)
     names = ordered(book, recipe)
     return [_stage(states, name, results) for name in names]
 
 
-def ordered(book: Book, recipe: str) -> list[str]:
-    """The artifacts of a recipe, each after those it is made from."""
+def ordered(book: Config, recipe: str) -> list[str]:
+    """Return the artifacts of a recipe, each after its parents."""
     names: dict[str, None] = {}
 
     def add(name: str) -> None:
@@ -56,9 +56,9 @@ def ordered(book: Book, recipe: str) -> list[str]:
     return list(names)
 
 
-def _stage(states: States, name: str, results: Path) -> Stage:
+def _stage(states: States, name: str, results: Path) -> JobView:
     table = Table(name, results)
-    said = last_line(table.path.with_suffix(".log"))
+    log_end = last_line(table.path.with_suffix(".log"))
     try:
         state = states[name]
         shown, why = state.name, "; ".join(state.why)
@@ -66,7 +66,7 @@ def _stage(states: States, name: str, results: Path) -> Stage:
         shown, why = "damaged", str(error)
     if table.is_being_made:
         shown = "running"
-    elif shown == "make" and "Error: " in said:
+    elif shown == "make" and "Error: " in log_end:
         shown = "failed"
     rows, outcome, seconds, cost = None, "", "", ""
     if table.path.exists() and shown != "damaged":
@@ -75,17 +75,17 @@ def _stage(states: States, name: str, results: Path) -> Stage:
         rows, outcome = table.height, ", ".join(f"{count:,} {what}" for what, count in counts)
         seconds = clock(stamp.get("seconds") or 0)
         cost = "" if stamp.get("cost") is None else f"${stamp['cost']:,.2f}"
-    return Stage(name, shown, why, rows, outcome, seconds, cost, said)
+    return JobView(name, shown, why, rows, outcome, seconds, cost, log_end)
 
 
-# ------------------------------------------------------------------------------------------------------------- the graph
+# --------------------------------------------------------------------------------------------------------------- graph
 
 
 @dataclass(frozen=True)
 class Box:
-    """An artifact in the picture, by its upper left corner."""
+    """An artifact in the graph, at its upper left corner."""
 
-    stage: Stage
+    stage: JobView
     label: str
     x: float
     y: float
@@ -94,13 +94,13 @@ class Box:
 @dataclass(frozen=True)
 class Graph:
     boxes: list[Box]
-    lines: list[str]  # paths of SVG
+    lines: list[str]  # SVG paths
     width: float
     height: float
 
 
-def graph(book: Book, shown: list[Stage]) -> Graph:
-    """Boxes in columns: each stands to the right of all that it is made from, near the mean height of these."""
+def graph(book: Config, shown: list[JobView]) -> Graph:
+    """Arrange boxes in columns: each to the right of its parents, near their mean height."""
     by_name = {stage.name: stage for stage in shown}
     parents = {name: [p for p in references.parents(book.entries[name]) if p in by_name] for name in by_name}
     column: dict[str, int] = {}
@@ -129,7 +129,7 @@ LABEL = 28  # characters that a box has room for
 
 
 def _label(name: str) -> str:
-    """A name that fits; of a derived one the kind, and the model and way that tell it apart."""
+    """Shorten a name to fit a box; of a derived name keep the kind, the model and the sampling setting."""
     kind, _, rest = name.partition("/")
     parts = rest.split("@")
     short = f"{kind} {parts[0]}@{parts[-1]}" if len(parts) > 1 else name
@@ -146,13 +146,13 @@ def _line(start: Box, end: Box) -> str:
     return f"M{x:g} {y:g}C{middle:g} {y:g} {middle:g} {to_y:g} {to_x:g} {to_y:g}"
 
 
-def by_kind(shown: list[Stage]) -> Iterator[tuple[str, list[Stage]]]:
-    """The stages of each kind, in the order of the kinds."""
+def by_kind(shown: list[JobView]) -> Iterator[tuple[str, list[JobView]]]:
+    """Yield each kind with its stages, in the order of the kinds."""
     for kind in KINDS:
         if some := [stage for stage in shown if kind_of(stage.name) == kind]:
             yield kind, some
 
 
-def summary(shown: list[Stage]) -> Mapping[str, Any]:
-    """How many are in each state."""
+def summary(shown: list[JobView]) -> Mapping[str, Any]:
+    """Count the stages in each state."""
     return Counter(stage.state for stage in shown)

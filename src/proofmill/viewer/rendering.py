@@ -1,7 +1,7 @@
-"""Texts of models and forums as HTML: Markdown, code and LaTeX. What they wrote can never become a tag, a link or a script.
+"""Render texts of models and forums as safe HTML: Markdown, code and LaTeX, without tags, links or scripts of theirs.
 
-Formulas become MathML, which browsers draw themselves; one that cannot be read is shown as its source. Raw HTML is text.
-Of what the converter makes, only elements and attributes that lay out formulas are passed on.
+Formulas become MathML, which browsers draw natively; an invalid formula is shown as its source. Raw HTML is shown as
+text. Of the converter's output, only elements and attributes that lay out formulas are kept.
 """
 
 import html
@@ -22,7 +22,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-# Of MathML; whatever else a formula asks for (links, styles, classes) is left out.
+# Allowed in MathML. Other attributes (links, styles, classes) are removed.
 ATTRIBUTES = frozenset(
     re.findall(
         r"\w+",
@@ -39,14 +39,14 @@ ELEMENTS = frozenset(
     )
 )
 LONGEST = 20_000  # characters of a formula
-# Whatever a text makes the converter do, the text is shown.
+# Errors of the converter, after which the source is shown.
 UNREADABLE: tuple[type[Exception], ...] = (
     *(error for error in vars(exceptions).values() if isinstance(error, type) and issubclass(error, Exception)),
     *(ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError),
     ElementTree.ParseError,
 )
 _NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
-# Models write `\( x \)` with blanks and `$x$` without; a price such as $5 and $7 is no formula.
+# Models write `\( x \)` with spaces and `$x$` without; prices such as $5 and $7 are not formulas.
 _MARKDOWN = (
     MarkdownIt("commonmark", {"html": False, "breaks": True, "typographer": False})
     .enable(["table", "strikethrough"])
@@ -55,7 +55,7 @@ _MARKDOWN = (
 
 
 def formula(latex: str, display: bool = False) -> str:
-    """A formula as MathML, or as its source where it cannot be read."""
+    """Convert a formula to MathML, or return its source if it is invalid."""
     mode = "block" if display else "inline"
     try:
         if len(latex) > LONGEST:
@@ -70,9 +70,9 @@ def formula(latex: str, display: bool = False) -> str:
 def _clean(element: ElementTree.Element) -> None:
     name = element.tag.removeprefix(_NAMESPACE)
     if name not in ELEMENTS:
-        raise ValueError(f"the converter made <{name}>")
+        raise ValueError(f"the converter returned <{name}>")
     if name == "mi" and (element.text or "").startswith("\\"):
-        raise ValueError(f"{element.text} is no command that it knows")
+        raise ValueError(f"{element.text} is an unknown command")
     element.tag = name
     for attribute in [key for key in element.attrib if key not in ATTRIBUTES]:
         del element.attrib[attribute]
@@ -83,7 +83,7 @@ def _clean(element: ElementTree.Element) -> None:
 
 
 def code(text: str, language: str = "") -> str:
-    """A block of code, coloured where its language is known."""
+    """Render a block of code, highlighted if its language is known."""
     try:
         return highlight(text, get_lexer_by_name(language or "text"), HtmlFormatter(cssclass="code"))
     except ClassNotFound:
@@ -100,13 +100,13 @@ def _math(display: bool) -> Any:
 
 
 def _link_open(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
-    """A link leads nowhere: its address is shown on it, and nobody is sent there by what a model wrote."""
+    """Render a link as text with its address as a tooltip, so that a model's text cannot send a reader elsewhere."""
     address = escapeHtml(str(tokens[index].attrGet("href") or ""))
     return f'<span class="link" title="{address}">'
 
 
 def _times(state: Any, silent: bool) -> bool:
-    """An asterisk between letters or digits is a product, `8*8=64, 4*8=32`, and emphasises nothing."""
+    """Treat an asterisk between letters or digits as a product, `8*8=64, 4*8=32`, not as emphasis."""
     before, star, after = (
         state.src[max(state.pos - 1, 0)],
         state.src[state.pos],
@@ -132,27 +132,27 @@ for _rule in ("math_inline", "math_inline_double"):
 for _rule in ("math_block", "math_block_eqno", "math_block_label"):
     _MARKDOWN.add_render_rule(_rule, _math(True))
 
-# A backslash and a bracket, where the brackets stand on lines of their own.
+# `\[...\]`, also over several lines.
 _BRACKETS = re.compile(r"\\\[(.*?)\\\]", re.DOTALL)
-# Several formulas on a line that begins and ends with one would be taken for a single block.
+# A line that begins and ends with a formula would be parsed as one block.
 _SEVERAL = re.compile(r"^(\$\$[^$\n]+\$\$[^\n]*\S[^\n]*\$\$[ \t]*)$", re.MULTILINE)
-# A boxed answer stands outside of formulas more often than not.
+# A boxed answer is usually outside of formulas.
 _BOXED = re.compile(r"(?<!\\)\\boxed\{[^{}`]*(?:\{[^{}`]*\}[^{}`]*)*\}")
 
 
 @lru_cache(maxsize=2048)
 def text(source: str | None) -> str:
-    """A text as HTML; each line of a text is a line."""
+    """Render a text as HTML, and keep its line breaks."""
     if not source:
         return '<p class="nothing">nothing</p>'
-    flat = _BRACKETS.sub(lambda found: "$$" + " ".join(found[1].split()) + "$$", source)
+    flat = _BRACKETS.sub(lambda match: "$$" + " ".join(match[1].split()) + "$$", source)
     flat = "\n".join(line if "$" in line else _BOXED.sub(r"$\g<0>$", line) for line in flat.split("\n"))
     flat = _SEVERAL.sub("\u200b\\1", flat)
     return _MARKDOWN.render(flat)
 
 
 def brief(value: Any, most: int = 200) -> str:
-    """A value of a table's cell, escaped and cut."""
+    """Render the value of a table's cell, escaped and shortened to `most` characters."""
     if value is None:
         return '<span class="nothing">–</span>'
     if isinstance(value, float):
@@ -173,7 +173,7 @@ def _inline(source: str) -> str:
 
 
 def styles() -> str:
-    """Colours of code, for light and dark."""
+    """Return the CSS of highlighted code, for light and dark."""
     light = HtmlFormatter(style="default", cssclass="code").get_style_defs(".code")
     dark = HtmlFormatter(style="github-dark", cssclass="code").get_style_defs(".code")
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

@@ -1,1 +1,1 @@
-"""Models served once for many jobs: where they are, who needs them, which replica a call goes to."""
+"""Services: models served once for many jobs, which find them, start them, and balance calls over replicas."""

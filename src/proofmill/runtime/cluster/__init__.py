@@ -1,1 +1,1 @@
-"""A cluster: what a process asks SLURM, what a site gives its jobs, how the processes of a training are started."""
+"""Clusters: queries to SLURM, the resources of a site's jobs, and the start of a training's processes."""

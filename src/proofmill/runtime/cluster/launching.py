@@ -1,15 +1,15 @@
-"""Starts the processes that train one model, on the GPUs and nodes of a job: what `launch` of a site or a profile names.
+"""Start the processes that train one model, on the GPUs and nodes of a job. `launch` of a site or profile runs this.
 
     python -m proofmill.runtime.cluster.launching fsdp2 proofmill.sft sft/cold ...
 
-The first word is a file of workflow/accelerate, here or where the project's Snakefile stands. On one machine that is
-`accelerate launch` with a process for each GPU; in a SLURM job of several nodes, one `accelerate launch` on each by a
-step of `srun`, which meet at the first node, on a port of the job's number. `--dry-run` prints every command and the
-environment it gets instead.
+The first argument is a file of workflow/accelerate, in this folder or next to the project's Snakefile. On one machine
+it runs `accelerate launch` with one process per GPU. In a SLURM job of several nodes a step of `srun` runs one
+`accelerate launch` per node; they meet at the first node, on a port derived from the job's number. `--dry-run` only
+prints the commands and their environments.
 
-`--rollout-gpus N` serves the rollouts of a grpo by `trl vllm-serve` (with a `lag`, by `vllm serve`) on the last N GPUs of
-the machine, and trains on the others; `--rollout-node` serves them on all GPUs of the job's last node. Both want
-`engine: vllm-server`, and the server lives as long as the training.
+`--rollout-gpus N` samples the rollouts of a grpo with `trl vllm-serve` (with a `max-staleness`, `vllm serve`) on the last N GPUs
+of the machine, and trains on the others. `--rollout-node` samples on all GPUs of the job's last node. Both need
+`engine: vllm-server`, and the server runs as long as the training.
 """
 
 import argparse
@@ -33,26 +33,26 @@ from proofmill.runtime.project import project_folder
 from proofmill.schema.errors import ProofmillError, ServiceError, SettingError
 
 CONFIGURATIONS = Path("workflow/accelerate")
-PORTS, FIRST_PORT = 10_000, 20_000  # below those that systems give out by themselves (32,768 on Linux)
-EACH = 3  # ports of a job: where its processes meet, its server of rollouts, and where that one takes weights
-ADDRESS, WEIGHTS_PORT = "PROOFMILL_TRAINER_VLLM_URL", "PROOFMILL_TRAINER_VLLM_PORT"
-# What SLURM says before the walltime goes to every process of a step, and is for the training's alone to heed.
-DEAF = "trap '' USR1; exec "
+PORTS, FIRST_PORT = 10_000, 20_000  # below the ephemeral ports (32,768 and higher on Linux)
+EACH = 3  # ports of a job: for its processes to meet, its rollout server, and the weights of that server
+ADDRESS, WEIGHTS_PORT = "PROOFMILL_ROLLOUT_SERVER_URL", "PROOFMILL_WEIGHT_SYNC_PORT"
+# SLURM signals every process of the step before the walltime; only the trainer should handle it.
+IGNORE_USR1 = "trap '' USR1; exec "
 
 
 @dataclass(frozen=True)
 class Command:
-    """What is started, on which node of the job, and what its environment has besides."""
+    """A command, the node of the job that runs it, and its extra environment variables."""
 
     words: tuple[str, ...]
     node: str | None = None  # None: here
     environment: dict[str, str] = field(default_factory=dict)
 
     def started(self) -> tuple[str, ...]:
-        """The words, or those of the step that runs them on the node."""
+        """Return the words of the command, or of the step that runs it on its node."""
         if self.node is None:
             return self.words
-        return (*_step([self.node]), "bash", "-c", f'{DEAF}"$@"', "launching", *self.words)
+        return (*_step([self.node]), "bash", "-c", f'{IGNORE_USR1}"$@"', "launching", *self.words)
 
     def __str__(self) -> str:
         setting = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
@@ -60,26 +60,26 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The processes of a training: one `accelerate launch` on each node, and a server of rollouts or none."""
+class LaunchPlan:
+    """The processes of a training: one `accelerate launch` per node, and an optional rollout server."""
 
     launches: tuple[Command, ...]
     server: Command | None = None
     health: str = ""
 
     def training(self) -> tuple[str, ...]:
-        """The one command that starts all launches: the launch itself, or a step with a task on each node."""
+        """Return the command that starts all launches: the launch itself, or a step with one task per node."""
         first = self.launches[0]
         if len(self.launches) == 1:
             return first.started()
         rank = first.words.index("--machine_rank") + 1
         before, after = first.words[:rank], first.words[rank + 1 :]
-        line = f'{DEAF}{shlex.join(before)} "$SLURM_NODEID" "$@"'
+        line = f'{IGNORE_USR1}{shlex.join(before)} "$SLURM_NODEID" "$@"'
         return (*_step([command.node or "" for command in self.launches]), "bash", "-c", line, "launching", *after)
 
 
-def plan(options: argparse.Namespace) -> Plan:
-    """What is to be started. Raises SettingError for a launch file or numbers of GPUs that do not go together."""
+def plan(options: argparse.Namespace) -> LaunchPlan:
+    """Plan the processes. Raises SettingError for a missing launch file or numbers of GPUs that do not fit."""
     file = _configuration(options.configuration)
     nodes, gpus = slurm.nodes(), _gpus()
     port = FIRST_PORT + int(slurm.job() or os.getpid()) % (PORTS // EACH) * EACH
@@ -89,12 +89,12 @@ def plan(options: argparse.Namespace) -> Plan:
     if options.rollout_gpus and (len(training) > 1 or len(held_back) >= len(gpus)):
         raise SettingError(
             f"launching: --rollout-gpus {options.rollout_gpus} of {len(gpus)} GPUs on {max(len(training), 1)} nodes; expected "
-            "fewer than one node has, on one node. Take --rollout-node where a job has several."
+            "fewer than one node has, on one node. Use --rollout-node in a job of several nodes."
         )
     each = options.processes or len(gpus) - len(held_back)
     if each < 1:
         raise SettingError(
-            "launching: this job has no GPU (CUDA_VISIBLE_DEVICES); expected some, or --processes N on a CPU."
+            "launching: this job has no GPU (CUDA_VISIBLE_DEVICES); expected at least one. Request GPUs, or set --processes N on a CPU."
         )
     environment = {}
     server, health = None, ""
@@ -105,13 +105,13 @@ def plan(options: argparse.Namespace) -> Plan:
         server = _server(options, serving, held_back or gpus, port + 1)
     if held_back:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu for gpu in gpus if gpu not in held_back)
-    # In a job of several nodes also the training on one of them is a step: SLURM's signals go to steps.
+    # In a job of several nodes a training on one node is a step as well, because SLURM signals steps.
     launches = _launches(file, training if len(nodes) > 1 else [None], each, port, options, environment)
-    return Plan(tuple(launches), server, health)
+    return LaunchPlan(tuple(launches), server, health)
 
 
 def _configuration(name: str) -> Path:
-    """A file of workflow/accelerate: that of this folder, or else the one where the project's Snakefile stands."""
+    """Return a file of workflow/accelerate, from this folder or else from the project's."""
     if (own := CONFIGURATIONS / f"{name}.yaml").is_file():
         return own
     folder = project_folder() / CONFIGURATIONS
@@ -129,7 +129,7 @@ def _launches(
     options: argparse.Namespace,
     environment: dict[str, str],
 ) -> Iterator[Command]:
-    """`accelerate launch` on each node, or here (None), with so many processes on each."""
+    """Yield `accelerate launch` for each node, or for this one (None), with `each` processes per node."""
     for rank, node in enumerate(nodes):
         words = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file)]
         words += ["--num_processes", str(each * len(nodes))]
@@ -137,7 +137,7 @@ def _launches(
             words += ["--num_machines", str(len(nodes)), "--machine_rank", str(rank)]
             words += ["--main_process_ip", slurm.address(nodes[0] or ""), "--main_process_port", str(port)]
             words += ["--same_network"]
-            if "DEEPSPEED" in file.read_text(encoding="utf-8"):  # its own way needs ssh between the nodes
+            if "DEEPSPEED" in file.read_text(encoding="utf-8"):  # its default needs ssh between the nodes
                 words += ["--deepspeed_multinode_launcher", "standard"]
         yield Command((*words, "-m", options.module, *options.arguments), node, environment)
 
@@ -145,10 +145,10 @@ def _launches(
 def _server(options: argparse.Namespace, node: str | None, gpus: Sequence[str], port: int) -> Command:
     entry, weights = _training(options.arguments)
     programs, environment = Path(sys.executable).parent, {} if node else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-    if entry.get("lag"):  # TRL's asynchronous trainer hands its weights to vLLM's own server
+    if entry.get("max_staleness"):  # TRL's asynchronous trainer sends its weights to vLLM's own server
         words = [str(programs / "vllm"), "serve", str(weights), "--weight-transfer-config", '{"backend":"nccl"}']
-        words += ["--logprobs-mode", "processed_logprobs"]  # those at the temperature
-        environment["VLLM_SERVER_DEV_MODE"] = "1"  # without it, no weights are taken
+        words += ["--logprobs-mode", "processed_logprobs"]  # log-probabilities at the sampling temperature
+        environment["VLLM_SERVER_DEV_MODE"] = "1"  # required for weight updates
         devices = "--data-parallel-size"
     else:
         words, devices = [str(programs / "trl"), "vllm-serve", "--model", str(weights)], "--data_parallel_size"
@@ -159,7 +159,7 @@ def _server(options: argparse.Namespace, node: str | None, gpus: Sequence[str], 
 
 
 def _training(arguments: Sequence[str]) -> tuple[dict[str, Any], Path]:
-    """The entry of a training, and the folder of its first weights, from what its rule calls it with."""
+    """Return the entry of a training and the folder of its initial weights, from the arguments of its rule."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--entry", nargs="+", required=True)
     parser.add_argument("--results", default="results")
@@ -170,12 +170,14 @@ def _training(arguments: Sequence[str]) -> tuple[dict[str, Any], Path]:
 
 def _last_node(nodes: Sequence[str]) -> str:
     if len(nodes) < 2:
-        raise SettingError(f"launching: --rollout-node in a job of {max(len(nodes), 1)} node; expected two or more.")
+        raise SettingError(
+            f"launching: --rollout-node in a job of {max(len(nodes), 1)} node; expected two or more. Set `nodes`."
+        )
     return nodes[-1]
 
 
 def _gpus() -> list[str]:
-    """The GPUs of this job on this machine, as CUDA_VISIBLE_DEVICES names them; without it, all that torch sees."""
+    """Return the GPUs of this job on this machine, from CUDA_VISIBLE_DEVICES, else all that torch sees."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [gpu for gpu in visible.split(",") if gpu]
     import torch
@@ -184,9 +186,9 @@ def _gpus() -> list[str]:
 
 
 def _step(nodes: Sequence[str]) -> tuple[str, ...]:
-    """A step of the job with one task on each of some nodes, all their cores, and the GPUs that the job has there.
+    """Return a step of the job with one task per node, all their cores, and the job's GPUs there.
 
-    --overlap: the step of a server takes nothing from that of the training. A task that fails ends the others.
+    With --overlap a server's step takes nothing from the training's step. A failed task stops the others.
     """
     gpus = [f"--gres=gpu:{len(visible)}"] if (visible := _gpus_of_slurm()) else []
     tasks = ["--nodes", str(len(nodes)), "--ntasks", str(len(nodes)), "--ntasks-per-node", "1"]
@@ -199,18 +201,18 @@ def _gpus_of_slurm() -> list[str]:
 
 
 @contextmanager
-def served(plan: Plan, name: str) -> Iterator[None]:
-    """The server of rollouts, from when it answers to the end of the training. ServiceError if it ends before that."""
+def served(plan: LaunchPlan, name: str) -> Iterator[None]:
+    """Run the rollout server during the training. Raises ServiceError if it stops before it is ready."""
     if plan.server is None:
         yield
         return
-    say(name, "starts the server of rollouts")
+    say(name, "starting the rollout server")
     server = subprocess.Popen(plan.server.started(), env={**os.environ, **plan.server.environment})
     try:
         while not _answers(plan.health):
             if (code := server.poll()) is not None:
                 raise ServiceError(
-                    f"{name}: the server of rollouts ended with code {code}; expected it to serve. See above."
+                    f"{name}: the rollout server stopped with code {code}; expected it to run. See its log above."
                 )
             time.sleep(2)
         yield
@@ -236,12 +238,14 @@ def main() -> None:
         prog="python -m proofmill.runtime.cluster.launching", description=__doc__.split("\n")[0]
     )
     parser.add_argument("configuration", help="a file of workflow/accelerate, such as ddp or fsdp2")
-    parser.add_argument("--processes", type=int, help="on each node; without it one for each GPU")
+    parser.add_argument("--processes", type=int, help="processes per node (default: one per GPU)")
     rollouts = parser.add_mutually_exclusive_group()
-    rollouts.add_argument("--rollout-gpus", type=int, default=0, help="GPUs of this machine that sample rollouts")
-    rollouts.add_argument("--rollout-node", action="store_true", help="the job's last node samples rollouts")
-    parser.add_argument("--server-args", default="", help="further flags of the server of rollouts")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands of every process instead")
+    rollouts.add_argument(
+        "--rollout-gpus", type=int, default=0, help="number of GPUs of this machine that sample rollouts"
+    )
+    rollouts.add_argument("--rollout-node", action="store_true", help="sample rollouts on the job's last node")
+    parser.add_argument("--server-args", default="", help="further flags of the rollout server")
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands and their environments")
     parser.add_argument("module", help="proofmill.sft, proofmill.grpo or proofmill.selfplay")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args()

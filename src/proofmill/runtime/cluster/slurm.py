@@ -1,8 +1,8 @@
-"""What a process asks SLURM: how long its job may still run, that it be put back into the queue, what others are making.
+"""Queries to SLURM: the time left for a job, requeueing it, and other jobs for the same artifact.
 
-The executor plugin of Snakemake submits jobs and follows them by number. A job that goes back into the queue keeps its
-number, so the Snakemake that waits for it needs not know. Nothing is written anywhere: the queue itself says which
-artifacts are under way, for the plugin names rule and wildcard in each job's comment.
+Snakemake's executor plugin submits jobs and follows them by number. A requeued job keeps its number, so Snakemake need
+not know. Nothing is stored: the plugin writes rule and wildcards into each job's comment, so the queue itself shows
+which artifacts are in progress.
 """
 
 import os
@@ -14,67 +14,67 @@ _LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
 def job() -> str | None:
-    """The number of the SLURM job that this process belongs to; None outside of SLURM."""
+    """Return the number of this process's SLURM job; None outside of SLURM."""
     return os.environ.get("SLURM_JOB_ID")
 
 
 def seconds_left() -> float | None:
-    """Seconds until the walltime of this process's job; None outside of SLURM, without a limit, or without an answer."""
-    found = _LEFT.fullmatch(_said("squeue", "--noheader", "--format=%L", "--jobs", job() or "") if job() else "")
-    if not found:
+    """Return the seconds until the walltime of this job; None outside of SLURM, without a limit, or if SLURM fails."""
+    match = _LEFT.fullmatch(_output("squeue", "--noheader", "--format=%L", "--jobs", job() or "") if job() else "")
+    if not match:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def nodes() -> list[str]:
-    """The names of the nodes of this process's job; none outside of SLURM."""
-    found = _said("squeue", "--noheader", "--format=%N", "--jobs", job() or "") if job() else ""
-    return _said("scontrol", "show", "hostnames", found).split() if found else []
+    """Return the names of the nodes of this job; empty outside of SLURM."""
+    names = _output("squeue", "--noheader", "--format=%N", "--jobs", job() or "") if job() else ""
+    return _output("scontrol", "show", "hostnames", names).split() if names else []
 
 
 def address(node: str) -> str:
-    """Where a node is reached, as SLURM reaches it: mostly its name."""
-    found = re.search(r"NodeAddr=(\S+)", _said("scontrol", "show", "node", node))
-    return found[1] if found else node
+    """Return the address of a node as SLURM uses it, usually its name."""
+    match = re.search(r"NodeAddr=(\S+)", _output("scontrol", "show", "node", node))
+    return match[1] if match else node
 
 
 def requeue() -> bool:
-    """Put this process's job back into the queue; SLURM then ends it. False outside of SLURM, or if SLURM refuses."""
-    return job() is not None and _said("scontrol", "requeue", job() or "", done="done") == "done"
+    """Requeue this job; SLURM then stops it. Return False outside of SLURM, or if SLURM refuses."""
+    return job() is not None and _output("scontrol", "requeue", job() or "", done="done") == "done"
 
 
 def in_queue(number: str) -> bool:
-    """Whether a job waits or runs."""
-    return _said("squeue", "--noheader", "--format=%i", "--jobs", number) == number
+    """Return whether a job is pending or running."""
+    return _output("squeue", "--noheader", "--format=%i", "--jobs", number) == number
 
 
 def after(kind: str, name: str, shard: str | None = None, shards: str | None = None) -> str:
-    """sbatch's option to wait for jobs of this user and folder that make an artifact already; empty where there are none.
+    """Return sbatch's option to wait for jobs of this user and folder that already make an artifact; empty without any.
 
-    They are another Snakemake's, or those of one that died; of an artifact asked by shards, these too. A shard (of so
-    many) waits for the same one, for those of another number, and for the artifact's own job: not for its siblings, which
-    are to run beside it.
+    They belong to another Snakemake, or to one that died, and include shards of the artifact. A shard (number `shard`
+    of `shards`) waits for an older job of the same shard, for shards of another split, and for the artifact's own job.
+    It does not wait for its siblings, which run concurrently.
     """
-    if job():  # the job itself, which was submitted long ago
+    if job():  # evaluated again inside the submitted job
         return ""
-    fields = [line.split("|", 2) for line in _said("squeue", "--me", "--noheader", "--format=%i|%Z|%k").splitlines()]
-    whole = f"rule_{kind}_wildcards_{name}"  # the plugin joins the values of all wildcards
+    fields = [line.split("|", 2) for line in _output("squeue", "--me", "--noheader", "--format=%i|%Z|%k").splitlines()]
+    table = f"rule_{kind}_wildcards_{name}"  # the plugin joins the values of all wildcards
     part = re.compile(rf"rule_{kind}_shard_wildcards_{kind}_{re.escape(name)}_(\d+)_(\d+)")
 
-    def comes_first(comment: str) -> bool:
-        found = part.fullmatch(comment)
-        return comment == whole or bool(found and (shard in (None, found[1]) or shards != found[2]))
+    def precedes(comment: str) -> bool:
+        match = part.fullmatch(comment)
+        return comment == table or bool(match and (shard in (None, match[1]) or shards != match[2]))
 
     here = str(Path.cwd())
-    numbers = [number for number, folder, comment in fields if folder == here and comes_first(comment)]
+    numbers = [number for number, folder, comment in fields if folder == here and precedes(comment)]
     return f" --dependency=afterany:{':'.join(numbers)}" if numbers else ""
 
 
-def _said(*command: str, done: str = "") -> str:
-    """What a command of SLURM prints, and `done` after it; empty where it fails or is not there."""
+def _output(*command: str, done: str = "") -> str:
+    """Return the output of a SLURM command followed by `done`; empty if it fails or does not exist."""
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"{found.stdout.strip()}{done}"
+    return f"{result.stdout.strip()}{done}"

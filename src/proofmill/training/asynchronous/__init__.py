@@ -1,1 +1,1 @@
-"""Training on rollouts of slightly older weights (`lag` of `grpo`): sampling, judging and learning go on side by side."""
+"""Asynchronous `grpo`: sampling, grading and training run concurrently."""

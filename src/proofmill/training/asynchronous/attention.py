@@ -1,6 +1,6 @@
-"""Attention over rollouts that are packed as a tree, where TRL's kernel for it (FlashAttention 3) does not run.
+"""Attention over rollouts that are packed as a tree, for devices without TRL's kernel (FlashAttention 3).
 
-TRL lays the rollouts of a pass out as a tree: what several share, as attempts at one problem share its prompt, is
+TRL packs the rollouts of a micro-batch as a tree: a shared prefix, such as the prompt of a group, is
 computed once (trl.experimental.async_grpo.packing). A segment of the tree attends to the path from its root.
 """
 
@@ -15,7 +15,7 @@ from trl.experimental.async_grpo.packing import TREE_ATTENTION
 
 
 def without_cuda() -> None:
-    """Have TRL's trainer compute it by torch, and ask no GPU how fast it is, from now on in this process."""
+    """Make TRL's trainer in this process use torch for it, and skip the query of the GPU's speed."""
     async_grpo_trainer.register_tree_attention = _register
     async_grpo_trainer.get_peak_flops_per_device = lambda *_: None
 
@@ -41,7 +41,7 @@ def tree_attention(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As TRL's `tree_attention`: queries (1, heads, N, width) and keys of N tokens in S segments -> (1, N, heads, width).
+    """Compute TRL's `tree_attention`: queries (1, heads, N, width) and keys of N tokens in S segments -> (1, N, heads, width).
 
     Segments and paths are padded to the longest, and attended to together.
     """
@@ -53,7 +53,7 @@ def tree_attention(
     seen_SQK = (places_K <= own_SQ1) & k_there_SK[:, None, :]
     if sliding_window:
         seen_SQK &= places_K > own_SQ1 - sliding_window
-    seen_SQK |= ~q_there_SQ[:, :, None]  # a place that is padding may look anywhere: its row must have a sum
+    seen_SQK |= ~q_there_SQ[:, :, None]  # padding may attend to anything: its row must have a sum
     k_index_SK = tree_kv_index[k_place_SK]
     out = scaled_dot_product_attention(
         query[0][:, q_index_SQ].transpose(0, 1),
@@ -67,7 +67,7 @@ def tree_attention(
 
 
 def _padded(bounds: torch.Tensor, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """For S sequences that lie end to end between bounds: the place of each of their tokens, and whether there is one."""
+    """Return for S consecutive sequences the place of each token, and whether it exists, both padded to the longest."""
     offsets = torch.arange(longest, device=bounds.device)
     there = offsets < bounds.diff()[:, None]
     return torch.where(there, bounds[:-1, None] + offsets, 0), there

@@ -1,4 +1,4 @@
-"""What samples ahead of a training: it is asked for attempts at prompts, and tells of each when it has ended."""
+"""Interface of a sampler: it receives requests for rollouts, and reports each as soon as it is finished."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Request:
+class RolloutRequest:
     """Attempts at one prompt, in tokens; `places` number them in their group."""
 
     group: int
@@ -17,43 +17,43 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
-    """One attempt that has ended: its T tokens, with the log-probability that each was drawn with at the temperature.
+class SampledRollout:
+    """One finished rollout: its T tokens, with the log-probability of each at the sampling temperature.
 
-    `policy` is the step of the training after which its weights stood, when it began.
+    `policy_step` is the training step of the weights that sampled its first token.
     """
 
     group: int
     place: int
-    policy: int
+    policy_step: int
     ids_T: np.ndarray  # int32
     logprobs_T: np.ndarray  # float32
 
 
-Tell = Callable[[Attempt], None]
+Tell = Callable[[SampledRollout], None]
 
 
 class Sampler(Protocol):
-    """A model of its own, to which the weights of the training are handed over after each step."""
+    """A separate model that receives the weights of the training after each step."""
 
     def start(self, tell: Tell) -> None:
-        """Begin; `tell` is called in a thread of the sampler's for each attempt that has ended."""
+        """Start; call `tell` in a thread of the sampler for each finished rollout."""
         ...
 
-    def ask(self, requests: Sequence[Request]) -> None:
-        """Have attempts made, in this order, after those that were asked for before."""
+    def ask(self, requests: Sequence[RolloutRequest]) -> None:
+        """Queue requests, in this order, after earlier ones."""
         ...
 
     def check(self) -> None:
-        """Raise ServiceError if no more attempts will come."""
+        """Raise ServiceError if the sampler has ended."""
         ...
 
     def coming(self, step: int) -> None:
-        """The weights that are handed over next are those after this step."""
+        """Announce that the next weights are those after this step."""
         ...
 
     def arrived(self, step: int) -> None:
-        """The weights after this step have been handed over."""
+        """Report that the weights after this step have arrived."""
         ...
 
     def stop(self) -> None:

@@ -1,14 +1,14 @@
-"""TRL's AsyncGRPOTrainer with whole steps, our rewards and losses, and a diary of every rollout.
+"""TRL's AsyncGRPOTrainer with full steps, our rewards and losses, and a log of every rollout.
 
-How we differ from TRL 1.16:
-1. A step learns from `problems-per-step` groups, as without a lag; there, from as many rollouts as arrive. None is thrown
-   away for its age (worker.py).
-2. The loss is that of the entry: its sum is over the tokens of a step. TRL takes the mean of every pass, so that its
-   gradient depends on how rollouts fall into passes.
-3. Rewards, unscored rollouts, the second grader and the diary are those of `grpo` without a lag. TRL leaves a rollout
+Differences from TRL 1.16:
+1. A step trains on `problems-per-step` groups, as without staleness; there, on the rollouts that have arrived. No
+   rollout is discarded for its age (worker.py).
+2. The loss is that of the entry; its sum is over the tokens of a step. TRL takes the mean of every micro-batch, so its
+   gradient depends on how rollouts are split.
+3. Rewards, unscored rollouts, the audit grader and the rollout log are those of synchronous `grpo`. TRL leaves a rollout
    without a reward in the batch.
-4. Batches are not fetched ahead: at a lag of one step that would have sampling and learning wait for each other.
-5. A kill loses no attempt that was sampled (attempts.py); TRL begins anew with the problems that were under way.
+4. Batches are not prefetched: with a staleness of one step, sampling and training would wait for each other.
+5. A kill loses no sampled rollout (attempts.py); TRL restarts with the problems that were in progress.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,23 +24,27 @@ from transformers.utils import logging
 from trl.experimental.async_grpo import AsyncGRPOTrainer
 
 from proofmill.runtime import processes
-from proofmill.schema.model_entries import Grpo
-from proofmill.schema.reasons import Stop
+from proofmill.schema.entries.grpo_entry import Grpo
+from proofmill.schema.reasons import StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
-from proofmill.training import advantages, losses, rollout_rewards, rollouts
+from proofmill.training import advantages, rollout_log, rollout_rewards
 from proofmill.training.asynchronous import attention
-from proofmill.training.asynchronous.attempts import Attempts
-from proofmill.training.asynchronous.dealing import Learned, deal, tree
+from proofmill.training.asynchronous.packing import Learned, deal, tree
+from proofmill.training.asynchronous.rollout_queue import RolloutQueue
 from proofmill.training.asynchronous.sampler import Sampler
-from proofmill.training.asynchronous.worker import Group, Worker
+from proofmill.training.asynchronous.worker import PendingGroup, Worker
 from proofmill.training.checkpoints import MOST_KEPT
+from proofmill.training.losses.estimator import Step
+from proofmill.training.losses.policy import Objective, Tokens, policy_loss
+from proofmill.training.losses.registry import ESTIMATORS
+from proofmill.training.losses.token_statistics import TokenStatistics
+from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
-from proofmill.training.rollouts import DIARY, Diary
 
 TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
 
 
-class Trainer(AsyncGRPOTrainer):
+class AsyncGrpoTrainer(AsyncGRPOTrainer):
     """Only the main process has `rewards`, a `diary`, `attempts` and a `sampler` (else None)."""
 
     def __init__(
@@ -48,43 +52,51 @@ class Trainer(AsyncGRPOTrainer):
         entry: Grpo,
         name: str,
         rewards: Rewarding | None,
-        diary: Diary | None,
-        attempts: Attempts | None,
+        kept_rollouts: RolloutLog | None,
+        attempts: RolloutQueue | None,
         sampler: Sampler | None,
         start: int,
         weight_transfer: Any = None,
         **options: Any,
     ):
-        """`start` is the step that the training goes on from; `options` go to TRL."""
-        self.entry, self.name, self.rewards, self.diary, self.sampler = entry, name, rewards, diary, sampler
+        """Take the step `start` that the training resumes from, and `options` for TRL."""
+        self.entry, self.name, self.rewards, self.kept_rollouts, self.sampler = (
+            entry,
+            name,
+            rewards,
+            kept_rollouts,
+            sampler,
+        )
         tokenizer, problems = options["processing_class"], options["train_dataset"].to_list()
         self.opening = OPENING if opens_thought(tokenizer) else ""
         self.problems = len(problems)
         worker = None
         if sampler and rewards and attempts:
             begin = partial(rewards.begin, programs=True)
-            worker = Worker(entry, problems, attempts, sampler, self._described, rollouts.submission, begin, start)
+            worker = Worker(entry, problems, attempts, sampler, self._described, rollout_log.submission, begin, start)
         if not torch.cuda.is_available():
             attention.without_cuda()
         level = logging.get_verbosity()
         logging.set_verbosity_error()  # TRL adds two callbacks of one class, of which transformers warns
         super().__init__(rollout_worker=worker, weight_transfer=weight_transfer, **options)
         logging.set_verbosity(level)
-        self.recent = rollout_rewards.Unscored(entry.max_unscored, entry.problems_per_step * entry.group, entry.rounds)
-        self.second = rollout_rewards.SecondGrader(name, entry, rewards, diary.rows() if diary else ())
+        self.recent = rollout_rewards.Unscored(
+            entry.max_unscored, entry.problems_per_step * entry.group_size, entry.rounds
+        )
+        self.second = rollout_rewards.SecondGrader(name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ())
         self._total_train_tokens = 0  # what TRL's other trainers count, and checkpoints keep
-        self._measured: list[torch.Tensor] = []  # sums over the passes of a step
+        self.objective, self.statistics = Objective.of(entry), TokenStatistics()
         if attempts:
             self.add_callback(_Forgetting(attempts))
 
     @property
     def over(self) -> bool:
-        """Whether the second grader has stopped the training."""
+        """True once the audit grader has stopped the training."""
         return self.second.over
 
     def _described(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        return rollouts.described(problem, ids, self._tokenizer, ends, self.opening)
+        return rollout_log.described(problem, ids, self._tokenizer, ends, self.opening)
 
     @property
     def _tokenizer(self) -> Any:
@@ -93,36 +105,37 @@ class Trainer(AsyncGRPOTrainer):
     # ----------------------------------------------------------------------------------------------------------- steps
 
     def get_train_dataloader(self) -> DataLoader:
-        """The passes of this process, each a batch of its own."""
+        """Return the micro-batches of this process, one per item."""
         return DataLoader(_Passes(self), batch_size=None)
 
     def passes(self) -> Iterator[dict[str, torch.Tensor]]:
-        """The passes of this process in the next step. Raises ServiceError in all of them when too many are unscored."""
+        """Yield the next step's micro-batches of this process. Raises ServiceError on all ranks if too many are unscored."""
         world, passes = self.accelerator.num_processes, self.args.gradient_accumulation_steps
         made: tuple[list[list[Learned]], float, str | None] = ([], 0.0, None)
         if self.accelerator.is_main_process:
             made = self._made(self.rollout_worker.step(), world * passes)
         dealt, tokens, fault = processes.broadcast(made)
         if fault:
-            diary = Path(self.args.output_dir) / DIARY
-            raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, diary)
+            kept_rollouts = Path(self.args.output_dir) / ROLLOUT_LOG
+            raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, kept_rollouts)
         for rollouts_N in dealt[self.accelerator.process_index :: world]:
             yield self._packed(rollouts_N, tokens)
 
-    def _made(self, groups: Sequence[Group], count: int) -> tuple[list[list[Learned]], float, str | None]:
-        """The rollouts of a step in so many passes, the tokens that it learns, and what is wrong, if anything."""
+    def _made(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[Learned]], float, str | None]:
+        """Return a step's rollouts in `count` micro-batches, its trained tokens, and a fault, if any."""
         rollouts_N = [
             (group, group.attempts[place], group.rows[place]) for group in groups for place in sorted(group.rows)
         ]
-        rows = [{**row, "policy": attempt.policy} for _, attempt, row in rollouts_N]
+        rows = [{**row, "policy_step": attempt.policy_step} for _, attempt, row in rollouts_N]
         advantages_N, learned_N, fault = self._scored(groups, rows)
         if self.entry.mask_truncated:
-            learned_N &= [row["stop"] == Stop.END for row in rows]
+            learned_N &= [row["stop_reason"] == StopReason.END for row in rows]
         tokens_N = np.array([row["tokens"] for row in rows])
         tokens = float(max(tokens_N[learned_N].sum(), 1))
-        weights_N = losses.token_weights(self.entry.loss, tokens_N, tokens, self.entry.max_tokens) * learned_N
+        step = Step(tokens_N, len(rows), tokens, tokens, self.entry.max_tokens)
+        weights_N = np.broadcast_to(1.0 / ESTIMATORS[self.entry.loss].divisors(step), tokens_N.shape) * learned_N
         useful_N = learned_N & ((advantages_N != 0) | bool(self.entry.entropy))
-        # Rollouts without a gradient go through no pass, but for those that leave none of the passes without a row.
+        # Rollouts without a gradient are skipped, except to give every micro-batch a row.
         by_use = sorted(range(len(rows)), key=lambda place: not useful_N[place])
         chosen = {*by_use[: max(int(useful_N.sum()), count)]}
         learned = [
@@ -137,16 +150,18 @@ class Trainer(AsyncGRPOTrainer):
         ]
         return deal(learned, count, self.args.per_device_train_batch_size), tokens, fault
 
-    def _scored(self, groups: Sequence[Group], rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray, str | None]:
-        """The advantages N of a step's rollouts, which of them have rewards, and what is wrong; measures and diary have them."""
-        assert self.rewards is not None and self.diary is not None, "the main process has them"
+    def _scored(
+        self, groups: Sequence[PendingGroup], rows: list[dict[str, Any]]
+    ) -> tuple[np.ndarray, np.ndarray, str | None]:
+        """Return the advantages N of a step, which rollouts have rewards, and a fault, if any; log metrics and rollouts."""
+        assert self.rewards is not None and self.kept_rollouts is not None, "the main process has them"
         entry, names, step = self.entry, self.rewards.names, self.state.global_step + 1
         lengths = ([row["tokens"] for row in rows], [row["reference_tokens"] for row in rows])
-        scored = self.rewards.rewarded([*map(rollouts.submission, rows)], *lengths, step)
+        scored = self.rewards.rewarded([*map(rollout_log.submission, rows)], *lengths, step)
         counted_NK = scored.counted(entry.unscored)
         totals_N = advantages.total(counted_NK, Rewarding.columns(entry)[1], ~np.isnan(counted_NK))
-        totals_PG = totals_N.reshape(-1, entry.group)
-        advantages_N = advantages.advantages(totals_PG, entry.scale).ravel()
+        totals_PG = totals_N.reshape(-1, entry.group_size)
+        advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
         opinions, second = self.second.opinions(scored.rollouts, step, step)
         self._log_all(
             {
@@ -160,16 +175,16 @@ class Trainer(AsyncGRPOTrainer):
         prompts = sum(len(group.problem["tokens"]) * len(group.attempts) for group in groups)
         self._total_train_tokens += prompts + sum(row["tokens"] for row in rows)
         self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        facts = (scored, names, entry.group, counted_NK, advantages_N.tolist(), opinions)
-        self.diary.add(rollouts.entries(self.name, step, rows, *facts))
+        facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), opinions)
+        self.kept_rollouts.add(rollout_log.entries(self.name, step, rows, *facts))
         return advantages_N, ~np.isnan(totals_N), self.recent.add(rollout_rewards.causes(scored))
 
-    def _log_all(self, measures: Mapping[str, float]) -> None:
-        for name, value in measures.items():
+    def _log_all(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
             self._metrics["train"][name].append(value)
 
     def _packed(self, rollouts_N: Sequence[Learned], tokens: float) -> dict[str, torch.Tensor]:
-        """A pass as a batch; `weights` of its M learned tokens, and the tokens of the step on all devices."""
+        """Pack a micro-batch, with `weights` of its M trained tokens and the tokens of the step on all devices."""
         weights = [torch.full((len(one.ids_T),), one.weight, dtype=torch.float32) for one in rollouts_N]
         return {**tree(rollouts_N).pack(), "weights": torch.cat(weights), "step_tokens": torch.tensor(tokens)}
 
@@ -178,57 +193,21 @@ class Trainer(AsyncGRPOTrainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The part of the step's loss that this pass has; the parts of all passes and devices are added up."""
+        """Return this micro-batch's part of the step's loss; the parts of all micro-batches and devices are added up."""
         tree = {name: inputs[name] for name in TREE}
         tree["tree_max_seqlen_q"], tree["tree_max_seqlen_k"] = inputs["tree_max_seqlens"].tolist()
         names = ("input_ids", "position_ids", "shift_labels")
         outputs = model(**{name: inputs[name].unsqueeze(0) for name in names}, fused_lm_head=True, **tree)
-        index_M, weights_M = inputs["token_index"], inputs["weights"]
-        logprobs_M, entropy_M = outputs.log_probs.flatten()[index_M], outputs.entropy.flatten()[index_M]
-        ratios_M = losses.ratios(logprobs_M, inputs["old_log_probs"])
-        ratios_M1, advantages_M = ratios_M.unsqueeze(1), inputs["advantages"]
-        if self.entry.policy == "clipped":
-            objective_M1 = losses.clipped(ratios_M1, advantages_M, self.epsilon_low, self.epsilon_high)
-        else:
-            objective_M1 = losses.reinforce(logprobs_M.unsqueeze(1), ratios_M1, advantages_M, self.epsilon_high)
-        loss = -(weights_M * objective_M1.squeeze(1)).sum()
-        if self.entry.entropy:
-            share_M = weights_M if self.entry.loss == "sequence_sum" else (weights_M > 0) / inputs["step_tokens"]
-            loss = loss - self.entry.entropy * (share_M * entropy_M).sum()
-        self._measure(ratios_M.detach(), entropy_M.detach(), advantages_M, weights_M > 0)
+        index_M = inputs["token_index"]
+        logprobs_M, entropies_M = outputs.log_probs.flatten()[index_M], outputs.entropy.flatten()[index_M]
+        tokens = Tokens(logprobs_M, inputs["old_log_probs"], inputs["advantages"], inputs["weights"], entropies_M)
+        loss, sums = policy_loss(tokens, self.objective, inputs["step_tokens"])
+        self.statistics.add(sums)
         if self.accelerator.sync_gradients:
-            self._log_measures()
+            self._log_all(self.statistics.finish(self.accelerator))
             if self.over:
                 self.control.should_training_stop = True
-        return loss * self.accelerator.num_processes  # whose gradients are averaged
-
-    def _measure(
-        self, ratios_M: torch.Tensor, entropy_M: torch.Tensor, advantages_M: torch.Tensor, learned_M: torch.Tensor
-    ) -> None:
-        low_M = (ratios_M < 1 - self.epsilon_low) & (advantages_M < 0)
-        high_M = (ratios_M > 1 + self.epsilon_high) & (advantages_M > 0)
-        per_token = torch.stack([torch.ones_like(ratios_M), ratios_M, ratios_M**2, entropy_M, low_M, high_M])
-        sums = (per_token * learned_M).sum(dim=1)
-        largest = (ratios_M * learned_M).max() if len(ratios_M) else sums.new_zeros(())
-        self._measured.append(torch.cat([sums, largest.unsqueeze(0)]))
-
-    def _log_measures(self) -> None:
-        """Log what the passes of a step had in common, over all devices."""
-        passes = self.accelerator.gather(torch.stack(self._measured))
-        self._measured.clear()
-        tokens, ratios, squares, entropy, low, high = passes[:, :-1].sum(dim=0).tolist()
-        tokens = max(tokens, 1.0)
-        self._log_all(
-            {
-                "ratio/mean": ratios / tokens,
-                "ratio/max": passes[:, -1].max().item(),
-                "ratio/effective-share": ratios**2 / max(tokens * squares, 1e-12),
-                "entropy": entropy / tokens,
-                "clip_ratio/low_mean": low / tokens,
-                "clip_ratio/high_mean": high / tokens,
-                "clip_ratio/region_mean": (low + high) / tokens,
-            }
-        )
+        return loss * self.accelerator.num_processes  # gradients are averaged over processes
 
     # --------------------------------------------------------------------------------------------------------- the rest
 
@@ -238,10 +217,10 @@ class Trainer(AsyncGRPOTrainer):
         super()._sync_weight()
 
     def _log_step_metrics(self) -> None:
-        """TRL's clocks, which no table holds."""
+        """Skip TRL's timings, which no table holds."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log without clocks; an epoch is as many groups as there are problems."""
+        """Log without timings; an epoch has one group per problem."""
         for name in [name for name in self._metrics["train"] if name.startswith("perf/")]:
             del self._metrics["train"][name]
         self.state.epoch = self.state.global_step * self.entry.problems_per_step / self.problems
@@ -249,9 +228,9 @@ class Trainer(AsyncGRPOTrainer):
 
 
 class _Passes(IterableDataset):
-    """All passes of a process, step by step. A step's are made when the first of them is asked for."""
+    """All micro-batches of a process, step by step. Those of a step are made when the first is requested."""
 
-    def __init__(self, trainer: Trainer):
+    def __init__(self, trainer: AsyncGrpoTrainer):
         self.trainer = trainer
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -260,9 +239,9 @@ class _Passes(IterableDataset):
 
 
 class _Forgetting(TrainerCallback):
-    """Lets go of attempts that each checkpoint has learned that is kept."""
+    """Deletes rollouts that every kept checkpoint was trained on."""
 
-    def __init__(self, attempts: Attempts):
+    def __init__(self, attempts: RolloutQueue):
         self.attempts, self.saved = attempts, [0] * MOST_KEPT
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -271,16 +250,16 @@ class _Forgetting(TrainerCallback):
 
 
 def _rewards(totals_PG: np.ndarray, counted_NK: np.ndarray, names: Sequence[str]) -> dict[str, float]:
-    """Mean and deviation of the rewards of a step, in all and one by one, as TRL's GRPOTrainer names them."""
-    measures = {"reward": _mean(totals_PG), "reward_std": _deviation(totals_PG)}
+    """Return mean and deviation of a step's rewards, in total and one by one, under the names of TRL's GRPOTrainer."""
+    metrics = {"reward": _mean(totals_PG), "reward_std": _deviation(totals_PG)}
     for name, values in zip(names, counted_NK.T, strict=True):
-        measures |= {f"rewards/{name}/mean": _mean(values), f"rewards/{name}/std": _deviation(values)}
-    return {**measures, "frac_reward_zero_std": rollout_rewards.without_signal(totals_PG)}
+        metrics |= {f"rewards/{name}/mean": _mean(values), f"rewards/{name}/std": _deviation(values)}
+    return {**metrics, "frac_reward_zero_std": rollout_rewards.without_signal(totals_PG)}
 
 
 def _lengths(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     tokens = [row["tokens"] for row in rows]
-    cut = [row["stop"] == Stop.LENGTH for row in rows]
+    cut = [row["stop_reason"] == StopReason.LENGTH for row in rows]
     found = {"mean": np.mean(tokens), "min": min(tokens), "max": max(tokens)}
     return {
         **{f"completions/{name}_length": float(value) for name, value in found.items()},
@@ -289,8 +268,8 @@ def _lengths(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _ages(rows: Sequence[Mapping[str, Any]], policy: int) -> dict[str, float]:
-    ages = [policy - row["policy"] for row in rows]
-    return {"lag/mean": float(np.mean(ages)), "lag/max": float(max(ages))}
+    ages = [policy - row["policy_step"] for row in rows]
+    return {"staleness/mean": float(np.mean(ages)), "staleness/max": float(max(ages))}
 
 
 def _mean(values: np.ndarray) -> float:

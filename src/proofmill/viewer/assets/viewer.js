@@ -1,4 +1,4 @@
-// Keys, and a page that follows a run. Nothing else needs a script.
+// Keyboard shortcuts, and reloading of a page during a run.
 "use strict";
 
 const typing = () => ["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement?.tagName);
@@ -14,7 +14,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// While something runs, the page's content is fetched again every few seconds and put in its place.
+// During a run, replace the page's content every few seconds.
 async function follow() {
   const main = document.querySelector("main");
   const seconds = Number(main?.dataset.live || 0);
@@ -24,7 +24,7 @@ async function follow() {
     const answer = await fetch(location.href);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
     if (answer.ok && fresh) main.replaceWith(fresh);
-  } catch { /* the viewer was stopped, or the tunnel is closed: what is shown stays */ }
+  } catch { /* the viewer was stopped, or the tunnel is closed: keep the content */ }
   follow();
 }
 follow();

@@ -1,0 +1,1 @@
+"""Final answers as mathematics: parse them (forms, reading) and compare them (formulas, equality)."""

@@ -1,0 +1,97 @@
+"""Units after a number: their names, their conversion factors, and the words that change a value instead.
+
+Factors are exact, by the SI brochure (9th edition) and the international yard and pound agreement of 1959.
+"""
+
+import re
+from fractions import Fraction
+
+# By dimension, each unit with its factor to the dimension's first unit.
+_SCALES: dict[str, dict[str, Fraction | int | str]] = {
+    "length": {
+        "m": 1, "meter": 1, "metre": 1, "km": 1000, "kilometer": 1000, "kilometre": 1000, "dm": "1/10",
+        "cm": "1/100", "centimeter": "1/100", "centimetre": "1/100", "mm": "1/1000", "millimeter": "1/1000",
+        "millimetre": "1/1000", "inch": "127/5000", "in": "127/5000", "inche": "127/5000", "ft": "381/1250",
+        "foot": "381/1250", "feet": "381/1250", "yd": "1143/1250", "yard": "1143/1250", "mi": "201168/125",
+        "mile": "201168/125",
+    },
+    "time": {
+        "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600, "day": 86400,
+        "week": 604800,
+    },
+    "mass": {
+        "g": 1, "gram": 1, "gm": 1, "kg": 1000, "kilogram": 1000, "mg": "1/1000", "t": 1000000, "ton": 1000000,
+        "lb": "45359237/100000", "pound": "45359237/100000", "oz": "45359237/1600000", "ounce": "45359237/1600000",
+    },
+    "volume": {
+        "l": 1, "liter": 1, "litre": 1, "ml": "1/1000", "milliliter": "1/1000", "gallon": "473176473/125000000",
+        "gal": "473176473/125000000",
+    },
+    "money": {"$": 1, "dollar": 1, "usd": 1, "cent": "1/100", "¢": "1/100"},
+    "angle": {"degree": 1, "deg": 1, "°": 1},
+}  # fmt: skip
+FACTORS: dict[str, tuple[str, Fraction]] = {
+    name: (dimension, Fraction(factor)) for dimension, units in _SCALES.items() for name, factor in units.items()
+}
+# Units without conversion factors.
+_FURTHER = frozenset(
+    (
+        "mph", "kmh", "kmph", "km/h", "m/s", "ft/s", "knot", "rpm", "hz", "khz", "mhz", "n", "newton", "j",
+        "joule", "kj", "w", "watt", "kw", "kwh", "v", "volt", "a", "ampere", "ohm", "pa", "kpa", "bar", "k",
+        "kelvin", "celsius", "fahrenheit", "mol", "rad", "radian", "acre", "hectare", "ha", "euro", "eur",
+        "pound", "sterling", "rupee", "rs", "yen", "yuan", "franc", "peso", "month", "year", "yr", "decade",
+        "century", "unit", "square-unit", "cubic-unit",
+    )
+)  # fmt: skip
+MULTIPLIERS = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+# Words next to a number that add meaning, and make it another answer.
+MEANING = frozenset(
+    (
+        "or", "and", "not", "no", "more", "less", "fewer", "greater", "than", "least", "most", "at", "about",
+        "approximately", "around", "nearly", "almost", "odd", "even", "prime", "minus", "plus", "times", "over",
+        "under", "below", "above", "between", "to", "from", "up", "down", "only", "exactly", "except", "if",
+        "when", "where", "mod", "modulo", "positive", "negative", "infinite", "infinitely", "undefined", "none",
+        "half", "third", "quarter", "twice", "double", "triple", "percent",
+    )
+)  # fmt: skip
+
+
+def singular(word: str) -> str:
+    word = word.lower()
+    return word[:-1] if word.endswith("s") and len(word) > 2 and not word.endswith("ss") else word
+
+
+def canonical(unit: str) -> str | None:
+    """Return a unit or counted noun in one spelling, `square cm` as `cm^2`; None if the words add meaning."""
+    text = unit.lower().replace("{", "").replace("}", "").replace("\\", " ").replace("-", " ").replace("²", "^2")
+    text = re.sub(r"\s*(?:\bper\b|/)\s*", "/", text.replace("³", "^3"))
+    text = re.sub(r"\b(?:sq\.?|square|squared)\s+(\w+)", r"\1^2", text)
+    text = re.sub(r"\b(?:cu\.?|cubic)\s+(\w+)", r"\1^3", text)
+    text = re.sub(r"[.,]", " ", text).strip()
+    words = re.findall(r"[a-z$°¢€£µ]+|\^-?\d+|/", text)
+    if not words or re.sub(r"[a-z$°¢€£µ^/\d\s-]+", "", text) or MEANING & set(words) or MULTIPLIERS.keys() & set(words):
+        return None
+    return "".join(w if w[0] in "^/" else f" {singular(w)}" for w in words).strip().replace("/ ", "/")
+
+
+def is_known(unit: str) -> bool:
+    """Return whether a canonical unit is a unit of measurement, not a counted noun."""
+    names = re.findall(r"[a-z$°¢€£µ]+", unit)
+    return bool(names) and all(name in FACTORS or name in _FURTHER for name in names)
+
+
+def factor(unit: str, other: str) -> Fraction | None:
+    """Return how many `other` one `unit` is; None if their dimensions differ or a factor is unknown."""
+    if unit == other:
+        return Fraction(1)
+    one, two = _scale(unit), _scale(other)
+    return one[1] / two[1] if one and two and one[0] == two[0] else None
+
+
+def _scale(unit: str) -> tuple[tuple[str, int], Fraction] | None:
+    match = re.fullmatch(r"([a-z$°¢]+)(?:\^([23]))?", unit)
+    if not match or match[1] not in FACTORS:
+        return None
+    power = int(match[2] or 1)
+    dimension, scale = FACTORS[match[1]]
+    return (dimension, power), scale**power

@@ -1,0 +1,1 @@
+"""Maintain results: check, delete and invalidate them."""

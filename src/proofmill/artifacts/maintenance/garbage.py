@@ -1,0 +1,163 @@
+"""Find files in the results folder that no recipe needs: how much deleting them frees, and why they can go.
+
+    kept           archived tables of other entries, which restore a table if an edit is undone
+    unfinished     checkpoints, scratch files and shard logs of stages that are finished or in no recipe
+    unreachable    tables, weights and logs of artifacts in no recipe
+    calls          journals of such artifacts: paid model outputs. Only on request.
+
+A configuration with a mistake is refused, because the entries that it leaves out would look unused. Files of a running
+stage stay, and so do those that another configuration of the folder declares (artifacts/configurations.py). An archived
+table is mostly a hard link, so deleting it frees only what no other link holds.
+"""
+
+import os
+import re
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofmill.artifacts.archive import Kept
+from proofmill.artifacts.configurations import Configuration, in_stamp
+from proofmill.artifacts.states import States
+from proofmill.artifacts.tables import Table
+from proofmill.config.config import Config
+from proofmill.schema.kinds import KINDS
+from proofmill.text.byte_sizes import format_bytes
+
+SORTS = ("archive", "unfinished", "unreachable", "calls")
+SHARD_LOG = re.compile(r"(?P<name>.+)\.\d+-of-\d+\.log")  # workflow/shards.smk
+
+
+@dataclass(frozen=True)
+class UnusedFiles:
+    """Files that can be deleted together, and why."""
+
+    sort: str
+    artifact: str
+    why: str
+    paths: tuple[Path, ...]
+
+
+def unused_files(
+    book: Config, results: Path, sorts: tuple[str, ...] = SORTS[:3], others: Sequence[Configuration] = ()
+) -> list[UnusedFiles]:
+    """Return what can go, by sort and artifact, except files of running stages and files that `others` need."""
+    unused = [*_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
+    needed = {name for other in others for name in other.artifacts}
+    unused = [*_kept(book, results, others), *(each for each in unused if each.artifact not in needed)]
+    busy = {each.artifact for each in unused if Table(each.artifact, results).is_being_made}
+    return [each for each in unused if each.sort in sorts and each.artifact not in busy]
+
+
+def held_by_others(
+    book: Config, results: Path, sorts: tuple[str, ...], others: Sequence[Configuration]
+) -> dict[str, list[str]]:
+    """Return, by title of each other configuration, the artifacts with files that stay only because it needs them."""
+    going = {path for each in unused_files(book, results, sorts, others) for path in each.paths}
+    held = {each.artifact for each in unused_files(book, results, sorts) if not going.issuperset(each.paths)}
+    return {other.title: sorted(held & other.artifacts.keys()) for other in others}
+
+
+def _kept(book: Config, results: Path, others: Sequence[Configuration]) -> Iterator[UnusedFiles]:
+    """Yield archived tables that neither today's entry nor one of `others` would restore."""
+    states = States(book, results)
+    for name, folder in _artifact_folders(results / "archive"):
+        current = ""
+        if name in book.entries:
+            if states[name].name != "done":  # the next build may restore one of its archived tables
+                continue
+            current = Table(name, results).stamp["fingerprint"]
+        theirs = {other.artifacts.get(name) for other in others}
+        needed = {copy for copy in folder.iterdir() if (stamp := Kept(copy, name).stamp) and in_stamp(stamp) in theirs}
+        if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != current and copy not in needed]:
+            yield UnusedFiles("archive", name, f"{len(copies)} of other entries than today's", tuple(copies))
+
+
+def _unfinished(book: Config, results: Path) -> Iterator[UnusedFiles]:
+    """Yield scratch folders and shard logs of artifacts that are finished or in no recipe."""
+    states = States(book, results)
+    paths: dict[str, list[Path]] = defaultdict(list)
+    for name, folder in _artifact_folders(results / "unfinished"):
+        if name not in book.entries or any(folder.iterdir()):
+            paths[name].append(folder)
+    for kind in KINDS:
+        for log in sorted((results / kind).glob("*.log")):
+            if of_shard := SHARD_LOG.fullmatch(log.name):
+                paths[f"{kind}/{of_shard['name']}"].append(log)
+    for name, files in paths.items():
+        if name not in book.entries:
+            yield UnusedFiles("unfinished", name, "in no recipe", tuple(files))
+        elif states[name].name == "done":
+            yield UnusedFiles("unfinished", name, "its table is finished", tuple(files))
+
+
+def _unreachable(book: Config, results: Path) -> Iterator[UnusedFiles]:
+    """Yield tables, logs, pages and weights of artifacts in no recipe."""
+    for kind in KINDS:
+        for path in sorted((results / kind).glob("*.parquet")):
+            table = Table(f"{kind}/{path.stem}", results)
+            if table.name not in book.entries:
+                files = (path, path.with_suffix(".log"), table.page, table.folder)
+                yield UnusedFiles(
+                    "unreachable", table.name, "in no recipe", tuple(each for each in files if each.exists())
+                )
+
+
+def _calls(book: Config, results: Path) -> Iterator[UnusedFiles]:
+    """Yield journals of artifacts in no recipe."""
+    for name, folder in _artifact_folders(results / "calls"):
+        if name not in book.entries:
+            yield UnusedFiles("calls", name, "in no recipe; its outputs were paid for", (folder,))
+
+
+def _artifact_folders(top: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (artifact, folder) for each <kind>/<name> below a folder."""
+    for folder in sorted(top.glob("*/*/")):
+        if folder.parent.name in KINDS:
+            yield f"{folder.parent.name}/{folder.name}", folder
+
+
+# ---------------------------------------------------------------------------------------------------- report and delete
+
+
+def freed_bytes(unused: list[UnusedFiles]) -> int:
+    """Return the bytes that deleting all of them frees. A file with a hard link elsewhere frees none."""
+    links: Counter[tuple[int, int]] = Counter()
+    inodes: dict[tuple[int, int], tuple[int, int]] = {}
+    for path in (path for each in unused for top in each.paths for path in _files(top)):
+        status = path.lstat()
+        links[status.st_dev, status.st_ino] += 1
+        inodes[status.st_dev, status.st_ino] = status.st_nlink, status.st_blocks * 512
+    return sum(size for inode, (all_links, size) in inodes.items() if links[inode] == all_links)
+
+
+def _files(top: Path) -> Iterator[Path]:
+    """Yield the files below a folder; of a file or link, itself."""
+    if top.is_dir() and not top.is_symlink():
+        yield from (Path(folder) / name for folder, _, names in os.walk(top) for name in names)
+    else:
+        yield top
+
+
+def lines(unused: list[UnusedFiles], deleted: bool) -> Iterator[str]:
+    """Yield the report: a line for each, and the total."""
+    for each in unused:
+        yield f"{each.sort:<12} {each.artifact}: {each.why}; {format_bytes(freed_bytes([each]))}"
+    total = format_bytes(freed_bytes(unused))
+    if not unused:
+        yield "no unused files"
+    elif deleted:
+        yield f"deleted; freed {total}"
+    else:
+        yield f"{total} can be freed; `proofmill gc --delete` deletes the files above"
+
+
+def delete(unused: list[UnusedFiles]) -> None:
+    """Delete the files."""
+    for path in (path for each in unused for path in each.paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

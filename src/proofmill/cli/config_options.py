@@ -1,0 +1,44 @@
+"""Options and look-ups that several commands share: the configuration, and the kind of a target."""
+
+import argparse
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+
+def add_configfile(parser: argparse.ArgumentParser) -> None:
+    """Add `--configfile`."""
+    parser.add_argument("--configfile", nargs="+", default=[], help="configuration files merged onto config.yaml")
+
+
+def read_book(options: argparse.Namespace, drafts: bool = True) -> Any:
+    """Read the configuration. With `drafts`, entries with a mistake are left out until used; without, they raise."""
+    from proofmill.config.config import expand
+
+    return expand(_files(options), drafts=drafts)
+
+
+def read_results_folder(options: argparse.Namespace) -> Path:
+    """Return the results folder that the configuration names; `results` without a configuration."""
+    from proofmill.config import yaml_files
+
+    exists = Path("config.yaml").exists()
+    files = _files(options) if exists else yaml_files.read(*getattr(options, "configfile", []))
+    return Path(files.get("results", "results"))
+
+
+def _files(options: argparse.Namespace) -> dict:
+    """Read config.yaml and the files merged onto it, once per command: parsing them takes half a second."""
+    from proofmill.config import yaml_files
+
+    if not hasattr(options, "files"):
+        options.files = yaml_files.read("config.yaml", *getattr(options, "configfile", []))
+    return deepcopy(options.files)
+
+
+def is_artifact(target: str) -> bool:
+    """Return whether a target has the form <kind>/<name>."""
+    from proofmill.schema.kinds import KINDS
+    from proofmill.schema.names import kind_of
+
+    return "/" in target and kind_of(target) in KINDS

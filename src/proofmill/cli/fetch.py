@@ -1,0 +1,24 @@
+"""`proofmill fetch`: download public data and models."""
+
+import argparse
+
+from proofmill.cli.config_options import add_configfile, read_book
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fetch`."""
+    parser.add_argument("targets", nargs="*", help="recipes, <kind>/<name> or tables (default: the first recipe)")
+    parser.add_argument("--list", action="store_true", help="only list what is needed: size, license, location")
+    add_configfile(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Download the data that targets need, or list it."""
+    from proofmill.planning import data
+
+    book = read_book(options)
+    needed = data.needed(book, data.artifacts(book, options.targets or [next(iter(book.recipes))]))
+    if options.list:
+        print("\n".join(data.lines(needed)))
+    else:
+        data.fetch(needed)

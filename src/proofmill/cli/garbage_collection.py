@@ -1,0 +1,40 @@
+"""`proofmill gc`: list or delete files that no recipe needs."""
+
+import argparse
+
+from proofmill.cli.config_options import add_configfile, read_book
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `gc`."""
+    parser.add_argument("--delete", action="store_true", help="delete the files")
+    parser.add_argument(
+        "--journals", action="store_true", help="include journals of artifacts in no recipe: paid model outputs"
+    )
+    parser.add_argument(
+        "--forget",
+        metavar="CONFIGURATION",
+        help="delete nothing, but forget this other configuration, so that its files are no longer needed",
+    )
+    add_configfile(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """List the files that can go; with `--delete`, delete them."""
+    from proofmill.artifacts import configurations
+    from proofmill.artifacts.maintenance import garbage
+
+    if options.forget:
+        configurations.forget(options.results, options.forget)
+        return
+    sorts = garbage.SORTS if options.journals else garbage.SORTS[:-1]
+    book = read_book(options, drafts=False)
+    others = list(configurations.others(options.results, ["config.yaml", *options.configfile]))
+    unused = garbage.unused_files(book, options.results, sorts, others)
+    lines = list(garbage.lines(unused, options.delete))  # before deleting: they have the sizes
+    for title, names in garbage.held_by_others(book, options.results, sorts, others).items():
+        if names:
+            lines.append(f"kept for `{title}`: {', '.join(names)}; `proofmill gc --forget '{title}'` releases them")
+    if options.delete:
+        garbage.delete(unused)
+    print("\n".join(lines))

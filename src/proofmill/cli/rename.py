@@ -1,0 +1,27 @@
+"""`proofmill rename`: give an artifact's model outputs to its new name."""
+
+import argparse
+
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import SettingError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `rename`."""
+    parser.add_argument("old", help="old <kind>/<name>")
+    parser.add_argument("new", help="new <kind>/<name>")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Move the journal of an artifact to its new name. Raises SettingError for names of two kinds."""
+    from proofmill.artifacts.tables import Table
+    from proofmill.calls import merging
+    from proofmill.schema.kinds import KINDS
+    from proofmill.schema.names import kind_of
+
+    if kind_of(options.old) != kind_of(options.new) or kind_of(options.new) not in KINDS:
+        raise SettingError(
+            f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."
+        )
+    old, new = (Table(name, options.results).calls for name in (options.old, options.new))
+    say(options.new, f"has {merging.move(old, new):,} model outputs now, including those of {options.old}")

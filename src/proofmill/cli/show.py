@@ -1,0 +1,71 @@
+"""`proofmill show`: print finished tables."""
+
+import argparse
+
+from proofmill.cli.config_options import add_configfile, is_artifact, read_book
+from proofmill.schema.errors import SettingError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `show`."""
+    parser.add_argument("targets", nargs="*", help="a recipe or <kind>/<name> (default: the first recipe)")
+    parser.add_argument(
+        "--row", metavar="ID", help="print the full row of one artifact with this id, or a prefix of it"
+    )
+    parser.add_argument(
+        "--where", metavar="EXPR", help="filter rows with an SQL expression, e.g. \"grade < 3 AND reason = 'ok'\""
+    )
+    parser.add_argument("--columns", nargs="+", default=[], help="print only these columns")
+    parser.add_argument(
+        "--rows", type=int, metavar="N", help="maximum number of rows (default: 10 with --where or --columns)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_configfile(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the pages of targets; of a single artifact its metadata, or the selected rows."""
+    names = options.targets
+    if len(names) == 1 and is_artifact(names[0]):
+        return _show_one(options)
+    if options.json or _selects_rows(options):
+        raise SettingError(
+            f"show {' '.join(names)}: --row, --where, --columns, --rows and --json need one artifact; expected one "
+            "<kind>/<name>."
+        )
+    from proofmill.analysis.show import shown
+
+    if not names or not all(map(is_artifact, names)):
+        book = read_book(options)
+        names = [name for target in names or [next(iter(book.recipes))] for name in book.targeted(target)]
+    print("\n".join(shown(names, options.results)))
+
+
+def _selects_rows(options: argparse.Namespace) -> bool:
+    """Return whether an option asks for rows."""
+    return bool(options.row or options.where or options.columns or options.rows is not None)
+
+
+def _show_one(options: argparse.Namespace) -> None:
+    """Print the metadata or rows of one artifact."""
+    from proofmill.analysis import show_artifact
+    from proofmill.artifacts.tables import Table
+
+    table = Table(options.targets[0], options.results)
+    limit = show_artifact.ROWS if options.rows is None else options.rows
+    rows = (
+        show_artifact.rows(table, options.row, options.where, options.columns, limit)
+        if _selects_rows(options)
+        else None
+    )
+    if options.json:
+        print(show_artifact.as_json(table, rows))
+    elif rows is None:
+        from proofmill.analysis.show import shown
+
+        facts = show_artifact.facts(table) if table.path.exists() else ()
+        print("\n".join([*facts, *shown([table.name], options.results)]))
+    elif options.row:
+        print("\n".join(show_artifact.as_page(rows.to_dicts()[0])))
+    else:
+        print(show_artifact.as_table(rows))

@@ -1,0 +1,141 @@
+"""Read one entry from the values of a configuration or a job, and report every mistake in its fields."""
+
+import copy
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from pydantic import ValidationError
+
+from proofmill.runtime import environment
+from proofmill.schema.entries.declared import Api
+from proofmill.schema.errors import RecipeError
+from proofmill.schema.fields import description_of
+from proofmill.schema.kinds import ENTRY_TYPES
+from proofmill.text.suggestions import among
+
+ITEM_FIELDS = ("keep", "metrics", "rewards")  # fields with registry items and their arguments, which have no types
+# Mappings from which an overlay can remove a name by setting it to `null`.
+REMOVABLE = ("rewards", "preferences", "mix", "concatenate", "sampling", "columns", "claims")
+HINTS = {
+    "seeds": " To repeat scores, with all trainings they need, for several seeds, add an entry "
+    "`scores/seeds: {repeat: scores/<name>, seeds: [0, 1, 2]}`.",
+    "continue": " Only an `sft` can continue another; to train a model further, set `model` to it.",
+}
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+_NUMBERS = ("float_type", "float_parsing", "int_type", "int_parsing")
+# Parts of pydantic's error locations that are types, not fields.
+_TYPE_PARTS = re.compile(r"^(str|dict\[.*|function-.*|Price|Guess|literal\[.*|constrained-.*|list\[.*)$")
+
+
+def entry_from(kind: str, values: Mapping) -> Any:
+    """Return the checked entry of one artifact. Raises RecipeError with all its mistakes."""
+    mistakes: list[str] = []
+    entry = read_entry(kind, ENTRY_TYPES[kind], values, mistakes)
+    if mistakes:
+        raise RecipeError("\n".join(mistakes))
+    return entry
+
+
+def read_entry(where: str, cls: type, values: Any, mistakes: list[str]) -> Any:
+    """Return the entry; or append its faults to `mistakes` and return None."""
+    if not isinstance(values, Mapping):
+        mistakes.append(f"{where}: found {values!r}; expected a mapping of fields.")
+        return None
+    # `null` means the default, so that an overlay can remove a value.
+    return _read(where, cls, {key: value for key, value in _to_fields(values).items() if value is not None}, mistakes)
+
+
+def _read(where: str, cls: type, values: dict, mistakes: list[str]) -> Any:
+    try:
+        return cls(**values)
+    except ValidationError as error:
+        faults = error.errors()
+    if corrected := _convert_numbers(values, faults):
+        return _read(where, cls, corrected, mistakes)
+    mistakes += (_sentence(where, cls, fault) for fault in faults)
+    return None
+
+
+def _sentence(where: str, cls: type, mistake: Mapping[str, Any]) -> str:
+    parts = [str(part) for part in mistake["loc"] if not _TYPE_PARTS.match(str(part))]
+    key = ".".join(part.replace("_", "-") for part in parts)
+    if mistake["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        if cls is Api and (example := environment.meant_by(where.rpartition(" > ")[2], key)):
+            return (
+                f"{where}: `{key}` is not a key of an entry; expected it in the environment, in the shell or in the file "
+                f"{environment.FILE}: {example}. Move it there."
+            )
+        known = {field.name.replace("_", "-") for field in fields(cls)}
+        return f"{where}: unknown key `{key}`; expected one of {among(key, known)}{HINTS.get(key, '')}"
+    if mistake["type"] in ("missing", "missing_argument"):
+        return f"{where}: `{key}` is missing; expected a value. {description_of(cls, key)}"
+    message = mistake["msg"].replace("Input should be", "").strip()
+    return f"{where}: `{key}` is {mistake['input']!r}; expected {message}. {description_of(cls, key)}"
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def as_number(value: Any) -> Any:
+    """Parse a number that YAML 1.1 reads as a text because it lacks a point or an exponent sign (`1e-5`)."""
+    if not (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else value
+
+
+def _convert_numbers(values: dict, faults: Iterable[Mapping[str, Any]]) -> dict | None:
+    """Return the values with such texts replaced where a number is expected; None if nothing was replaced."""
+    corrected, is_changed = copy.deepcopy(values), False
+    for fault in faults:
+        written = fault["input"]
+        if fault["type"] not in _NUMBERS or not isinstance(written, str) or (number := as_number(written)) is written:
+            continue
+        if fault["type"].startswith("int_"):
+            if not number.is_integer() or abs(number) >= 2**63:
+                continue
+            number = int(number)
+        holder, key = _find_holder(corrected, fault["loc"])
+        if holder[key] == written:
+            holder[key], is_changed = number, True
+    return corrected if is_changed else None
+
+
+def _find_holder(values: Any, place: Iterable[Any]) -> tuple[Any, Any]:
+    """Return the mapping or list at pydantic's location of a mistake, and the key in it."""
+    holder, key, inner = values, None, values
+    for part in place:  # some parts are types
+        if (isinstance(inner, Mapping) and part in inner) or (isinstance(inner, list) and isinstance(part, int)):
+            holder, key, inner = inner, part, inner[part]
+    return holder, key
+
+
+def _convert_inside(value: Any, depth: int = 4) -> Any:
+    """Replace such texts in a value of names and numbers. The depth is limited since an alias may contain itself."""
+    if isinstance(value, Mapping) and depth:
+        return {key: _convert_inside(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, list) and depth:
+        return [_convert_inside(inner, depth - 1) for inner in value]
+    return as_number(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- keys
+
+
+def _to_fields(values: Mapping) -> dict:
+    """Convert keys to fields: `max-tokens` becomes `max_tokens`. Keys that are names (in `mix`, `rewards`) stay."""
+
+    def inside(named: Mapping) -> dict:
+        return {name: _to_fields(v) if isinstance(v, Mapping) else v for name, v in named.items()}
+
+    own = dict.fromkeys(("price", "lora", "composite"), _to_fields)
+    nested = {"sampling": inside, "preferences": inside, **own}
+    plain = {str(key).replace("-", "_"): value for key, value in values.items()}
+    for key in {*REMOVABLE} & {*plain}:
+        if isinstance(plain[key], Mapping):
+            plain[key] = {name: value for name, value in plain[key].items() if value is not None}
+    plain |= {key: _convert_inside(plain[key]) for key in ITEM_FIELDS if key in plain}
+    return {k: nested[k](v) if k in nested and isinstance(v, Mapping) else v for k, v in plain.items()}

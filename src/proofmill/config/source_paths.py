@@ -1,0 +1,43 @@
+"""Find the source files of an entry: files that it reads in addition to artifacts, and their names in its identity."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from proofmill.public_data.locations import files_of, local_path
+from proofmill.public_data.registry import expected_digests, is_public, place
+from proofmill.schema.references import origin_of, value_of
+
+
+def source_path(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
+    """Return the `path` of an entry, or of the problems whose given attempts it uses; None without one."""
+    origin = origin_of(kind, entry, entry_of)
+    return getattr(entry, "path", None) if origin is None else value_of(entry_of(origin), "path")
+
+
+def source_names(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[Path, str]:
+    """Return the source files with their names: the path as written in the entry, and the relative path in that folder.
+
+    Rows depend on these names: they set the order of files, and `origin`, ids and writers. They are the same on every
+    machine. If a variable holds the last part of the path, the name includes its value.
+
+    Raises TableError if a file is missing or unreadable, and MissingData if public data are not on this machine.
+    """
+    template = getattr(entry, "chat_template", None)
+    paths = [source_path(kind, entry, entry_of), template if template != "plain" else None]
+    return {file: name for text in paths if text for file, name in _names(text, local_path(text))}
+
+
+def _names(text: str, root: Path) -> Iterator[tuple[Path, str]]:
+    own = text if is_public(text) or root.name == Path(text).name else f"{text} ({root.name})"
+    for file in files_of(root):
+        yield file, own if file == root else f"{own}/{file.relative_to(root)}"
+
+
+def known_digests(address: str) -> dict[str, str]:
+    """Return the known SHA-256 digests, by name, of public data files that are not on this machine."""
+    folder = f"{place(address)}/"
+    return {
+        f"{address}/{file.removeprefix(folder)}" if file.startswith(folder) else address: sha256
+        for file, sha256 in expected_digests(address).items()
+    }

@@ -1,1 +1,0 @@
-"""Statements that repeat others: exact copies, shared runs of tokens, near duplicates."""

@@ -1,0 +1,1 @@
+"""Find statements that repeat others: exact copies, shared runs of tokens, near duplicates."""

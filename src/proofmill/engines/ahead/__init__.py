@@ -1,1 +1,0 @@
-"""Sampling ahead of a training, in another process or on other GPUs."""

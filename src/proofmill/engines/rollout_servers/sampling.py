@@ -1,0 +1,128 @@
+"""A process that samples rollouts with transformers while a training runs, with the latest weights for each batch."""
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers.utils import logging
+
+from proofmill.calls import sampling
+from proofmill.engines.decoding import decode
+from proofmill.schema.entries.grpo_entry import Grpo
+from proofmill.sources import models
+from proofmill.training.asynchronous.sampler import RolloutRequest, SampledRollout, Tell
+
+Waiting = tuple[int, Sequence[int], int]  # group, prompt, place
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a sampling process; it samples at most `rows` rollouts at once."""
+
+    folder: str
+    rows: int
+    threads: int
+    seed: int
+    pad: int
+    ends: Sequence[int]
+    max_tokens: int
+    temperature: float
+
+    @classmethod
+    def of(cls, entry: Grpo, folder: Path, threads: int, tokenizer: Any) -> "Settings":
+        rows = entry.problems_per_step * entry.group_size
+        special = (tokenizer.pad_token_id, sampling.ends(folder, tokenizer))
+        return cls(str(folder), rows, threads, entry.seed, *special, entry.max_tokens, entry.temperature)
+
+
+def serve(settings: Settings, shared: dict[str, torch.Tensor], step: Any, changes: Any, pipe: Any) -> None:
+    """Sample the requests that arrive in `pipe` and send back each attempt, as long as the training runs."""
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # only the training handles them: it needs rollouts to finish its step
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_training, daemon=True).start()
+    logging.disable_progress_bar()  # its lock between processes would survive a kill
+    torch.set_num_threads(settings.threads)
+    torch.manual_seed(settings.seed)
+    model = load_model(settings)
+    weights, policy = dict(model.named_parameters()), -1
+    waiting: deque[Waiting] = deque()
+    while True:
+        while not waiting or pipe.poll():
+            requests: Sequence[RolloutRequest] = pipe.recv()
+            waiting.extend((request.group, request.prompt, place) for request in requests for place in request.places)
+        if step[0] != policy or changes[0] % 2:
+            policy = copy_weights(weights, shared, step, changes)
+        batch = [waiting.popleft() for _ in islice(range(len(waiting)), settings.rows)]
+        sample(model, settings, batch, policy, pipe.send)
+
+
+def load_model(settings: Settings) -> Any:
+    """Return the model without its own generation settings, which the log-probabilities do not include."""
+    model = AutoModelForCausalLM.from_pretrained(settings.folder, **models.in_float32(Path(settings.folder))).eval()
+    sampling.neutralize(model.generation_config)
+    return model
+
+
+def copy_weights(weights: dict[str, torch.Tensor], shared: dict[str, torch.Tensor], step: Any, changes: Any) -> int:
+    """Copy the shared weights and return their step. Repeat the copy if they changed meanwhile."""
+    while True:
+        before = changes[0]
+        if before % 2 == 0:
+            policy = step[0]
+            with torch.no_grad():
+                for name, weight in shared.items():
+                    weights[name].copy_(weight)
+            if changes[0] == before:
+                return policy
+        time.sleep(0.001)
+
+
+def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int, tell: Tell) -> None:
+    """Sample an attempt for each prompt with the weights after step `policy`; pass each to `tell` as it ends."""
+    width = max(len(prompt) for _, prompt, _ in batch)
+    ids = torch.tensor([[settings.pad] * (width - len(prompt)) + [*prompt] for _, prompt, _ in batch])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for _, prompt, _ in batch])
+    logprobs: list[torch.Tensor] = []
+    open_rows = set(range(len(batch)))
+
+    def ended(row: int, written: list[int]) -> None:
+        open_rows.discard(row)
+        group, _, place = batch[row]
+        drawn = torch.stack([of_rows[row] for of_rows in logprobs[: len(written)]])
+        tell(SampledRollout(group, place, policy, np.array(written, "i4"), drawn.numpy()))
+
+    config = GenerationConfig(
+        do_sample=True,
+        temperature=settings.temperature,
+        top_k=0,
+        max_new_tokens=settings.max_tokens,
+        eos_token_id=[*settings.ends],
+        pad_token_id=settings.pad,
+    )
+    ours = partial(decode, ended=ended, logprobs=logprobs, heat=settings.temperature)
+    with torch.inference_mode():
+        written = model.generate(ids, attention_mask=mask, generation_config=config, custom_generate=ours)
+    for row in sorted(open_rows):  # truncated
+        ended(row, written[row, width:].tolist())
+
+
+def _end_with_training() -> None:
+    parent = parent_process()
+    assert parent is not None, "the training started this process"
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,366 @@
+"""Filters of problems: each rejects a row with evidence, or keeps it, as in `keep: [is-proof, no-image]`.
+
+A filter is a function of the row and, if any, its argument. It returns its evidence, or None to keep the row. A row has the
+columns of `problems`, and also `label` and `scheme` (its rows of those tables) and `rate` (its mean grade as a share of all
+points); each is None if missing. Filters that depend on the kept rows are classes.
+
+From: the data filter of QED-Nano, and the pass-rate filter of open-r1.
+
+Differences from the originals:
+1. QED-Nano writes labels and drops nothing. Here each label is a filter, and a row without labels never passes one.
+2. A dropped row stays in the table with the filter's name and evidence.
+3. Duplicates are compared with kept rows only, so a row dropped for another reason does not drop its duplicates.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from proofmill.decontamination.alike import Alike
+from proofmill.decontamination.similarity import Overlap, shingles
+from proofmill.rewards import format_checks
+from proofmill.schema.reasons import Reason
+from proofmill.schema.registry_items import Named, split, within
+from proofmill.text import statements
+from proofmill.text.question_types import ASKS_PROOF
+from proofmill.text.seen_texts import Seen, Texts
+
+Row = Mapping[str, Any]
+Refusal = tuple[str, str | None]  # the evidence, and the id of the row that the dropped row matches
+_INSTRUCTION = re.compile(
+    r"\b(find|determine|compute|calculate|evaluate|solve|simplify|express|what(?:'s)?|who|when|"
+    r"how (?:many|much|long|far|old|fast|tall|often)|which|is it (?:true|possible)|(?:does|do) there exist|"
+    r"can (?:he|she|it|they|we|you|one)|construct|factor|give|"
+    r"let|suppose|consider|given|if|for (?:all|every|any|which))\b",
+    re.IGNORECASE,
+)
+
+
+def _short(text: str, length: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 3]}..."
+
+
+# --------------------------------------------------------------------------------------------------------- from the row
+
+
+def _has_problem(row: Row) -> str | None:
+    return None if (row["statement"] or "").strip() else "the statement is empty"
+
+
+_POINTER = re.compile(
+    r"^\W*+(?:(?:first|second|third|fourth|another|alternative|official)\s+(?:solution|proof|method|approach)|"
+    r"(?:solution|proof|answer|problem|part|question)\s*+[0-9a-z]?+|see (?:above|below)|same as (?:above|below))\W*+$",
+    re.IGNORECASE,
+)
+
+
+def _is_problem(row: Row) -> str | None:
+    """Reject headings, pointers, and lines without formula, question or instruction."""
+    statement = (row["statement"] or "").strip()
+    poses = (
+        _FORMULA.search(statement) or _INSTRUCTION.search(statement) or ASKS_PROOF.search(statement) or "?" in statement
+    )
+    return None if poses and not _POINTER.match(statement) else f"states no problem: {_short(statement)}"
+
+
+def _has_scheme(row: Row) -> str | None:
+    scheme = row["scheme"]
+    if scheme is None:
+        return "no scheme: there is no row for it"
+    if scheme["dropped"] is not None:
+        return f"its scheme was refused: {scheme['dropped']} ({', '.join(scheme['faults']) or scheme['self_test'] or scheme['reason']})"
+    return None if scheme["scheme"] else f"no scheme: {scheme['reason']}"
+
+
+def _has_solution(row: Row) -> str | None:
+    return None if (row["solution"] or "").strip() else "there is no solution"
+
+
+def _has_answer(row: Row) -> str | None:
+    return None if (row["answer"] or "").strip() else "there is no answer"
+
+
+def _has_readable_answer(row: Row) -> str | None:
+    """Reject a reference answer that `final-answer` cannot parse; programming problems pass.
+
+    The row's `fault` parses the answer as `final-answer` does, within its limits (answers/verifier.py).
+    """
+    if missing := _has_answer(row):
+        return missing
+    if row["question_type"] == "code":
+        return None
+    fault = row["fault"](row["answer"])
+    return _short(fault) if fault else None
+
+
+def _is_proof(row: Row) -> str | None:
+    return None if row["question_type"] == "proof" else f"asks for an answer: {_short(row['statement'] or '')}"
+
+
+# The search from an address or a `![` ends at the next one, which has its own search.
+_IMAGE = re.compile(
+    r"\[img\b|\[/img\]|\[attachment\b|\[asy\]|\\includegraphics|!\[(?:(?!!\[)[^\]\n])*+\]\(|<img\b|\[image\b|"
+    r"https?://(?:(?!https?://)\S)+?\.(?:png|jpe?g|gif|svg|bmp|webp)\b",
+    re.IGNORECASE,
+)
+
+
+_DRAWING = re.compile(r"\[asy\](?:(?!\[asy\]).)*?\[/asy\]", re.DOTALL | re.IGNORECASE)
+
+
+def _no_image(row: Row) -> str | None:
+    """Reject images. An Asymptote drawing counts in the statement, which may need it, but not in the solution."""
+    for column, text in (("statement", row["statement"] or ""), ("solution", _DRAWING.sub("", row["solution"] or ""))):
+        if match := _IMAGE.search(text):
+            return f"the {column} has an image: {_short(text[match.start() : match.start() + 80])}"
+    return None
+
+
+_ADVERT = re.compile(
+    r"\b(click here|visit (?:our|my)|order now|buy now|best price|free shipping|discount code|promo code|"
+    r"whatsapp|telegram channel|essay writing|casino|sign up now|enroll now|for sale|limited offer|"
+    r"subscribe to|check out my)\b",
+    re.IGNORECASE,
+)
+_SOFTWARE = re.compile(
+    r"\b(latex|asymptote|texmaker|texnic\w*|miktex|kile|geogebra|install\w*|download\w*|browser|firefox|chrome|forum|"
+    r"moderator|avatar|username|password|my post|my account|aops(?:er)? (?:site|wiki)|website|"
+    r"signature|render\w*|bbcode)\b",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"https?://|\bwww\.", re.IGNORECASE)
+_FORMULA = re.compile(r"\$[^$]{1,300}\$|\\\[|\\\(|[0-9a-z)]\s*[=<>≤≥^]\s*[-0-9a-z(\\]")
+
+
+_HOW_TO = re.compile(
+    r"\b(how (?:can|do|to|should) (?:i|we|you)|how to|does anyone know|what(?:'s| is) wrong with my|"
+    r"is th(?:e|is) forum)\b",
+    re.IGNORECASE,
+)
+
+
+def _not_spam(row: Row) -> str | None:
+    """Reject adverts, and questions about software or the forum: such words, no formula, nothing to find or prove."""
+    statement = row["statement"] or ""
+    advert, link = _ADVERT.search(statement), _LINK.search(statement)
+    match = advert or link or _SOFTWARE.search(statement)
+    if not match or _FORMULA.search(statement):
+        return None
+    poses = _INSTRUCTION.search(_LINK.sub("", statement)) or ASKS_PROOF.search(statement)
+    if poses and not _HOW_TO.search(statement) and not (advert and link):
+        return None
+    return f"no mathematics, but `{match[0]}`: {_short(statement)}"
+
+
+def _statement_length(row: Row, bounds: list) -> str | None:
+    return _length(row["statement"] or "", bounds)
+
+
+def _solution_length(row: Row, bounds: list) -> str | None:
+    return _length(row["solution"] or "", bounds)
+
+
+def _logic_steps(row: Row, bounds: list) -> str | None:
+    steps = format_checks.solution_steps(row["solution"] or "")
+    return None if within(steps, bounds) else f"{steps} logic steps, not {_range(bounds)}"
+
+
+def _length(text: str, bounds: list) -> str | None:
+    return None if within(len(text), bounds) else f"{len(text)} characters, not {_range(bounds)}"
+
+
+def _range(bounds: list) -> str:
+    low, high = bounds
+    return f"{low} to {high}" if None not in bounds else f"at least {low}" if high is None else f"at most {high}"
+
+
+def _year(row: Row, bounds: list) -> str | None:
+    if row["year"] is None:
+        return "the year is unknown"
+    return None if within(row["year"], bounds) else f"of {row['year']}, not {_range(bounds)}"
+
+
+def _origin(row: Row, texts: list[str]) -> str | None:
+    origin = row["origin"] or ""
+    return (
+        None if any(text.lower() in origin.lower() for text in texts) else f"from `{origin}`, not {' or '.join(texts)}"
+    )
+
+
+class NotDuplicate:
+    """Rejects a statement equal to that of an earlier kept row, up to LaTeX spelling, punctuation and case."""
+
+    def __init__(self) -> None:
+        self.seen, self.ids = Seen(), Texts()
+
+    def __call__(self, row: Row) -> Refusal | None:
+        number = self.seen.find(statements.normal(row["statement"] or ""))
+        return None if number is None else (f"the same statement as {self.ids[number]}", self.ids[number])
+
+    def remember(self, row: Row) -> None:
+        if self.seen.add(statements.normal(row["statement"] or "")) == len(self.ids):
+            self.ids.append(row["problem"])
+
+
+class First:
+    """Keeps the first `most` rows."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept = most, 0
+
+    def __call__(self, row: Row) -> str | None:
+        return f"{self.most:,} rows are kept before it" if self.kept >= self.most else None
+
+    def remember(self, row: Row) -> None:
+        self.kept += 1
+
+
+class NotNearDuplicate:
+    """Rejects a statement with the numbers and nearly the words, or nearly the formulas, of an earlier kept row."""
+
+    def __init__(self, threshold: float) -> None:
+        self.index = Alike(threshold)
+
+    def __call__(self, row: Row) -> Refusal | None:
+        match = self.index.find(shingles(row["statement"] or ""))
+        return (f"{match.by} {match.similarity:.2f} similar to {match.id}, same numbers", match.id) if match else None
+
+    def remember(self, row: Row) -> None:
+        self.index.add(row["problem"], shingles(row["statement"] or ""))
+
+
+class ApartFrom:
+    """Rejects a statement of a benchmark: a shared run of text (similarity.Overlap), or a near duplicate."""
+
+    def __init__(self, words: int, similarity: float) -> None:
+        self.overlap = Overlap(words)
+        self.alike = Alike(similarity)
+
+    def add(self, id: str, statement: str) -> None:
+        self.overlap.add(id, statement)
+        self.alike.add(id, shingles(statement))
+
+    def __call__(self, row: Row) -> Refusal | None:
+        statement = row["statement"] or ""
+        if run := self.overlap.find(statement):
+            return f"{run.words} tokens in a row: {_short(run.text, 300)}", run.id
+        if match := self.alike.find(shingles(statement)):
+            return f"{match.by} {match.similarity:.2f} similar, same numbers: {_short(statement, 300)}", match.id
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------ from the labels
+
+
+def _labelled(row: Row) -> str | None:
+    if row["label"] is None:
+        return "no labels: the judge was not asked"
+    reason = row["label"]["reason"]
+    return None if reason == Reason.OK else f"no labels: {reason}"
+
+
+def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
+    """Build a filter that keeps a row only if the judge's `label` is false."""
+
+    def apply(row: Row) -> str | None:
+        if refusal := _labelled(row):
+            return refusal
+        value = row["label"][label]
+        return None if value is False else evidence if value else f"the judge gave no `{label}`"
+
+    return apply
+
+
+def _difficulty(row: Row, bounds: list) -> str | None:
+    if refusal := _labelled(row):
+        return refusal
+    value = row["label"]["difficulty"]
+    if value is None:
+        return "the judge gave no `difficulty`"
+    return None if within(value, bounds) else f"difficulty {value}, not {_range(bounds)}"
+
+
+def _pass_rate(row: Row, bounds: list) -> str | None:
+    """Reject rates outside strict bounds, as in open-r1: [0, 1] drops problems that are never or always solved."""
+    rate, (low, high) = row["rate"], bounds
+    if rate is None or rate != rate:
+        return "no graded attempt"
+    passes = (low is None or rate > low) and (high is None or rate < high)
+    return None if passes else f"pass rate {rate:.3f}, not strictly {_range(bounds)}"
+
+
+# ------------------------------------------------------------------------------------------------------------- the list
+
+FILTERS: dict[str, Named] = {
+    "has-statement": Named(_has_problem, "the statement is not empty"),
+    "has-solution": Named(_has_solution, "there is a solution"),
+    "has-answer": Named(_has_answer, "there is a final answer; for programming problems: tests"),
+    "has-parsable-answer": Named(
+        _has_readable_answer, "the final answer can be parsed completely, so that responses can be compared with it"
+    ),
+    "is-problem": Named(_is_problem, "the statement has a formula, a question or an instruction, and is not a heading"),
+    "has-scheme": Named(_has_scheme, "its grading scheme was kept", needs="schemes"),
+    "is-proof": Named(
+        _is_proof, "a proof is required: the statement says prove, show, ..., or the solution ends as a proof"
+    ),
+    "no-image": Named(_no_image, "neither statement nor solution needs an image"),
+    "not-spam": Named(_not_spam, "not an advert, not a question about software or the forum"),
+    "statement-length": Named(_statement_length, "length of the statement in characters", "bounds"),
+    "solution-length": Named(_solution_length, "length of the solution in characters", "bounds"),
+    "solution-steps": Named(_logic_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
+    "year": Named(_year, "year of the contest or post; rows of unknown year are dropped", "bounds"),
+    "origin": Named(_origin, "the origin contains one of these texts", "texts"),
+    "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
+    "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),
+    "labeled": Named(_labelled, "the judge's labels are present and were parsed", needs="labels"),
+    "complete": Named(
+        _unless("incomplete", "statement or solution is partial"), "label `incomplete` is false", needs="labels"
+    ),
+    "no-gaps": Named(_unless("gaps", "the solution skips a large part"), "label `gaps` is false", needs="labels"),
+    "not-wrong": Named(
+        _unless("wrong", "the solution signals that the statement is ambiguous or false"),
+        "label `wrong` is false",
+        needs="labels",
+    ),
+    "undisputed": Named(
+        _unless("disagreement", "a comment objects to the solution"), "label `disagreement` is false", needs="labels"
+    ),
+    "not-computational": Named(
+        _unless("computational", "the difficulty is evaluating an expression"),
+        "label `computational` is false",
+        needs="labels",
+    ),
+    "difficulty": Named(_difficulty, "label `difficulty`, from 1 to 10", "bounds", needs="labels"),
+    "first": Named(First, "the first rows that pass the other filters, at most this number", "count"),
+    "pass-rate": Named(
+        _pass_rate, "mean grade as a share of all points; both bounds are strict", "bounds", needs="grades"
+    ),
+}
+
+
+def ready(keep: list) -> Iterator[tuple[str, Callable[[Row], str | Refusal | None]]]:
+    """Yield name and function of each filter of a list; filters with memory start empty."""
+    for item in keep:
+        name, argument = split(item)
+        arguments = () if argument is None else (argument,)
+        apply = FILTERS[name].apply
+        if isinstance(apply, type):
+            yield name, apply(*arguments)
+        else:
+            yield name, partial(_with_arguments, apply, arguments)
+
+
+def _with_arguments(apply: Callable, arguments: tuple, row: Row) -> Any:
+    return apply(row, *arguments)
+
+
+def refusal(row: Row, filters: list[tuple[str, Callable]]) -> tuple[str, str, str | None] | None:
+    """Return name, evidence and matching row of the first filter that rejects the row; None if all keep it."""
+    for name, apply in filters:
+        outcome = apply(row)
+        if outcome is not None:
+            evidence, matched = (outcome, None) if isinstance(outcome, str) else outcome
+            return name, evidence, matched
+    return None

@@ -1,0 +1,170 @@
+"""Render a `scores` table as Markdown, the score page: each number with its interval, n and share unscored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from proofmill.metrics import budgets
+from proofmill.metrics.averages import weights
+from proofmill.metrics.score_rows import Cell
+from proofmill.schema.entries.scores_entry import Scores
+
+Row = Mapping[str, Any]
+SHOWN = ("all", "seed ", "by ", "Basic", "Advanced", "2024/2025", "Others")  # splits with a sheet
+
+
+def page(
+    name: str,
+    rows: Sequence[Row],
+    entry: Scores,
+    notices: Mapping[Cell, Sequence[str]],
+    claims: Sequence[str] = (),
+    calls: Sequence[str] = (),
+) -> str:
+    """Return the score page: sheets by sampling setting and split, averages, costs, comparisons, claims and corpora.
+
+    `notices` are the sentences about each cell's attempts (notices.py), printed below the sheet of its scores. `claims` are
+    the sentences of the claims (claims.py). `calls` are those about calls that failed, or that another model answered.
+    """
+    all_rows = [row for row in rows if row["model"] and row["p_value"] is None and row["slice"].startswith(SHOWN)]
+    measured_rows = [row for row in all_rows if row["problems"] not in entry.averages]
+    lines = [f"# {name}", ""]
+    if measured_rows:
+        lines += [f"Value [low, high]: {entry.confidence:.0%} intervals, clustered by problem.", ""]
+    parts = dict.fromkeys(row["slice"] for row in measured_rows)
+    for part in sorted(parts, key=lambda part: part != "all"):
+        for sampling in dict.fromkeys(row["sampling"] for row in measured_rows):
+            sheet_rows = [row for row in measured_rows if (row["sampling"], row["slice"]) == (sampling, part)]
+            if sheet_rows:
+                lines += [*_sheet(sampling if part == "all" else f"{sampling}, {part}", sheet_rows), ""]
+                lines += _notice_lines(sampling, notices) if part == "all" else ()
+    for sampling in dict.fromkeys(row["sampling"] for row in all_rows) if entry.averages else ():
+        lines += [*_averages(sampling, [row for row in all_rows if row["sampling"] == sampling], entry), ""]
+    lines += _costs([row for row in rows if row["slice"] == budgets.SPLIT])
+    compared_rows = [row for row in rows if row["p_value"] is not None]
+    if compared_rows:
+        lines += [
+            f"Differences by problem (two-sided permutation test; p adjusted by Holm for {len(compared_rows)} comparisons):",
+            "",
+            *_comparisons(compared_rows, 1 - entry.confidence),
+            "",
+        ]
+    if calls:
+        lines += ["Notices about calls:", "", *(f"- {sentence}" for sentence in calls), ""]
+    if claims:
+        lines += ["Claims (the rule is in metrics/claims.py):", "", *(f"- {sentence}" for sentence in claims), ""]
+    overlaps = [row for row in rows if row["metric"] == "shared-problems"]
+    lines += _corpora([row for row in rows if row["model"] is None and row not in overlaps])
+    lines += [f"- {row['problems']}: {row['value']:g} {row['metric']}" for row in overlaps]
+    return "\n".join(lines) + "\n"
+
+
+def _notice_lines(sampling: str, notices: Mapping[Cell, Sequence[str]]) -> Iterator[str]:
+    texts = [
+        (cell, ". ".join(sentences)) for cell, sentences in notices.items() if cell.sampling == sampling and sentences
+    ]
+    yield from (f"- **{cell.model}** on {cell.problems} by {cell.grader}: {text}." for cell, text in texts)
+    yield from [""] * bool(texts)
+
+
+def _corpora(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each problems table and its parts, with a column for each metric."""
+    columns = list(dict.fromkeys(row["metric"] for row in rows))
+    if rows:
+        yield f"| problems | part | rows | {' | '.join(columns)} |"
+        yield "|---" * (len(columns) + 3) + "|"
+    for problems, part in dict.fromkeys((row["problems"], row["slice"]) for row in rows):
+        cells = {row["metric"]: row for row in rows if (row["problems"], row["slice"]) == (problems, part)}
+        values = [_number(cells[column]["value"]) for column in columns]
+        yield f"| {problems} | {part} | {next(iter(cells.values()))['n']:,} | {' | '.join(values)} |"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.4f}"
+
+
+def _sheet(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each model, benchmark and grader, with a column for each metric."""
+    columns = list(dict.fromkeys(row["metric"] for row in rows))
+    several_graders = len({row["grader"] for row in rows}) > 1
+    titles = [title, "problems", *["grader"] * several_graders, *columns, "attempts", "unscored"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
+    for key in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
+        cells = {row["metric"]: row for row in rows if (row["model"], row["problems"], row["grader"]) == key}
+        largest = max(cells.values(), key=lambda row: row["n"])
+        values = [_cell(cells.get(column)) for column in columns]
+        attempts = f"{largest['n']:,} at {largest['n_problems']:,} problems"
+        unscored = f"{max(row['unscored'] for row in cells.values()):.1%}"
+        yield f"| {' | '.join([*key[:2], *[key[2]] * several_graders, *values, attempts, unscored])} |"
+
+
+def _averages(sampling: str, rows: Sequence[Row], entry: Scores) -> Iterator[str]:
+    """Yield a line for each model and each published one, with a column for each average and its benchmarks."""
+    averaged = {row["metric"] for row in rows if row["problems"] in entry.averages}
+    metric = next((row["metric"] for row in rows if row["metric"] in averaged), None)
+    if metric is None:
+        return
+    of_metric = [row for row in rows if row["metric"] == metric and row["slice"] == "all"]
+    columns = list(dict.fromkeys(name for each in weights(entry.averages) for name in (*entry.averages[each], each)))
+    yield f"| {' | '.join([f'{sampling}, {metric}', *columns, 'source'])} |"
+    yield "|---" * (len(columns) + 2) + "|"
+    for model in dict.fromkeys(row["model"] for row in of_metric):
+        cells = {row["problems"]: row for row in of_metric if row["model"] == model}
+        yield f"| {' | '.join([model, *(_cell(cells.get(column)) for column in columns), 'measured here'])} |"
+    for model, reported in entry.published.items():
+        values = [reported.percent.get(column) for column in columns]
+        shown = ["–" if value is None else f"{value / 100:.3f}" for value in values]
+        yield f"| {' | '.join([model, *shown, reported.source])} |"
+
+
+def _costs(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each point of the cost curves, cheapest first within its model and benchmark."""
+    for model, problems, grader in dict.fromkeys((row["model"], row["problems"], row["grader"]) for row in rows):
+        here = [row for row in rows if (row["model"], row["problems"], row["grader"]) == (model, problems, grader)]
+        yield f"| {model} on {problems} by {grader} | tokens per problem | dollars per problem | value |"
+        yield "|---|---|---|---|"
+        for row in sorted(here, key=lambda row: (row["tokens_per_problem"] is None, row["tokens_per_problem"])):
+            tokens = "–" if row["tokens_per_problem"] is None else f"{row['tokens_per_problem']:,.0f}"
+            dollars = "–" if row["dollars_per_problem"] is None else f"{row['dollars_per_problem']:.3g}"
+            yield f"| {row['sampling']}, {row['metric']} | {tokens} | {dollars} | {_cell(row)} |"
+        yield ""
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    digits = 2 if abs(row["value"]) < 100 else 0
+    text = f"{row['value']:.{digits}f}"
+    return text if row["low"] is None else f"{text} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+
+
+def _comparisons(rows: Sequence[Row], alpha: float) -> Iterator[str]:
+    """Yield a line for each pair of models, benchmark and sampling setting, with the difference in each metric."""
+
+    def together(row: Row) -> str:
+        names = f"{row['model']} - {row['baseline']} on {row['problems']}"
+        return f"{names} ({row['sampling']}, {row['n_problems']:,} problems, {row['unscored']:.1%} unscored)"
+
+    for where, some in groupby(rows, together):
+        yield f"- {where}: {'; '.join(_comparison(row, alpha) for row in some)}"
+
+
+def _comparison(row: Row, alpha: float) -> str:
+    """Return a text such as `avg@1 +0.50 [-2.10, +3.20], p = 0.720, no difference shown`."""
+    if row["value"] is None:
+        return f"{row['metric']} {budgets.too_few(row) or 'no problems in common'}"
+    note = "" if row["p_value"] < alpha else ", no difference shown"
+    return f"{row['metric']} {difference(row)}{note}"
+
+
+def difference(row: Row) -> str:
+    """Return a text such as `+0.50 [-2.10, +3.20], p = 0.720`."""
+    ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
+    p = "p < 0.001" if row["p_value"] < 0.001 else f"p = {row['p_value']:.3f}"
+    return f"{row['value']:+.2f}{ends}, {p}"
+
+
+def _signed(value: float) -> str:
+    """Return two decimals with a sign; never -0.00."""
+    return f"{round(value, 2) + 0.0:+.2f}"

@@ -1,0 +1,240 @@
+"""Compute the rows of a `scores` table: each metric of each split of attempts, with interval, n and share unscored."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proofmill.metrics import estimates
+from proofmill.metrics.agreement import Agreement
+from proofmill.metrics.attempt_table import Rows, count, has, parts, scored, where
+from proofmill.metrics.intervals import interval
+from proofmill.metrics.kernels import OfAttempts, OfHuman, OfPooled, OfRuns, per_problem
+from proofmill.metrics.metrics import kernel_of, label, verdicts
+from proofmill.schema.entries.scores_entry import Scores
+from proofmill.schema.errors import TableError
+from proofmill.schema.fields import GIVEN_RESPONSES
+
+LEVELS = range(2, 13)  # numbers of distinct values that are split; more are not levels
+RECENT = re.compile(r"(?<![0-9A-Za-z])(?:2024|2025)(?![0-9A-Za-z])")  # QED-Nano's split of ProofBench by year
+COMPONENT_RESAMPLES = 200  # at most, for a variance component: each resample reads all rows
+COMPONENT_ROWS = 1_000_000  # rows read for one interval: large tables have fewer resamples
+
+
+class Cell(NamedTuple):
+    """Attempts with a common score: one model, one benchmark, one sampling setting, one grader."""
+
+    model: str
+    problems: str
+    sampling: str
+    grader: str
+
+
+def _splits(attempts: Rows, by_writer: bool) -> Iterator[tuple[str, Rows]]:
+    """Yield name and attempts of each split: all, by seed, level and writer; for ProofBench also the published ones."""
+    yield "all", attempts
+    keys = [("seed", "seed "), ("level", "")] + [("writer", "by ")] * by_writer
+    for key, prefix in keys:
+        values = sorted({row[key] for row in attempts if row[key] is not None})
+        if len(values) in LEVELS:
+            for value in values:
+                yield f"{prefix}{value}", where(attempts, has(key, value))
+    if any(row["loader"] != "proofbench" for row in attempts):
+        return
+    basic = where(attempts, lambda row: "Basic" in row["problem"])
+    recent = where(attempts, lambda row: RECENT.search(f"{row['problem']} {row['year']}") is not None)
+    for subset, name, rest in ((basic, "Basic", "Advanced"), (recent if not basic else [], "2024/2025", "Others")):
+        if subset and len(subset) < len(attempts):
+            yield name, subset
+            yield rest, _others(attempts, subset)
+
+
+def _others(attempts: Rows, subset: Rows) -> Rows:
+    """Return the attempts at problems that are not in the subset."""
+    inside = {row["problem"] for row in subset}
+    return where(attempts, lambda row: row["problem"] not in inside)
+
+
+# ------------------------------------------------------------------------------------------------------------- measures
+
+
+def measured_rows(group: Cell, metrics: Sequence, attempts: Rows, entry: Scores) -> Iterator[dict]:
+    """Yield the rows of metrics (with their arguments) for one cell, by split."""
+    splits = list(_splits(attempts, by_writer=group.model in GIVEN_RESPONSES))
+    most = max(row["attempt"] for row in attempts) + 1
+    for name, argument in metrics:
+        yield from _by_split(group, name, argument, label(name, argument, most), splits, entry)
+
+
+def _by_split(
+    group: Cell, name: str, argument: Any, metric: str, splits: Sequence[tuple[str, Rows]], entry: Scores
+) -> Iterator[dict]:
+    """Yield the rows of one metric. Most metrics of runs have only the row of all attempts."""
+    kernel = kernel_of(name, argument)
+    for part, subset in splits:
+        if part != "all" and isinstance(kernel, OfRuns) and name not in ("run-mean", "tokens-per-run"):
+            continue
+        if isinstance(kernel, OfHuman):
+            numbers = _against_human(kernel, argument, subset, entry)
+        elif isinstance(kernel, OfRuns):
+            numbers = _of_runs(kernel, name, subset, entry)
+        else:
+            numbers = measured(kernel, subset, entry, argument)
+        against = entry.gold_grades if isinstance(kernel, OfHuman) else None
+        yield {**BLANK, **group._asdict(), "baseline": against, "metric": metric, "slice": part, **numbers}
+
+
+BLANK = dict.fromkeys(
+    (
+        "model",
+        "baseline",
+        "problems",
+        "sampling",
+        "grader",
+        "value",
+        "low",
+        "high",
+        "p_value",
+        "tokens_per_problem",
+        "dollars_per_problem",
+    )
+)
+
+
+def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:
+    """Return the columns value, low, high, n, n_problems and unscored of one metric over attempts."""
+    if isinstance(kernel, OfPooled):
+        return _pooled(kernel, attempts, entry, argument)
+    by_problem = per_problem(kernel, argument, entry.success_threshold, attempts)
+    means_P = np.array(list(by_problem.values()))
+    if isinstance(kernel, OfAttempts):
+        n = count(attempts, lambda row: kernel.value(row) is not None)
+        left_out = len(attempts) - n
+    else:
+        n = count(attempts, lambda row: scored(row) and row["problem"] in by_problem)
+        left_out = len(attempts) - count(attempts, scored)
+    scale = max((row["max_points"] for row in attempts), default=None) if kernel.scale == "grade" else kernel.scale
+    low, high = interval(means_P, scale, *interval_options(entry))
+    return {
+        "value": float(means_P.mean()) if len(means_P) else None,
+        "low": low,
+        "high": high,
+        "n": n,
+        "n_problems": len(means_P),
+        "unscored": left_out / len(attempts) if attempts else 0.0,
+    }
+
+
+def interval_options(entry: Scores) -> tuple[float, int, int]:
+    return entry.confidence, entry.resamples, entry.seed
+
+
+def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dict[str, Any]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for row in attempts:
+        if (value := kernel.value(row, argument)) is not None:
+            sums[row["problem"]][0] += value
+            sums[row["problem"]][1] += 1
+    sums_PD = np.array(list(sums.values())).reshape(-1, 2)
+    return ratio(sums_PD, quotient, len(attempts), int(sums_PD[:, 1].sum()), entry)
+
+
+def quotient(totals_RD: np.ndarray) -> np.ndarray:
+    """Divide the first sum by the second: a mean."""
+    return totals_RD[:, 0] / totals_RD[:, 1]
+
+
+def ratio(
+    sums_PD: np.ndarray, value: Any, attempts: int, n: int, entry: Scores, scale: float | None = None
+) -> dict[str, Any]:
+    """Return `value` of the totals over problems, with its bootstrap interval.
+
+    Without spread there is an interval only at 0 and at `scale`. `n` is the number of `attempts` that count.
+    """
+    total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
+    low = high = None
+    if len(sums_PD) and total == total:
+        low, high = estimates.bootstrap(sums_PD, value, entry.confidence, entry.resamples, entry.seed)
+        if low == high:
+            all_one, none = scale is not None and total == scale, scale is not None and total == 0
+            low, high = (
+                interval(np.full(len(sums_PD), total), scale, *interval_options(entry))
+                if all_one or none
+                else (None, None)
+            )
+    return {
+        "value": None if total != total else total,
+        "low": low,
+        "high": high,
+        "n": n,
+        "n_problems": len(sums_PD),
+        "unscored": 1 - n / attempts if attempts else 0.0,
+    }
+
+
+def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[str, Any]:
+    n, value = count(attempts, scored), kernel.value(attempts)
+    low = high = None
+    if name.startswith("variance-") and value is not None:
+        low, high = _component_interval(name.removeprefix("variance-"), attempts, entry)
+    return {
+        "value": value,
+        "low": low,
+        "high": high,
+        "n": n,
+        "n_problems": len({row["problem"] for row in attempts}),
+        "unscored": 1 - n / len(attempts),
+    }
+
+
+def _component_interval(name: str, attempts: Rows, entry: Scores) -> tuple[float | None, float | None]:
+    """Return the percentile interval of a variance component; a problem drawn twice counts as two problems."""
+    verdicts_P = [list(verdicts(rows)) for rows in parts(attempts, lambda row: row["problem"])]
+    rng, values = np.random.default_rng(entry.seed), []
+    for _ in range(min(COMPONENT_RESAMPLES, max(20, COMPONENT_ROWS // len(attempts)))):
+        resample = (
+            (index, attempt, grades)
+            for index, choice in enumerate(rng.integers(len(verdicts_P), size=len(verdicts_P)))
+            for _, attempt, grades in verdicts_P[choice]
+        )
+        if (value := getattr(estimates.split_variance(resample), name)) is not None:
+            values.append(value)
+    tail = (1 - entry.confidence) / 2
+    if not values:
+        return None, None
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
+    """Compute the agreement of a grader with human grades; raises TableError if the scales differ."""
+    graded = where(attempts, lambda row: row["human"] is not None)
+    both = where(graded, scored)
+    max_points = {row["human"][1] for row in both}
+    if kernel.grades and any(row["human"][1] != row["max_points"] for row in both):
+        raise TableError(
+            f"{entry.gold_grades}: human grades are out of {', '.join(map(str, sorted(max_points)))}, the grader's out of "
+            f"{both[0]['max_points']}; expected one scale. Compare decisions instead: balanced-accuracy, cohen-kappa."
+        )
+    agreement = kernel.agreement
+    if not isinstance(agreement, Agreement):
+        scales = [max((row["max_points"] for row in both), default=1), max(max_points, default=1)]
+        if len(max_points) > 1 or argument > max(scales) or (scales[0] != scales[1] and 1 not in scales):
+            raise TableError(
+                f"{entry.gold_grades}: human grades are out of {', '.join(map(str, sorted(max_points)))}, the grader's out of {scales[0]}, the "
+                f"threshold is {argument:g}; expected one scale, or correct and wrong (out of 1) on one side, and a "
+                "threshold within it."
+            )
+        agreement = agreement(*(1 if scale == 1 else argument for scale in scales))
+    vectors = []
+    for rows in parts(both, lambda row: row["problem"]):
+        sums = agreement.sums(np.array([r["grade"] for r in rows]), np.array([r["human"][0] for r in rows]))
+        if sums is not None:
+            vectors.append(sums)
+    scale = (
+        kernel.scale if isinstance(kernel.scale, float) else both[0]["max_points"] if kernel.scale and both else None
+    )
+    return ratio(np.array(vectors), agreement.value, len(graded), len(both), entry, scale)

@@ -1,1 +1,0 @@
-"""The configuration: read, checked, expanded, and reduced to the identity of each artifact, which decides its rows."""

@@ -1,0 +1,1 @@
+"""Define the entry of each kind: its fields, defaults, sentences in the manual, and checks."""

@@ -1,0 +1,234 @@
+"""Define the entry of `grpo`: reinforcement learning from grades and other rewards."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, with_config
+from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
+
+from proofmill.schema.context import Context
+from proofmill.schema.entries.model_entries import Adapter, Schedule
+from proofmill.schema.fields import (
+    ASKED,
+    MIN_P,
+    RUBRIC,
+    TOP_K,
+    TOP_P,
+    Count,
+    Entry,
+    GraderRef,
+    JudgeRef,
+    ProblemsRef,
+    Ref,
+    Share,
+    Strict,
+    WeightsRef,
+    defaults_of,
+    doc,
+)
+from proofmill.schema.names import kind_of
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Preference(TypedDict):
+    """The weight and the scope of a preference reward, from a judge or a reward model."""
+
+    weight: float
+    input: NotRequired[Literal["summary", "all"]]  # the text after the reasoning, or all text; default: `all`
+    from_step: NotRequired[Annotated[int, Field(ge=0)]]  # default: 0
+    question_types: NotRequired[list[Literal["proof", "answer", "code", "chat"]]]  # question types; default: all
+    prompt: NotRequired[str]  # rubric of a single judge
+
+
+@dataclass(frozen=True, config=Strict)
+class Grpo(Entry):
+    """One row is a metric of a training step. The weights and the rollouts are in a folder next to the table."""
+
+    revision: ClassVar[int] = 9
+    cosmetic: ClassVar[tuple[str, ...]] = ("max_unscored", "max_attack")
+    model: WeightsRef = doc("Model to start training from.")
+    problems: ProblemsRef = doc("Table whose kept rows are attempted.")
+    schemes: Annotated[str, Ref("schemes")] | None = doc("Grading schemes to show the judge. By default, none.", None)
+    grader: GraderRef = doc("Grader of the rollouts, as in `grades`.")
+    grader_prompt: str | None = doc(RUBRIC, None)
+    prompt: str = doc("Name or path of the prompt that the policy is given.", "solve")
+    rewards: dict[str, float | dict[str, Any]] = doc(
+        "Rewards (listed below) and their weights, e.g. `{grade: 1, format: 0.1}`; with arguments, `{overlong: {weight: 1, buffer: 64}}`.",
+        {},
+    )
+    preferences: dict[Annotated[str, Ref(*ASKED, "base", "sft")], Preference] = doc(
+        "Preference rewards, for problems without a correct answer: a judge or a reward model, with `{weight: , input: , from-step: , question-types: , prompt: }`.",
+        {},
+    )
+    unscored: Literal["drop", "zero"] = doc(
+        "Handling of a rollout without a verdict: `drop` excludes it from the gradient and from its group's mean, `zero` counts the missing reward as 0."
+    )
+    max_unscored: Share = doc(
+        "Maximum share of unscored rollouts in the last ten rollout batches. Above it, training stops and keeps its checkpoints.",
+        0.1,
+    )
+    max_attack: Share | None = doc(
+        "Maximum mean share of the points that an attack (listed below) may earn from `grader`, on eight of the `problems`. Above it, training does not start. By default, no attack is tried.",
+        None,
+    )
+    group_size: int = doc("Rollouts of each problem.", 8, ge=2)
+    problems_per_step: Count = doc("Problems in one optimizer step.", 16)
+    steps: Count = doc("Number of optimizer steps.")
+    learning_rate: float = doc("Peak learning rate.", 1e-6, gt=0)
+    schedule: Schedule = doc("Learning rate schedule after the warm-up.", "constant")
+    warmup_ratio: Share = doc("Share of the steps with a rising learning rate (warm-up).", 0.0)
+    beta2: Share = doc("Beta 2 of AdamW.", 0.999)
+    weight_decay: float = doc("Weight decay of AdamW.", 0.0, ge=0)
+    max_grad_norm: float = doc("Maximum gradient norm; larger gradients are scaled down to it.", 1.0, gt=0)
+    temperature: float = doc("Sampling temperature of the rollouts.", 1.0, gt=0)
+    top_p: float = doc(TOP_P, 1.0, gt=0, le=1)
+    top_k: Count | None = doc(TOP_K, None)
+    min_p: float | None = doc(MIN_P, None, gt=0, le=1)
+    max_tokens: Count = doc("Maximum tokens of one rollout. Longer rollouts are truncated.", 128)
+    loss: Literal["grpo", "dapo", "bnpo", "dr_grpo", "sequence_sum"] = doc(
+        "Aggregation of the token losses. `grpo`: mean over rollouts of each rollout's mean. `bnpo`: mean over all tokens of a step. `dapo`: the same, but each of the `mini-batches` of a rollout batch divides by the mean number of tokens of a step. `dr_grpo`: sum divided by rollouts times `max-tokens`. `sequence_sum`: sum divided by rollouts (QED-Nano).",
+        "dapo",
+    )
+    objective: Literal["clipped", "reinforce"] = doc(
+        "Policy objective: PPO's clipped ratio (`clipped`), or log-probabilities weighted by the ratio, capped at 1 + `epsilon-high` (`reinforce`).",
+        "clipped",
+    )
+    scale_rewards: Literal["group", "batch", "none"] = doc(
+        "Divide advantages by the standard deviation of the `group`, of the `batch`, or not at all (`none`).", "group"
+    )
+    kl: float = doc("Weight of the KL divergence from the reference model, which is the initial model.", 0.0, ge=0)
+    reference_sync_steps: Count | None = doc(
+        "Steps between two updates of the reference model to the current policy. By default, it is never updated.", None
+    )
+    entropy: float = doc("Weight of the mean entropy over tokens (`sequence_sum`: of the sum).", 0.0, ge=0)
+    epsilon: float = doc("Lower clipping range of the ratio, below 1.", 0.2, gt=0)
+    epsilon_high: float | None = doc("Upper clipping range of the ratio, above 1. Default: `epsilon`.", None, gt=0)
+    iterations: Count = doc("Updates on each rollout batch.", 1)
+    mini_batches: Count = doc("Mini-batches: optimizer steps for one rollout batch, each on its own part.", 1)
+    max_staleness: int = doc(
+        "Maximum staleness: steps by which rollouts may be older than the weights that train on them. Sampling, grading and training then run concurrently; with 0 they run in turn.",
+        0,
+        ge=0,
+    )
+    mask_truncated: bool = doc("Exclude truncated rollouts from the loss.", False)
+    lora: Adapter | None = doc("Train LoRA adapters, as in `sft`. By default, all weights are trained.", None)
+    precision: Literal["float32", "bfloat16"] = doc("Floating-point format of the computation.", "float32")
+    # Reasoning cache (QED-Nano): the policy reasons in turns, and is trained to continue from summaries of its reasoning.
+    summarizer: JudgeRef | None = doc(
+        "Model that summarizes the policy's reasoning. If set, the policy is trained to continue from summaries (reasoning cache).",
+        None,
+    )
+    turns: Count = doc("Turns of reasoning and summary before the rollouts that are trained on (`summarizer`).", 3)
+    summaries: Count = doc("Summaries of one problem that a group of rollouts continues from (`summarizer`).", 2)
+    turn_prompt: str = doc("Prompt to continue from a summary (`summarizer`).", "continue-from-summary")
+    summary_prompt: str = doc("Prompt of the summarizer (`summarizer`).", "summarize")
+    # The audit grader gives no reward. A growing gap between the two graders means that the policy exploits the reward.
+    audit: GraderRef | None = doc("Audit grader: grades some rollouts, without effect on rewards.", None)
+    audit_prompt: str | None = doc("Rubric of the audit grader, if it is a single judge `api/<name>`.", None)
+    audit_every: Count = doc("Steps between two audits.", 10)
+    audit_rows: Count = doc("Rollouts in one audit.", 16)
+    audit_gap: Share | None = doc(
+        "Maximum growth, since the start, of the gap between the two graders, as a share of the points. Above it, training stops. By default, there is no limit.",
+        None,
+    )
+    log_every: Count = doc("Steps between two logged rows.", 5)
+    seed: int = doc("Seed of the problem order and of the rollouts.", 0)
+
+    def graders(self) -> list[tuple[str, str | None]]:
+        """Return the graders called in training: reward, preference (not reward models), and audit."""
+        judged = [
+            (name, preference.get("prompt")) for name, preference in self.preferences.items() if kind_of(name) in ASKED
+        ]
+        return [
+            (self.grader, self.grader_prompt),
+            *judged,
+            *([(self.audit, self.audit_prompt)] if self.audit else []),
+        ]
+
+    def prompt_names(self) -> list[str]:
+        return [self.prompt, *([self.turn_prompt, self.summary_prompt] if self.summarizer else [])]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rollout batches: `mini-batches` steps each, repeated `iterations` times."""
+        return -(-self.steps // (self.mini_batches * self.iterations))
+
+    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+        return self.steps * self.problems_per_step * self.group_size // self.iterations
+
+    def other_calls(self) -> dict[tuple[str, str | None], int]:
+        """Estimate the calls by (grader, prompt) in addition to the reward grades: preferences, audits, summaries."""
+        step = self.problems_per_step * self.group_size
+        calls = {
+            (name, preference.get("prompt")): max(self.steps - max(preference.get("from_step", 0) - 1, 0), 0) * step
+            for name, preference in self.preferences.items()
+            if kind_of(name) in ASKED
+        }
+        if self.audit:
+            calls[self.audit, self.audit_prompt] = self.steps // self.audit_every * self.audit_rows
+        calls = {submission_grader: number // self.iterations for submission_grader, number in calls.items()}
+        if self.summarizer:
+            problems = self.steps * self.problems_per_step // (self.iterations * self.summaries)
+            calls[self.summarizer, None] = problems * self.turns
+        return calls
+
+    def faults(self, context: Context) -> Iterator[str]:
+        yield from context.grading_faults(self.grader, self.grader_prompt, self.schemes)
+        yield from context.asking_faults("prompt", self.prompt)
+        if not (self.rewards or self.preferences):
+            yield "found neither `rewards` nor `preferences`; expected at least one. Set one."
+        yield from self._preference_faults(context)
+        if self.objective == "reinforce" and self.loss != "sequence_sum":
+            yield f"found `objective: reinforce` with `loss: {self.loss}`; expected `loss: sequence_sum`. Set it."
+        if self.reference_sync_steps and (not self.kl or self.lora):
+            yield "`reference-sync-steps` needs a separate reference model; expected `kl` above 0 and no `lora`."
+        if self.audit:
+            yield from context.grading_faults(self.audit, self.audit_prompt, self.schemes, "audit-prompt")
+        elif self.audit_gap is not None or self.audit_prompt:
+            yield "found `audit-prompt` or `audit-gap` without `audit`; expected the audit grader as `audit`. Set it."
+        if self.audit and (self.audit, self.audit_prompt) == (self.grader, self.grader_prompt):
+            yield f"`audit` is {self.audit}, which is the reward grader; expected another grader or another prompt."
+        unlike = {"kl": self.kl, "iterations": self.iterations > 1, "mini-batches": self.mini_batches > 1} | {
+            "top-p": self.top_p < 1, "top-k": self.top_k, "min-p": self.min_p, "summarizer": self.summarizer,
+        }  # fmt: skip
+        if self.max_staleness and (unsupported := [name for name, is_set in unlike.items() if is_set]):
+            yield (
+                f"found `max-staleness: {self.max_staleness}` with `{'`, `'.join(unsupported)}`; expected unrestricted sampling, one update on "
+                "each rollout and no reference model. Remove them, or set `max-staleness: 0`."
+            )
+        if self.max_staleness and self.lora and self.lora.get("quantized"):
+            yield "found `max-staleness` with a quantized `lora`; expected one that is not quantized. Remove `quantized`, or set `max-staleness: 0`."
+        if not self.summarizer and (self.turns, self.summaries) != defaults_of(Grpo, "turns", "summaries"):
+            yield "found `turns` or `summaries` without `summarizer`; expected the model that summarizes. Set `summarizer`."
+        if self.summarizer:
+            yield from context.asking_faults("turn-prompt", self.turn_prompt, ("statement", "summary"))
+            yield from context.asking_faults(
+                "summary-prompt", self.summary_prompt, ("statement", "summary", "reasoning")
+            )
+            if self.summaries > self.turns + 1:
+                yield f"`summaries` is {self.summaries} with {self.turns} `turns`; expected at most {self.turns + 1}."
+            if self.problems_per_step * self.mini_batches % self.summaries:
+                yield f"`problems-per-step` times `mini-batches` is {self.problems_per_step * self.mini_batches}; expected a multiple of `summaries`, {self.summaries}."
+
+    def _preference_faults(self, context: Context) -> Iterator[str]:
+        names = [name.partition("/")[2] for name in self.preferences]
+        for name in names:
+            if name in self.rewards or names.count(name) > 1:
+                yield f"two rewards have the name `{name}`; expected different names. Rename the one in `preferences`."
+        for name, settings in self.preferences.items():
+            if settings.get("from_step", 0) > self.steps:
+                yield f"`preferences` > `{name}` has `from-step: {settings['from_step']}` and `steps` is {self.steps}; expected at most {self.steps}."
+            if getattr(context.entries.get(name), "source", "") == "scratch":
+                yield f"`preferences` > `{name}` has random weights; expected a reward model from a folder or the hub."
+            prompt = settings.get("prompt")
+            if prompt is not None and (fault := context.prompt_fault(str(prompt))):
+                yield f"`preferences` > `{name}`: `prompt` {fault}"
+            elif kind_of(name) not in ASKED and prompt:
+                yield f"`preferences` > `{name}` is a reward model and has a `prompt`; expected none. Remove `prompt`."
+            elif kind_of(name) == "api" and not prompt:
+                yield f"`preferences` > `{name}` is a single judge; expected a `prompt`, such as `prefer-helpful`. Set it."
+            elif kind_of(name) in ASKED:
+                yield from (
+                    f"`preferences` > `{name}`: {f}" for f in context.grading_faults(name, prompt, None, "prompt")
+                )

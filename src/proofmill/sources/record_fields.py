@@ -1,0 +1,127 @@
+"""Read typed fields of a foreign record. A wrong value raises TableError with its place, name and value."""
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from proofmill.schema.errors import TableError, listed, short, shown
+
+# Spellings of a missing number in files without types; `Infinity` may be an answer.
+_NO_NUMBER = re.compile(r"\s*[+-]?(?:(?i:nan)|inf)\s*")
+
+
+def field(where: str, record: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, also of a nested one (`metadata.path`); the TableError suggests the nearest column."""
+    if not isinstance(record, Mapping):
+        raise TableError(f"{where}: a {kind_of(record)} ({shown(record)}) has no `{column}`; expected an object.")
+    if column in record:
+        return record[column]
+    value: Any = record
+    for part in column.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise TableError(f"{where}: no column `{column}` among {listed(record)}; {_nearest(column, record)}")
+        value = value[part]
+    return value
+
+
+def _nearest(column: str, record: Iterable[str]) -> str:
+    alike = {str(name).lower(): str(name) for name in record}
+    near = difflib.get_close_matches(column.lower(), alike, n=1, cutoff=0.6)
+    return f"expected `{column}`." + (
+        f" Did you mean `{short(alike[near[0]])}`?" if near else " Set the right column or source."
+    )
+
+
+def text(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    """Return a text or null; raises TableError for other values."""
+    value = field(where, record, column)
+    if value is not None and not isinstance(value, str):
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected text.")
+    return value
+
+
+def word(where: str, record: Mapping[str, Any], column: str) -> str | None:
+    """Return a text or a number as text, such as an answer, an id or a level."""
+    value = field(where, record, column)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return _digits(value)
+    if isinstance(value, float) or (isinstance(value, str) and _NO_NUMBER.fullmatch(value)):
+        raise TableError(
+            f"{where}: `{column}` is {value}, which is not a number; expected a number or a text. Without one, "
+            "leave the cell empty or write null."
+        )
+    return text(where, record, column)
+
+
+def _digits(value: float) -> str:
+    """Format a number: an integer without its point, another in its shortest form that keeps all digits."""
+    written = getattr(value, "written", repr(value))
+    exact = Decimal(written)
+    if exact == exact.to_integral_value():
+        return str(int(exact))
+    return repr(float(value)) if Decimal(repr(float(value))) == exact else written
+
+
+def words(where: str, record: Mapping[str, Any], column: str) -> list[str]:
+    """Return a text, a number, or a list of them as a list of texts; null is an empty list."""
+    value = field(where, record, column)
+    items = value if isinstance(value, list) else [value]
+    return [item for part in items if (item := word(where, {column: part}, column)) is not None]
+
+
+def year(where: str, record: Mapping[str, Any], column: str) -> int | None:
+    """Return a year of four digits; null and blank are None. Raises TableError for other values."""
+    value = word(where, record, column)
+    if value is None or not value.strip():
+        return None
+    if not re.fullmatch(r"\s*(1[0-9]{3}|2[0-9]{3})\s*", value):
+        raise TableError(f"{where}: `{column}` is {shown(value)}; expected a year of four digits.")
+    return int(value)
+
+
+def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
+    """Return a list of texts; null is an empty list, nulls in it are dropped. Raises TableError for other values."""
+    value = field(where, record, column)
+    if value is None:
+        return []
+    if not isinstance(value, list) or any(item is not None and not isinstance(item, str) for item in value):
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected a list of texts.")
+    return [item for item in value if item is not None]
+
+
+def records(where: str, record: Mapping[str, Any], column: str) -> list[Mapping[str, Any]]:
+    """Return a list of records, such as posts; null is an empty list. Raises TableError for other values."""
+    value = field(where, record, column)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected a list of records.")
+    return value
+
+
+def rendered(where: str, scheme: Mapping[str, Any], column: str) -> str:
+    """Render a structured grading scheme as text, two lines per item; raises TableError for a missing column."""
+    blocks = []
+    for item in records(where, scheme, column):
+        title, points, what = (
+            read(where, item, next((c for c in columns if c in item), columns[0]))
+            for read, columns in (
+                (text, ("title",)),
+                (word, ("max_points", "points")),
+                (text, ("grading_scheme_desc", "desc", "description")),
+            )
+        )
+        blocks.append(f"# {title} ({points} points)\nDescription: {what}")
+    return "\n\n".join(blocks)
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type for messages."""
+    names = {"str": "text", "int": "number", "Number": "number", "float": "number", "bool": "boolean"}
+    names |= {"NoneType": "null", "dict": "object"}
+    return names.get(type(value).__name__, type(value).__name__)

@@ -1,1 +1,0 @@
-"""Tasks of self-play that code execution judges: proposed, checked, kept, solved, rewarded (`tasks` of a self-play)."""

@@ -1,0 +1,75 @@
+"""Distribution of a step's rollouts over its micro-batches, before any device computes.
+
+A micro-batch computes the shared prefix of rollouts once (TRL's `TreeRow`), so a group stays together if it can.
+
+Differences from TRL 1.16's FixedCountBatcher:
+1. No pass has more rollouts than the memory plan allowed; there, as many as a group has.
+2. Passes are planned by lengths alone, and each device builds the trees of its own, one at a time. A tree takes some
+   hundred bytes a token: those of a step of 1,024 long rollouts would be several GB on every device.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from trl.experimental.async_grpo.packing import TreeRow
+
+
+class Learned(NamedTuple):
+    """A rollout of a step: P tokens of its prompt, T of its own, and the `weight` of each of the latter in the loss."""
+
+    group: int
+    prompt_P: np.ndarray  # int32
+    ids_T: np.ndarray  # int32
+    logprobs_T: np.ndarray  # float32, with which they were drawn
+    advantage: float
+    weight: float
+
+
+def deal(rollouts: Sequence[Learned], passes: int, most: int) -> list[list[Learned]]:
+    """Split rollouts into micro-batches of similar cost, with at most `most` each and none empty.
+
+    There must be at least as many rollouts as micro-batches, and at most `most` times as many.
+    """
+    groups: dict[int, list[Learned]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.group, []).append(rollout)
+    pieces = [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+    while len(pieces) < passes:
+        largest = pieces.pop(max(range(len(pieces)), key=lambda place: len(pieces[place])))
+        pieces += [largest[: len(largest) // 2], largest[len(largest) // 2 :]]
+    dealt: list[list[Learned]] = [[] for _ in range(passes)]
+    costs = [0.0] * passes
+    pieces.sort(key=_cost)
+    while pieces:  # the costliest first, each to the pass that has least
+        piece = pieces.pop()
+        place = min((place for place in range(passes) if len(dealt[place]) < most), key=costs.__getitem__)
+        room = most - len(dealt[place])
+        if rest := piece[room:]:
+            pieces.append(rest)
+        dealt[place] += piece[:room]
+        costs[place] += _cost(piece[:room])
+    return dealt
+
+
+def _cost(rollouts: Sequence[Learned]) -> float:
+    """Return the pairs of tokens that attend to each other in rollouts of one group."""
+    prompt = len(rollouts[0].prompt_P)
+    return prompt**2 / 2 + sum(len(one.ids_T) * (prompt + len(one.ids_T) / 2) for one in rollouts)
+
+
+def tree(rollouts: Sequence[Learned]) -> TreeRow:
+    """Pack a micro-batch's rollouts so that a common prefix occurs once."""
+    row = TreeRow()
+    for one in rollouts:
+        row.add(
+            {
+                "input_ids": np.concatenate([one.prompt_P, one.ids_T]).astype(np.int64),
+                "completion_mask": np.repeat([0, 1], [len(one.prompt_P), len(one.ids_T)]),
+                "old_log_probs": np.concatenate([np.zeros(len(one.prompt_P), np.float32), one.logprobs_T]),
+                "advantage": one.advantage,
+                "group_id": one.group,
+                "weight": one.weight,
+            }
+        )
+    return row

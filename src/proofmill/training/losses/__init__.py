@@ -1,0 +1,1 @@
+"""The policy loss, and one file for each estimator that `loss` of an entry can name."""

@@ -1,0 +1,225 @@
+"""Split of a batch into micro-batches: over the devices, and on each by available memory.
+
+An entry sets the rows of a step, never the rows of a micro-batch. On each device a micro-batch has as many rows as the
+plan (memory.py) allows, and the rest of the batch is accumulated. The loss is a sum over the tokens of the full batch, so
+a step is the same up to the rounding of sums. A training that resumes from a checkpoint keeps its micro-batch size, so it
+ends with exactly the weights of an uninterrupted one. If not even one row fits, activations are recomputed, which takes a
+fifth more time and changes nothing else.
+
+Rollouts differ in length, and a micro-batch is padded to its longest row. Rows are sorted by length into micro-batches,
+several even if one would fit (`by_length`).
+
+    PROOFMILL_MICRO_BATCH_SIZE           maximum rows of a micro-batch on one device, whatever the plan says
+    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them, whatever the plan says
+    PROOFMILL_ATTENTION                 attention implementation, as transformers names it, such as flash_attention_2
+
+Differences from accelerate's `find_executable_batch_size`:
+1. The plan is made before anything is loaded. Out of memory is an exception on a GPU; on a CPU it ends the process, and
+   often others.
+2. A smaller micro-batch never makes a smaller batch: that would be another training.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from proofmill.artifacts.jobs import Job
+from proofmill.runtime import processes
+from proofmill.runtime.progress import say
+from proofmill.schema.errors import RecipeError, SettingError
+from proofmill.training import memory
+from proofmill.training.checkpoints import last_checkpoint
+
+LENGTHS = 4  # minimum micro-batches of rollouts: more are hardly faster (docs/performance.md)
+
+
+def split(entry: Any, job: Job, batch: int, tokens: int, at_least: int = 1, **more: Any) -> dict[str, Any]:
+    """Choose micro-batch size, gradient accumulation and checkpointing for `batch` rows over all devices.
+
+    Logs the choice and the memory plan before anything is allocated. `tokens` is the maximum of a row; there are at least
+    `at_least` micro-batches if there are enough rows; `more` goes to `memory.plan`. Raises SettingError if the batch does
+    not divide evenly, if one process sees several GPUs, or if the training cannot fit; RecipeError if rollouts may be
+    longer than the model's context.
+    """
+    share = share_of(job, batch)
+    by_hand, again = rows_by_hand(job, share), checkpointing_by_hand(job)
+    chosen = None
+    if processes.rank() == 0:
+        available, cuda = memory.device_memory()
+        network = memory.made(job.parent(entry.model).weights())
+        if "learned_tokens" in more:
+            check_context(entry.model, network, more["learned_tokens"] + 1, "a prompt with its answer may have")
+        planned = planner(
+            network, entry, tokens, devices=processes.world(), sharded=processes.sharding(),
+            offloaded=processes.offloads(), there=available, cuda=cuda, **more,
+        )  # fmt: skip
+        limit = available if cuda or available is None else available * memory.part_of_machine(job.threads)
+        rows = by_hand or _rows_before(job, share)
+        chosen = choice(planned, share, limit, max(share // at_least, 1), rows, again)
+        _announce(job, batch, *chosen, share, planned(*chosen), by_hand=by_hand is not None)
+    rows, again = processes.broadcast(chosen)
+    return {
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": share // rows,
+        "gradient_checkpointing": again,
+    }
+
+
+def check_context(model: str, network: Any, tokens: int, what: str) -> None:
+    """Raise RecipeError if a row may be longer than the model's context: the model has no such positions."""
+    context = memory.context_of(network)
+    if context is not None and tokens > context:
+        raise RecipeError(
+            f"{model}: {what} {tokens:,} tokens, and its context has {context:,}; expected shorter ones. Lower the limit, or raise "
+            "`context` of its `base`, with a higher `rope-theta`."
+        )
+
+
+Planned = Callable[[int, bool], memory.MemoryPlan]
+
+
+def planner(network: Any, entry: Any, tokens: int, **more: Any) -> Planned:
+    """Return a function that plans an entry's memory, given micro-batch size and whether activations are recomputed.
+
+    A single row is not padded, so its attention needs no mask; neither does FlashAttention. Packed rows are several
+    examples, which are masked from each other.
+    """
+    masked = getattr(entry, "packing", False)
+    flash = os.environ.get("PROOFMILL_ATTENTION", "").startswith(("flash", "kernels-community/flash"))
+
+    def planned(rows: int, checkpointing: bool = False) -> memory.MemoryPlan:
+        return memory.plan(
+            network,
+            rows=rows,
+            tokens_per_row=tokens,
+            precision=entry.precision,
+            adapter=entry.lora,
+            checkpointing=checkpointing,
+            masked=not flash and (masked or rows > 1),
+            **more,
+        )
+
+    return planned
+
+
+def choice(
+    planned: Planned, share: int, limit: float | None, most: int, rows: int | None = None, again: bool | None = None
+) -> tuple[int, bool]:
+    """Choose the micro-batch size, and whether to recompute activations: only if they do not fit otherwise."""
+    for checkpointing in [False, True] if again is None else [again]:
+        taken = rows or fitting(lambda rows: planned(rows, checkpointing), share, limit, most)  # noqa: B023 (called here)
+        if limit is None or planned(taken, checkpointing).step <= memory.TIGHT * limit:
+            break
+    return taken, checkpointing
+
+
+def share_of(job: Job, batch: int) -> int:
+    """Return the batch rows per device. Raises SettingError if it does not divide, or if a process sees several GPUs."""
+    world = processes.world()
+    if world == 1 and torch.cuda.device_count() > 1:
+        raise SettingError(
+            f"{job.name}: one process sees {torch.cuda.device_count()} GPUs; expected a process for each. Start it by a launch "
+            "line (workflow/accelerate), or set CUDA_VISIBLE_DEVICES to one."
+        )
+    if batch % world:
+        raise SettingError(
+            f"{job.name}: a batch of {batch} does not divide among {world} devices; expected a multiple. "
+            "Change the number of devices in the profile: another batch would be another training."
+        )
+    return batch // world
+
+
+def rows_by_hand(job: Job, share: int) -> int | None:
+    """Read PROOFMILL_MICRO_BATCH_SIZE, at most `share`; None if unset. Raises SettingError if it does not divide `share`."""
+    value = os.environ.get("PROOFMILL_MICRO_BATCH_SIZE")
+    if value is None:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise SettingError(
+            f"PROOFMILL_MICRO_BATCH_SIZE is `{value}`; expected a whole number of rows. Set it, or unset it."
+        )
+    rows = min(share, int(value))
+    if share % rows:
+        raise SettingError(
+            f"{job.name}: {share} rows of a batch fall to each device, which are no multiple of {rows} at a time "
+            "(PROOFMILL_MICRO_BATCH_SIZE); expected a divisor. Set one: another batch would be another training."
+        )
+    return rows
+
+
+def checkpointing_by_hand(job: Job) -> bool | None:
+    """Read PROOFMILL_GRADIENT_CHECKPOINTING; None if unset, False if the launch file enables it already."""
+    value = os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING")
+    if value not in (None, "0", "1"):
+        raise SettingError(
+            f"PROOFMILL_GRADIENT_CHECKPOINTING is `{value}`; expected 1 or 0. Set it, or unset it to leave it to the plan."
+        )
+    if processes.offloads():
+        if value == "1":
+            raise SettingError(
+                f"{job.name}: PROOFMILL_GRADIENT_CHECKPOINTING is 1, and the launch file has activations computed again "
+                "(fsdp_activation_checkpointing); expected one of them. Unset it."
+            )
+        return False
+    return None if value is None else value == "1"
+
+
+def fitting(
+    planned: Callable[[int], memory.MemoryPlan], share: int, limit: float | None, most: int | None = None
+) -> int:
+    """Return the largest divisor of `share` whose step leaves some memory free; at least 1."""
+    divisors = [rows for rows in range(most or share, 1, -1) if share % rows == 0]
+    return next((rows for rows in divisors if limit is None or planned(rows).step <= memory.TIGHT * limit), 1)
+
+
+def by_length(rows: dict[str, Any], passes: int, learned_N: torch.Tensor) -> list[dict[str, Any]]:
+    """Split the trained rows of a step into micro-batches of similar lengths and nearly equal size, none of them empty.
+
+    If there are too few trained rows, a micro-batch gets a row without a gradient.
+    """
+    order = (rows["prompt_mask"].sum(dim=1) + rows["completion_mask"].sum(dim=1)).argsort(stable=True)
+    learned, others = order[learned_N[order]], order[~learned_N[order]]
+    parts = [part if len(part) else others[:1] for part in learned.tensor_split(passes)]
+    return [trimmed({name: value[part] if value.dim() else value for name, value in rows.items()}) for part in parts]
+
+
+def trimmed(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Remove the columns that are padding in every row: at the start of prompts, at the end of completions."""
+    lengths = {side: int(inputs[f"{side}_mask"].sum(dim=1).max()) for side in ("prompt", "completion")}
+
+    def short(name: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() < 2:
+            return value
+        is_prompt = name.startswith("prompt")
+        return value[:, -lengths["prompt"] :] if is_prompt else value[:, : max(lengths["completion"], 1)]
+
+    return {name: short(name, value) for name, value in inputs.items()}
+
+
+def _rows_before(job: Job, share: int) -> int | None:
+    """Return the micro-batch size of the checkpoint that the training resumes from, if any."""
+    checkpoint = last_checkpoint(job)
+    if checkpoint is None:
+        return None
+    rows = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["train_batch_size"]
+    return rows if rows and share % rows == 0 else None
+
+
+def _announce(job: Job, batch: int, rows: int, again: bool, share: int, plan: memory.MemoryPlan, by_hand: bool) -> None:
+    """Log the choice and the plan. Raises SettingError if the memory that does not depend on rows exceeds the device's."""
+    if rows != batch or again:
+        why = ", as many at a time as the memory has room for" if not by_hand and rows != share else ""
+        why += "; activations are computed again" * again
+        split = f"{processes.world()} x {rows:,} x {share // rows:,} (devices, micro-batch, accumulation steps)"
+        say(job.name, f"{batch:,} rows a step: {split}{why}")
+    for line in plan.lines():
+        say(job.name, line)
+    if plan.there is not None and plan.least > plan.there:
+        raise SettingError(
+            f"{job.name}: training {plan.parameters:,} parameters takes {memory.size(plan.least)} for weights, gradients and the "
+            f"optimizer alone, and a device has {memory.size(plan.there)}; expected more memory than that. What helps: "
+            f"{plan.changes['optimizer']}."
+        )

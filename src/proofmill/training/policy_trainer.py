@@ -1,0 +1,64 @@
+"""TRL's GRPOTrainer with our loss, for synchronous training. A subclass provides the rollouts and their advantages."""
+
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+
+from proofmill.training.losses.estimator import Step
+from proofmill.training.losses.policy import Objective, Tokens, policy_loss
+from proofmill.training.losses.registry import ESTIMATORS
+from proofmill.training.losses.token_statistics import TokenStatistics
+
+
+class PolicyTrainer(GRPOTrainer):
+    """Override TRL's loss; `objective` is the entry's."""
+
+    def __init__(self, objective: Objective, **options: Any):
+        """Pass `options` on to TRL."""
+        self.objective, self.statistics = objective, TokenStatistics()
+        super().__init__(**options)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        mask_NT = inputs["completion_mask"]
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        attention = torch.cat([inputs["prompt_mask"], mask_NT], dim=1)
+        logprobs_NT, entropies_NT, aux_loss = self._get_per_token_logps_and_entropies(
+            model, ids, attention, mask_NT.size(1), compute_entropy=True, compute_aux_loss=self.aux_loss_enabled
+        )
+        step = self._step_of(inputs)
+        tokens = Tokens(
+            logprobs_NT,
+            inputs.get("old_per_token_logps", logprobs_NT.detach()),
+            inputs["advantages"].unsqueeze(1),
+            self._weights(step, mask_NT),
+            entropies_NT,
+            inputs.get("ref_per_token_logps"),
+            inputs.get("importance_sampling_ratio"),
+        )
+        loss, sums = policy_loss(tokens, self.objective, step.tokens)
+        loss = loss * self.accelerator.num_processes  # gradients are averaged over processes
+        if aux_loss is not None:
+            loss = loss + self.router_aux_loss_coef * aux_loss / self.current_gradient_accumulation_steps
+            self._metrics["train"]["aux_loss"].append(self.accelerator.gather_for_metrics(aux_loss).mean().item())
+        self.statistics.add(sums)
+        if self.accelerator.sync_gradients:
+            for name, value in self.statistics.finish(self.accelerator, kl=bool(self.objective.kl)).items():
+                self._metrics["train"][name].append(value)
+        return loss
+
+    def _step_of(self, inputs: dict[str, Any]) -> Step:
+        """Count the rollouts and trained tokens of the step of a micro-batch."""
+        size, count = self.current_gradient_accumulation_steps, inputs["num_items_in_batch"]  # of a rollout batch
+        return Step(
+            tokens_N=inputs["completion_mask"].sum(dim=1),
+            rollouts=self.args.per_device_train_batch_size * size * self.accelerator.num_processes,
+            tokens=inputs.get("step_tokens", count).clamp(min=1),
+            mean_tokens=count.clamp(min=1.0) * size / self.args.steps_per_generation,
+            max_tokens=self.max_completion_length,
+        )
+
+    def _weights(self, step: Step, mask_NT: torch.Tensor) -> torch.Tensor:
+        """Weigh each token of a micro-batch in the sum of its step, shape (N, T); 0 for padding."""
+        divisors = torch.as_tensor(ESTIMATORS[self.objective.loss].divisors(step), device=mask_NT.device)
+        return mask_NT * (1.0 / divisors).expand(len(mask_NT)).unsqueeze(1)

@@ -1,0 +1,259 @@
+"""Agreement of graders with humans: each metric equals loops written from its definition."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proofmill.metrics import estimates
+from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, Agreement, balanced_accuracy, cohen_kappa
+
+HALF_MARKS = st.integers(0, 14).map(lambda n: n / 2)
+PROBLEMS = st.lists(
+    st.lists(st.tuples(HALF_MARKS, HALF_MARKS), max_size=5), max_size=5
+)  # (grader, human) of each proof
+UNTIMED = settings(deadline=None)
+SYMMETRIC = sorted(set(AGREEMENTS) - {"local-consistency"})
+
+
+def sums_of(agreement: Agreement, problems) -> np.ndarray:
+    """Return sums_PD of the problems that count."""
+    grades = [np.array(proofs, dtype=float).reshape(-1, 2) for proofs in problems]
+    return np.array([s for m in grades if (s := agreement.sums(m[:, 0], m[:, 1])) is not None])
+
+
+def value_of(agreement: Agreement, problems) -> float | None:
+    """Return the value over problems; None if undefined."""
+    sums_PD = sums_of(agreement, problems)
+    value = agreement.value(sums_PD.sum(axis=0, keepdims=True))[0] if len(sums_PD) else np.nan
+    return None if np.isnan(value) else float(value)
+
+
+# ----------------------------------------------------------------------------------------------------- slow definitions
+
+
+def mean(numbers):
+    numbers = [Fraction(n) for n in numbers]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def sign(number):
+    return (number > 0) - (number < 0)
+
+
+def bucket(grade):
+    for low, high in ((0, 0), (1, 3), (4, 6), (7, 7)):
+        if low <= grade <= high:
+            return low
+    return None
+
+
+def rounded_bucket(grade):
+    return 0 if grade < 0.5 else 1 if grade < 3.5 else 4 if grade < 6.5 else 7
+
+
+def over_proofs(score):
+    return lambda problems: mean(score(g, h) for proofs in problems for g, h in proofs)
+
+
+def over_problems(scores):
+    """Average the numbers that `scores` gives per proof or pair of a problem's (grader, human) grades."""
+    return lambda problems: mean(mean(scores(proofs)) for proofs in problems if len(proofs) >= 2)
+
+
+def advantages(proofs):
+    grader, human = (mean(grades) for grades in zip(*proofs, strict=True))
+    return [(Fraction(g) - grader, Fraction(h) - human) for g, h in proofs]
+
+
+SLOW = {
+    "mae": over_proofs(lambda g, h: abs(g - h)),
+    "bias": over_proofs(lambda g, h: g - h),
+    "bucket-accuracy": over_proofs(lambda g, h: bucket(g) is not None and bucket(g) == bucket(h)),
+    "bucket-accuracy-rounded": over_proofs(lambda g, h: rounded_bucket(g) == rounded_bucket(h)),
+    "local-consistency": over_problems(
+        lambda proofs: [(a <= b) == (x <= y) for (a, x), (b, y) in combinations(proofs, 2)]
+    ),
+    "pairwise-agreement": over_problems(
+        lambda proofs: [sign(a - b) == sign(x - y) for (a, x), (b, y) in combinations(proofs, 2)]
+    ),
+    "advantage-difference": over_problems(lambda proofs: [abs(g - h) for g, h in advantages(proofs)]),
+    "advantage-sign-agreement": over_problems(lambda proofs: [sign(g) == sign(h) for g, h in advantages(proofs)]),
+}
+
+
+def slow_balanced_accuracy(pairs):
+    right, wrong = [g for g, h in pairs if h], [not g for g, h in pairs if not h]
+    return (mean(right) + mean(wrong)) / 2 if right and wrong else None
+
+
+def slow_kappa(pairs):
+    if not pairs:
+        return None
+    grader, human = mean(g for g, _ in pairs), mean(h for _, h in pairs)
+    chance = grader * human + (1 - grader) * (1 - human)
+    return (mean(g == h for g, h in pairs) - chance) / (1 - chance) if chance != 1 else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- tests
+
+
+@pytest.mark.parametrize("name", AGREEMENTS)
+@UNTIMED
+@given(problems=PROBLEMS)
+def test_agreement_is_its_definition(name, problems):
+    """Each metric equals loops over proofs or pairs in exact fractions, and is undefined without any."""
+    expected = SLOW[name](problems)
+    found = value_of(AGREEMENTS[name], problems)
+    assert found is None if expected is None else found == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "slow"), [("balanced-accuracy", slow_balanced_accuracy), ("cohen-kappa", slow_kappa)])
+@UNTIMED
+@given(problems=PROBLEMS, threshold=HALF_MARKS, human_threshold=HALF_MARKS)
+def test_agreement_of_decisions_is_its_definition(name, slow, problems, threshold, human_threshold):
+    """Each metric of decisions equals its formula in fractions over all proofs, and is undefined if it is 0/0."""
+    pairs = [(g >= threshold, h >= human_threshold) for proofs in problems for g, h in proofs]
+    expected = slow(pairs)
+    found = value_of(DECISIONS[name](threshold, human_threshold), problems)
+    assert found is None if expected is None else found == pytest.approx(float(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@UNTIMED
+@given(problems=PROBLEMS, random=st.randoms())
+def test_agreement_does_not_depend_on_row_order(name, problems, random):
+    """Shuffling the proofs of each problem changes no metric except the original's local consistency."""
+    shuffled = [random.sample(proofs, len(proofs)) for proofs in problems]
+    expected = value_of(AGREEMENTS[name], problems)
+    assert value_of(AGREEMENTS[name], shuffled) == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+@pytest.mark.parametrize(
+    "agreement",
+    [*(AGREEMENTS[name] for name in SYMMETRIC if name != "bias"), cohen_kappa(6, 6)],
+    ids=[*(name for name in SYMMETRIC if name != "bias"), "cohen-kappa"],
+)
+@UNTIMED
+@given(problems=PROBLEMS)
+def test_agreement_of_grader_with_human_is_that_of_human_with_grader(agreement, problems):
+    """Exchanging the two sides changes no value."""
+    exchanged = [[(h, g) for g, h in proofs] for proofs in problems]
+    assert value_of(agreement, exchanged) == value_of(agreement, problems)
+
+
+def test_local_consistency_of_a_tie_depends_on_row_order():
+    """A grader's tie is a miss if the better proof comes first and a hit if second; pairwise-agreement misses both."""
+    better_first, better_second = [[(3, 5), (3, 2)]], [[(3, 2), (3, 5)]]
+    assert value_of(AGREEMENTS["local-consistency"], better_first) == 0
+    assert value_of(AGREEMENTS["local-consistency"], better_second) == 1
+    assert (
+        value_of(AGREEMENTS["pairwise-agreement"], better_first)
+        == value_of(AGREEMENTS["pairwise-agreement"], better_second)
+        == 0
+    )
+
+
+@UNTIMED
+@given(PROBLEMS)
+def test_agreement_of_equal_grades_is_perfect_where_it_is_corrected(problems):
+    """A grader that gives the human grades has errors of 0 and, in every corrected metric, shares of 1."""
+    same = [[(h, h) for _, h in proofs] for proofs in problems]
+    for name in ("mae", "bias", "advantage-difference"):
+        assert value_of(AGREEMENTS[name], same) in (0, None), name
+    for name in ("bucket-accuracy-rounded", "pairwise-agreement", "advantage-sign-agreement"):
+        assert value_of(AGREEMENTS[name], same) in (1, None), name
+
+
+def test_bucket_accuracy_of_equal_half_grades_is_zero_as_in_the_original():
+    """3.5 against 3.5 is in no bucket of the original and so wrong; rounded it is right."""
+    same = [[(0.5, 0.5), (3.5, 3.5), (6.5, 6.5)]]
+    assert value_of(AGREEMENTS["bucket-accuracy"], same) == 0
+    assert value_of(AGREEMENTS["bucket-accuracy-rounded"], same) == 1
+
+
+@UNTIMED
+@given(st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=5), max_size=5))
+def test_bucket_accuracies_are_one_for_whole_grades(problems):
+    """Rounding the buckets has no effect on whole numbers of points."""
+    assert value_of(AGREEMENTS["bucket-accuracy"], problems) == value_of(
+        AGREEMENTS["bucket-accuracy-rounded"], problems
+    )
+
+
+def test_agreement_by_pairs_and_advantages_leaves_single_proofs_out():
+    """A problem with one proof has no effect; if all have one, there is no value."""
+    pair, single = [(7, 6), (1, 3)], [(7, 0)]
+    for name in ("local-consistency", "pairwise-agreement", "advantage-difference", "advantage-sign-agreement"):
+        assert value_of(AGREEMENTS[name], [pair, single]) == value_of(AGREEMENTS[name], [pair]), name
+        assert value_of(AGREEMENTS[name], [single, single]) is None, name
+
+
+def test_advantage_sign_at_the_mean_agrees_only_with_the_mean():
+    """Grader 0, 3, 6 puts the second proof at the mean, the human (0, 4, 6) above it: two of three agree."""
+    assert value_of(AGREEMENTS["advantage-sign-agreement"], [[(0, 0), (3, 4), (6, 6)]]) == pytest.approx(2 / 3)
+    assert value_of(AGREEMENTS["advantage-sign-agreement"], [[(0, 0), (3, 3), (6, 6)]]) == 1
+
+
+def test_advantage_sign_takes_rounding_for_the_mean():
+    """Three equal grades of 0.1 are at their mean, though it is not 0.1 in floating point."""
+    grades = np.array([0.1, 0.1, 0.1])
+    assert grades.mean() != 0.1
+    agreement = AGREEMENTS["advantage-sign-agreement"]
+    assert agreement.sums(grades, np.array([5.0, 5.0, 5.0])).tolist() == [1.0, 1.0]
+
+
+def test_kappa_of_a_known_table_is_as_by_hand():
+    """20 accepted by both, 5 and 10 by one, 15 by none: kappa (0.7 - 0.5) / 0.5; balanced accuracy 17/24."""
+    problems = [[(7, 1)] * 20, [(7, 0)] * 5, [(2, 1)] * 10, [(2, 0)] * 15]
+    assert value_of(cohen_kappa(6, 1), problems) == pytest.approx(0.4)
+    assert value_of(balanced_accuracy(6, 1), problems) == pytest.approx((20 / 30 + 15 / 20) / 2)
+
+
+def test_decisions_of_one_class_only_are_not_defined():
+    """If all proofs are correct there is no balanced accuracy; kappa is undefined if the grader accepts all."""
+    all_right = [[(7, 7), (7, 7)], [(7, 6)]]
+    assert value_of(balanced_accuracy(6, 6), all_right) is None
+    assert value_of(cohen_kappa(6, 6), all_right) is None
+    assert value_of(cohen_kappa(6, 6), [*all_right, [(0, 7)]]) == 0
+
+
+def test_value_of_many_totals_is_each_value():
+    """`value` maps R rows of totals to R numbers, as a loop over them does, undefined ones as NaN."""
+    totals_RD = np.array([[20.0, 5, 10, 15], [3, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
+    for agreement in (cohen_kappa(6, 6), balanced_accuracy(6, 6)):
+        one_by_one = [agreement.value(row[None])[0] for row in totals_RD]
+        np.testing.assert_array_equal(agreement.value(totals_RD), one_by_one)
+        assert np.isnan(agreement.value(totals_RD)).tolist() == [False, True, False, False]
+
+
+def test_agreement_has_an_interval_by_problems():
+    """The bootstrap of a metric's sums is that of problems' means, and skips resamples without a value."""
+    rng = np.random.default_rng(0)
+    human = rng.integers(0, 8, size=(40, 4))
+    grader = np.clip(human + rng.integers(-2, 3, size=(40, 4)), 0, 7)
+    problems = [list(zip(g, h, strict=True)) for g, h in zip(grader.tolist(), human.tolist(), strict=True)]
+    agreement = AGREEMENTS["pairwise-agreement"]
+    sums_PD = sums_of(agreement, problems)
+    means_P = sums_PD[:, 0]
+    direct = np.quantile(means_P[np.random.default_rng(3).integers(40, size=(500, 40))].mean(axis=1), [0.025, 0.975])
+    assert estimates.bootstrap(sums_PD, agreement.value, 0.95, 500, 3) == pytest.approx(direct)
+    assert direct[0] < value_of(agreement, problems) < direct[1]
+
+    rare = [[(7, 7)], [(0, 0)], [(0, 0)]]  # many resamples have no right proof
+    assert estimates.bootstrap(sums_of(balanced_accuracy(6, 6), rare), balanced_accuracy(6, 6).value) == (1.0, 1.0)
+
+
+def test_every_agreement_says_what_it_is():
+    """Each has a distinct sentence; those for grades out of 7 state it, and decisions state their thresholds."""
+    docs = [agreement.doc for agreement in AGREEMENTS.values()]
+    assert len(set(docs)) == len(docs)
+    assert {name for name, a in AGREEMENTS.items() if "out of 7 only" in a.doc} == {
+        "bucket-accuracy",
+        "bucket-accuracy-rounded",
+    }
+    for made in DECISIONS.values():
+        assert ">= 5" in made(5, 1).doc and ">= 1" in made(5, 1).doc

@@ -1,0 +1,24 @@
+"""Paths of entries on this machine: variables, users, and names that nothing can hold."""
+
+import os
+
+import pytest
+
+from proofmill.public_data.locations import files_of, local_path
+from proofmill.schema.errors import TableError
+
+
+@pytest.mark.parametrize("text", ["~nosuchuser/a.jsonl", "a\n.jsonl", "\x1b[31m.jsonl", "a\0.jsonl"])
+def test_path_that_no_file_can_have_is_refused(text):
+    """A user that is not there and characters that no log can show are a message."""
+    with pytest.raises(TableError, match=r"^(path )?.+: .+; expected .+\. .+\.$") as error:
+        local_path(text)
+    assert str(error.value).isprintable()
+
+
+def test_file_with_a_name_of_other_bytes_is_refused(tmp_path):
+    """A name that is not UTF-8 could not be written into a stamp."""
+    with open(os.fsencode(tmp_path) + b"/\xff.jsonl", "w"):
+        pass
+    with pytest.raises(TableError, match="is not UTF-8"):
+        files_of(tmp_path)

@@ -1,0 +1,124 @@
+"""Checks: asserts about a function, which the tested program cannot reach."""
+
+import pytest
+
+from boxed import block
+from proofmill.sandbox.asserts import Checks, SandboxCheck
+from proofmill.sandbox.executor import Executor
+
+REFERENCE = "def mean(numbers):\n    return sum(numbers) / len(numbers)"
+ASSERTS = "def check(candidate):\n    assert candidate([1, 3]) == 2\n    assert abs(candidate([1, 1, 2]) - 4 / 3) < 1e-6\n\ncheck(mean)"
+MEAN = SandboxCheck(ASSERTS, "mean", "", REFERENCE)
+
+
+@pytest.fixture(scope="module")
+def checks():
+    """Yield checks with one executor; its time limit is long because the machine may be busy."""
+    with Executor(seconds=20, workers=2) as executor:
+        yield Checks(executor)
+
+
+def passed(checks, code, check=MEAN):
+    (checked,) = checks.check([(block(code), check)])
+    return checked.passed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        REFERENCE,
+        "import statistics\nmean = statistics.fmean",
+        "class Mean:\n    def __call__(self, a):\n        return sum(a) / len(a)\nmean = Mean()",
+        "print('hello')\ndef mean(numbers, *, of=None):\n    return sum(numbers) * (1 / len(numbers))",
+        "def mean(a):\n    n, total = len(a), 0\n    while a:\n        total += a.pop()\n    return total / n",
+    ],
+)
+def test_program_that_holds_the_asserts_passes(checks, code):
+    """Only the values count, not imports, output or the type of the function."""
+    assert passed(checks, code) is True
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def mean(numbers):\n    return 2",
+        "def mean(numbers):\n    pass",
+        "def other(numbers):\n    return sum(numbers) / len(numbers)",
+        "def mean(numbers):\n    return sum(numbers) / len(numbers",
+        "def mean(numbers):\n    return mean(numbers)",
+        "import sys\nsys.exit(0)",
+        "raise SystemExit",
+        "def mean(numbers):\n    raise SystemExit(0)",
+        "class Anything(float):\n    def __eq__(self, other): return True\n    def __sub__(self, other): return 0\ndef mean(a): return Anything()",
+        "class Anything:\n    def __eq__(self, other): return True\n    def __sub__(self, other): return self\n    __rsub__ = __sub__\n"
+        "    def __abs__(self): return self\n    def __lt__(self, other): return True\ndef mean(a): return Anything()",
+        "import builtins\nbuiltins.abs = lambda x: 0\ndef mean(a): return 2",
+        "def check(candidate): pass\ndef mean(a): return 0",
+        "import sys\ndef mean(a):\n    sys.modules['__main__'].__dict__['check'] = print\n    return 0",
+        "import os\ndef mean(a):\n    os._exit(0)",
+        "def repr(x): return '[2.0, 1.3333333333333333]'\ndef mean(a): return 0",
+        "def mean(a):\n    yield 2",
+    ],
+)
+def test_program_that_does_not_hold_them_gets_nothing(checks, code):
+    """Wrong functions and functions that attack the check fail, because values are checked in another process."""
+    assert passed(checks, code) is False
+
+
+def test_text_without_a_program_gets_nothing(checks):
+    """A text without a closed block does not pass, and is not a program."""
+    (checked,) = checks.check([("I cannot.", MEAN)])
+    assert (checked.passed, checked.is_program) == (False, False)
+
+
+def test_results_of_many_programs_keep_their_order(checks):
+    """Checks and programs may repeat and mix."""
+    double = SandboxCheck(
+        "assert twice(2) == 4\nassert twice('a') == 'aa'", "twice", "", "def twice(x):\n    return x + x"
+    )
+    right, wrong = block("def twice(x): return x * 2"), block("def twice(x): return 4")
+    pairs = [(right, double), (block(REFERENCE), MEAN), (wrong, double), (right, MEAN), ("", double), (right, double)]
+    assert [checked.passed for checked in checks.check(pairs)] == [True, True, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        SandboxCheck("import random\nfor _ in range(9):\n    n = random.random()\n    assert half(n) == n / 2", "half", "", "def half(n):\n    return n / 2"),
+        SandboxCheck("assert fib(9) == 34", "fib", "", "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)"),
+        SandboxCheck("assert area(2) > 12", "area", "import math\nTWO = 2", "def area(r):\n    return math.pi * r**TWO"),
+        SandboxCheck("a = [3, 1]\nassert order(a, reverse=True) == [3, 1]\nassert order(set([2, 1])) == [1, 2]", "order", "", "def order(a, reverse=False):\n    return sorted(a, reverse=reverse)"),
+        SandboxCheck(
+            "import numpy as np\ninputs = [[[0.1, 0.2]], [[3.0]]]\nfor given, expected in zip(inputs, [0.3, 3.0]):\n"
+            "    assert np.allclose(total(*given), expected, rtol=1e-7, atol=1e-6)",
+            "total", "from typing import List", "def total(a: List[float]):\n    return sum(a)",
+        ),
+    ],
+)  # fmt: skip
+def test_check_that_its_reference_passes_is_sound(checks, check):
+    """Random inputs, recursion, a setup, keywords, sets, and floats compared by numpy are supported."""
+    assert passed(checks, check.reference, check) is True
+    assert passed(checks, f"def {check.function}(*arguments, **named):\n    return None", check) is False
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (
+            {"reference": "def mean(a):\n    return 0"},
+            "the check does not run with its own reference: raised: AssertionError",
+        ),
+        ({"reference": "def mean(a):\n    return object()"}, "the check does not run with its own reference"),
+        ({"check": "pass"}, "`mean` is never called"),
+        ({"check": "mean(object())", "reference": "def mean(a):\n    return 0"}, "`mean` is called with no plain data"),
+        (
+            {"check": "for _ in range(2): mean([1])", "reference": "def mean(a):\n    return iter(a)"},
+            "own reference does not pass it",
+        ),
+    ],
+)
+def test_check_that_its_reference_does_not_pass_decides_nothing(checks, change, fault):
+    """The results of other programs are unknown, and the detail gives the reason."""
+    check = SandboxCheck(**{**vars(MEAN), **change})
+    (checked,) = checks.check([(block(REFERENCE), check)])
+    assert checked.passed is None and fault in checked.detail

@@ -1,0 +1,157 @@
+"""The policy loss by hand, and its statistics over micro-batches, against sums token by token.
+
+That each estimator's loss is its formula's, with a model and off policy: tests/test_grpo.py and test_asynchronous.py.
+"""
+
+import math
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from proofmill.schema.entries.grpo_entry import Grpo
+from proofmill.schema.entries.selfplay_entry import Selfplay
+from proofmill.training.losses.estimator import Step
+from proofmill.training.losses.policy import Objective, Tokens, divergence, policy_loss
+from proofmill.training.losses.registry import ESTIMATORS
+from proofmill.training.losses.sequence_sum import KL_BOUND
+from proofmill.training.losses.token_statistics import TokenStatistics
+
+CLIPPED = Objective(low=0.2, high=0.3, entropy=0.0)
+
+
+def tokens(ratios, advantages, weights, entropies=None, reference=None) -> Tokens:
+    """Build tokens by the ratios of their probabilities."""
+    logprobs = torch.tensor(ratios).log().requires_grad_()
+    return Tokens(
+        logprobs,
+        torch.zeros_like(logprobs),
+        torch.tensor(advantages),
+        torch.tensor(weights),
+        torch.zeros_like(logprobs) if entropies is None else torch.tensor(entropies),
+        None if reference is None else torch.tensor(reference),
+    )
+
+
+def test_every_loss_of_an_entry_has_an_estimator():
+    """The registry has the names that the entry allows."""
+    assert set(ESTIMATORS) == set(get_args(get_type_hints(Grpo)["loss"]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "divisors"),
+    [("grpo", [4, 4, 12]), ("dapo", 7.0), ("bnpo", 6), ("dr_grpo", 40), ("sequence_sum", 4)],
+)
+def test_divisors_of_a_step_by_hand(loss, divisors):
+    """Rollouts of 0, 1 and 3 tokens in a step of 4 rollouts and 6 tokens, with 7 on average and at most 10 tokens each."""
+    step = Step(torch.tensor([0, 1, 3]), rollouts=4, tokens=6, mean_tokens=7.0, max_tokens=10)
+    found = ESTIMATORS[loss].divisors(step)
+    assert (found.tolist() if isinstance(found, torch.Tensor) else found) == divisors
+
+
+def test_loss_of_clipped_tokens_by_hand():
+    """Ratios beyond the clip count with 1.3 at an advantage and 0.8 at a disadvantage, and have no gradient."""
+    some = tokens([[1.1, 2.0], [1.1, 0.5]], [[2.0], [-1.0]], [[0.5, 0.5], [0.25, 0.25]])
+    loss, _ = policy_loss(some, CLIPPED, 4)
+    assert loss.item() == pytest.approx(-(0.5 * 2 * (1.1 + 1.3) + 0.25 * -1 * (1.1 + 0.8)))
+    loss.backward()
+    assert some.logprobs.grad.flatten().tolist() == pytest.approx([-0.5 * 2 * 1.1, 0, 0.25 * 1.1, 0])
+
+
+def test_dual_clip_bounds_the_ratio_at_a_disadvantage():
+    """A ratio of 9 counts with 3 where the advantage is negative."""
+    objective = Objective(low=0.2, high=0.3, entropy=0.0, dual_clip=3.0)
+    assert policy_loss(tokens([9.0, 9.0], [1.0, -1.0], [1.0, 1.0]), objective, 2)[0].item() == pytest.approx(3 - 1.3)
+
+
+def test_weight_of_reinforce_has_no_gradient():
+    """The gradient of log p A is weighted by the ratio, up to 1 + high."""
+    some = tokens([1.1, 5.0], [2.0, 2.0], [1.0, 1.0])
+    objective = Objective(low=0.2, high=0.3, entropy=0.0, objective="reinforce")
+    policy_loss(some, objective, 2)[0].backward()
+    assert some.logprobs.grad.tolist() == pytest.approx([-2 * 1.1, -2 * 1.3])
+
+
+@pytest.mark.parametrize(("loss", "bonus"), [("dapo", (3.0 + 1.0) / 8), ("sequence_sum", 0.5 * 3 + 0.25 * 1)])
+def test_entropy_is_a_mean_over_the_step_or_a_weighted_sum(loss, bonus):
+    """Two trained tokens of a step with eight; a token without weight has no entropy either."""
+    some = tokens([1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.5, 0.25, 0.0], [3.0, 1.0, 100.0])
+    objective = Objective(low=0.2, high=0.3, entropy=0.1, loss=loss)
+    assert policy_loss(some, objective, 8)[0].item() == pytest.approx(-0.1 * bonus)
+
+
+def test_divergence_is_bounded_and_never_negative():
+    """Equal log-probabilities have none; with a bound a difference beyond 5 counts as 5."""
+    now, reference = torch.tensor([0.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 50.0])
+    assert divergence(now, reference, KL_BOUND).tolist() == pytest.approx([0.0, math.e - 2, math.exp(5) - 6])
+    assert divergence(now, reference)[2].item() == pytest.approx(math.exp(50) - 51)
+
+
+def test_objective_is_read_from_both_kinds_of_entries():
+    """Without `epsilon-high` both bounds are `epsilon`; self-play has the clipped objective as a mean over tokens."""
+    played = Objective.of(Selfplay(model="sft/x", steps=1, epsilon=0.2, dual_clip=3.0, entropy=0.1))
+    assert played == Objective(0.2, 0.2, 0.1, "dapo", "clipped", 0.0, 3.0)
+
+
+# ---------------------------------------------------------------------------------------------------------- statistics
+
+ROWS = [  # ratios, advantages, entropies, divergence by micro-batch; ratios of 0 are padding
+    ([[1.0, 2.0, 0.5], [1.5, 0.0, 0.0]], [1.0, -1.0], 0.5),
+    ([[0.5, 0.7, 0.0]], [-1.0], 2.0),
+    ([[0.0, 0.0, 0.0]], [1.0], 9.0),
+]
+
+
+def statistics_of(rows, flat: bool, kl: float = 0.0) -> dict[str, float]:
+    """Return the metrics of a step with these micro-batches."""
+    collected = TokenStatistics()
+    objective = Objective(low=0.2, high=0.3, entropy=0.0, kl=kl)
+    for ratios, advantages, entropy in rows:
+        ratios_NT = torch.tensor(ratios)
+        weights_NT = (ratios_NT > 0).float() / 7
+        columns = [
+            ratios_NT.clamp(min=1e-30).log(),
+            torch.zeros_like(ratios_NT),
+            torch.tensor(advantages)[:, None].expand_as(ratios_NT),
+            weights_NT,
+            torch.full_like(ratios_NT, entropy),
+            ratios_NT.clamp(min=1e-30).log() + 1,
+        ]
+        if flat:
+            columns = [column[weights_NT > 0] for column in columns]
+        collected.add(policy_loss(Tokens(*columns), objective, 7)[1])
+    return collected.finish(Accelerator(), kl=bool(kl))
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["padded", "flat"])
+def test_statistics_of_a_step_are_those_of_its_tokens(flat):
+    """Six tokens in three micro-batches, one of which has none, by hand."""
+    ratios = [1.0, 2.0, 0.5, 1.5, 0.5, 0.7]
+    expected = {
+        "kl": math.e - 2,
+        "entropy": (4 * 0.5 + 2 * 2.0) / 6,
+        "clip_ratio/low_mean": 2 / 6,  # 0.5 and 0.7 at a disadvantage
+        "clip_ratio/high_mean": 1 / 6,  # 2.0 at an advantage
+        "clip_ratio/region_mean": 3 / 6,
+        "ratio/mean": sum(ratios) / 6,
+        "ratio/max": 2.0,
+        "ratio/effective-share": sum(ratios) ** 2 / (6 * sum(ratio**2 for ratio in ratios)),
+    }
+    if not flat:  # of rollouts with tokens: shares of low-clipped 0, 0, 1 and of high-clipped 1/3, 0, 0
+        expected |= {"clip_ratio/low_min": 0.0, "clip_ratio/high_max": 1 / 3}
+    assert statistics_of(ROWS, flat, kl=0.1) == pytest.approx(expected)
+
+
+def test_step_without_trained_tokens_has_no_statistics():
+    """There is nothing to average."""
+    assert statistics_of(ROWS[2:], flat=False) == statistics_of(ROWS[2:], flat=True) == {}
+
+
+def test_effective_share_is_one_on_policy_and_falls_with_spread():
+    """Equal ratios give 1; one token that outweighs three others gives little more than a quarter."""
+    one = statistics_of([([[2.0, 2.0, 2.0, 2.0]], [1.0], 0.0)], flat=True)
+    spread = statistics_of([([[100.0, 1.0, 1.0, 1.0]], [1.0], 0.0)], flat=True)
+    assert one["ratio/effective-share"] == pytest.approx(1)
+    assert spread["ratio/effective-share"] == pytest.approx(103**2 / 4 / 10003)
+    assert "kl" not in one
