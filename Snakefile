@@ -30,10 +30,10 @@ for target in [*CONFIG.recipes, *CONFIG.entries]:
             target
         default_target: target == next(iter(CONFIG.recipes))
         input:
-            targeted(target),
+            tables_of(target),
         localrule: True
         params:
-            names=CONFIG.targeted(target) if target not in CONFIG.faults else [],
+            names=CONFIG.list_target(target) if target not in CONFIG.faults else [],
         shell:
             f"{PYTHON} proofmill show {{params.names}} --results {RESULTS}"
 

@@ -61,10 +61,10 @@ def write(folder: Path, rows: int) -> None:
     from proofmill.schema import references
 
     (folder / "config.yaml").write_text(CONFIG)
-    book = expand(read(str(folder / "config.yaml")))
+    config = expand(read(str(folder / "config.yaml")))
     made = {"problems/x": problems(rows // ATTEMPTS), "responses/x": responses(rows), "grades/x": grades(rows)}
     for name, some in made.items():
-        entry = json.loads(references.canonical(book.entries[name]))
+        entry = json.loads(references.canonical(config.entries[name]))
         Table(name, folder / "results").write(some, new_stamp(name, json.dumps({"entry": entry}), "f", {}, {}))
 
 

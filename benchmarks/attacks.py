@@ -54,11 +54,11 @@ def entries(data: Path) -> dict[str, dict]:
     }
 
 
-def make(book: Config, results: Path) -> None:
+def make(config: Config, results: Path) -> None:
     """Build the tables of problems and schemes."""
-    for name in book.entries:
+    for name in config.entries:
         main = import_module(f"proofmill.{kind_of(name)}").main
-        jobs.make(main, name, identity_of(book.entries[name], book.declared), results, book.terms)
+        jobs.make(main, name, identity_of(config.entries[name], config.declared), results, config.terms)
 
 
 def rubrics() -> list[str]:
@@ -67,12 +67,12 @@ def rubrics() -> list[str]:
     return [name for name, prompt in read.items() if prompt.verdict and "scheme" in (*prompt.needs, *prompt.optional)]
 
 
-def attack_graders(book: Config, results: Path, rows: int) -> Iterator[tuple[str, list[robustness.AttackResult]]]:
+def attack_graders(config: Config, results: Path, rows: int) -> Iterator[tuple[str, list[robustness.AttackResult]]]:
     """Yield the results of the attacks on each grader, by column."""
     for column, (grader, problems, schemes) in COLUMNS.items():
         for prompt in rubrics() if kind_of(grader) == "api" else [None]:
             aim = Aim(grader, grader, prompt, ((problems, schemes),))
-            yield column, run_attacks(AttackPlan(book, aim, results, min(rows, 8) if prompt else rows))
+            yield column, run_attacks(AttackPlan(config, aim, results, min(rows, 8) if prompt else rows))
 
 
 def main() -> None:
@@ -81,11 +81,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32, help="problems of each table; at most 8 for the referee")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("PROOFMILL_DATA", shared)))
     options = parser.parse_args()
-    book = expand({"attacks": entries(options.data.resolve())})
+    config = expand({"attacks": entries(options.data.resolve())})
     most: dict[tuple[str, str], robustness.AttackResult] = {}
     with tempfile.TemporaryDirectory() as folder:
-        make(book, Path(folder))
-        for column, results in attack_graders(book, Path(folder), options.rows):
+        make(config, Path(folder))
+        for column, results in attack_graders(config, Path(folder), options.rows):
             for result in results:
                 key = result.attack, column
                 if key not in most or (result.share or 0.0) > (most[key].share or 0.0):

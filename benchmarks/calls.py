@@ -98,13 +98,13 @@ def ours(url: str, texts: list[str]) -> float:
     from proofmill.calls.budget import Budget
     from proofmill.calls.calls import Asker
     from proofmill.calls.journal import Journal
-    from proofmill.calls.model_requests import ModelRequest, Questions
+    from proofmill.calls.model_requests import ModelRequest, Requests
     from proofmill.engines.open_engine import open_api
     from proofmill.schema.entries.declared import Api
 
     os.environ.update(PROOFMILL_BENCH_URL=url, PROOFMILL_CONCURRENCY=str(ALLOWED))
     api = Api(id="m", price={"input": 1.0, "output": 1.0})
-    asked = Questions(len(texts), lambda: (("", ModelRequest("m", (("user", text),))) for text in texts))
+    asked = Requests(len(texts), lambda: (("", ModelRequest("m", (("user", text),))) for text in texts))
     with tempfile.TemporaryDirectory() as folder, open_api("api/bench", api) as engine:
         start = time.monotonic()
         with Journal(Path(folder) / "calls") as journal:
@@ -229,8 +229,8 @@ def open_journal(rows: int) -> None:
         pid = os.fork()
         if pid == 0:
             with Journal(folder) as journal:
-                for question in asked(0, rows):
-                    journal.add(question, ModelOutput(f"{question.key} {TEXT[:1000]}", "end", cost=0.01, tokens=300))
+                for request in asked(0, rows):
+                    journal.add(request, ModelOutput(f"{request.key} {TEXT[:1000]}", "end", cost=0.01, tokens=300))
             os._exit(0)
         os.waitpid(pid, 0)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
@@ -240,7 +240,7 @@ def open_journal(rows: int) -> None:
         if pid == 0:
             with Journal(folder) as journal:
                 opened = time.monotonic() - start
-                missing = sum(question not in journal for question in asked(0, rows + 1000))
+                missing = sum(request not in journal for request in asked(0, rows + 1000))
                 seconds = time.monotonic() - start
                 print(f"opened in {opened:.1f} s; {missing:,} of {rows + 1000:,} missing, known after {seconds:.1f} s")
             sys.stdout.flush()
@@ -266,7 +266,7 @@ def rates() -> None:
             for _ in range(calls):
                 while pace.delay(1000.0):
                     pass
-                pace.ended(pace.started(1000.0))
+                pace.end_call(pace.start_call(1000.0))
             if what:  # the first loop warms up
                 print(f"| {what} | {(time.monotonic() - start) / calls * 1e6:.1f} |")
 

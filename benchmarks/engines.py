@@ -58,7 +58,7 @@ def main() -> None:
                 prompt="solve",
                 seed=turn,
             )
-            asked = [q for _, q in responses.questions(entry, job("responses/x", *parents))["base/x"].named()]
+            asked = [q for _, q in responses.requests(entry, job("responses/x", *parents))["base/x"].with_rows()]
             start = time.monotonic()
             prompts = [TokensPrompt(prompt_token_ids=ids) for ids in render(engine.tokenizer, asked)]
             sampling = [SamplingParams(temperature=1.0, max_tokens=options.tokens, seed=q.row_seed) for q in asked]

@@ -124,10 +124,10 @@ def made(folder: Path, benchmark: Sequence[str], rows: Sequence[str], **entry) -
         )
         entries[f"problems/{name}"] = {"source": "table", "path": str(path)}
     entries["overlaps/o"] = {"problems": ["problems/rows"], "against": ["problems/bench"], **entry}
-    book = expand({"measured": entries})
+    config = expand({"measured": entries})
     mains = {"problems/bench": problems.main, "problems/rows": problems.main, "overlaps/o": overlaps.main}
     for name, main in mains.items():
-        jobs.make(main, name, identity_of(book.entries[name], book.declared), folder / "results", book.terms)
+        jobs.make(main, name, identity_of(config.entries[name], config.declared), folder / "results", config.terms)
     return Table("overlaps/o", folder / "results")
 
 
@@ -183,10 +183,10 @@ def reach(folder: Path, cases: Sequence[Case], cheap: Sequence[tuple[int, int]])
     entries = {f"problems/{name}": table for name, table in tables.items()}
     judged = {"problems": ["problems/rows"], "against": ["problems/bench"], "model": "api/referee"}
     judged["methods"] = [*DEFAULT, "judge"]
-    book = expand({"measured": {**entries, "api/referee": REFEREE, "overlaps/asked": judged}})
+    config = expand({"measured": {**entries, "api/referee": REFEREE, "overlaps/asked": judged}})
     stamp = {"parents": dict.fromkeys(entries)}
-    job = jobs.Job(Table("overlaps/asked", folder / "default" / "results"), book.declared, "", stamp)
-    pairs = overlaps.candidate_pairs(book.entries["overlaps/asked"], job)
+    job = jobs.Job(Table("overlaps/asked", folder / "default" / "results"), config.declared, "", stamp)
+    pairs = overlaps.candidate_pairs(config.entries["overlaps/asked"], job)
     asked = {(int(pair.problem), int(pair.other)) for pair in pairs}
     copies = {(row, case.copy_of) for row, case in enumerate(cases) if case.copy_of is not None}
     missed = copies - asked - set(cheap)

@@ -31,7 +31,7 @@ def main(cuts: int, seed: int = 25) -> None:
         uninterrupted.results.mkdir()
         command = ["env", "-C", str(uninterrupted.folder), *uninterrupted.snakemake_command("chain")]
         recording = recorded(command, uninterrupted.results, folder / "log", recorder(folder), **SETTINGS)
-        names = [name for name in uninterrupted.book.recipes["chain"] if kind_of(name) in KINDS]
+        names = [name for name in uninterrupted.config.recipes["chain"] if kind_of(name) in KINDS]
         print(f"{recording.end:,} events of an uninterrupted run, {len(names)} tables")
         draw = random.Random(seed)
         for cut in range(cuts):

@@ -84,7 +84,7 @@ class Size:
         from proofmill.config.config import expand
 
         self.folder, self.rows, self.results = folder, rows, folder / f"results-{rows}"
-        self.book = expand({"scale": recipe(folder, rows)})
+        self.config = expand({"scale": recipe(folder, rows)})
 
     def make(self, name: str) -> None:
         from importlib import import_module
@@ -93,8 +93,8 @@ class Size:
         from proofmill.config.identity import identity_of
 
         main = import_module(f"proofmill.{name.partition('/')[0]}").main
-        identity = identity_of(self.book.entries[name], self.book.declared)
-        jobs.make(main, name, identity, self.results, self.book.terms)
+        identity = identity_of(self.config.entries[name], self.config.declared)
+        jobs.make(main, name, identity, self.results, self.config.terms)
 
     def prepare(self, kind: str) -> None:
         """Build the missing parents of the kind's table."""
@@ -129,7 +129,7 @@ class Size:
         from proofmill.config.identity import identity_of
 
         ids = (row["problem"] for row in table.other("problems/x").stream("problem"))
-        identity = identity_of(self.book.entries[table.name], self.book.declared)
+        identity = identity_of(self.config.entries[table.name], self.config.declared)
         parents = {"problems/x": table.other("problems/x").content}
         table.write(_responses(ids), new_stamp(table.name, identity, f"made-{self.rows}", parents, {}))
 

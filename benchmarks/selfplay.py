@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from proofmill.artifacts.tables import Table
-from proofmill.schema.names import cell, reseeded
+from proofmill.schema.names import cell, reseed
 
 MODELS = (
     *("sft/tiny-cold", "sft/tiny-longer", "selfplay/tiny", "selfplay/tiny-frozen", "selfplay/tiny-any"),
@@ -45,7 +45,7 @@ def main() -> None:
         print("|---" * (len(options.seeds) + 1) + "|")
         for model in MODELS:
             name = cell("grades", model, "problems/tiny-bench", options.way)
-            names = [name if seed == 0 else reseeded(name, seed) for seed in options.seeds]
+            names = [name if seed == 0 else reseed(name, seed) for seed in options.seeds]
             by_seed = [accuracies(Table(each, options.results), tasks)[task] for each in names]
             shown = " | ".join(f"{share:.3f} ± {half:.3f}" for share, half, _ in by_seed)
             print(f"| `{model}` | {shown} |")

@@ -85,7 +85,7 @@ def main() -> None:
         synced = time.perf_counter()
         checkpoints.seal(folder, {})
         sealed = time.perf_counter()
-        assert checkpoints.unsealed(folder) == {}
+        assert checkpoints.unseal(folder) == {}
         took = synced - start, sealed - synced, time.perf_counter() - sealed
         print("1 GB: sync {:.1f} s, digests {:.1f} s, check {:.1f} s".format(*took))
 

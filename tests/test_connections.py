@@ -29,8 +29,8 @@ def run(folder, *command: str) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("name", TRAININGS)
 def test_training_reports_to_nobody(small, tmp_path, name):
     """Without any variable set, a training ends well and has looked up no name and opened no connection elsewhere."""
-    book = Mill(small.results, **SMALL, **TRAININGS).book
-    identity = identity_of(book.entries[name], book.declared)
+    config = Mill(small.results, **SMALL, **TRAININGS).config
+    identity = identity_of(config.entries[name], config.declared)
     done = run(
         tmp_path, "-m", f"proofmill.{name.partition('/')[0]}", name, "--entry", identity, "--results", small.results
     )

@@ -36,8 +36,8 @@ ALL = [(page.relative_to(ROOT), words) for page in PAGES for words in commands(p
 @pytest.fixture(scope="module")
 def known() -> set[str]:
     """Return every target: recipes, artifacts and tables of the shipped configuration."""
-    book = expand(yaml_files.read(ROOT / "config.yaml"))
-    return {*book.recipes, *book.entries, *(f"results/{name}.parquet" for name in book.entries)}
+    config = expand(yaml_files.read(ROOT / "config.yaml"))
+    return {*config.recipes, *config.entries, *(f"results/{name}.parquet" for name in config.entries)}
 
 
 def test_pages_have_commands():

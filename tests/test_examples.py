@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mill import SMALL
-from proofmill.examples import apportioned, refusals, sampled
+from proofmill.examples import apportion, refusals, sample
 from proofmill.filters.example_filters import EXAMPLE_FILTERS
 from proofmill.schema.errors import RecipeError, TableError
 from proofmill.text.reasoning import with_thought
@@ -148,10 +148,10 @@ def test_joined_tables_have_their_shares(small, mill):
 def test_share_of_rows_is_rounded_down(count, percent, seed):
     """A percentage of the rows is rounded down exactly, without repetition, and equal for equal seeds."""
     rows = [{"example": n} for n in range(count)]
-    drawn = sampled(rows, percent / 100, random.Random(seed))
+    drawn = sample(rows, percent / 100, random.Random(seed))
     assert len(drawn) == count * percent // 100
     assert len({row["example"] for row in drawn}) == len(drawn)
-    assert drawn == sampled(rows, percent / 100, random.Random(seed))
+    assert drawn == sample(rows, percent / 100, random.Random(seed))
 
 
 def test_joining_no_rows_stops_the_stage(small, mill):
@@ -210,7 +210,7 @@ def test_nothing_kept_stops_the_stage(small, mill):
 )
 def test_shares_are_apportioned_to_the_last_row(shares, total, expected):
     """A mixture has the configured number of rows, each part within one row of its share."""
-    counts = apportioned(shares, total)
+    counts = apportion(shares, total)
     assert expected == sum(counts.values())
     assert all(abs(counts[name] - share * total) < 1 for name, share in shares.items())
 

@@ -89,7 +89,7 @@ def trainer(small, tmp_path):
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from trl import GRPOConfig
 
-        from proofmill.grpo import _named
+        from proofmill.grpo import _name_reward
         from proofmill.training.grpo_trainer import GrpoTrainer
 
         values = {key.replace("-", "_"): value for key, value in GRPO.items()}
@@ -103,7 +103,7 @@ def trainer(small, tmp_path):
         data = Dataset.from_list([{"prompt": [{"role": "user", "content": "1"}]}] * 2)
         ready = GrpoTrainer(
             entry, "grpo/test", None, None, None, model=AutoModelForCausalLM.from_pretrained(folder), args=config,
-            train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[_named("grade")],
+            train_dataset=data, processing_class=AutoTokenizer.from_pretrained(folder), reward_funcs=[_name_reward("grade")],
         )  # fmt: skip
         ready.current_gradient_accumulation_steps = 1
         return ready
@@ -331,9 +331,9 @@ def submissions(*asks: str) -> list[Submission]:
 def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
     """Talk has no grades, a proof no taste; each has the rewards that apply, and none is unscored."""
     rewards = Rewarding(ENTRY, Grading([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
-    found = rewards.rewarded(submissions("proof", "proof", "chat", "chat"), [3] * 4, [None] * 4, step=3)
+    found = rewards.reward(submissions("proof", "proof", "chat", "chat"), [3] * 4, [None] * 4, step=3)
     assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
-    counted = found.counted("drop")
+    counted = found.mask_uncounted("drop")
     assert np.isnan(counted[:2, 2]).all() and np.isnan(counted[2:, 0]).all()
     assert counted[2:, 2].tolist() == [0.25, 0.25] and counted[:2, 0].tolist() == [1.0, 0.0]
     assert found.unscored_N.tolist() == [False] * 4
@@ -344,10 +344,10 @@ def test_preference_counts_from_its_step_on():
     asked = []
     rewards = Rewarding(ENTRY, Grading([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
     assert (
-        not rewards.rewarded(submissions("chat", "chat"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
+        not rewards.reward(submissions("chat", "chat"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
         and not asked
     )
-    assert rewards.rewarded(submissions("chat", "chat"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [
+    assert rewards.reward(submissions("chat", "chat"), [3] * 2, [None] * 2, step=3).values_NK[:, 2].tolist() == [
         1.0,
         1.0,
     ]
@@ -357,19 +357,19 @@ def test_preference_counts_from_its_step_on():
 def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
     """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its grades."""
     rewards = Rewarding(ENTRY, Grading([None, 7]), {"api/taste": lambda shown: []})
-    found = rewards.rewarded(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
+    found = rewards.reward(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
     assert found.unscored_N.tolist() == [True, False]
-    first = [None if math.isnan(v) else v for v in found.counted(unscored)[0, :2]]
+    first = [None if math.isnan(v) else v for v in found.mask_uncounted(unscored)[0, :2]]
     assert first == wanted
 
 
 @pytest.mark.parametrize(("last", "stops"), [(0.5, True), (0.1, False)])
 def test_second_grader_stops_what_drifts_apart(last, stops):
     """A gap that grew by more than the limit stops; one that was always there, or is not known, does not."""
-    assert rollout_rewards.drifted([0.1, 0.1, 0.1, last, last, last], 0.2) is stops
-    assert not rollout_rewards.drifted([0.9] * 6, 0.2)
-    assert not rollout_rewards.drifted([0.0, 0.0, 0.9], 0.2)
-    assert not rollout_rewards.drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
+    assert rollout_rewards.has_drifted([0.1, 0.1, 0.1, last, last, last], 0.2) is stops
+    assert not rollout_rewards.has_drifted([0.9] * 6, 0.2)
+    assert not rollout_rewards.has_drifted([0.0, 0.0, 0.9], 0.2)
+    assert not rollout_rewards.has_drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
 
 
 def test_second_opinion_is_of_the_same_rollouts_at_every_run():

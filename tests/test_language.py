@@ -178,3 +178,16 @@ def test_hits_are_counted_by_folder():
         "docs": 2,
         "README.md": 1,
     }
+
+
+def test_functions_are_named_by_verbs():
+    """No function of src has a participle as its name; properties are values and may have one."""
+    found = [
+        f"{path}:{one.line} {one.name}"
+        for path, text in language.files(("src",), (".py",))
+        for one in definitions(text)
+        if one.kind != "class" and not one.is_property and language.is_participle(one.name)
+    ]
+    assert not found, "\n".join(found)
+    assert language.is_participle("_shown") and language.is_participle("sorted_rows")
+    assert not language.is_participle("feed") and not language.is_participle("sort")

@@ -235,14 +235,14 @@ def test_exhausted_budget_stops_and_resumes(mill, tmp_path, monkeypatch):
         monkeypatch.setenv("PROOFMILL_CONCURRENCY", "1")
         api = {**PRICED, "max-tokens": 100, "price": {"input": 1.0, "output": 1000.0}}
         made = judged(lambda entries: mill({**entries, "api/referee": api}), tmp_path)
-        made.book = replace(made.book, budget=0.105)
+        made.config = replace(made.config, budget=0.105)
         with pytest.raises(SystemExit, match="budget"):
             made.make("overlaps/o")
         asked = len(served.requests)
         assert not made.table("overlaps/o").path.exists() and asked >= 1
-        plan = RunPlan(made.book, "overlaps/o", made.results).stages["overlaps/o"]
+        plan = RunPlan(made.config, "overlaps/o", made.results).stages["overlaps/o"]
         assert plan.exact and plan.cached == asked and plan.calls > 0
-        made.book = replace(made.book, budget=None)
+        made.config = replace(made.config, budget=None)
         table = made.make("overlaps/o")
         assert len(served.requests) == asked + plan.calls == table.stamp["counts"]["judged"]
 
@@ -250,11 +250,11 @@ def test_exhausted_budget_stops_and_resumes(mill, tmp_path, monkeypatch):
 def test_plan_counts_the_judged_pairs(mill, tmp_path):
     """The count is exact if the tables exist, else estimated from the statements of `against`."""
     made = judged(mill, tmp_path)
-    stage = RunPlan(made.book, "overlaps/o", made.results).stages["overlaps/o"]
+    stage = RunPlan(made.config, "overlaps/o", made.results).stages["overlaps/o"]
     assert stage.exact and stage.calls == made.make("overlaps/o").stamp["counts"]["judged"]
     entries = {"problems/bench": {"source": "arithmetic", "split": "test", "rows": 6}}
     far = mill({**entries, "overlaps/o": {**JUDGED, "problems": ["problems/bench"]}})
-    stage = RunPlan(far.book, "overlaps/o", tmp_path / "nothing").stages["overlaps/o"]
+    stage = RunPlan(far.config, "overlaps/o", tmp_path / "nothing").stages["overlaps/o"]
     assert not stage.exact and stage.calls == 6 * JUDGED["candidates"]
 
 

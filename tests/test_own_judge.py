@@ -39,7 +39,7 @@ def test_untrained_model_gives_no_verdict_and_no_grades(judged):
 def test_its_weights_are_a_parent_of_what_it_says(judged):
     """Labels and grades read the model: other weights make them again, and the plan makes the model first."""
     assert judged.table("labels/own").stamp["parents"]["base/own"] == judged.table("base/own").content
-    entries, declared = judged.book.entries, judged.book.declared
+    entries, declared = judged.config.entries, judged.config.declared
     assert "base/own" in references.reads("labels", entries["labels/own"], entries.get, declared)
     assert "base/own" in references.reads("grades", entries["grades/own"], entries.get, declared)
     assert "base/own" in references.ancestors({**entries, **declared}, "labels/own")
@@ -47,8 +47,8 @@ def test_its_weights_are_a_parent_of_what_it_says(judged):
 
 def test_plan_makes_the_judge_before_what_it_judges(tmp_path):
     """In an empty folder the model comes first; the recipe includes it although only the judge names it."""
-    book = expand({"test": {"api/referee": REFEREE, **JUDGED}})
-    order = list(RunPlan(book, "labels/own", tmp_path).stages)
+    config = expand({"test": {"api/referee": REFEREE, **JUDGED}})
+    order = list(RunPlan(config, "labels/own", tmp_path).stages)
     assert order.index("base/own") < order.index("labels/own")
 
 

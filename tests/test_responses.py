@@ -140,4 +140,4 @@ def test_refused_field_is_noted_and_does_not_affect_the_fingerprint(mill, monkey
     assert {row["reason"] for row in table.rows()} == {"ok"}
     assert table.stamp["notices"] == ["api/judge does not take `seed`, which its requests leave out"]
     later = mill({**entries, "api/judge": {**api, "omit": ["seed"]}})
-    assert States(later.book, later.results)["responses/x"].name == "done"
+    assert States(later.config, later.results)["responses/x"].name == "done"

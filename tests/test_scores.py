@@ -36,7 +36,7 @@ NOTHING = {
 
 
 def measured(kernel, rows, argument=None, **settings):
-    return score_rows.measured(kernel, rows, Scores(**settings), argument)
+    return score_rows.compute_metric(kernel, rows, Scores(**settings), argument)
 
 
 def attempts(*grades_of_problems, max_points=7):

@@ -29,7 +29,7 @@ from proofmill.base import CHAT_TEMPLATE, END, train_tokenizer
 from proofmill.runtime import processes
 from proofmill.schema.errors import RecipeError, ServiceError, SettingError, TableError
 from proofmill.schema.ids import file_sha256
-from proofmill.sft import IGNORED, Encoder, drawn, end_of_turn
+from proofmill.sft import IGNORED, Encoder, draw, end_of_turn
 from proofmill.training import run
 from proofmill.training.checkpoints import Intervals
 from proofmill.training.sft_trainer import FilledSampler, SftTrainer
@@ -602,7 +602,7 @@ def test_drawn_problems_have_their_share_of_the_examples(problems, share, seed):
     if len(set(problems)) == 1:
         return
     try:
-        found = drawn(problems, share, seed, "examples/x")
+        found = draw(problems, share, seed, "examples/x")
     except TableError:
         largest = max(problems.count(p) for p in problems)
         assert share * len(problems) > len(problems) - largest - 1e-6
@@ -610,7 +610,7 @@ def test_drawn_problems_have_their_share_of_the_examples(problems, share, seed):
     rows = sum(p in found for p in problems)
     assert rows >= share * len(problems) - 1e-6
     assert not found or min(rows - problems.count(p) for p in found) < share * len(problems)
-    assert found == drawn(list(reversed(problems)), share, seed, "examples/x")
+    assert found == draw(list(reversed(problems)), share, seed, "examples/x")
 
 
 def test_evaluated_examples_are_not_learned(trained, monkeypatch):
@@ -767,7 +767,7 @@ def test_training_without_its_state_goes_on_from_the_start(small, tmp_path, caps
     """Where nothing was kept the longer training begins again and ends with the same table; its log says so."""
     made = shorter_and_longer(small, tmp_path / "results", CONSTANT, {"steps": 7})
     alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})
-    kept = alone.make("sft/x").kept(alone.table("sft/x").stamp["fingerprint"])
+    kept = alone.make("sft/x").archive_of(alone.table("sft/x").stamp["fingerprint"])
     assert not kept.state.exists()
     content = made.make("sft/longer").content
     assert "sft/x has no state (`save-state` is not set there): starts at the first step" in capsys.readouterr().err
@@ -779,9 +779,9 @@ def test_state_is_kept_where_the_entry_asks_for_it_and_is_no_part_of_its_identit
     """`save-state` keeps what an entry written later resumes from, and asking for it makes no table again."""
     made = shorter_and_longer(small, tmp_path / "results", {**CONSTANT, "save-state": True}, {"steps": 7})
     alone = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT, "save-state": True}})
-    assert alone.book.entries["sft/x"].save_state and alone.book.states == ["sft/x"] == made.book.states
+    assert alone.config.entries["sft/x"].save_state and alone.config.states == ["sft/x"] == made.config.states
     table = alone.make("sft/x")
-    state = table.kept(table.stamp["fingerprint"]).state
+    state = table.archive_of(table.stamp["fingerprint"]).state
     assert [path.name for path in state.iterdir()] == ["checkpoint-5"]
     before = table.stamp
     shorter = Mill(made.results, **SMALL, **{"sft/x": {**COLD, "log-every": 2, **CONSTANT}})

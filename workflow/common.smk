@@ -17,7 +17,7 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.enums import Quietness, RerunTrigger
 
 from proofmill.artifacts import configurations
-from proofmill.artifacts.graph import Graph, command, forced_names, forced_variable, shell_word
+from proofmill.artifacts.graph import Graph, command, find_forced, format_forced, shell_word
 from proofmill.planning import data
 from proofmill.planning.connections import connections, require_addresses, require_answers
 from proofmill.config.config import expand
@@ -79,8 +79,8 @@ def forced():
         sys.exit("sbatch: no such command; expected SLURM's, on a machine that may submit jobs. Run it there.")
     if workflow.is_main_process:
         words = [*settings.forcerun, *(settings.targets if settings.forcetargets else ())]
-        os.environ["PROOFMILL_FORCE"] = forced_variable(words, bool(settings.forceall), RESULTS, time.time_ns())
-    return forced_names(CONFIG, dag.forcefiles, {rule.name for rule in dag.forcerules})
+        os.environ["PROOFMILL_FORCE"] = format_forced(words, bool(settings.forceall), RESULTS, time.time_ns())
+    return find_forced(CONFIG, dag.forcefiles, {rule.name for rule in dag.forcerules})
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ def missing_data(name):
     """Return one message about all public data that the targets, or at least `name`, lack on this machine."""
     targets = GRAPH.targets(workflow.dag_settings.targets) or [name]
     lacking = GRAPH.without_data(data.artifacts(CONFIG, targets))
-    items = data.needed(CONFIG, dict.fromkeys([*lacking, name]))
+    items = data.list_needed(CONFIG, dict.fromkeys([*lacking, name]))
     return data.missing_message([item for item in items if not item.source.startswith(data.MODEL)], " ".join(targets))
 
 
@@ -111,7 +111,7 @@ def artifact(kind, wildcards):
 def refused(target):
     """Exit with the reason why a target cannot be built."""
     with explained():
-        CONFIG.targeted(target)
+        CONFIG.list_target(target)
     sys.exit(f"{target}: is a target and not a file; expected it on the command line alone. Run: snakemake {target}")
 
 
@@ -120,12 +120,12 @@ def entry(kind):
     return lambda wildcards: arguments(identity_of(CONFIG.entries[artifact(kind, wildcards)], CONFIG.declared))
 
 
-def targeted(target):
+def tables_of(target):
     """Return a function to the tables of a recipe or an artifact."""
 
     def files(_):
         with explained():
-            return [GRAPH.table(name) for name in CONFIG.targeted(target)]
+            return [GRAPH.table(name) for name in CONFIG.list_target(target)]
 
     return files
 
@@ -201,13 +201,13 @@ def record_configuration(names):
 def start_display(names):
     """Show local jobs in a live display on a terminal; PROOFMILL_DISPLAY=plain turns it off."""
     from proofmill.calls import budget
-    from proofmill.runtime.display import Display, wanted
+    from proofmill.runtime.display import Display, is_wanted
 
-    if not names or not workflow.local_exec or workflow.touch or not wanted():
+    if not names or not workflow.local_exec or workflow.touch or not is_wanted():
         return
     workflow.scheduler.print_progress = True  # else Snakemake does not log that a job has ended
     lines = [each for each in logger.handlers if getattr(each, "stream", None) is sys.stderr]
-    spent = lambda: budget.spent_of(Path(RESULTS, "calls"), CONFIG.budget)
+    spent = lambda: budget.format_spent(Path(RESULTS, "calls"), CONFIG.budget)
     shown = Display(names, Path(RESULTS), spent, lines, colour=not workflow.output_settings.nocolor)
     logger.addHandler(shown)
     DISPLAY.callback(shown.close)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from proofmill.analysis import curves
 from proofmill.artifacts.tables import Table
-from proofmill.schema.names import reseeded, seed_of
+from proofmill.schema.names import reseed, seed_of
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "claims.md"
@@ -46,7 +46,7 @@ class Results:
 
     def seeds(self, name: str) -> list[Table]:
         """Return the existing tables of an artifact, by seed."""
-        names = [name, *(reseeded(name, seed) for seed in range(1, 10))]
+        names = [name, *(reseed(name, seed) for seed in range(1, 10))]
         return [table for each in names if (table := self.table(each))]
 
     def claims(self, *scores: str) -> dict[str, Mapping[str, Any]]:

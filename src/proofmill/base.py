@@ -23,7 +23,7 @@ from proofmill.prompts import chat_templates
 from proofmill.public_data.locations import local_path
 from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.ids import file_sha256
 from proofmill.sources.models import snapshot, unpack_gguf
 
@@ -56,11 +56,11 @@ def main(entry: Base, job: Job) -> None:
     elif "/" in entry.source:
         _copy(job.parent(entry.source).weights(), folder)
     elif entry.source == "folder":
-        _copy(local_path(required(entry.path)), folder)
+        _copy(local_path(require(entry.path)), folder)
     elif entry.source == "gguf":
-        unpack_gguf(local_path(required(entry.path)), folder)
+        unpack_gguf(local_path(require(entry.path)), folder)
     else:
-        _copy(snapshot(required(entry.id), required(entry.commit)), folder)
+        _copy(snapshot(require(entry.id), require(entry.commit)), folder)
     if entry.source != "scratch" and (entry.context or entry.rope_theta):
         _set_positions(folder, entry.context, entry.rope_theta)
     if entry.chat_template:
@@ -74,7 +74,7 @@ def _from_scratch(entry: Base, job: Job, folder: Path) -> None:
     import torch
     from transformers import Qwen3ForCausalLM
 
-    rows = job.parent(required(entry.problems)).rows("statement", "solution")
+    rows = job.parent(require(entry.problems)).rows("statement", "solution")
     tokenizer = train_tokenizer((f"{row['statement']}\n{row['solution'] or ''}" for row in rows), entry.vocabulary)
     torch.manual_seed(entry.seed)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
@@ -230,7 +230,7 @@ def _tokenizer_of(entry: Base) -> Path:
     """Return the folder of a tokenizer: a local one, or the hub's cache."""
     if entry.path:
         return local_path(entry.path)
-    return snapshot(required(entry.id), required(entry.commit), weights=False)
+    return snapshot(require(entry.id), require(entry.commit), weights=False)
 
 
 def _save_tokenizer(source: Path, folder: Path) -> None:

@@ -29,7 +29,7 @@ from proofmill.runtime.temporary_rows import RowSelection, Spilled
 from proofmill.schema.columns import COLUMNS
 from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import NamedItems, required
+from proofmill.schema.fields import NamedItems, require
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.schema.registry_items import split
@@ -43,7 +43,13 @@ T = TypeVar("T")
 
 def main(entry: Examples, job: Job) -> None:
     source = (
-        _mixture if entry.mix else _joined if entry.concatenate else _conversations if entry.source else _candidates
+        _mixture
+        if entry.mix
+        else _concatenate
+        if entry.concatenate
+        else _conversations
+        if entry.source
+        else _candidates
     )
     rows = Spilled(source(entry, job))
     dropped = refusals(rows, entry.keep)
@@ -85,7 +91,10 @@ def _candidates(entry: Examples, job: Job) -> Iterator[dict]:
             **row,
             "example": digest(source, row["problem"], row["response"], row["text"]),
             "tokens": row.get("tokens", len(row["text"])),
-            "messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": _learned(row)}],
+            "messages": [
+                {"role": "user", "content": prompt},
+                {"role": "assistant", "content": _strip_control_tokens(row)},
+            ],
             "tools": None,
             "origin": source,
             "dropped": None if row.get("reason", Reason.OK) == Reason.OK else "no-response",
@@ -100,7 +109,7 @@ def _solutions(problems: str, job: Job) -> Iterator[dict]:
             yield {**row, "text": row["solution"], **ungraded}
 
 
-def _learned(row: dict) -> str | None:
+def _strip_control_tokens(row: dict) -> str | None:
     """Return the text without control tokens.
 
     Reasoning tags stay in an attempt, and in a solution if they enclose one thought at its beginning.
@@ -113,7 +122,7 @@ def _learned(row: dict) -> str | None:
 
 def _attempts(entry: Examples, job: Job) -> Iterator[dict]:
     """Yield responses with their problems' statements, and with their grades if the entry names any."""
-    responses = entry.responses or job.parent(required(entry.grades)).stamp["entry"]["responses"]
+    responses = entry.responses or job.parent(require(entry.grades)).stamp["entry"]["responses"]
     ungraded = {"grade": None, "max_points": None, "well_formed": None}
     columns = ("text", "reasoning", "stop_reason", "reason", "tokens")
     for response, problem, grade in attempts(job.parent, responses, columns, ("statement",), entry.grades):
@@ -158,8 +167,8 @@ def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
     total = entry.rows or int(1e-9 + min(len(tables[name]) / share for name, share in entry.mix.items() if share))
     drawn = [
         (name, place, epoch)
-        for name, count in apportioned(entry.mix, total).items()
-        for place, epoch in _cycled(range(len(tables[name])), count, rng)
+        for name, count in apportion(entry.mix, total).items()
+        for place, epoch in _cycle(range(len(tables[name])), count, rng)
     ]
     rng.shuffle(drawn)
     for name, place, epoch in drawn:
@@ -167,13 +176,13 @@ def _mixture(entry: Examples, job: Job) -> Iterator[dict]:
         yield {**row, "example": digest(name, row["example"], epoch)}
 
 
-def _joined(entry: Examples, job: Job) -> Iterator[dict]:
+def _concatenate(entry: Examples, job: Job) -> Iterator[dict]:
     rng = random.Random(entry.seed)
     tables = {name: Spilled(job.parent(name).stream(kept=True)) for name in entry.concatenate}
     drawn = [
         (name, place)
         for name, share in entry.concatenate.items()
-        for place in sampled(range(len(tables[name])), share, rng)
+        for place in sample(range(len(tables[name])), share, rng)
     ]
     rng.shuffle(drawn)
     for name, place in drawn:
@@ -181,12 +190,12 @@ def _joined(entry: Examples, job: Job) -> Iterator[dict]:
         yield {**row, "example": digest(name, row["example"])}
 
 
-def sampled(rows: Sequence[T], share: float, rng: random.Random) -> list[T]:
+def sample(rows: Sequence[T], share: float, rng: random.Random) -> list[T]:
     """Draw this share of the rows, rounded down, without repetition; 0.29 of 100 is 29, not 28 (from 28.999)."""
     return rng.sample(rows, int(share * len(rows) + 1e-9))
 
 
-def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:
+def apportion(shares: dict[str, float], total: int) -> dict[str, int]:
     """Return integers that add up to `total`, each as near to its share as possible (largest remainders)."""
     exact = {name: share * total for name, share in shares.items()}
     counts = {name: int(value) for name, value in exact.items()}
@@ -196,7 +205,7 @@ def apportioned(shares: dict[str, float], total: int) -> dict[str, int]:
     return counts
 
 
-def _cycled(rows: Sequence[T], count: int, rng: random.Random) -> Iterator[tuple[T, int]]:
+def _cycle(rows: Sequence[T], count: int, rng: random.Random) -> Iterator[tuple[T, int]]:
     """Yield `count` rows in shuffled epochs over all rows, each with the number of its epoch (from 1)."""
     for index in range(count):
         if index % len(rows) == 0:

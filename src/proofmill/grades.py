@@ -16,7 +16,7 @@ from proofmill.answers import extraction
 from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.joins import ById, attempts
 from proofmill.calls.calls import Spent
-from proofmill.calls.model_requests import Questions
+from proofmill.calls.model_requests import Requests
 from proofmill.engines.open_engine import asking_for
 from proofmill.graders import human_grades
 from proofmill.graders.escalation import answers_read
@@ -25,7 +25,7 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.metrics.notices import Notices
 from proofmill.public_data.locations import local_path
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.response_entries import Grades
 from proofmill.schema.errors import TableError
 from proofmill.schema.fields import GIVEN_RESPONSES
@@ -44,9 +44,9 @@ def main(entry: Grades, job: Job) -> None:
         _finish(entry, job, submissions, submission_grader.verdicts(submissions))
 
 
-def questions(entry: Grades, job: Job) -> dict[str, Questions]:
+def requests(entry: Grades, job: Job) -> dict[str, Requests]:
     """Return the first request about each response, by judge; empty for human grades."""
-    return {} if entry.grader == "human" else submission_grader_for(entry, job).questions(submissions_of(entry, job))
+    return {} if entry.grader == "human" else submission_grader_for(entry, job).requests(submissions_of(entry, job))
 
 
 def submission_grader_for(entry: Grades, job: Job) -> SubmissionGrader:
@@ -144,7 +144,7 @@ def _finish(entry: Grades, job: Job, submissions: Submissions, verdicts: Iterato
 
     job.finish(rows(), counts, spent=spent, reads=reading, notices=noticed)
     if new := [sentence for sentence in noticed if sentence not in parent_stamp.get("notices", ())]:
-        say(job.name, ". ".join(new))
+        log(job.name, ". ".join(new))
 
 
 if __name__ == "__main__":

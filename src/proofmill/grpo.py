@@ -30,7 +30,7 @@ from proofmill.metrics import notices
 from proofmill.prompts import templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import GraderError, SettingError, TableError
 from proofmill.schema.fields import ASKED
@@ -93,16 +93,16 @@ def main(entry: Grpo, job: Job) -> None:
         ref_model_mixup_alpha=1.0,
     )
     model, _ = run.load(job, entry.model, entry.lora, entry.seed)
-    with rewarded(entry, job, tokenizer) as (rewards, cache):
+    with open_rewards(entry, job, tokenizer) as (rewards, cache):
         names, weights = Rewarding.columns(entry)
         after = checkpoints.step_of_last(job)
         kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, columns(names), after) if rewards else None
         trainer = trainers.GrpoTrainer(
             entry, job.name, rewards, kept_rollouts, cache, after,
             model=model, args=config, train_dataset=data, processing_class=tokenizer,
-            reward_funcs=[_named(name) for name in names],
+            reward_funcs=[_name_reward(name) for name in names],
         )  # fmt: skip
-        rollout_engines.heard_at_once(job, model, trainer)
+        rollout_engines.report_at_once(job, model, trainer)
         trainer.reward_weights = trainer.reward_weights.new_tensor(weights)
         seconds = run.train(trainer, job, last=processes.broadcast(after if trainer.over else None))
     finish(entry, job, trainer, tokenizer, kept_rollouts, training_seconds=seconds, **attacks)
@@ -135,7 +135,7 @@ def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, A
         model_init_kwargs=models.in_float32(job.parent(entry.model).weights()),
         **({"vllm_server_base_url": sampler.url} if isinstance(sampler, samplers.ServerSampler) else {}),
     )
-    with rewarded(entry, job, tokenizer, at_once=True) as (rewards, _):
+    with open_rewards(entry, job, tokenizer, at_once=True) as (rewards, _):
         names, _ = Rewarding.columns(entry)
         kept_rollouts = RolloutLog(job.checkpoints / ROLLOUT_LOG, columns(names), after) if leads else None
         attempts = RolloutQueue(job.checkpoints, after, entry.max_staleness, job.advanced) if leads else None
@@ -169,7 +169,7 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, kept_rollouts: R
         spent.add(row.answer.paid, row.answer.tokens)
     job.finish(list(run.steps(trainer)), counts, weights, spent=spent, notices=noticed, **facts)
     for sentence in noticed:
-        say(job.name, sentence)
+        log(job.name, sentence)
 
 
 def check_reward_robustness(entry: Grpo, job: Job) -> dict[str, Any]:
@@ -179,22 +179,22 @@ def check_reward_robustness(entry: Grpo, job: Job) -> dict[str, Any]:
     """
     if entry.max_attack is None:
         return {}
-    facts, fault = processes.broadcast(None if processes.rank() else _attacked(entry, job, entry.max_attack))
+    facts, fault = processes.broadcast(None if processes.rank() else _run_attacks(entry, job, entry.max_attack))
     if fault:
         raise GraderError(fault)
     return {"attacks": facts}
 
 
-def _attacked(entry: Grpo, job: Job, most: float) -> tuple[dict[str, Any], str]:
+def _run_attacks(entry: Grpo, job: Job, most: float) -> tuple[dict[str, Any], str]:
     """Return the points of each attack, and why the training must not start (empty if it may)."""
     schemes = schemes_of(job.parent, entry.schemes) if entry.schemes else None
     problems = job.parent(entry.problems).rows(*robustness.COLUMNS)
     tried = robustness.attempts(robustness.targets(problems, schemes, entry.grader))
     submission_grader = SubmissionGrader(entry.grader, entry.grader_prompt, job.declared, entry.schemes is not None)
     with open_engine.asking_for(job, submission_grader):
-        results = robustness.earned(tried, submission_grader.verdicts(robustness.submissions(tried)))
+        results = robustness.sum_points(tried, submission_grader.verdicts(robustness.submissions(tried)))
     for line in robustness.lines(results):
-        say(job.name, line)
+        log(job.name, line)
     fault = robustness.fault(results, most, entry.grader, job.name)
     return {result.attack: result.facts() for result in results}, fault
 
@@ -217,7 +217,7 @@ def check_devices(entry: Grpo, job: Job, at_once: int) -> None:
         )
 
 
-def _named(name: str) -> Any:
+def _name_reward(name: str) -> Any:
     """Return a placeholder for a reward function: TRL logs its name, and `Rewarding` computes all rewards at once."""
 
     def reward(**_: Any) -> list[float]:
@@ -242,7 +242,7 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
         p for p in problems if p["question_type"] == "chat" or program_graders.gradable(entry.grader, p, needed_schemes)
     ]
     if len(problems) < total and not processes.rank():
-        say(
+        log(
             job.name,
             f"{total - len(problems):,} of {total:,} problems are left out: the grader needs an answer or a scheme",
         )
@@ -256,7 +256,7 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
     control = ControlTokens(tokenizer)
 
     def prompt(statement: str) -> list[dict[str, str]]:
-        return control.escaped([{"role": "user", "content": templates.fill(entry.prompt, {"statement": statement})}])
+        return control.escape([{"role": "user", "content": templates.fill(entry.prompt, {"statement": statement})}])
 
     def tokens(text: str | None) -> int | None:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else None
@@ -277,7 +277,7 @@ def attempts_at(entry: Grpo, job: Job, tokenizer: Any) -> Any:
 
 
 @contextmanager
-def rewarded(
+def open_rewards(
     entry: Grpo, job: Job, tokenizer: Any, at_once: bool = False
 ) -> Iterator[tuple[Rewarding | None, ReasoningCache | None]]:
     """Yield the rewards and the reasoning cache, with their engines and the one journal open.
@@ -302,7 +302,7 @@ def rewarded(
     summarizers = [entry.summarizer] if entry.summarizer else []
     with (
         open_engine.asking_for(job, *submission_graders, further=summarizers) as askers,
-        judged_at_once(job.name, submission_graders, askers) as stream,
+        judge_at_once(job.name, submission_graders, askers) as stream,
     ):
         if at_once and askers and stream is None:
             raise SettingError(
@@ -320,7 +320,7 @@ def rewarded(
 
 
 @contextmanager
-def judged_at_once(
+def judge_at_once(
     name: str, submission_graders: Sequence[SubmissionGrader], askers: Mapping[str, Asker]
 ) -> Iterator[Stream | None]:
     """Call judges about each rollout as soon as it is finished, while others are sampled or trained on.
@@ -375,7 +375,7 @@ def _extra_memory(entry: Grpo, job: Job, longest: int) -> dict[str, Any]:
     """Return the `footprint` of a job whose longest prompt has `longest` tokens."""
     prompt = max(longest, PROMPT_TOKENS) if entry.summarizer else longest
     tasters = [job.parent(name).weights() for name in reward_models(entry)]
-    return footprint(entry, memory.made(job.parent(entry.model).weights()), tasters, prompt)
+    return footprint(entry, memory.build_empty(job.parent(entry.model).weights()), tasters, prompt)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, first_questions, one_answer
-from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request
+from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request
 from proofmill.engines.open_engine import asking
 from proofmill.prompts import escapes
 from proofmill.schema.entries.problem_entries import Labels
@@ -33,7 +33,7 @@ def main(entry: Labels, job: Job) -> None:
 
     def rows() -> Iterator[dict]:
         asked = job.parent(entry.problems).stream("problem", kept=True)
-        for problem, answer in zip((row["problem"] for row in asked), spent.counted(answers), strict=True):
+        for problem, answer in zip((row["problem"] for row in asked), spent.count(answers), strict=True):
             labels, reason = read_labels(answer)
             counts[reason] += 1
             unknown = dict.fromkeys((*FLAGS, "difficulty"))
@@ -49,7 +49,7 @@ def main(entry: Labels, job: Job) -> None:
     job.finish(rows(), counts, spent=spent)
 
 
-def questions(entry: Labels, job: Job) -> dict[str, Questions]:
+def requests(entry: Labels, job: Job) -> dict[str, Requests]:
     """Return the judge's request about each problem."""
     return first_questions(_begin(entry, job))
 
@@ -61,8 +61,8 @@ def _begin(entry: Labels, job: Job) -> Begin:
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in table.stream("problem", "statement", "solution", "origin", "candidates", kept=True):
             fields = {**problem, "comments": escapes.in_blocks("comment", problem["candidates"] or [])}
-            question = build_prompt_request(api, entry.prompt, fields)
-            yield problem["problem"], one_answer(entry.model, question, _unreadable, entry.parse_retries)
+            request = build_prompt_request(api, entry.prompt, fields)
+            yield problem["problem"], one_answer(entry.model, request, _unreadable, entry.parse_retries)
 
     return dialogues
 

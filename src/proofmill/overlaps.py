@@ -22,7 +22,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, first_questions, one_answer
-from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request
+from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request
 from proofmill.decontamination.index import Finding, Index, excerpt
 from proofmill.decontamination.nearest import Nearest
 from proofmill.engines.open_engine import asking
@@ -57,7 +57,7 @@ def main(entry: Overlaps, job: Job) -> None:
     pairs, spent = candidate_pairs(entry, job), Spent()
     with asking(job, entry.model) as asker:
         answers = runner.results(_begin(entry, job, pairs), {entry.model: asker}, "pairs")
-    judged = zip(pairs, spent.counted(answers), strict=True)
+    judged = zip(pairs, spent.count(answers), strict=True)
     job.finish(chain(_evidence(entry, job, counts), _verdicts(entry, judged, counts)), counts, spent=spent)
 
 
@@ -101,7 +101,7 @@ def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]
         counts["rows"] += len(batch.ids)
         for match in batch.findings:
             id = batch.ids[match.row]
-            pair = _unordered(batch.table, id, match.id)
+            pair = _sort_pair(batch.table, id, match.id)
             if len(pair) == 1:
                 continue
             from_both_sides = batch.table in entry.against and match.id.partition("#")[0] in entry.problems
@@ -111,7 +111,7 @@ def _evidence(entry: Overlaps, job: Job, counts: Counter[str]) -> Iterator[dict]
             yield _row(batch.table, id, match.id, match.method, match.span, match.similarity)
 
 
-def _unordered(table: str, id: str, match: str) -> frozenset[str]:
+def _sort_pair(table: str, id: str, match: str) -> frozenset[str]:
     """Return the pair of a row and a statement of `against`, unordered; a single element if they are the same row."""
     return frozenset((f"{table}#{id}", match))
 
@@ -134,7 +134,7 @@ def _row(table: str, id: str, match: str, method: str, span: str, similarity: fl
 # -------------------------------------------------------------------------------------------------------------- judge
 
 
-def questions(entry: Overlaps, job: Job) -> dict[str, Questions]:
+def requests(entry: Overlaps, job: Job) -> dict[str, Requests]:
     """Return the request about each pair, by judge; empty without a judge."""
     return first_questions(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
 
@@ -158,7 +158,7 @@ def candidate_pairs(entry: Overlaps, job: Job) -> list[OverlapPair]:
         for near in nearest.of(place):
             table, id = near.row
             pairs.setdefault(
-                _unordered(table, id, match),
+                _sort_pair(table, id, match),
                 OverlapPair(table, id, near.statement, against, other, statement, near.cosine),
             )
     return list(pairs.values())
@@ -175,8 +175,8 @@ def _begin(entry: Overlaps, job: Job, pairs: list[OverlapPair]) -> Begin:
     def dialogues() -> Iterator[tuple[str, Any]]:
         for pair in pairs:
             fields = {"statement": pair.statement, "other": pair.other_statement}
-            question = build_prompt_request(api, entry.prompt, fields)
-            yield _judged_row(pair)["overlap"], one_answer(model, question, unreadable, entry.parse_retries)
+            request = build_prompt_request(api, entry.prompt, fields)
+            yield _build_row(pair)["overlap"], one_answer(model, request, unreadable, entry.parse_retries)
 
     return dialogues
 
@@ -195,10 +195,10 @@ def _verdicts(
             continue
         else:
             counts[JUDGE] += 1
-        yield _judged_row(pair, verdict.reason)
+        yield _build_row(pair, verdict.reason)
 
 
-def _judged_row(pair: OverlapPair, reason: str = Reason.OK) -> dict:
+def _build_row(pair: OverlapPair, reason: str = Reason.OK) -> dict:
     match = f"{pair.against}#{pair.other}"
     return _row(pair.problems, pair.problem, match, JUDGE, excerpt(pair.statement), pair.similarity, reason)
 

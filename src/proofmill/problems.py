@@ -46,7 +46,7 @@ def main(entry: Problems, job: Job) -> None:
     counts: dict[str, int] = {}
     loader = job.parent(entry.source).stamp.get("loader") if "/" in entry.source else entry.source
     with _verifier(entry) as verifier:
-        rows = _counted(_filtered(entry, job, _rows(entry, job), verifier), entry, job, counts)
+        rows = _count(_filter(entry, job, _rows(entry, job), verifier), entry, job, counts)
         job.finish(_frames(rows), counts, loader=loader)
 
 
@@ -63,7 +63,7 @@ def _frames(rows: Iterator[dict]) -> Iterator[pl.DataFrame]:
         yield held
 
 
-def _counted(rows: Iterator[dict], entry: Problems, job: Job, counts: dict[str, int]) -> Iterator[dict]:
+def _count(rows: Iterator[dict], entry: Problems, job: Job, counts: dict[str, int]) -> Iterator[dict]:
     """Yield the rows. After the last, `counts` has the number kept, then the number each filter dropped, largest first."""
     total = entry.rows  # the length of a file is unknown before its end
     if "/" in entry.source:
@@ -103,7 +103,7 @@ def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Ite
     ids, stated = Seen(), array("Q")  # by number of an id, a digest of its statement
     for row in own:
         ids.add(row["problem"])
-        stated.append(_stated(row))
+        stated.append(_has_statement(row))
         yield row
     for name, rows in further:
         for row in rows:
@@ -111,16 +111,16 @@ def _once(own: Iterator[dict], further: list[tuple[str, Iterator[dict]]]) -> Ite
                 continue
             number = ids.add(row["problem"])
             if number == len(stated):
-                stated.append(_stated(row))
+                stated.append(_has_statement(row))
                 yield row
-            elif stated[number] != _stated(row):
+            elif stated[number] != _has_statement(row):
                 raise TableError(
                     f"{name}: its problem `{row['problem']}` has the id of another problem; expected each id once. Derive ids "
                     "from the statements in one of the tables: map no column to `problem`."
                 )
 
 
-def _stated(row: Mapping[str, Any]) -> int:
+def _has_statement(row: Mapping[str, Any]) -> int:
     return hash64(statements.normal(row["statement"] or ""))
 
 
@@ -159,7 +159,7 @@ def _verifier(entry: Problems) -> AbstractContextManager[Verifier | None]:
     return Verifier(1) if "has-parsable-answer" in entry.keep else nullcontext()
 
 
-def _filtered(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier | None) -> Iterator[dict]:
+def _filter(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier | None) -> Iterator[dict]:
     filters = list(problem_filters.ready(entry.keep))
     remembering = [apply for _, apply in filters if hasattr(apply, "remember")]
     if entry.decontaminate:

@@ -23,17 +23,17 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, first_questions
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions, build_request, options_of
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
 from proofmill.metrics.notices import Notices
 from proofmill.prompts import templates
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.scaffolds import scaffolds
-from proofmill.scaffolds.scaffold_run import Played, Player, ScaffoldRun, Talk, played
+from proofmill.scaffolds.scaffold_run import Played, Player, ScaffoldRun, Talk, run_scaffold
 from proofmill.schema import references
 from proofmill.schema.entries.response_entries import Responses
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.ids import digest
 from proofmill.schema.kinds import ROLLOUTS
 from proofmill.schema.names import kind_of
@@ -43,25 +43,25 @@ from proofmill.text import statements
 from proofmill.text.reasoning import CLOSE, OPEN, final_part
 
 
-def questions(entry: Responses, job: Job) -> dict[str, Questions]:
+def requests(entry: Responses, job: Job) -> dict[str, Requests]:
     """Return the requests by model: each problem, `attempts` times; for a scaffold, the first requests of each model."""
     if entry.scaffold is not None:
         return first_questions(_plays(entry, job))
     return {} if entry.taken else {entry.model: _questions(entry, job)}
 
 
-def _questions(entry: Responses, job: Job) -> Questions:
+def _questions(entry: Responses, job: Job) -> Requests:
     problems = job.parent(entry.problems).rows("problem", "statement")
-    prompt, player = templates.prompt(required(entry.prompt)), _player(entry, job, entry.model)
+    prompt, player = templates.prompt(require(entry.prompt)), _player(entry, job, entry.model)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
 
-    def named_questions() -> Iterator[tuple[str, ModelRequest]]:
+    def name_requests() -> Iterator[tuple[str, ModelRequest]]:
         for problem in problems:
             asked = ("user", prompt.render({"statement": problem["statement"]}))
             for attempt in range(entry.attempts):
-                yield problem["problem"], player.question((*system, asked), attempt)
+                yield problem["problem"], player.request((*system, asked), attempt)
 
-    return Questions(len(problems) * entry.attempts, named_questions)
+    return Requests(len(problems) * entry.attempts, name_requests)
 
 
 def _player(entry: Responses, job: Job, who: str) -> Player:
@@ -76,7 +76,7 @@ def _player(entry: Responses, job: Job, who: str) -> Player:
         "top_p": entry.top_p,
         "top_k": entry.top_k,
         "min_p": entry.min_p,
-        "max_tokens": required(entry.max_tokens),
+        "max_tokens": require(entry.max_tokens),
         "stop": tuple(entry.stop),
         "seed": entry.seed,
         "options": options_of(job.declared[who]) if remote else "",
@@ -90,7 +90,7 @@ def main(entry: Responses, job: Job) -> None:
     spent, noticed = Spent(), []
     engine = "api" if kind_of(entry.model) == "api" else job.engine  # for the stamp; does not affect the rows
     if entry.taken:
-        attempts = _rollouts if entry.rollouts else {"given": _given, "solutions": _solutions}[entry.model]
+        attempts = _rollouts if entry.rollouts else {"given": _read_given, "solutions": _solutions}[entry.model]
         taken = list(attempts(entry, job))
         job.finish(taken, Counter(row["reason"] for row in taken), spent=spent)
         return
@@ -103,16 +103,16 @@ def main(entry: Responses, job: Job) -> None:
 
     def rows() -> Iterator[dict]:
         notices = Notices(entry.max_tokens)
-        for (problem, question), answer in zip(to_ask.named(), spent.counted(answers), strict=True):
+        for (problem, request), answer in zip(to_ask.with_rows(), spent.count(answers), strict=True):
             counts[answer.stop_reason] += 1
             reason = why_none(answer) if engine == "api" else answer.reason
             empty = reason == Reason.OK and not final_part(answer.text, answer.reasoning)
             notices.add(answer.stop_reason, Reason.EMPTY if empty else reason, answer.tokens)
             yield {
                 **_PLAIN,
-                "response": digest(problem, question.key),
+                "response": digest(problem, request.key),
                 "problem": problem,
-                "attempt": question.sample,
+                "attempt": request.sample,
                 "text": answer.text,
                 "reasoning": answer.reasoning,
                 "stop_reason": answer.stop_reason,
@@ -121,13 +121,13 @@ def main(entry: Responses, job: Job) -> None:
                 "tokens": answer.tokens,
                 "reasoning_tokens": answer.reasoning_tokens,
                 "cost": answer.cost,
-                "request_messages": [{"role": role, "content": content} for role, content in question.messages],
+                "request_messages": [{"role": role, "content": content} for role, content in request.messages],
             }
         noticed.extend(notices.sentences())
 
     job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
     if noticed:
-        say(job.name, ". ".join(noticed))
+        log(job.name, ". ".join(noticed))
 
 
 # ------------------------------------------------------------------------------------------------------- with a scaffold
@@ -136,7 +136,7 @@ def main(entry: Responses, job: Job) -> None:
 def _plays(entry: Responses, job: Job) -> Begin:
     """Return a play of the scaffold for each attempt at each problem."""
     problems = job.parent(entry.problems).rows("problem", "statement")
-    prompt, chosen = templates.prompt(required(entry.prompt)), scaffolds.chosen(entry.scaffold)
+    prompt, chosen = templates.prompt(require(entry.prompt)), scaffolds.chosen(entry.scaffold)
     players = chosen.players(entry.model, partial(_player, entry, job))
     system: Talk = (("system", templates.plain(entry.system)),) if entry.system else ()
 
@@ -145,7 +145,7 @@ def _plays(entry: Responses, job: Job) -> Begin:
             statement = prompt.render({"statement": problem["statement"]})
             for attempt in range(entry.attempts):
                 play = ScaffoldRun(statement, players, attempt, entry.seed, system, chosen.prompts)
-                yield problem["problem"], played(chosen.run, play)
+                yield problem["problem"], run_scaffold(chosen.run, play)
 
     return plays
 
@@ -156,7 +156,7 @@ def _play(entry: Responses, job: Job) -> None:
     spent, noticed = Spent(), []
     plays, chosen = _plays(entry, job), scaffolds.chosen(entry.scaffold)
     # Identifies models, sampling and scaffold.
-    asked = digest(_player(entry, job, entry.model).question((), 0).key, entry.scaffold)
+    asked = digest(_player(entry, job, entry.model).request((), 0).key, entry.scaffold)
     with open_engine.asking_all(job, chosen.models(entry.model)) as askers:
         results = runner.results(plays, askers, "plays")
 
@@ -175,7 +175,7 @@ def _play(entry: Responses, job: Job) -> None:
     engine = "api" if kind_of(entry.model) == "api" else job.engine
     job.finish(rows(), counts, spent=spent, engine=engine, notices=noticed)
     for sentence in noticed:
-        say(job.name, sentence)
+        log(job.name, sentence)
 
 
 def _of_play(problem: str, attempt: int, asked: str, end: Played) -> dict:
@@ -232,15 +232,15 @@ def why_none(answer: ModelOutput) -> str:
 _PLAIN = {"writer": None, "given_grade": None, "max_points": None, "steps": None, "answer_step": None}
 
 
-def _given(entry: Responses, job: Job) -> Iterator[dict]:
+def _read_given(entry: Responses, job: Job) -> Iterator[dict]:
     """Yield the attempts that came with the kept problems."""
     kept = {row["problem"] for row in job.parent(entry.problems).rows("problem")}
-    origin = required(references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"]))
+    origin = require(references.origin_of("responses", entry, lambda name: job.parent(name).stamp["entry"]))
     source = entry_from("problems", job.parent(origin).stamp["entry"])
     times: Counter[str] = Counter()
-    for problem, attempt in required(SOURCES[source.source].attempts)(source):
+    for problem, attempt in require(SOURCES[source.source].attempts)(source):
         if problem in kept:
-            row = _taken(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
+            row = _take(problem, attempt.text, times[problem], attempt.writer, attempt.tokens) | {
                 "given_grade": attempt.grade,
                 "max_points": attempt.max_points,
                 "prompt_tokens": attempt.prompt_tokens,
@@ -255,7 +255,7 @@ def _solutions(entry: Responses, job: Job) -> Iterator[dict]:
     """Yield the official solution of each problem that has one, as an attempt."""
     for row in job.parent(entry.problems).rows("problem", "solution"):
         if (row["solution"] or "").strip():
-            yield _taken(row["problem"], row["solution"], 0, "official", None)
+            yield _take(row["problem"], row["solution"], 0, "official", None)
 
 
 def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
@@ -265,7 +265,7 @@ def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
     times: Counter[str] = Counter()
     for row in rollouts.iter_rows(named=True):
         if row["problem"] in kept:
-            yield _taken(row["problem"], row["text"], times[row["problem"]], entry.model, row["tokens"]) | {
+            yield _take(row["problem"], row["text"], times[row["problem"]], entry.model, row["tokens"]) | {
                 "response": row["rollout"],
                 "stop_reason": row["stop_reason"],
                 "reason": Reason.OK,
@@ -275,7 +275,7 @@ def _rollouts(entry: Responses, job: Job) -> Iterator[dict]:
             times[row["problem"]] += 1
 
 
-def _taken(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:
+def _take(problem: str, text: str, attempt: int, writer: str | None, tokens: int | None) -> dict:
     return {
         **_PLAIN,
         "response": digest(problem, writer, attempt, text),

@@ -17,17 +17,17 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
 from proofmill.calls.dialogues import Begin, first_questions, one_answer
-from proofmill.calls.model_requests import ModelOutput, Questions, build_prompt_request, total
+from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request, total
 from proofmill.engines.open_engine import asking, asking_for
 from proofmill.filters import scheme_filters
 from proofmill.graders import rubrics
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.submissions import Submission
 from proofmill.public_data.locations import local_path
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.columns import PROBES
 from proofmill.schema.entries.problem_entries import Schemes
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.reasons import Reason
 from proofmill.sources import files, record_fields
 from proofmill.text import statements
@@ -50,7 +50,7 @@ def _unreadable(answer: ModelOutput) -> bool:
     return reason == Reason.NO_VERDICT or (text is not None and not rubrics.parse(text).checkpoints)
 
 
-def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
+def requests(entry: Schemes, job: Job) -> dict[str, Requests]:
     """Return the request to write a scheme for each problem, by judge; empty without a judge."""
     if entry.model is None:
         return {}
@@ -60,12 +60,12 @@ def questions(entry: Schemes, job: Job) -> dict[str, Questions]:
 
 def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:
     """Return a dialogue for each problem: one request, retried while the output contains no scheme."""
-    model = required(entry.model)
+    model = require(entry.model)
 
     def dialogues() -> Iterator[tuple[str, Any]]:
         for problem in problems:
-            question = build_prompt_request(job.declared[model], entry.prompt, problem)
-            yield problem["problem"], one_answer(model, question, _unreadable, entry.parse_retries)
+            request = build_prompt_request(job.declared[model], entry.prompt, problem)
+            yield problem["problem"], one_answer(model, request, _unreadable, entry.parse_retries)
 
     return dialogues
 
@@ -73,26 +73,26 @@ def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> B
 def main(entry: Schemes, job: Job) -> None:
     spent = Spent()
     problems = job.parent(entry.problems).rows("problem", "statement", "solution", "guidelines")
-    answers = _written(entry, job, problems, spent)
+    answers = _write(entry, job, problems, spent)
     rows = [_row(p["problem"], *answer) for p, answer in zip(problems, answers, strict=True)]
     if entry.tester and not job.shard:  # the test needs other problems' solutions, perhaps from another shard
         _test(entry, job, problems, rows, spent)
     for row in rows:
-        row["dropped"] = scheme_filters.refused(row, entry.keep)
+        row["dropped"] = scheme_filters.find_refusal(row, entry.keep)
     counts = {
         "kept": sum(row["dropped"] is None for row in rows),
         **Counter(r["dropped"] for r in rows if r["dropped"]),
     }
     faults = Counter(fault for row in rows for fault in row["faults"])
     if faults:
-        say(job.name, f"the linter found {', '.join(f'{n} {fault}' for fault, n in faults.most_common())}")
+        log(job.name, f"the linter found {', '.join(f'{n} {fault}' for fault, n in faults.most_common())}")
     job.finish([{key: value for key, value in row.items() if key != "given"} for row in rows], counts, spent=spent)
 
 
-def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
+def _write(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> Iterator[tuple]:
     """Yield for each problem the scheme, whether it came with the problem, the reason, the judge's output and its cost."""
     if entry.model is None:
-        published = _published(entry) if entry.source else None
+        published = _find_published(entry) if entry.source else None
         for problem in problems:
             text = published(problem) if published else problem["guidelines"]
             text = (text or "").strip() or None
@@ -102,19 +102,19 @@ def _written(entry: Schemes, job: Job, problems: list[dict], spent: Spent) -> It
         return
     with asking(job, entry.model) as asker:
         answers = runner.results(_begin(entry, job, problems), {entry.model: asker}, "problems")
-    for answer in spent.counted(answers):
+    for answer in spent.count(answers):
         scheme, reason = read_scheme(answer)
         yield scheme, False, reason, answer.text, answer.cost
 
 
-def _published(entry: Schemes) -> Callable[[Mapping[str, Any]], str | None]:
+def _find_published(entry: Schemes) -> Callable[[Mapping[str, Any]], str | None]:
     """Return a function that looks up a problem's scheme, by id if mapped, else by statement; the first of several."""
     own: Literal["problem", "statement"] = "problem" if "problem" in entry.columns else "statement"
     schemes_by: dict[str, str | None] = {}
-    for where, record in files.read(local_path(required(entry.path))):
+    for where, record in files.read(local_path(require(entry.path))):
         key = record_fields.word(where, record, entry.columns[own]) or ""
         structured = isinstance(record.get(entry.columns["scheme"]), list)
-        read = record_fields.rendered if structured else record_fields.text
+        read = record_fields.render if structured else record_fields.text
         key = key if own == "problem" else statements.normal(key)
         schemes_by.setdefault(key, read(where, record, entry.columns["scheme"]))
     return lambda row: schemes_by.get(row[own] if own == "problem" else statements.normal(row[own] or ""))
@@ -158,7 +158,7 @@ def _test(entry: Schemes, job: Job, problems: list[dict], rows: list[dict], spen
 
     with asking_for(
         job,
-        submission_grader := SubmissionGrader(required(entry.tester), entry.tester_prompt, job.declared, schemes=True),
+        submission_grader := SubmissionGrader(require(entry.tester), entry.tester_prompt, job.declared, schemes=True),
     ):
         for (index, name, _), verdict in zip(probes, submission_grader.verdicts(submissions), strict=True):
             rows[index][f"{name}_grade"] = verdict.grade

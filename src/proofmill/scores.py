@@ -31,18 +31,18 @@ from proofmill.artifacts.joins import attempts as joined
 from proofmill.graders.judges import MERGES
 from proofmill.metrics import averages, budgets, claims, estimates, text_lengths
 from proofmill.metrics import page as pages
-from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, scored, where
+from proofmill.metrics.attempt_table import AttemptTable, Row, Rows, count, is_scored, where
 from proofmill.metrics.comparisons import comparisons
 from proofmill.metrics.intervals import interval
 from proofmill.metrics.kernels import OfCorpus
 from proofmill.metrics.metrics import FOUND, kernel_of, label
 from proofmill.metrics.notices import of_attempts as notices_of
-from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, interval_options, measured_rows
-from proofmill.runtime.progress import say
+from proofmill.metrics.score_rows import BLANK, LEVELS, Cell, compute_rows, interval_options
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import GIVEN_RESPONSES, required
-from proofmill.schema.names import kind_of, sampling_of, seed_of, without_seed
+from proofmill.schema.fields import GIVEN_RESPONSES, require
+from proofmill.schema.names import kind_of, parse_seed, sampling_of, without_seed
 from proofmill.schema.registry_items import split
 from proofmill.text import statements
 from proofmill.text.seen_texts import hash64
@@ -50,9 +50,9 @@ from proofmill.text.seen_texts import hash64
 
 def main(entry: Scores, job: Job) -> None:
     metrics = [split(item) for item in entry.metrics]
-    measured = [row for name, _ in metrics if kernel_of(name) is None for row in shared_problems(entry.problems, job)]
+    measured = [row for name, _ in metrics if kernel_of(name) is None for row in count_shared(entry.problems, job)]
     measured += _of_corpora([some for some in metrics if isinstance(kernel_of(*some), OfCorpus)], entry, job)
-    groups = grouped(entry, job)
+    groups = group_attempts(entry, job)
     notices: dict[Cell, list[str]] = {}
     for group, attempts in groups.items():
         _gate(job.name, _where(group), attempts, entry)
@@ -61,8 +61,8 @@ def main(entry: Scores, job: Job) -> None:
         extra = [metric for metric in answers_found if metric not in metrics]
         selected = [*metrics[:1], *extra, *metrics[1:]]
         of_attempts = [some for some in selected if not isinstance(kernel_of(*some), OfCorpus | None)]
-        measured += measured_rows(group, of_attempts, attempts, entry)
-    measured += averages.averaged(measured, groups, entry)
+        measured += compute_rows(group, of_attempts, attempts, entry)
+    measured += averages.average(measured, groups, entry)
     measured += budgets.points(groups, entry)
     compared = [
         *comparisons(groups, metrics, entry),
@@ -74,14 +74,14 @@ def main(entry: Scores, job: Job) -> None:
     rows = measured + compared
     warnings = [f"{_where(group)}: {sentence}" for group, sentences in notices.items() for sentence in sentences]
     calls = list(_of_calls(entry, job))
-    settled = claims.settled(groups, compared, entry)
+    settled = claims.settle(groups, compared, entry)
     sheet = pages.page(job.name, rows, entry, notices, [claim.sentence for claim in settled], calls)
-    stamped = {claim.name: claim.stamped() for claim in settled}
+    stamped = {claim.name: claim.to_stamp() for claim in settled}
     job.finish(rows, {"numbers": len(rows)}, page=sheet, notices=[*warnings, *calls], claims=stamped)
     for claim in settled:
-        say(job.name, claim.sentence)
+        log(job.name, claim.sentence)
     if low := sum(map(bool, notices.values())):
-        say(job.name, f"{low} of {len(groups)} scores have truncated, empty or unparsable attempts; see the score page")
+        log(job.name, f"{low} of {len(groups)} scores have truncated, empty or unparsable attempts; see the score page")
 
 
 def _of_calls(entry: Scores, job: Job) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _where(group: Cell) -> str:
 # ------------------------------------------------------------------------------------------------------------- attempts
 
 
-def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
+def group_attempts(entry: Scores, job: Job) -> dict[Cell, Rows]:
     """Return the graded attempts by cell (model, problems, sampling, grader), with every field that metrics read.
 
     Raises TableError if two grades tables fill one cell, or if graders to merge graded different attempts.
@@ -121,9 +121,9 @@ def grouped(entry: Scores, job: Job) -> dict[Cell, Rows]:
     groups: dict[Cell, Rows] = {
         group: attempts
         for group, same in names.items()
-        if (attempts := AttemptTable(row for name in same for row in _known(entry, job, name, human, selecting)))
+        if (attempts := AttemptTable(row for name in same for row in _read_known(entry, job, name, human, selecting)))
     }
-    return groups if entry.reduce == "none" else _merged(groups, entry.reduce)
+    return groups if entry.reduce == "none" else _merge(groups, entry.reduce)
 
 
 def _verdicts(job: Job, names: Sequence[str], columns: Sequence[str]) -> Mapping[str, Row]:
@@ -132,14 +132,14 @@ def _verdicts(job: Job, names: Sequence[str], columns: Sequence[str]) -> Mapping
     return ChainMap(*tables)
 
 
-def _known(
+def _read_known(
     entry: Scores, job: Job, grades: str, human: Mapping[str, Row], selecting: Mapping[str, Row]
 ) -> Iterator[dict]:
     """Yield the rows of a grades table, with every field that metrics read."""
     responses = job.parent(grades).stamp["entry"]["responses"]
     sampled = job.parent(responses).stamp["entry"]
     shared = {
-        "seed": seed_of(grades),
+        "seed": parse_seed(grades),
         "loader": _loader(job, sampled["problems"]),
         "max_tokens": None if sampled["model"] in GIVEN_RESPONSES or sampled["rollouts"] else sampled["max_tokens"],
         "reads": job.parent(grades).stamp.get("reads"),
@@ -150,7 +150,9 @@ def _known(
             **row,
             **shared,
             "response": row["response"] if entry.reduce != "none" else None,  # no metric reads it
-            "human": (human_grade["grade"], human_grade["max_points"]) if human_grade and scored(human_grade) else None,
+            "human": (human_grade["grade"], human_grade["max_points"])
+            if human_grade and is_scored(human_grade)
+            else None,
             "selecting": selected.get("grade"),
             "selecting_tokens": selected.get("tokens"),
             "selecting_cost": selected.get("cost"),
@@ -203,19 +205,19 @@ def _grader(graded: Mapping) -> str:
     return f"{graded['grader']} ({graded['grader_prompt']})" if prompted else graded["grader"]
 
 
-def _merged(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
+def _merge(groups: Mapping[Cell, Rows], how: str) -> dict[Cell, Rows]:
     """Merge several graders of the same attempts into one: the mean, median, least or highest of their grades."""
     merged: dict[Cell, Rows] = {}
     for key in dict.fromkeys(group[:3] for group in groups):
         members = [group for group in groups if group[:3] == key]
         graders = ", ".join(group.grader for group in members)
         merged[Cell(*key, f"{how} of {graders}")] = AttemptTable(
-            _merged_rows([groups[one] for one in members], how, graders)
+            _merge_rows([groups[one] for one in members], how, graders)
         )
     return merged
 
 
-def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[dict]:
+def _merge_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[dict]:
     """Yield each attempt of the first member, with one grade merged from all members."""
     places: list[dict[str, int]] = [{row["response"]: place for place, row in enumerate(rows)} for rows in members[1:]]
     scales = {row["max_points"] for rows in members for row in rows}
@@ -226,7 +228,7 @@ def _merged_rows(members: Sequence[Rows], how: str, graders: str) -> Iterator[di
             same = [row, *(rows[at[row["response"]]] for rows, at in zip(members[1:], places, strict=True))]
         except KeyError:
             raise _unlike(graders) from None
-        grades = [one["grade"] for one in same if scored(one)]
+        grades = [one["grade"] for one in same if is_scored(one)]
         opinions = tuple(one["grade"] for one in same)
         yield {**row, "grade": float(MERGES[how](grades)) if grades else None, "opinions": opinions}
 
@@ -246,9 +248,9 @@ def _gate(name: str, place: str, attempts: Rows, entry: Scores) -> None:
             f"{name}: none of the attempts of {place} has a human grade; expected grades of the same responses in `gold-grades`. "
             "Fix `gold-grades`, or remove it."
         )
-    share = (len(counted) - count(counted, scored)) / len(counted)
+    share = (len(counted) - count(counted, is_scored)) / len(counted)
     if share > entry.max_unscored:
-        reasons = Counter(row["reason"] for row in counted if not scored(row))
+        reasons = Counter(row["reason"] for row in counted if not is_scored(row))
         shown = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common(5))
         raise TableError(
             f"{name}: {share:.1%} of the attempts of {place} have no verdict ({shown}); expected at most {entry.max_unscored:.1%} "
@@ -267,9 +269,9 @@ def _of_corpora(metrics: Sequence[tuple[str, Any]], entry: Scores, job: Job) -> 
         return
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(job.parent(required(entry.tokenizer)).weights())
+    tokenizer = AutoTokenizer.from_pretrained(job.parent(require(entry.tokenizer)).weights())
     for problems in entry.problems:
-        lengths = text_lengths.measured(tokenizer, job.parent(problems).stream("statement", "solution", kept=True))
+        lengths = text_lengths.count_tokens(tokenizer, job.parent(problems).stream("statement", "solution", kept=True))
         parts = {"all": lengths}
         steps = sorted(set(lengths.steps_N.tolist()))
         parts |= {f"{n} steps": lengths.where(lengths.steps_N == n) for n in steps if len(steps) in LEVELS}
@@ -284,7 +286,7 @@ def _of_corpora(metrics: Sequence[tuple[str, Any]], entry: Scores, job: Job) -> 
                 yield {**BLANK, "problems": problems, "metric": metric, "slice": part, **numbers}
 
 
-def shared_problems(names: Sequence[str], job: Job) -> Iterator[dict]:
+def count_shared(names: Sequence[str], job: Job) -> Iterator[dict]:
     """Yield the number of kept problems that each pair of tables shares, by a digest of the normalized statement. Exact."""
     kept = {
         name: {hash64(statements.normal(row["statement"])) for row in job.parent(name).stream("statement", kept=True)}

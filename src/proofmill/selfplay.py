@@ -21,7 +21,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.engines import rollout_engines
 from proofmill.metrics import notices
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.columns import PLAYED_COLUMNS
 from proofmill.schema.entries.selfplay_entry import Selfplay
@@ -33,11 +33,11 @@ from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog, constant
 def main(entry: Selfplay, job: Job) -> None:
     rollout_engines.before_trl(job)
     with Executor(seconds=entry.program_timeout) if not processes.rank() else nullcontext() as executor:
-        trainer, tokenizer, seconds = trained(entry, job, executor)
+        trainer, tokenizer, seconds = train(entry, job, executor)
     finish(job, trainer, tokenizer, seconds)
 
 
-def trained(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, Any, float]:
+def train(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, Any, float]:
     """Train; return the trainer, the tokenizer and the seconds it took. The main process has the executor."""
     from datasets import Dataset
     from trl import GRPOConfig
@@ -59,7 +59,7 @@ def trained(entry: Selfplay, job: Job, executor: Executor | None) -> tuple[Any, 
         steps_per_generation=rows["gradient_accumulation_steps"],
     )
     model, tokenizer = run.load(job, entry.model, entry.lora, entry.seed)
-    rollout_engines.decoded_by_ours(job, model)
+    rollout_engines.decode_by_ours(job, model)
     groups = len(entry.tasks) * len(entry.roles)
     empty = Dataset.from_list([{"prompt": [{"role": "user", "content": ""}]}] * groups)  # the game makes the prompts
     schema = {name: kind for name, (kind, _) in PLAYED_COLUMNS.items()}
@@ -92,7 +92,7 @@ def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
     rows = list(in_long_form(run.steps(trainer)))
     job.finish(rows, counts, weights, training_seconds=seconds, notices=noticed)
     for sentence in noticed:
-        say(job.name, sentence)
+        log(job.name, sentence)
 
 
 def footprint(entry: Selfplay) -> dict[str, Any]:

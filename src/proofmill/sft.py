@@ -22,10 +22,10 @@ from jinja2 import TemplateError
 from proofmill.artifacts.jobs import Job, run
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.model_entries import Sft
 from proofmill.schema.errors import TableError
-from proofmill.text.messages import from_row, tools_from, unrendered
+from proofmill.text.messages import find_unrendered, from_row, tools_from
 
 IGNORED = -100  # the label of a token that is not learned (torch's cross entropy)
 
@@ -71,7 +71,7 @@ def main(entry: Sft, job: Job) -> None:
 def examples_of(entry: Sft, job: Job, tokenizer: Any) -> tuple[Any, Any, dict[str, int]]:
     """Return training and evaluation examples (None without any) as token ids and labels, and counts for the stamp."""
     rows = job.parent(entry.examples).rows("example", "problem", "messages", "tools")
-    apart = drawn([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
+    apart = draw([row["problem"] for row in rows], entry.evaluate_share, entry.seed, entry.examples)
     encoder = Encoder(tokenizer, entry.train_on, entry.model)
     learned, long = fitting(entry, job, entry.examples, encoder, [r for r in rows if r["problem"] not in apart])
     evaluated, counts = None, {}
@@ -91,7 +91,7 @@ def longest(*tables: Any) -> int:
     return max(pc.max(pc.list_value_length(batch["input_ids"])).as_py() for batch in batches)
 
 
-def drawn(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:
+def draw(problems: Sequence[str], share: float, seed: int, where: str) -> set[str]:
     """Draw problems by the seed until they hold at least this share of all rows.
 
     A problem is evaluated with all of its examples or none. Raises TableError when no problem is left to learn.
@@ -136,7 +136,7 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
             "renders it, or remove them from the examples (`keep: [no-tools]` drops those with tools)."
         )
     if encoder.escaped and processes.rank() == 0:
-        say(
+        log(
             job.name,
             f"{where}: {encoder.escaped:,} of {len(rows):,} examples write control tokens of {entry.model}, which are learned as text",
         )
@@ -151,7 +151,7 @@ def fitting(entry: Sft, job: Job, where: str, encoder: "Encoder", rows: list[dic
     if entry.too_long == "error" or not fits:
         raise TableError(f"{longer}; expected none to be cut. Raise `max-length`, or drop them in the examples.")
     if processes.rank() == 0:
-        say(job.name, f"{longer}: left out")
+        log(job.name, f"{longer}: left out")
     return data.select(fits), len(lengths) - len(fits)
 
 
@@ -180,25 +180,25 @@ class Encoder:
         self.tools: list[dict] | None = None
 
     def __call__(self, messages: list[dict], tools: list[dict] | None = None) -> dict[str, list[int]]:
-        escaped, self.tools = self.tokens.escaped(messages), self.tokens.escaped_inside(tools)
+        escaped, self.tools = self.tokens.escape(messages), self.tokens.escape_inside(tools)
         self.escaped += (escaped, self.tools) != (messages, tools)
         messages = _to_last_answer(escaped) if self.learn == "answer" else escaped
         self.template = self.marked
         try:
             ids, mask = self._by_masks(messages, self.marked) if self.marked else self._by_turns(messages)
             labels = [i if learned else IGNORED for i, learned in zip(ids, mask, strict=True)]
-            self.lost.append(self._lost(messages, labels))
+            self.lost.append(self._find_lost(messages, labels))
         except TemplateError as error:
             self.lost.append(f"all of it ({error})")
             return {"input_ids": [], "labels": []}
         return {"input_ids": ids, "labels": labels}
 
-    def _lost(self, messages: list[dict], labels: list[int]) -> str | None:
+    def _find_lost(self, messages: list[dict], labels: list[int]) -> str | None:
         """Return what the template leaves out of a conversation, or that nothing of it is learned; None for neither."""
         rendered = self._apply(messages, self.template, tokenize=False)
         learned = self.tokenizer.decode([id for id in labels if id != IGNORED], skip_special_tokens=True)
         nothing = None if learned.strip() else "all that is to be learned"
-        return unrendered(messages, self.tools, rendered, self.learn == "answer") or nothing
+        return find_unrendered(messages, self.tools, rendered, self.learn == "answer") or nothing
 
     def _by_masks(self, messages: list[dict], template: str) -> tuple[list[int], list[int]]:
         encoded = self._apply(messages, template, return_dict=True, return_assistant_tokens_mask=True)
@@ -234,13 +234,13 @@ class Encoder:
     def _start(self, before: list[dict], ids: list[int]) -> int:
         """Return the length of the prompt among the ids. Some templates write its end differently once an answer follows."""
         prompt = self._render(before, ask=True)
-        if (start := _shared(prompt, ids)) < len(prompt):
+        if (start := _count_shared(prompt, ids)) < len(prompt):
             self._check(self._render(before), ids)
         return start
 
     def _check(self, part: list[int], ids: list[int]) -> None:
         """Raise TableError if the ids do not begin with this part."""
-        if _shared(part, ids) < len(part):
+        if _count_shared(part, ids) < len(part):
             raise TableError(
                 f"{self.model}: its chat template writes a message in another way when others follow; expected the same, or "
                 "`{% generation %}` around the trained text (`train-on: assistant`). Add these tags to the template."
@@ -282,7 +282,7 @@ def _training_template(tokenizer: Any) -> str | None:
         return None
 
 
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+def _count_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the length of the common prefix."""
     differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
@@ -299,7 +299,7 @@ def end_of_turn(job: Job, model: Any, tokenizer: Any, labels: list[int]) -> str 
     if last in tokenizer.get_added_vocab().values():
         return tokenizer.convert_ids_to_tokens(last)
     if processes.rank() == 0:
-        say(job.name, "what is learned ends with no token of its own: the model will not learn to stop")
+        log(job.name, "what is learned ends with no token of its own: the model will not learn to stop")
     return None
 
 

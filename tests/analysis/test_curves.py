@@ -10,8 +10,8 @@ from proofmill.schema.errors import SettingError
 
 def test_smoothing_is_the_weighted_mean_of_what_came_before():
     """With a half, the third point weighs 4 parts of 7, the second 2, the first 1; 0 leaves points as they are."""
-    assert curves.smoothed([1.0, 2.0, 4.0], 0.5) == pytest.approx([1, 5 / 3, (4 * 4 + 2 * 2 + 1) / 7])
-    assert curves.smoothed([1.0, 2.0, 4.0], 0) == [1, 2, 4]
+    assert curves.smooth_values([1.0, 2.0, 4.0], 0.5) == pytest.approx([1, 5 / 3, (4 * 4 + 2 * 2 + 1) / 7])
+    assert curves.smooth_values([1.0, 2.0, 4.0], 0) == [1, 2, 4]
 
 
 def test_curves_are_the_points_of_the_table(small):

@@ -29,7 +29,7 @@ def two(tmp_path_factory):
             "scores/right": {"grades": ["grades/right"], **SCORES},
         },
     )
-    mill.make(*mill.book.entries)
+    mill.make(*mill.config.entries)
     return mill
 
 

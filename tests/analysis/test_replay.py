@@ -127,7 +127,7 @@ def test_replay_of_own_terms_changes_nothing(steps, scale, unscored):
     """Under its own rewards and marks every reward and advantage is the recorded one, to float32, and no group changes."""
     with tempfile.TemporaryDirectory() as folder:
         results = stored(Path(folder), steps, scale_rewards=scale, unscored=unscored, group_size=len(steps[0][0]))
-        made = replay.replayed("grpo/x", results)
+        made = replay.replay_run("grpo/x", results)
         rollouts = sum(len(group) for groups in steps for group in groups)
         assert made.as_recorded() == (rollouts, rollouts)
         assert not (made.changed_PG.any() or made.other_best_P.any() or made.reversed_P.any())
@@ -146,7 +146,7 @@ def test_rounding_of_rewards_that_cancel_is_no_advantage(tmp_path):
         group_size=2,
         rewards={"grade": 1, "format": -6 / 7},
     )
-    found = replay.replayed("grpo/x", results)
+    found = replay.replay_run("grpo/x", results)
     assert found.as_recorded() == (2, 2)
     assert not found.before_PG.any() and not found.changed_PG.any()
 
@@ -154,7 +154,7 @@ def test_rounding_of_rewards_that_cancel_is_no_advantage(tmp_path):
 def test_shown_rewards_are_those_that_were_counted(tmp_path):
     """The mean of a reward leaves out what was left out of training, before and after, and so does the file written."""
     results = stored(tmp_path, [[[attempt(7), attempt(None, well_formed=False), attempt(0)]]])
-    found = replay.replayed("grpo/x", results)
+    found = replay.replay_run("grpo/x", results)
     assert np.array_equal(found.now.values["format"], [[1, np.nan, 1]], equal_nan=True)
     assert np.array_equal(found.was.values["format"], found.now.values["format"], equal_nan=True)
 
@@ -188,7 +188,7 @@ def test_replay_of_a_trained_run_is_the_run(small, monkeypatch, name, rewards, m
     }  # fmt: skip
     made = Mill(small.results, **SMALL, **{name: grpo})
     made.make(name)
-    found = replay.replayed(name, small.results)
+    found = replay.replay_run(name, small.results)
     assert found.as_recorded() == (24, 24)
     assert "0 of 6 groups change" in shown(found)
     assert found.again.unscored_PG.any() and np.count_nonzero(found.recorded_PG) > 12
@@ -209,7 +209,7 @@ def test_replay_by_grades_of_a_trained_runs_rollouts_finds_them_all(small):
         },
     )
     made.make("grpo/regraded", "responses/regraded", "grades/regraded")
-    found = replay.replayed("grpo/regraded", small.results, grades="grades/regraded")
+    found = replay.replay_run("grpo/regraded", small.results, grades="grades/regraded")
     assert found.covered_P.tolist() == [True] * 4
     assert np.array_equal(found.now.values["grade"], found.again.values["grade"], equal_nan=True)
     assert "0 of 4 groups change" in shown(found)
@@ -218,7 +218,7 @@ def test_replay_by_grades_of_a_trained_runs_rollouts_finds_them_all(small):
 def test_replay_says_when_the_code_is_no_longer_that_of_the_run(tmp_path):
     """A recorded reward that its text and marks no longer give is counted, and the difference is not blamed on the terms."""
     results = stored(tmp_path, [[[attempt(7), attempt(0, reward_format=0.25), attempt(3)]]])
-    found = replay.replayed("grpo/x", results)
+    found = replay.replay_run("grpo/x", results)
     assert found.as_recorded()[0] == 2
     assert "2 of 3 rewards" in shown(found)
     assert "has changed since the run" in shown(found)
@@ -230,7 +230,7 @@ def test_replay_says_when_recorded_advantages_are_not_those_of_the_rewards(tmp_p
     steps = [[[attempt(7), attempt(0), attempt(3)]]]
     results = stored(tmp_path, steps, written=lambda frame: frame.with_columns(other), scale_rewards="none")
     path = results / "grpo/x" / ROLLOUTS
-    found = replay.replayed("grpo/x", results)
+    found = replay.replay_run("grpo/x", results)
     assert found.as_recorded() == (3, 2)
     assert found.before_PG.tolist() == found.recorded_PG.tolist() == [pl.read_parquet(path)["advantage"].to_list()]
 
@@ -281,7 +281,7 @@ def test_replay_counts_are_those_of_exact_arithmetic(steps, unscored):
         backwards += sum(b * a for b, a in zip(apart_old, apart_new, strict=True)) < 0
     with tempfile.TemporaryDirectory() as folder:
         results = stored(Path(folder), steps, unscored=unscored, group_size=len(steps[0][0]))
-        found = replay.replayed("grpo/x", results, rewards=OTHER)
+        found = replay.replay_run("grpo/x", results, rewards=OTHER)
     assert {key: int(hits_PG.sum()) for key, hits_PG in found.changes.items()} == kinds_of_change
     assert found.changed_PG.any(axis=1).sum() == changed
     assert found.turned_PG.any(axis=1).sum() == turned
@@ -296,7 +296,7 @@ ALIKE = [attempt(7, tokens=20), attempt(7, tokens=20), attempt(7, tokens=20)]
 def test_replay_by_hand_is_shown_with_its_intervals(tmp_path):
     """Of two groups one is reversed by a length reward: its only right attempt is the longest; the other has no deviation."""
     results = stored(tmp_path, [[TURNED], [ALIKE]])
-    found = replay.replayed("grpo/x", results, rewards="{length-kimi: 1}")
+    found = replay.replay_run("grpo/x", results, rewards="{length-kimi: 1}")
     lines = shown(found).splitlines()
     assert lines[1] == "before: {format: 0.5, grade: 1.0}, scale group, unscored drop"
     assert lines[2] == "after:  {length-kimi: 1}, scale group, unscored drop"
@@ -316,14 +316,14 @@ def test_replay_by_hand_is_shown_with_its_intervals(tmp_path):
 
 def test_replay_in_thirds_has_every_step_once(tmp_path):
     """Seven steps are shown as 1 to 3, 4 to 5 and 6 to 7."""
-    found = replay.replayed("grpo/x", stored(tmp_path, [[TURNED]] * 7))
+    found = replay.replay_run("grpo/x", stored(tmp_path, [[TURNED]] * 7))
     assert list(_comparison.spans(found)) == ["all steps", "1 to 3", "4 to 5", "6 to 7"]
     assert sum(span_P.sum() for span_P in list(_comparison.spans(found).values())[1:]) == 7
 
 
 def test_replay_under_another_scale_keeps_all_signs(tmp_path):
     """Dividing by another deviation changes advantages and not one sign."""
-    found = replay.replayed("grpo/x", stored(tmp_path, [[TURNED, ALIKE]]), scale="none")
+    found = replay.replay_run("grpo/x", stored(tmp_path, [[TURNED, ALIKE]]), scale="none")
     assert not found.changed_PG.any()
     assert found.now.advantages_PG[0].tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     assert found.recorded_PG[0, 0] == pytest.approx((2 / 3) / (1 / 3**0.5 + 1e-4))
@@ -332,7 +332,7 @@ def test_replay_under_another_scale_keeps_all_signs(tmp_path):
 def test_replay_with_unscored_as_zero_counts_them(tmp_path):
     """An attempt without a verdict has no advantage when dropped, and the worst one as zero; it is unscored both times."""
     results = stored(tmp_path, [[[attempt(7), attempt(7), attempt(None, well_formed=False)]]])
-    found = replay.replayed("grpo/x", results, unscored="zero")
+    found = replay.replay_run("grpo/x", results, unscored="zero")
     assert found.recorded_PG.tolist() == [[0, 0, 0]]
     assert np.sign(found.after_PG).tolist() == [[1, 1, -1]]
     assert found.again.unscored_PG.tolist() == found.now.unscored_PG.tolist() == [[False, False, True]]
@@ -342,7 +342,7 @@ def test_replay_of_other_grades_counts_what_no_program_could_decide_as_0(tmp_pat
     """As in a training: an unreadable answer earns 0, and a missing verdict nothing."""
     results = stored(tmp_path, [[[attempt(7), attempt(7), attempt(7)]]])
     graded(results, {"r0": 7, "r1": None, "r2": None}, {"r1": "unparsable", "r2": "no-verdict"})
-    found = replay.replayed("grpo/x", results, rewards="{grade: 1}", grades="grades/y")
+    found = replay.replay_run("grpo/x", results, rewards="{grade: 1}", grades="grades/y")
     assert found.now.totals_PG.tolist() == pytest.approx(np.array([[1, 0, np.nan]]), nan_ok=True)
 
 
@@ -360,10 +360,10 @@ def test_preference_is_taken_from_the_table(tmp_path):
     """A judge's taste is not asked again: small talk is rewarded by it alone, mathematics by grades and by it."""
     proof = [attempt(7, rewards_defined=["grade", "helpful"], reward_helpful=0.0), attempt(0, rewards_defined=["grade", "helpful"], reward_helpful=1.0)]  # fmt: skip
     results = stored(tmp_path, [[[talk(0.25), talk(0.75)], proof]], group_size=2, **LIKED)
-    found = replay.replayed("grpo/x", results)
+    found = replay.replay_run("grpo/x", results)
     assert found.now.totals_PG.tolist() == [[0.5, 1.5], [1, 2]]
     assert not found.now.unscored_PG.any()
-    fewer = replay.replayed("grpo/x", results, rewards="{helpful: 1, solved: 3}")
+    fewer = replay.replay_run("grpo/x", results, rewards="{helpful: 1, solved: 3}")
     assert fewer.now.totals_PG.tolist() == [[0.25, 0.75], [3, 1]], "full marks are of no small talk"
 
 
@@ -371,7 +371,7 @@ def test_grades_where_none_are_wanted_count_nothing(tmp_path):
     """A second judge who grades small talk too rewards nothing by it: the run's grades do not apply there."""
     results = stored(tmp_path, [[[talk(0.25), talk(0.75)]]], group_size=2, **LIKED)
     graded(results, {"r0": 7, "r1": 0})
-    found = replay.replayed("grpo/x", results, grades="grades/y")
+    found = replay.replay_run("grpo/x", results, grades="grades/y")
     assert found.now.totals_PG.tolist() == [[0.5, 1.5]]
     assert np.isnan(found.now.values["grade"]).all()
 
@@ -380,7 +380,7 @@ def test_rollouts_that_do_not_say_what_applies_need_every_reward(tmp_path):
     """Without the column `rewards_defined` a missing reward makes a rollout unscored."""
     steps = [[[attempt(7, reward_helpful=0.5), attempt(0, reward_helpful=None)]]]
     results = stored(tmp_path, steps, group_size=2, without=("rewards_defined",), **LIKED)
-    assert replay.replayed("grpo/x", results).now.unscored_PG.tolist() == [[False, True]]
+    assert replay.replay_run("grpo/x", results).now.unscored_PG.tolist() == [[False, True]]
 
 
 # ---------------------------------------------------------------------------------------------------------- other marks
@@ -390,7 +390,7 @@ def test_other_grades_turn_a_group_round(tmp_path):
     """A second judge who thinks the opposite reverses the group; one who says nothing of an attempt leaves it unscored."""
     results = stored(tmp_path, [[[attempt(7), attempt(0), attempt(0)], ALIKE]])
     graded(results, {"r0": 0, "r1": 7, "r2": None, "r3": 7, "r4": 7, "r5": 7, "elsewhere": 1})
-    found = replay.replayed("grpo/x", results, grades="grades/y")
+    found = replay.replay_run("grpo/x", results, grades="grades/y")
     assert np.sign(found.after_PG).tolist() == [[-1, 1, 0], [0, 0, 0]]
     assert found.reversed_P.tolist() == [True, False]
     assert found.now.unscored_PG.sum() == 1 and not found.again.unscored_PG.any()
@@ -401,7 +401,7 @@ def test_groups_without_other_grades_are_left_out(tmp_path):
     """Grades of some problems say nothing about the others, whose groups are not counted as changed."""
     results = stored(tmp_path, [[TURNED], [TURNED]])
     graded(results, {"r3": 7, "r4": 0, "r5": 0})
-    text = shown(replay.replayed("grpo/x", results, grades="grades/y"))
+    text = shown(replay.replay_run("grpo/x", results, grades="grades/y"))
     assert "1 of 2 groups have no row in grades/y and are excluded" in text
     assert "0 of 1 groups change" in text
     assert ["rollouts", "3"] in [line.split() for line in text.splitlines()]
@@ -414,7 +414,7 @@ def test_grades_of_other_responses_are_refused(tmp_path):
     with pytest.raises(
         TableError, match=r"has no grades of rollouts of grpo/x, but of responses/round-2; .*rollouts: true"
     ):
-        replay.replayed("grpo/x", results, grades="grades/y")
+        replay.replay_run("grpo/x", results, grades="grades/y")
 
 
 # -------------------------------------------------------------------------------------------------------------- mistakes
@@ -440,14 +440,14 @@ def test_wrong_rewards_are_named(tmp_path, rewards, message):
     """A mistake in `--rewards` is said with what was found and what is expected."""
     results = stored(tmp_path, [[TURNED]])
     with pytest.raises(SettingError, match=f"--rewards: .*{message}"):
-        replay.replayed("grpo/x", results, rewards=rewards)
+        replay.replay_run("grpo/x", results, rewards=rewards)
 
 
 def test_preference_has_no_arguments(tmp_path):
     """Nobody is asked again, so that a preference is a weight and nothing else."""
     results = stored(tmp_path, [[[talk(0.25), talk(0.75)]]], group_size=2, **LIKED)
     with pytest.raises(SettingError, match=r"`helpful` has the weight .'input': 'all'.; expected a number"):
-        replay.replayed("grpo/x", results, rewards="{helpful: {input: all}}")
+        replay.replay_run("grpo/x", results, rewards="{helpful: {input: all}}")
 
 
 @pytest.mark.parametrize(
@@ -461,13 +461,13 @@ def test_tables_of_another_kind_are_refused(tmp_path, name, grades, message):
     """A table without rollouts is not replayed, and grades come from grades."""
     results = stored(tmp_path, [[TURNED]])
     with pytest.raises(SettingError, match=message):
-        replay.replayed(name, results, grades=grades)
+        replay.replay_run(name, results, grades=grades)
 
 
 def test_run_that_was_never_made_is_refused(tmp_path):
     """Without its table there is nothing to replay, and the command that makes it is named."""
     with pytest.raises(TableError, match=r"grpo/y.parquet: no such table; .*snakemake"):
-        replay.replayed("grpo/y", stored(tmp_path, [[TURNED]]))
+        replay.replay_run("grpo/y", stored(tmp_path, [[TURNED]]))
 
 
 def test_rollouts_that_are_gone_are_missed(tmp_path):
@@ -475,7 +475,7 @@ def test_rollouts_that_are_gone_are_missed(tmp_path):
     results = stored(tmp_path, [[TURNED]])
     (results / "grpo/x" / ROLLOUTS).unlink()
     with pytest.raises(TableError, match=r"rollouts.parquet: no such file; .*snakemake .*grpo/x.parquet"):
-        replay.replayed("grpo/x", results)
+        replay.replay_run("grpo/x", results)
 
 
 @pytest.mark.parametrize("column", ["rollout", "max_points", "reward_format"])
@@ -483,7 +483,7 @@ def test_rollouts_of_an_older_shape_are_refused(tmp_path, column):
     """A column that a replay needs is named when it is missing."""
     results = stored(tmp_path, [[TURNED]], without=(column,))
     with pytest.raises(TableError, match=f"has no column `{column}`"):
-        replay.replayed("grpo/x", results)
+        replay.replay_run("grpo/x", results)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 3, 2, 4, 5], [0, 1, 2, 3, 4], [6, 7, 8, 0, 1, 2], [0, 3, 1, 4, 2, 5]])
@@ -491,7 +491,7 @@ def test_rollouts_of_torn_groups_are_refused(tmp_path, order):
     """Groups whose attempts are apart, of another size, or out of their steps' order, are not guessed at."""
     results = stored(tmp_path, [[TURNED, ALIKE], [TURNED]], written=lambda frame: frame[order])
     with pytest.raises(TableError, match="differ in size or are torn apart; expected 3 attempts"):
-        replay.replayed("grpo/x", results)
+        replay.replay_run("grpo/x", results)
 
 
 # ---------------------------------------------------------------------------------------------------------- the command

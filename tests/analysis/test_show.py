@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from proofmill import __main__ as command
-from proofmill.analysis.show import shown
+from proofmill.analysis.show import list_outputs
 from proofmill.artifacts.tables import Table
 
 
@@ -15,7 +15,7 @@ def test_pages_come_first_and_then_where_everything_lies(small, tmp_path):
     for name in ("sft/cold", "problems/train"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / f"{name}.parquet").symlink_to(small.table(name).path)
-    lines = list(shown(["problems/train", "sft/cold", "scores/x", "scores/y"], tmp_path))
+    lines = list(list_outputs(["problems/train", "sft/cold", "scores/x", "scores/y"], tmp_path))
     assert lines[:3] == ["# scores/x", "", "| a |"]
     where = f"3 of 4 tables are in {tmp_path}/, each with its log: 1 in problems/, 1 in sft/, 1 in scores/"
     assert where in lines

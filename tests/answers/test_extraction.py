@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmill.answers.extraction import boxed, classify_extraction, excerpt, extract, normal, of_gold, stated_answer
+from proofmill.answers.extraction import (
+    classify_extraction,
+    excerpt,
+    extract,
+    find_boxes,
+    find_stated_answer,
+    normal,
+    of_gold,
+)
 
 BOX = re.compile(r"\\(?:boxed|fbox)\{")
 
@@ -45,7 +53,7 @@ PIECES = st.sampled_from(["\\boxed{", "\\fbox{", "{", "}", "}", "}", "\\frac{1}"
 def test_boxes_of_any_braces_are_those_of_a_search_sign_by_sign(text):
     """One scan finds the outermost closed boxes that a search from each beginning finds."""
     slow = [re.sub(r"\s+", " ", inner) for inner in slow_boxes(text)]
-    found = [re.sub(r"\s+", " ", inner) for inner in boxed(text)]
+    found = [re.sub(r"\s+", " ", inner) for inner in find_boxes(text)]
     assert len(slow) == len(found)
     for whole, inner in zip(slow, found, strict=True):
         assert inner == whole.strip() or BOX.search(whole)
@@ -263,4 +271,4 @@ def test_way_of_finding_an_answer_is_told(text, way):
 )
 def test_what_a_text_says_its_answer_is(text, value):
     """The last such sentence counts, with a formula in dollars or one word; nothing else is guessed."""
-    assert stated_answer(text) == value
+    assert find_stated_answer(text) == value

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofmill.answers import final_answers, formulas
-from proofmill.answers.extraction import boxed, extract, normal
+from proofmill.answers.extraction import extract, find_boxes, normal
 from proofmill.answers.final_answers import (
     CANARIES,
     AnswerPair,
@@ -197,7 +197,7 @@ def test_parser_of_workers_reads_what_the_plain_parser_reads(two_stages, monkeyp
 
 def test_parser_of_workers_reads_math_as_the_plain_parser(records, two_stages, monkeypatch):
     """The same holds for gold answers and boxes of MATH, also those that are equal after `normal`."""
-    texts = {text for row in records[::9] for text in (row["answer"], *boxed(row["solution"]))}
+    texts = {text for row in records[::9] for text in (row["answer"], *find_boxes(row["solution"]))}
     forms = sorted(set(map(normal, texts)))
     quick = shown(forms)
     monkeypatch.undo()
@@ -206,7 +206,7 @@ def test_parser_of_workers_reads_math_as_the_plain_parser(records, two_stages, m
 
 def test_normal_form_means_what_the_answer_means(records):
     """A normal form is parsed like the answer itself, unless the answer could not be parsed."""
-    texts = {text for row in records[::9] for text in boxed(row["solution"])}
+    texts = {text for row in records[::9] for text in find_boxes(row["solution"])}
     for text in texts:
         before, after = (formulas.parse(one) for one in (text, normal(text)))
         assert before is None or before == after

@@ -30,7 +30,7 @@ def made(mill, monkeypatch):
 
 
 def kept(own: Mill, name: str):
-    return own.table(name).kept(own.table(name).stamp["fingerprint"])
+    return own.table(name).archive_of(own.table(name).stamp["fingerprint"])
 
 
 HARM = {

@@ -8,7 +8,7 @@ import pytest
 from proofmill.artifacts import fingerprints
 from proofmill.artifacts.states import States
 from proofmill.config.entry_values import entry_from
-from proofmill.config.source_paths import known_digests
+from proofmill.config.source_paths import read_known_digests
 from proofmill.public_data import registry
 
 FILES = {"a.jsonl": '{"statement": "a"}\n', "b.jsonl": '{"statement": "b"}\n', "sub/c.jsonl": '{"statement": "c"}\n'}
@@ -105,7 +105,7 @@ def test_public_data_that_are_gone_have_the_names_that_they_had(tmp_path, monkey
     here = fingerprints.sources_of("problems", entry, {}.get)
     rows = [f"{address},{registry.place(address)}/{Path(name).name},2,{sha},main" for name, sha in here.items()]
     registry.LOCK.write_text("\n".join([",".join(registry.LOCK_COLUMNS), *rows]) + "\n")
-    assert known_digests(address) == here
+    assert read_known_digests(address) == here
     assert sorted(here) == [f"{address}/train-0.jsonl", f"{address}/train-1.jsonl"]
 
 
@@ -115,7 +115,7 @@ def test_plan_names_the_files_that_came_and_went(corpus, mill):
     made.make("problems/x")
     (corpus / "a.jsonl").rename(corpus / "z.jsonl")
     (corpus / "b.jsonl").write_text('{"statement": "other"}\n')
-    state = States(made.book, made.results)["problems/x"]
+    state = States(made.config, made.results)["problems/x"]
     assert state.why == (
         "${DATA}/corpus/b.jsonl was edited", "${DATA}/corpus/z.jsonl is new", "${DATA}/corpus/a.jsonl was removed",
     )  # fmt: skip

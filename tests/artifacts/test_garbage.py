@@ -37,7 +37,7 @@ def made(mill):
 
 
 def found(made, sorts=garbage.SORTS):
-    return {(each.sort, each.artifact): each for each in garbage.unused_files(made.book, made.results, sorts)}
+    return {(each.sort, each.artifact): each for each in garbage.find_unused(made.config, made.results, sorts)}
 
 
 def test_copies_of_other_entries_and_tables_of_nobody_can_go(made):
@@ -73,10 +73,10 @@ def test_links_free_nothing_while_another_holds_the_file(made):
     """An archived table and the table are one file: deleting one frees nothing, deleting both frees it once."""
     listed = found(made)
     copy, table = listed["archive", "schemes/s"], listed["unreachable", "schemes/s"]
-    alone = [garbage.freed_bytes([each]) for each in (copy, table)]
+    alone = [garbage.count_freed_bytes([each]) for each in (copy, table)]
     file = made.table("schemes/s").path
     assert os.stat(file).st_nlink == 2
-    together = garbage.freed_bytes([copy, table])
+    together = garbage.count_freed_bytes([copy, table])
     assert together >= sum(alone) + file.stat().st_blocks * 512
 
 
@@ -98,7 +98,7 @@ def test_delete_leaves_every_table_of_the_recipes_as_it_was(made, monkeypatch, c
     assert not made.table("schemes/s").path.exists() and made.table("schemes/s").calls.exists()
     for name in ("problems/p", "problems/q"):
         assert after[f"{name}.parquet"] == before[f"{name}.parquet"]
-        assert made.table(name).kept(made.table(name).stamp["fingerprint"]).exists()
+        assert made.table(name).archive_of(made.table(name).stamp["fingerprint"]).exists()
     monkeypatch.setattr(sys, "argv", ["proofmill", "gc"])
     command.main()
     assert capsys.readouterr().out.splitlines()[-1] == "no unused files"
@@ -121,14 +121,14 @@ def test_entry_with_a_mistake_is_not_nobodys(made, monkeypatch, tmp_path):
 def test_copies_of_what_would_be_made_stay(made):
     """An entry of which a table has to be made first may be one of its copies again."""
     edited = {**ENTRIES, "problems/p": {"source": "arithmetic", "rows": 7}}
-    listed = garbage.unused_files(expand({"r": {"api/referee": REFEREE, **edited}}), made.results)
+    listed = garbage.find_unused(expand({"r": {"api/referee": REFEREE, **edited}}), made.results)
     assert ("archive", "problems/q") not in {(each.sort, each.artifact) for each in listed}
 
 
 def test_copy_that_an_entry_would_bring_back_stays(made):
     """An entry that was edited back, and not run yet, finds its copy."""
     back = expand({"r": {"api/referee": REFEREE, **ENTRIES}})
-    listed = garbage.unused_files(back, made.results)
+    listed = garbage.find_unused(back, made.results)
     assert ("archive", "problems/q") not in {(each.sort, each.artifact) for each in listed}
 
 
@@ -158,14 +158,14 @@ def noted(made, entries, title="mine.yaml"):
 
 
 def going(made, others, sorts=garbage.SORTS):
-    return {(each.sort, each.artifact): each for each in garbage.unused_files(made.book, made.results, sorts, others)}
+    return {(each.sort, each.artifact): each for each in garbage.find_unused(made.config, made.results, sorts, others)}
 
 
 def test_what_another_configuration_declares_stays(made):
     """Its table, journal and archived table stay and are named with it; files that neither declares can go."""
     others = noted(made, ENTRIES)
     assert going(made, others) == {}
-    assert garbage.held_by_others(made.book, made.results, garbage.SORTS, others) == {
+    assert garbage.list_held_by_others(made.config, made.results, garbage.SORTS, others) == {
         "mine.yaml": ["problems/q", "schemes/s"]
     }
     others = noted(made, {"problems/p": ENTRIES["problems/p"], "schemes/s": ENTRIES["schemes/s"]})
@@ -245,4 +245,4 @@ def test_damaged_record_stops_the_search(made, damage):
 def test_run_records_what_its_configuration_declares(chain):
     """After a run of Snakemake the results folder knows its files, and every artifact of theirs."""
     (known,) = configurations.others(chain.results, [])
-    assert known.title == "config.yaml" and known.artifacts == configurations.of(chain.book)
+    assert known.title == "config.yaml" and known.artifacts == configurations.of(chain.config)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mill import Mill
-from proofmill.artifacts.graph import Graph, command, forced_names, forced_variable, shell_word
+from proofmill.artifacts.graph import Graph, command, find_forced, format_forced, shell_word
 from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import MissingData
 
@@ -31,7 +31,7 @@ def built(tmp_path, monkeypatch) -> Mill:
 
 
 def graph(mill: Mill, shards=None, forced=()) -> Graph:
-    return Graph(mill.book, shards or {}, lambda: forced)
+    return Graph(mill.config, shards or {}, lambda: forced)
 
 
 def test_due_parents_and_current_ones_are_separate(built):
@@ -57,7 +57,7 @@ def test_job_on_a_node_waits_for_nothing(built):
 def test_forced_names_are_asked_for_once(built):
     """The settings of a run are known when the first state is needed, not before."""
     calls = []
-    shown = Graph(built.book, {}, lambda: calls.append(1) or ["problems/a"])
+    shown = Graph(built.config, {}, lambda: calls.append(1) or ["problems/a"])
     assert not calls
     assert shown.is_due("problems/a") and shown.is_due("problems/b") and calls == [1]
 
@@ -77,7 +77,7 @@ def test_source_file_is_an_input(tmp_path, monkeypatch):
     )
     shown = graph(mill)
     assert shown.inputs("problems/own").current == ["a.jsonl"]
-    assert shown.without_data(mill.book.entries) == ["problems/public"]
+    assert shown.without_data(mill.config.entries) == ["problems/public"]
     with pytest.raises(MissingData):
         shown.inputs("problems/public")
 
@@ -121,16 +121,16 @@ def test_failure_is_reported_with_its_last_words(built):
 
 def test_forced_by_table_name_or_kind(built):
     """Snakemake's forced files and rules both name artifacts."""
-    book = built.book
-    assert forced_names(book, {"results/problems/a.parquet", "other"}, set()) == {"problems/a"}
-    assert forced_names(book, set(), {"schemes", "problems/c"}) == {"schemes/b", "problems/c"}
+    config = built.config
+    assert find_forced(config, {"results/problems/a.parquet", "other"}, set()) == {"problems/a"}
+    assert find_forced(config, set(), {"schemes", "problems/c"}) == {"schemes/b", "problems/c"}
 
 
 def test_variable_of_forced_names():
     """Tables and names both become names; the last word tells this run from others."""
     words = ["results/problems/a.parquet", "sft"]
-    assert forced_variable(words, False, "results", 7) == "problems/a sft run-7"
-    assert forced_variable([], True, "results", 7) == "all run-7"
+    assert format_forced(words, False, "results", 7) == "problems/a sft run-7"
+    assert format_forced([], True, "results", 7) == "all run-7"
 
 
 @pytest.mark.parametrize("text", ["plain", "two words", "it's", '{"a": {"b": 1}}', "$HOME `x`"])
@@ -142,7 +142,7 @@ def test_word_of_a_shell_has_no_fields(text):
 
 def test_command_of_a_shard_leaves_its_file(built):
     """Only a shard creates its output itself; a log of its own has its number."""
-    table, shard = (command(built.book, "schemes", "python -m", shard) for shard in (False, True))
+    table, shard = (command(built.config, "schemes", "python -m", shard) for shard in (False, True))
     assert "python -m proofmill.schemes schemes/{wildcards.name} --entry" in table and "touch" not in table
     assert "--shard {wildcards.shard}/{wildcards.shards} --entry" in shard and shard.endswith("touch {output}")
     assert ".{wildcards.shard}-of-{wildcards.shards}.log" in shard

@@ -10,7 +10,7 @@ import pytest
 from damage import copied, truncate, zero
 from mill import SMALL, Mill
 from proofmill import __main__ as command
-from proofmill.artifacts.maintenance.integrity import damaged
+from proofmill.artifacts.maintenance.integrity import find_damage
 from proofmill.calls import records
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.runtime import locks
@@ -41,7 +41,7 @@ def check(own, monkeypatch, capsys):
 
 
 def kept(own: Mill, name: str):
-    return own.table(name).kept(own.table(name).stamp["fingerprint"]).folder
+    return own.table(name).archive_of(own.table(name).stamp["fingerprint"]).folder
 
 
 def separately(path):
@@ -56,7 +56,7 @@ def separately(path):
 def test_healthy_results_are_whole(own, check, deep):
     """Nothing is damaged in results as they were made, nor with a copy put aside, nor with tables and copies deleted."""
     assert check(*deep)[:2] == (0, [])
-    own.table("problems/train").kept(own.table("problems/train").stamp["fingerprint"]).put_aside()
+    own.table("problems/train").archive_of(own.table("problems/train").stamp["fingerprint"]).set_invalid()
     shutil.rmtree(kept(own, "base/tiny"))
     own.table("grades/cold").path.unlink()
     code, lines, log = check(*deep)
@@ -180,7 +180,7 @@ def test_name_of_which_there_is_nothing_is_refused(own, check, tmp_path):
     code, _, _ = check("problems/trian")
     assert str(code).startswith("SettingError: problems/trian: ") and "Did you mean `problems/train`?" in code
     with pytest.raises(SettingError, match="has no tables"):
-        list(damaged([], tmp_path / "absent"))
+        list(find_damage([], tmp_path / "absent"))
 
 
 def test_recipe_with_a_mistake_is_not_said_to_be_well(check, monkeypatch, tmp_path):

@@ -54,7 +54,7 @@ def made(mill, monkeypatch):
 
 
 def state(mill, name):
-    return States(mill.book, mill.results)[name].name
+    return States(mill.config, mill.results)[name].name
 
 
 def test_mended_judge_is_asked_about_unreadable_rows_alone(mill, made):
@@ -66,19 +66,19 @@ def test_mended_judge_is_asked_about_unreadable_rows_alone(mill, made):
 
     rows, asked = made("grades/g", broken)
     assert [row["reason"] for row in rows].count("no-verdict") == 1 and len(asked) == 4 + 2 + 2
-    paid = budget.spent(mill.results / "calls")
+    paid = budget.sum_costs(mill.results / "calls")
     table = mill.table("grades/g")
-    done = invalidate(mill.book, table)
+    done = invalidate(mill.config, table)
     assert (done.answers, done.rows, state(mill, "grades/g")) == (4, 1, "make")
-    stage = RunPlan(mill.book, "grades/g", mill.results).stages["grades/g"]
+    stage = RunPlan(mill.config, "grades/g", mill.results).stages["grades/g"]
     assert (stage.why, stage.rows, stage.cached) == (["its invalidated calls are repeated"], 5, 4)
     rows, asked = made("grades/g", lambda *_: MARK)
     assert [row["grade"] for row in rows] == [6] * 5 and len(asked) == 1
     assert garbled["statement"] in asked[0]["messages"][0]["content"]
-    assert budget.spent(mill.results / "calls") == pytest.approx(paid * 9 / 8, rel=0.01)  # prompts differ in length
+    assert budget.sum_costs(mill.results / "calls") == pytest.approx(paid * 9 / 8, rel=0.01)  # prompts differ in length
     assert [row.answer.text for row in records.all_rows(table.calls)].count("I like it.") == 4
     assert [path.suffix for path in (mill.results / "archive/grades/g").iterdir()].count(".asked-again") == 1
-    assert state(mill, "grades/g") == "done" and invalidate(mill.book, table).answers == 0
+    assert state(mill, "grades/g") == "done" and invalidate(mill.config, table).answers == 0
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_rows_are_chosen_by_their_columns(mill, made, where, everything, asked_a
 
     made("labels/p", label)
     table = mill.table("labels/p")
-    assert invalidate(mill.book, table, where, everything).answers == asked_again
+    assert invalidate(mill.config, table, where, everything).answers == asked_again
     _, asked = made("labels/p", lambda *_: good(json.dumps({**flags, "difficulty": 1})))
     assert len(asked) == asked_again
 
@@ -104,7 +104,7 @@ def test_attempt_of_a_problem_is_asked_alone(mill, made):
     filtered = good("", finish_reason="content_filter")
     rows, _ = made("responses/asked", lambda _, number: filtered if number == 4 else good("proof"))
     refused = [row["response"] for row in rows if row["reason"] == "refused"]
-    assert invalidate(mill.book, mill.table("responses/asked")).answers == len(refused) == 1
+    assert invalidate(mill.config, mill.table("responses/asked")).answers == len(refused) == 1
     rows, asked = made("responses/asked", lambda *_: good("another proof"))
     assert len(asked) == 1
     assert [row["response"] for row in rows if row["text"] == "another proof"] == refused
@@ -116,7 +116,7 @@ def test_row_whose_call_failed_is_asked_again(mill, made):
         "responses/asked", lambda _, number: (400, {"error": {"message": "no"}}, {}) if number == 4 else good("proof")
     )
     assert [row["reason"] for row in rows].count("provider") == 1
-    done = invalidate(mill.book, mill.table("responses/asked"))
+    done = invalidate(mill.config, mill.table("responses/asked"))
     assert (done.answers, done.rows, state(mill, "responses/asked")) == (0, 1, "make")
 
 
@@ -130,9 +130,9 @@ def test_kill_before_the_answers_are_set_aside_loses_nothing(mill, made, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(journal.Journal, "add", killed)
         with pytest.raises(KeyboardInterrupt):
-            invalidate(mill.book, mill.table("grades/g"))
+            invalidate(mill.config, mill.table("grades/g"))
     assert state(mill, "grades/g") == "make"
-    assert invalidate(mill.book, mill.table("grades/g")).rows == 5
+    assert invalidate(mill.config, mill.table("grades/g")).rows == 5
     rows, _ = made("grades/g", lambda *_: MARK)
     assert {row["grade"] for row in rows} == {6}
 
@@ -140,7 +140,7 @@ def test_kill_before_the_answers_are_set_aside_loses_nothing(mill, made, monkeyp
 def test_answers_that_are_set_aside_stay_so_under_another_name(mill, made):
     """A journal that moves to another artifact brings no answer back."""
     made("grades/g", lambda *_: MARK)
-    invalidate(mill.book, mill.table("grades/g"), everything=True)
+    invalidate(mill.config, mill.table("grades/g"), everything=True)
     assert merging.move(mill.table("grades/g").calls, mill.results / "calls/grades/new") == 0
     assert set(records.frame(mill.results / "calls/grades/new")["reason"]) == {"invalidated"}
 
@@ -149,9 +149,9 @@ def test_faulty_words_set_nothing_aside(mill, made):
     """An unknown column, a missing journal, and single rows of a training are mistakes."""
     made("grades/g", lambda *_: MARK)
     with pytest.raises(SettingError, match=r"--where reasn=ok: .*Did you mean `reason`\?"):
-        invalidate(mill.book, mill.table("grades/g"), ["reasn=ok"])
+        invalidate(mill.config, mill.table("grades/g"), ["reasn=ok"])
     with pytest.raises(SettingError, match="has no journal"):
-        invalidate(mill.book, mill.table("labels/p"))
+        invalidate(mill.config, mill.table("labels/p"))
     assert state(mill, "grades/g") == "done"
 
 

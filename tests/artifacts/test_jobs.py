@@ -23,7 +23,7 @@ def test_table_that_the_entry_does_not_name_is_refused(small: Mill):
 
     entries = {**SMALL, "examples/other": {"problems": "problems/train", "keep": ["has-text"]}}
     mill = Mill(small.results, **entries)
-    identity = identity_of(mill.book.entries["examples/other"], mill.book.declared)
+    identity = identity_of(mill.config.entries["examples/other"], mill.config.declared)
     with pytest.raises(LookupError, match=r"examples/other reads problems/bench, which neither its entry nor `behind`"):
         jobs.make(main, "examples/other", identity, small.results)
     assert not mill.table("examples/other").path.exists()

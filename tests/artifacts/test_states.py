@@ -14,7 +14,7 @@ from proofmill.schema.errors import TableError
 def test_copied_results_folder_is_done_and_its_damage_is_found(small, tmp_path):
     """A plain copy of finished results counts as built here; a deep check refuses a copy whose bytes were lost."""
     subprocess.run(["cp", "-r", small.results, tmp_path / "copy"], check=True)
-    states = States(small.book, tmp_path / "copy")
+    states = States(small.config, tmp_path / "copy")
     assert {states[name].name for name in SMALL} == {"done"}
     for name in SMALL:
         Table(name, tmp_path / "copy").check(deep=True)

@@ -87,7 +87,7 @@ def test_full_disk_is_known_by_every_library(tmp_path, save, options):
 
 
 def made_by(main, mill: Mill, name: str):
-    jobs.make(main, name, identity_of(mill.book.entries[name], mill.book.declared), mill.results)
+    jobs.make(main, name, identity_of(mill.config.entries[name], mill.config.declared), mill.results)
 
 
 @pytest.fixture

@@ -316,7 +316,7 @@ def test_changed_page_is_not_read(paged):
 
 def test_changed_page_of_a_kept_copy_is_not_restored(paged):
     """The copy is put aside, as one with other damage is."""
-    kept = paged.kept("f1")
+    kept = paged.archive_of("f1")
     flipped(kept.page, 5)
     paged.path.unlink()
     assert not paged.restore("f1")
@@ -340,7 +340,7 @@ def test_second_page_leaves_the_kept_one_as_it_was(tmp_path):
     table = Table("labels/x", tmp_path)
     table.write([label()], STAMP, page="first\n")
     table.write([label("q")], {**STAMP, "fingerprint": "f2"}, page="second\n")
-    assert (table.kept("f1").page.read_text(), table.page.read_text()) == ("first\n", "second\n")
+    assert (table.archive_of("f1").page.read_text(), table.page.read_text()) == ("first\n", "second\n")
 
 
 def test_table_without_a_page_leaves_none_of_an_older_one(tmp_path):
@@ -355,7 +355,7 @@ def test_table_with_failed_calls_alone_is_not_kept(tmp_path):
     """`failures` of the calls count, though every row came out well in the end."""
     table = Table("labels/x", tmp_path)
     table.write([label()], {**STAMP, "counts": {"ok": 1}, "failures": 1})
-    assert not table.kept("f1").exists() and not table.restore("f1")
+    assert not table.archive_of("f1").exists() and not table.restore("f1")
 
 
 def test_kill_while_a_table_is_kept_leaves_no_copy(tmp_path, monkeypatch):
@@ -370,5 +370,5 @@ def test_kill_while_a_table_is_kept_leaves_no_copy(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("proofmill.artifacts.archive.link", killed)
         table.write([label()], STAMP, page="# x\n")
-    assert table.kept("f1").page.exists()
-    assert not table.kept("f1").exists() and not table.restore("f1")
+    assert table.archive_of("f1").page.exists()
+    assert not table.archive_of("f1").exists() and not table.restore("f1")

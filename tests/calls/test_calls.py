@@ -14,7 +14,7 @@ import pytest
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent, split_reasoning
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
 from proofmill.runtime import locks
 from proofmill.runtime.signals import SIGNALS
 from proofmill.schema.errors import JournalError, ServiceError
@@ -29,18 +29,18 @@ class Echo:
     def __init__(self, failing=(), during=lambda asking: None):
         self.asked, self.failing, self.during = [], set(failing), during
 
-    def batches(self, questions):
-        questions = list(questions)
-        for start in range(0, len(questions), 3):
-            yield questions[start : start + 3]
+    def batches(self, requests):
+        requests = list(requests)
+        for start in range(0, len(requests), 3):
+            yield requests[start : start + 3]
 
-    def answer(self, questions, asking):
-        for question in reversed(list(questions)):
-            text = question.messages[-1][1]
+    def answer(self, requests, asking):
+        for request in reversed(list(requests)):
+            text = request.messages[-1][1]
             self.asked.append(text)
             failed = text in self.failing
             asking.take(
-                question,
+                request,
                 ModelOutput("", "error", "provider", detail="bug") if failed else ModelOutput(text, "end", cost=0.0),
             )
             self.during(asking)
@@ -49,9 +49,9 @@ class Echo:
         return answer
 
 
-def questions(*texts, **sampling):
+def requests(*texts, **sampling):
     made = [(f"row-{text}", ModelRequest("echo", (("user", text),), **sampling)) for text in texts]
-    return Questions(len(made), lambda: made)
+    return Requests(len(made), lambda: made)
 
 
 def asker(folder, engine, journal):
@@ -60,7 +60,7 @@ def asker(folder, engine, journal):
 
 def answered(folder, engine, *texts, **sampling):
     with Journal(folder) as journal:
-        return [a.text for a in asker(folder, engine, journal)(questions(*texts, **sampling))]
+        return [a.text for a in asker(folder, engine, journal)(requests(*texts, **sampling))]
 
 
 def test_answers_come_in_the_order_of_the_questions(tmp_path):
@@ -92,8 +92,8 @@ CHANGES = {
 @pytest.mark.parametrize("name", [each.name for each in fields(ModelRequest)])
 def test_key_changes_with_each_field(name):
     """Another model, prompt, sampling setting, seed or sample is another request."""
-    (question,) = questions("a")
-    assert question.key != replace(question, **{name: CHANGES[name]}).key
+    (request,) = requests("a")
+    assert request.key != replace(request, **{name: CHANGES[name]}).key
 
 
 def test_key_of_a_question_from_before_is_what_it_was():
@@ -113,7 +113,7 @@ def test_key_tells_messages_apart():
 def test_failure_is_parked_and_asked_again(tmp_path):
     """A failed call is an output with its reason; the next run repeats it, and no other call."""
     with Journal(tmp_path) as journal:
-        answers = list(asker(tmp_path, Echo(failing="b"), journal)(questions(*"abc")))
+        answers = list(asker(tmp_path, Echo(failing="b"), journal)(requests(*"abc")))
     assert [a.reason for a in answers] == ["ok", "provider", "ok"]
     engine = Echo()
     assert answered(tmp_path, engine, *"abc") == list("abc")
@@ -123,7 +123,7 @@ def test_failure_is_parked_and_asked_again(tmp_path):
 def test_stage_fails_when_too_much_is_parked_and_says_which_rows(tmp_path):
     """More than the declared share stops the stage; the message names rows, reasons and the fix; outputs are kept."""
     with Journal(tmp_path) as journal, pytest.raises(ServiceError) as error:
-        asker(tmp_path, Echo(failing="abef"), journal)(questions(*"abcdef"))
+        asker(tmp_path, Echo(failing="abef"), journal)(requests(*"abcdef"))
     said = str(error.value)
     assert "4 of 6 calls failed (4 provider)" in said
     assert "row-a: provider, bug" in said
@@ -138,11 +138,11 @@ def test_share_of_failures_is_allowed_to_the_last_one(tmp_path, failing, passes)
     """Exactly `max-failed` of the calls may fail; one more stops the stage."""
     with Journal(tmp_path) as journal:
         if passes:
-            answers = list(asker(tmp_path, Echo(failing=failing), journal)(questions(*"abcdef")))
+            answers = list(asker(tmp_path, Echo(failing=failing), journal)(requests(*"abcdef")))
             assert [answer.failed for answer in answers] == [True] * 3 + [False] * 3
         else:
             with pytest.raises(ServiceError, match="4 of 6 calls failed"):
-                asker(tmp_path, Echo(failing=failing), journal)(questions(*"abcdef"))
+                asker(tmp_path, Echo(failing=failing), journal)(requests(*"abcdef"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -190,7 +190,7 @@ def test_signal_at_the_end_of_the_asking_is_not_swallowed(tmp_path):
 def test_engine_that_forgets_a_question_is_an_error(tmp_path):
     """A request that neither succeeds nor fails is an error, not a missing row."""
     engine = Echo()
-    engine.answer = lambda questions, asking: list(questions)
+    engine.answer = lambda requests, asking: list(requests)
     with pytest.raises(RuntimeError, match="2 calls neither succeeded nor failed"):
         answered(tmp_path, engine, *"ab")
 
@@ -210,9 +210,9 @@ def test_spent_counts_what_passes():
     """Costs and tokens add up; one unknown cost makes the sum unknown; a failed row without a cost adds nothing."""
     spent = Spent()
     given = [ModelOutput("a", "end", cost=1.0, tokens=2), ModelOutput("", "error", "provider", tokens=1)]
-    assert list(spent.counted(given)) == given
+    assert list(spent.count(given)) == given
     assert (spent.cost, spent.tokens) == (1.0, 3)
-    list(spent.counted([ModelOutput("b", "end", cost=None)]))
+    list(spent.count([ModelOutput("b", "end", cost=None)]))
     assert spent.cost is None
 
 
@@ -280,7 +280,7 @@ def test_jobs_never_set_aside_more_than_the_budget_together(jobs):
     one, other, _ = jobs
     assert one.reserve(0.7)
     assert not other.reserve(0.7)
-    assert not other.spent_up(0.7)
+    assert not other.is_spent(0.7)
     one.settle(0.7)
     one.journal.spent = 0.1
     one.close()
@@ -293,16 +293,16 @@ def test_budget_that_is_spent_is_spent_up(jobs):
     one, other, _ = jobs
     one.journal.spent = 0.5
     one.close()
-    assert later(other).spent_up(0.6)
-    assert not other.spent_up(0.4)
+    assert later(other).is_spent(0.6)
+    assert not other.is_spent(0.4)
 
 
 def test_killed_job_sets_nothing_aside(jobs):
     """The reserve of a killed job is free, and the cost of its journal counts."""
     one, other, kill = jobs
     with Journal(one.journal.folder.parent.parent / "labels" / "z") as journal:
-        (question,) = questions("a")
-        journal.add(question, ModelOutput("a", "end", cost=0.25))
+        (request,) = requests("a")
+        journal.add(request, ModelOutput("a", "end", cost=0.25))
     assert one.reserve(0.7)
     assert not other.reserve(0.5)
     kill(0)

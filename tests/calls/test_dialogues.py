@@ -25,13 +25,13 @@ class Echo:
     def __init__(self, model, dies_after=10**9):
         self.model, self.dies_after, self.asked, self.batches_asked = model, dies_after, [], []
 
-    def batches(self, questions):
-        if questions := list(questions):
-            self.batches_asked.append(len(questions))
-            yield questions
+    def batches(self, requests):
+        if requests := list(requests):
+            self.batches_asked.append(len(requests))
+            yield requests
 
-    def answer(self, questions, asking):
-        for question in questions:
+    def answer(self, requests, asking):
+        for question in requests:
             if len(self.asked) == self.dies_after:
                 raise KeyboardInterrupt
             self.asked.append(question.messages[-1][1])
@@ -194,15 +194,15 @@ def test_failure_after_a_paid_answer_costs_what_was_paid():
     """A parse retry that fails without a known cost keeps the cost of the first output."""
     failed = last_of([ModelOutput("unreadable", "end", cost=0.25), ModelOutput("", "error", Reason.PROVIDER)])
     spent = Spent()
-    assert list(spent.counted([failed])) == [failed]
+    assert list(spent.count([failed])) == [failed]
     assert (failed.stop_reason, failed.cost, spent.cost, spent.failures) == ("error", 0.25, 0.25, 1)
 
 
 def test_first_questions_need_no_engine():
     """The first requests are known by model before any engine is open, in the order of the rows."""
     first = first_questions(lambda: ((f"row {n}", chain("ab"[n % 2], 2, f"s{n}")) for n in range(5)))
-    assert {model: len(questions) for model, questions in first.items()} == {"a": 3, "b": 2}
-    assert [row for row, _ in first["a"].named()] == ["row 0", "row 2", "row 4"]
+    assert {model: len(requests) for model, requests in first.items()} == {"a": 3, "b": 2}
+    assert [row for row, _ in first["a"].with_rows()] == ["row 0", "row 2", "row 4"]
     assert first_questions(lambda: ()) == {}
 
 

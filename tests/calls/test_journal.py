@@ -35,9 +35,9 @@ def asked(*names):
 
 def write(folder, *names, **answer):
     with Journal(folder) as journal:
-        for question in asked(*names):
+        for request in asked(*names):
             journal.add(
-                question, ModelOutput(**{"text": question.key.lstrip("0"), "stop_reason": "end", "cost": 0.5, **answer})
+                request, ModelOutput(**{"text": request.key.lstrip("0"), "stop_reason": "end", "cost": 0.5, **answer})
             )
 
 
@@ -184,8 +184,8 @@ def test_zeroed_bytes_of_a_segment_stop_with_a_message(tmp_path):
 def test_tail_changed_by_another_program_stops_with_a_message(tmp_path, meddle):
     """A tail that is deleted, emptied, added to or saved by an editor while a job writes ends the job with a message."""
     with pytest.raises(JournalError, match=r"calls.jsonl: another program changed it"), Journal(tmp_path) as journal:
-        for question in asked(*"ab"):
-            journal.add(question, ModelOutput("a", "end"))
+        for request in asked(*"ab"):
+            journal.add(request, ModelOutput("a", "end"))
         meddle(tmp_path / "calls.jsonl")
     with Journal(tmp_path) as journal:
         journal.add(*asked("c"), ModelOutput("c", "end"))
@@ -214,8 +214,8 @@ def test_segments_and_tail_are_one_journal(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "AT_ONCE", 7)
     names = [f"n{i}" for i in range(100)]
     with Journal(tmp_path) as journal:
-        for question in asked(*names):
-            journal.add(question, ModelOutput(question.key.lstrip("0"), "end", detail="x" * 100))
+        for request in asked(*names):
+            journal.add(request, ModelOutput(request.key.lstrip("0"), "end", detail="x" * 100))
         assert len(list(tmp_path.glob("*.parquet"))) > 2
         assert [a.text for a in journal.answers(asked(*names[::-1]))] == names[::-1]
         assert len(journal) == 100
@@ -250,7 +250,7 @@ def test_answers_to_what_failed_last_are_not_taken_for_those_of_the_segment(tmp_
     write(tmp_path, "b", text="", stop_reason="error", reason="timeout", cost=None)
     unfinished(tmp_path, "b")
     with Journal(tmp_path) as journal:
-        assert asked("b")[0] in journal and journal.failed(asked("b")[0]) is None and journal.spent == 1.0
+        assert asked("b")[0] in journal and journal.failure_of(asked("b")[0]) is None and journal.spent == 1.0
     assert texts(tmp_path, *"ab") == ["a", "b"]
 
 
@@ -278,8 +278,8 @@ def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
     with Journal(tmp_path) as journal:
         looking = threading.Thread(target=look)
         looking.start()
-        for question in asked(*map(str, range(400))):
-            journal.add(question, ModelOutput("x" * 500, "end"))
+        for request in asked(*map(str, range(400))):
+            journal.add(request, ModelOutput("x" * 500, "end"))
         done.set()
         looking.join()
     assert seen == sorted(seen)
@@ -290,12 +290,12 @@ def test_parked_row_is_asked_again_and_replaced(tmp_path):
     """A failure is stored with its reason and is not an output. An output replaces it; its cost still counts."""
     write(tmp_path, "a", stop_reason="error", reason="provider")
     with Journal(tmp_path) as journal:
-        question = asked("a")[0]
-        assert (question in journal, journal.failed(question), len(journal)) == (False, "provider", 0)
-        journal.add(question, ModelOutput("fine", "end", cost=0.25))
-        assert (question in journal, journal.failed(question)) == (True, None)
+        request = asked("a")[0]
+        assert (request in journal, journal.failure_of(request), len(journal)) == (False, "provider", 0)
+        journal.add(request, ModelOutput("fine", "end", cost=0.25))
+        assert (request in journal, journal.failure_of(request)) == (True, None)
     with Journal(tmp_path) as journal:
-        assert (journal[question].text, journal.failed(question), journal.spent) == ("fine", None, 0.75)
+        assert (journal[request].text, journal.failure_of(request), journal.spent) == ("fine", None, 0.75)
     assert frame(tmp_path)["text"].to_list() == ["fine"]
 
 
@@ -339,9 +339,9 @@ def test_answers_are_synced_in_groups_and_the_last_one_too(tmp_path, monkeypatch
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(time.monotonic()), real(file)))
     with Journal(tmp_path) as journal:
         synced.clear()  # of the names of its files
-        for question in asked(*map(str, range(50))):
+        for request in asked(*map(str, range(50))):
             last = time.monotonic()
-            journal.add(question, ModelOutput("a", "end"))
+            journal.add(request, ModelOutput("a", "end"))
         while not synced or synced[-1] < last:
             assert time.monotonic() - last < 30
             time.sleep(0.05)
@@ -401,13 +401,13 @@ def small_disk(tmp_path):
 def test_full_disk_takes_the_answers_under_way_and_says_so(small_disk):
     """On a full disk outputs still find reserved space, and the journal says that no call should start."""
     with Journal(small_disk / "j") as journal:
-        questions = asked(*map(str, range(5000)))
-        for number, question in enumerate(questions):  # noqa: B007
-            journal.add(question, ModelOutput("x" * 4000, "end"))
+        requests = asked(*map(str, range(5000)))
+        for number, request in enumerate(requests):  # noqa: B007
+            journal.add(request, ModelOutput("x" * 4000, "end"))
             if journal.full:
                 break
-        for question in questions[number + 1 : number + 500]:
-            journal.add(question, ModelOutput("y" * 4000, "end"))
+        for request in requests[number + 1 : number + 500]:
+            journal.add(request, ModelOutput("y" * 4000, "end"))
         kept = number + 500
     with pytest.raises(JournalError, match="expected room for 4 MiB"):
         Journal(small_disk / "j").__enter__()
@@ -420,8 +420,8 @@ def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatc
     monkeypatch.setattr(module, "SEGMENT_BYTES", 1_000_000)
     noise = random.Random(1)
     with Journal(small_disk / "j") as journal:
-        for question in asked(*map(str, range(5000))):
-            journal.add(question, ModelOutput(noise.randbytes(1500).hex(), "end"))
+        for request in asked(*map(str, range(5000))):
+            journal.add(request, ModelOutput(noise.randbytes(1500).hex(), "end"))
             if journal.full:
                 break
     rows = frame(small_disk / "j")
@@ -433,8 +433,8 @@ def test_compaction_without_room_leaves_the_tail_as_it_is(small_disk, monkeypatc
 def test_journal_without_any_room_refuses_the_answer(small_disk):
     """When the reserve is used up, adding an output raises an error, and earlier ones are kept."""
     with pytest.raises(JournalError, match="expected room for one more output"), Journal(small_disk / "j") as journal:
-        for number, question in enumerate(asked(*map(str, range(5000)))):  # noqa: B007
-            journal.add(question, ModelOutput("x" * 4000, "end"))
+        for number, request in enumerate(asked(*map(str, range(5000)))):  # noqa: B007
+            journal.add(request, ModelOutput("x" * 4000, "end"))
     assert frame(small_disk / "j").height == number
 
 

@@ -90,7 +90,7 @@ def test_answer_that_was_set_aside_after_it_was_moved_is_set_aside_there_too(tmp
         journal.add(CallRecord("a", ModelOutput("", "end")), ModelOutput("", "error", reason=Reason.INVALIDATED))
     move(there, here)
     with Journal(here) as journal:
-        assert journal.failed(
+        assert journal.failure_of(
             CallRecord("a", ModelOutput("", "end"))
         ) == Reason.INVALIDATED and journal.spent == pytest.approx(1.0)
 
@@ -107,6 +107,6 @@ def test_answer_that_a_shard_invalidated_after_it_was_moved_is_followed(tmp_path
     with Journal(records.shards(there)[0]) as journal:
         add(journal, "a", text="", stop_reason="error", reason=Reason.INVALIDATED, cost=0.0)
     with whole(there) as journal:
-        assert journal.failed(CallRecord("a", ModelOutput("", "end"))) == Reason.INVALIDATED
+        assert journal.failure_of(CallRecord("a", ModelOutput("", "end"))) == Reason.INVALIDATED
         assert CallRecord("b", ModelOutput("", "end")) in journal and journal.spent == pytest.approx(1.0)
     assert not records.shards(there)

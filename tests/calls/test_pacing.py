@@ -31,12 +31,12 @@ def played(pace_, clock, seconds, answer=2.0, capacity=math.inf):
     while clock.now < end:
         while not (delay := pace_.delay()):
             over = len(flying) >= capacity
-            heapq.heappush(flying, (clock.now + (0.05 if over else answer), over, pace_.started()))
+            heapq.heappush(flying, (clock.now + (0.05 if over else answer), over, pace_.start_call()))
         until = min(flying[0][0] if flying else math.inf, clock.now + delay)
         clock.now = max(clock.now + 1e-6, until)  # as a real clock does while we look
         while flying and flying[0][0] <= clock.now:
             _, over, start = heapq.heappop(flying)
-            pace_.ended(start, overload=over)
+            pace_.end_call(start, overload=over)
             answered, refused = answered + (not over), refused + over
     return answered, refused
 
@@ -69,15 +69,15 @@ def test_window_settles_about_what_the_server_allows(clock, capacity):
 def test_calls_that_were_in_flight_together_cut_once(clock):
     """A burst of refusals of calls that started before the reduction is one complaint, not a hundred."""
     cut = Pace(most=100, clock=clock)
-    starts = [cut.started() for _ in range(100)]
+    starts = [cut.start_call() for _ in range(100)]
     for start in starts:
         clock.now += 0.001
-        cut.ended(start, overload=True)
+        cut.end_call(start, overload=True)
     assert cut.window == pytest.approx(70)
     clock.now += 100
-    late = cut.started()
+    late = cut.start_call()
     clock.now += 1
-    cut.ended(late, overload=True)
+    cut.end_call(late, overload=True)
     assert cut.window == pytest.approx(49)
 
 
@@ -86,18 +86,18 @@ def test_accident_slows_nobody_down(clock):
     lucky = Pace(most=100, clock=clock)
     for number in range(1000):
         clock.now += 0.1
-        lucky.ended(lucky.started(), overload=number % 25 == 24)
+        lucky.end_call(lucky.start_call(), overload=number % 25 == 24)
     assert (lucky.window, lucky.delay()) == (100, 0)
 
 
 def test_retry_after_holds_everybody(clock):
     """No call starts before the time that the server requested; an excessive time is limited."""
     held = Pace(clock=clock)
-    held.ended(held.started(), overload=True, asked=30)
+    held.end_call(held.start_call(), overload=True, asked=30)
     assert held.delay() == pytest.approx(30)
     clock.now += 30
     assert held.delay() == 0
-    held.ended(held.started(), overload=True, asked=1e9)
+    held.end_call(held.start_call(), overload=True, asked=1e9)
     assert held.delay() == pytest.approx(LONGEST_ASKED)
 
 
@@ -114,7 +114,7 @@ def test_tokens_a_minute_count_what_was_used(clock):
     """An output longer than estimated is a debt; calls wait until it is paid back."""
     limited = Pace(tokens=6000, clock=clock)
     assert limited.delay(1000) == 0
-    limited.ended(limited.started(1000), tokens=2000)
+    limited.end_call(limited.start_call(1000), tokens=2000)
     assert limited.delay(1000) == pytest.approx(30)  # owes 2,000 and needs 1,000, at 100 a second
     clock.now += 30
     assert limited.delay(1000) == pytest.approx(0)
@@ -135,9 +135,9 @@ def test_window_stays_between_one_and_the_most(events):
     for begin, overload in events:
         clock.now += 0.5
         if begin and steered.in_flight < int(steered.window):
-            starts.append(steered.started())
+            starts.append(steered.start_call())
         elif starts:
-            steered.ended(starts.pop(0), overload=overload)
+            steered.end_call(starts.pop(0), overload=overload)
         assert 1 <= steered.window <= 20
         assert steered.in_flight == len(starts)
 

@@ -38,7 +38,7 @@ def test_each_price_has_a_date_and_an_address():
 )  # fmt: skip
 def test_price_is_found_by_id_or_dated_version(model, found):
     """Another model, and the same one at a reseller, have no price of the provider's."""
-    listed = prices.listed(Api(id=model))
+    listed = prices.list_price(Api(id=model))
     assert (listed and listed.id) == found
 
 
@@ -54,7 +54,7 @@ def test_plan_has_dollars_on_the_first_evening_and_the_stamp_has_the_price(tmp_p
     """Without `price`, 4 calls of 1,000 + 500 tokens cost $0.012 in the plan, the table and its stamp."""
     monkeypatch.setenv("PROOFMILL_JUDGE_URL", "http://127.0.0.1:9/v1")
     mill = Mill(tmp_path / "results", **ENTRIES)
-    plan = RunPlan(mill.book, "schemes/p", mill.results)
+    plan = RunPlan(mill.config, "schemes/p", mill.results)
     assert plan.totals.dollars.value == pytest.approx(4 * (1000 * 0.75 + 500 * 4.5) / 1e6)
     line = (
         "gpt-5.4-mini: $0.75 input, $0.075 cached input, $4.5 output per million tokens (https://developers.openai.com"
@@ -71,8 +71,8 @@ def test_plan_has_dollars_on_the_first_evening_and_the_stamp_has_the_price(tmp_p
 def test_newer_price_makes_no_table_stale(monkeypatch):
     """data/prices.csv does not affect the fingerprint of an entry."""
     mill = Mill(ROOT, **ENTRIES)
-    before = identity_of(mill.book.entries["schemes/p"], mill.book.declared)
+    before = identity_of(mill.config.entries["schemes/p"], mill.config.declared)
     dearer = [prices.Listed("gpt-5.4-mini", {"input": 99.0, "output": 99.0}, "2027-01-01", "https://x")]
     monkeypatch.setattr(prices, "_rows", lambda: dearer)
-    assert prices.price_of(mill.book.declared["api/judge"])["input"] == 99.0
-    assert identity_of(mill.book.entries["schemes/p"], mill.book.declared) == before
+    assert prices.price_of(mill.config.declared["api/judge"])["input"] == 99.0
+    assert identity_of(mill.config.entries["schemes/p"], mill.config.declared) == before

@@ -134,7 +134,7 @@ def test_pace_of_a_job_keeps_the_limits_of_all(tmp_path):
         for _ in range(2)
     ]
     assert paces[0].delay(tokens=500) == 0
-    paces[0].started(tokens=500)
+    paces[0].start_call(tokens=500)
     assert 0 < paces[1].delay(tokens=500) <= 1
     clock.now += 1
     assert paces[1].delay(tokens=500) == 0
@@ -146,10 +146,10 @@ def test_job_whose_server_pauses_puts_back_what_it_has_drawn(tmp_path):
     clock = Clock()
     pace = Pace(requests=600, clock=clock, bucket=lambda *of: SharedBucket(tmp_path / "judge", *of, clock))
     assert pace.delay() == 0
-    pace.ended(pace.started())
+    pace.end_call(pace.start_call())
     clock.now += 1.0
     assert pace.delay() == 0
-    pace.ended(pace.started(), overload=True, asked=60.0)
+    pace.end_call(pace.start_call(), overload=True, asked=60.0)
     level = pace._requests.level
     assert level > 0 and pace.is_paused and pace.delay() > 50 and pace._requests.level == level
     clock.now += LEASE + 0.1

@@ -7,7 +7,7 @@ import pytest
 from transformers import GenerationConfig
 
 from proofmill.calls.model_requests import ModelRequest
-from proofmill.calls.sampling import NEUTRAL, asked_as, ends, neutralize, shipped
+from proofmill.calls.sampling import NEUTRAL, ends, journal_name, neutralize, read_shipped
 
 TALK = (("user", "Why?"),)
 QWEN3 = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [1, 2], "pad_token_id": 3}
@@ -47,15 +47,15 @@ def test_sampling_of_a_question_names_every_setting():
 )
 def test_only_settings_that_could_change_an_answer_are_found(model, own, found):
     """Tokens, the temperature (every request has one), neutral values and an invalid file change no output."""
-    assert shipped(model(own)) == found
+    assert read_shipped(model(own)) == found
 
 
 def test_answers_of_neutral_weights_keep_their_key(model, tmp_path):
     """So do requests with all settings of their own; other outputs are not confused with ours."""
-    assert asked_as("digest", model({"eos_token_id": 1})) == asked_as("digest", tmp_path / "none") == "digest"
+    assert journal_name("digest", model({"eos_token_id": 1})) == journal_name("digest", tmp_path / "none") == "digest"
     folder = model(QWEN3)
-    assert asked_as("digest", folder, ("top_k", "top_p")) == "digest"
-    assert asked_as("digest", folder, ("top_p",)) == asked_as("digest", folder) != "digest"
+    assert journal_name("digest", folder, ("top_k", "top_p")) == "digest"
+    assert journal_name("digest", folder, ("top_p",)) == journal_name("digest", folder) != "digest"
 
 
 @pytest.mark.parametrize(

@@ -62,13 +62,13 @@ def test_answers_of_shards_are_taken_in_and_their_journals_are_gone(tmp_path):
         note(journal, "c", stop="error", reason="provider")
         note(journal, "c")
         note(journal, "d", stop="error", reason="provider")
-    assert budget.spent(calls) == pytest.approx(0.05)
+    assert budget.sum_costs(calls) == pytest.approx(0.05)
     assert set(records.frame(whole).filter(stop_reason="end")["text"]) == {"a!", "b!", "c!"}
     with merging.whole(whole) as journal:
         assert texts(journal, "a", "b", "c") == ["a!", "b!", "c!"]
-        assert known(journal, "abcd") == "abc" and journal.failed(asked("d")) == "provider"
+        assert known(journal, "abcd") == "abc" and journal.failure_of(asked("d")) == "provider"
         assert journal[asked("c")].cost == pytest.approx(0.02)
-    assert budget.spent(calls) == pytest.approx(0.05)
+    assert budget.sum_costs(calls) == pytest.approx(0.05)
     assert not (whole / "shards").exists()
 
 
@@ -86,14 +86,14 @@ def test_what_two_shards_paid_for_one_question_stays_paid(tmp_path):
     whole = calls / "responses/x"
     paid(whole, 1, ("a", "end", 1.0))
     paid(whole, 2, ("a", "error", 0.25), ("a", "end", 2.0), ("b", "end", 4.0))
-    assert budget.spent(calls) == 7.25
+    assert budget.sum_costs(calls) == 7.25
     assert set(records.frame(whole)["text"]) == {"a of 1", "b of 2"}
     for _ in range(2):
         with merging.whole(whole) as journal:
             assert texts(journal, "a", "b") == ["a of 1", "b of 2"] and len(journal) == 2
-            assert journal.spent == budget.spent(calls) == 7.25
+            assert journal.spent == budget.sum_costs(calls) == 7.25
     assert set(records.frame(whole).filter(stop_reason="end")["text"]) == {"a of 1", "b of 2"}
-    assert merging.move(whole, calls / "responses/renamed") == 2 and budget.spent(calls) == 7.25
+    assert merging.move(whole, calls / "responses/renamed") == 2 and budget.sum_costs(calls) == 7.25
 
 
 @pytest.mark.parametrize("rows", range(6))
@@ -111,19 +111,19 @@ def test_what_a_killed_move_had_moved_is_not_counted_twice(tmp_path, rows):
     with source, target:
         left, add = rows, target.add
 
-        def adding(question, answer):
+        def adding(request, answer):
             nonlocal left
             if not left:
                 raise Killed
             left -= 1
-            add(question, answer)
+            add(request, answer)
 
         target.add = adding
         with contextlib.suppress(Killed):
             merging._move(source, target)
     with merging.whole(whole) as journal:
         assert journal.spent == 63.0 and texts(journal, "a", "b", "d") == ["a!", "b of 1", "d of 1"]
-    assert budget.spent(tmp_path / "calls") == 63.0
+    assert budget.sum_costs(tmp_path / "calls") == 63.0
 
 
 def test_shard_knows_what_was_answered_before_it(tmp_path):

@@ -774,11 +774,11 @@ def test_entry_with_a_mistake_stops_only_what_needs_it():
     """Other entries are kept; a target with the faulty entry reports its mistake once."""
     book = expand({"r": DRAFT, "other": {"problems/z": BENCH}}, drafts=True)
     assert set(book.entries) == {"problems/x", "examples/x", "base/y", "problems/z"}
-    assert book.targeted("examples/x") == ["examples/x"] and book.targeted("other") == ["problems/z"]
+    assert book.list_target("examples/x") == ["examples/x"] and book.list_target("other") == ["problems/z"]
     assert set(book.faults) == {"problems/y", "examples/y", "sft/y", "r"}
     for target in ("sft/y", "results/sft/y.parquet", "r"):
         with pytest.raises(RecipeError) as refused:
-            book.targeted(target)
+            book.list_target(target)
         assert str(refused.value).count("unknown key `rovs`") == 1 == len(str(refused.value).splitlines())
 
 

@@ -22,11 +22,14 @@ def test_folder_has_a_recipe_that_is_right(tmp_path, monkeypatch):
     """The configuration is valid and uses the folder's data and reward; the second recipe needs the variables in .env."""
     starter.write(tmp_path / "mine")
     monkeypatch.chdir(tmp_path / "mine")
-    book = expand(yaml_files.read("config.yaml"))
-    assert list(book.recipes) == ["mine", "served"]
+    config = expand(yaml_files.read("config.yaml"))
+    assert list(config.recipes) == ["mine", "served"]
     assert len((tmp_path / "mine/problems.jsonl").read_text().splitlines()) == 30
-    assert "brief" in book.entries["grpo/mine"].rewards and book.plugins == ("parts.py",)
-    assert {name.partition("/")[2].upper() for name in book.declared if name.startswith("api/")} == {"SOLVER", "JUDGE"}
+    assert "brief" in config.entries["grpo/mine"].rewards and config.plugins == ("parts.py",)
+    assert {name.partition("/")[2].upper() for name in config.declared if name.startswith("api/")} == {
+        "SOLVER",
+        "JUDGE",
+    }
     lines = (tmp_path / "mine/.env").read_text().splitlines()
     assert {line.split("_")[1] for line in lines if line.startswith("# PROOFMILL_")} == {"SOLVER", "JUDGE"}
     assert ".env" in (tmp_path / "mine/.gitignore").read_text().split()

@@ -30,24 +30,24 @@ def some(engine, count=12, **sampling):
     ]
 
 
-def answered(engine, questions):
+def answered(engine, requests):
     """Return requests with their outputs, in the order in which they end."""
     found = []
-    engine.ask(questions, lambda *pair: found.append(pair))
+    engine.ask(requests, lambda *pair: found.append(pair))
     return found
 
 
-def texts(engine, questions):
-    found = {q.key: a.text for q, a in answered(engine, questions)}
-    return [found[q.key] for q in questions]
+def texts(engine, requests):
+    found = {q.key: a.text for q, a in answered(engine, requests)}
+    return [found[q.key] for q in requests]
 
 
 def test_sample_does_not_depend_on_its_batch(engine):
     """A request gets the same sample alone, in another order and in another batch."""
-    questions = some(engine)
-    together = texts(engine, questions)
-    assert together == list(reversed(texts(engine, questions[::-1])))
-    assert together[3:7] == texts(engine, questions[3:7])
+    requests = some(engine)
+    together = texts(engine, requests)
+    assert together == list(reversed(texts(engine, requests[::-1])))
+    assert together[3:7] == texts(engine, requests[3:7])
 
 
 def test_sample_index_gives_other_samples(engine):
@@ -114,8 +114,8 @@ def test_answer_ends_at_a_stop_text(engine):
 
 def test_stop_text_in_the_prompt_ends_nothing(engine):
     """Only the generated text is searched."""
-    question = some(engine, 1, stop=("Find",))[0]
-    ((_, answer),) = answered(engine, [question])
+    request = some(engine, 1, stop=("Find",))[0]
+    ((_, answer),) = answered(engine, [request])
     assert answer.tokens > 1
 
 
@@ -159,10 +159,10 @@ def test_log_probabilities_are_those_of_the_chosen_tokens(engine):
     for _, answer in asked:
         assert len(answer.logprobs) == answer.tokens
         assert all(-math.inf < token["logprob"] <= 0 for token in answer.logprobs)
-    question = some(engine, 1, temperature=0.0, logprobs=True)[0]
-    (_, answer), *_ = answered(engine, [question])
+    request = some(engine, 1, temperature=0.0, logprobs=True)[0]
+    (_, answer), *_ = answered(engine, [request])
     ids = engine.tokenizer.apply_chat_template(
-        [{"role": "user", "content": question.messages[0][1]}],
+        [{"role": "user", "content": request.messages[0][1]}],
         add_generation_prompt=True,
         return_tensors="pt",
         return_dict=False,
@@ -183,11 +183,11 @@ def test_long_outputs_have_smaller_batches(engine):
     """A batch has a bounded number of tokens and at least one request; the batches contain all requests."""
     sizes = {}
     for limit in (16, 1024, 2**20):
-        questions = [
+        requests = [
             ModelRequest(engine.model, (("user", str(n)),), temperature=1.0, max_tokens=limit) for n in range(300)
         ]
-        batches = list(engine.batches(questions))
-        assert sorted(q.key for batch in batches for q in batch) == sorted(q.key for q in questions)
+        batches = list(engine.batches(requests))
+        assert sorted(q.key for batch in batches for q in batch) == sorted(q.key for q in requests)
         sizes[limit] = len(batches[0])
     assert sizes == {16: 256, 1024: 64, 2**20: 1} and list(engine.batches([])) == []
 
@@ -195,18 +195,18 @@ def test_long_outputs_have_smaller_batches(engine):
 def test_stop_loses_only_answers_that_have_not_ended(engine, tmp_path, monkeypatch, capsys):
     """After a signal no further token is drawn. Finished outputs are in the journal, and the progress is logged."""
     monkeypatch.setattr(progress, "SOON", 0.0)
-    questions = [q for n in (1, 2, 4, 40) for q in some(engine, 3, max_tokens=n)]
+    requests = [q for n in (1, 2, 4, 40) for q in some(engine, 3, max_tokens=n)]
     with Journal(tmp_path / "calls/test/x") as journal:
-        shown = Progress("test/x", len(questions), "calls")
+        shown = Progress("test/x", len(requests), "calls")
         asking = Asking(journal, Budget(None, tmp_path / "calls", journal), engine, shown, StopRequest())
         monkeypatch.setattr(asking, "take", partial(_take_and_stop, asking, asking.take))
-        engine.answer(iter(questions), asking)
-        kept = [q for q in questions if q in journal]
+        engine.answer(iter(requests), asking)
+        kept = [q for q in requests if q in journal]
     assert kept and {q.max_tokens for q in kept} == {1, 2}
     assert "0 of 12 calls" in capsys.readouterr().err
 
 
-def _take_and_stop(asking, take, question, answer):
-    take(question, answer)
-    if question.max_tokens == 2:
+def _take_and_stop(asking, take, request, answer):
+    take(request, answer)
+    if request.max_tokens == 2:
         asking.stop.ask("stopped by the test")

@@ -11,7 +11,7 @@ from proofmill.calls import pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.engines import retries
 from proofmill.engines.open_engine import open_api
 from proofmill.schema.entries.declared import Api
@@ -43,12 +43,12 @@ def stage(server, monkeypatch, tmp_path):
 
     def asked(does, when=lambda number: True, rows=6, budget=1.0):
         state.does, state.when, state.asked = does, when, 0
-        questions = [(f"row {n}", ModelRequest("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(rows)]
+        requests = [(f"row {n}", ModelRequest("m", (("user", f"question {n}"),), max_tokens=100)) for n in range(rows)]
         api = Api(id="m", price={"input": 1.0, "output": 10.0}, max_failed=1.0)
         with open_api("api/judge", api) as engine, Journal(calls / "test/x") as journal:
             asker = Asker("test/x", engine, journal, Budget(budget, calls, journal))
             try:
-                return list(asker(Questions(rows, lambda: questions)))
+                return list(asker(Requests(rows, lambda: requests)))
             except (ServiceError, SystemExit) as stopped:
                 assert len(str(stopped)) > 20
                 return None

@@ -18,7 +18,7 @@ from proofmill.calls import pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.engines import retries
 from proofmill.engines.open_engine import open_api
 from proofmill.schema.entries.declared import Api
@@ -41,7 +41,7 @@ def quick(url):
 def ask(asker, made):
     """Run the calls until all rows are answered or failed, or the stage stops."""
     with suppress(ServiceError, SystemExit):
-        asker(Questions(len(made), lambda: made))
+        asker(Requests(len(made), lambda: made))
 
 
 def charged(behaviour, server, folder):

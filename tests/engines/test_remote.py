@@ -24,7 +24,7 @@ from proofmill.calls import calls, pacing, records
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
 from proofmill.calls.pacing import Pace
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import remote, retries
@@ -73,7 +73,7 @@ def ask(monkeypatch, tmp_path):
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", KEY)
             with open_api("api/judge", declared) as engine, Journal(tmp_path / "calls/test/x") as journal:
                 asker = Asker("test/x", engine, journal, Budget(budget, tmp_path / "calls", journal))
-                answers = list(asker(Questions(count, lambda: made)))
+                answers = list(asker(Requests(count, lambda: made)))
         return (answers if count > 1 else answers[0]), served
 
     return asked
@@ -491,7 +491,7 @@ def test_server_that_is_not_there_stops_the_stage(monkeypatch, tmp_path, hasty):
         Journal(tmp_path / "x") as journal,
         pytest.raises(ServiceError, match=r"row: provider, no connection: .*Connect call failed"),
     ):
-        Asker("test/x", engine, journal, Budget(None, tmp_path, journal))(Questions(1, lambda: made))
+        Asker("test/x", engine, journal, Budget(None, tmp_path, journal))(Requests(1, lambda: made))
 
 
 def test_silent_server_stops_the_stage_and_fails_no_row(ask, monkeypatch, tmp_path):
@@ -887,13 +887,13 @@ def test_unreachable_server_is_logged_at_growing_intervals(monkeypatch, tmp_path
     monkeypatch.setenv("PROOFMILL_CALL_TIMEOUT", "1")
     made = [(f"row-{n}", ModelRequest("m", (("user", f"question {n}"),))) for n in range(48)]
     start, lines = time.monotonic(), []
-    monkeypatch.setattr(calls, "say", lambda name, text: lines.append((time.monotonic() - start, f"{name}  {text}")))
+    monkeypatch.setattr(calls, "log", lambda name, text: lines.append((time.monotonic() - start, f"{name}  {text}")))
     with (
         open_api("api/judge", Api(id="m", price="unknown")) as engine,
         Journal(tmp_path / "calls/test/x") as journal,
         pytest.raises(SystemExit, match=r"answered nothing for 0:0.*no connection: .*Connect call failed"),
     ):
-        Asker("test/x", engine, journal, Budget(None, tmp_path / "calls", journal))(Questions(48, lambda: made))
+        Asker("test/x", engine, journal, Budget(None, tmp_path / "calls", journal))(Requests(48, lambda: made))
     assert lines[0][0] < 1.5 and 1 <= len(lines) <= 4
     assert re.fullmatch(
         r"test/x  0 of 48 calls \(0 %\); api/judge cannot be reached \(1 try\): no connection: Cannot connect to host "

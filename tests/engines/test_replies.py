@@ -87,11 +87,11 @@ def test_implausible_usage_is_discarded(prompt, written):
     """A prompt and a text of 400 bytes each take more than one token, and less than a million."""
     rng = random.Random(0)
     prose = " ".join(rng.choice(["lemma", "proof", "integer", "divides", "hence", "n", "p"]) for _ in range(80))
-    question = ModelRequest("m", (("user", prose),), max_tokens=200)
+    request = ModelRequest("m", (("user", prose),), max_tokens=200)
     usage = {"prompt_tokens": prompt, "completion_tokens": written}
-    assert read(json.dumps({**good(prose), "usage": usage}).encode(), "chat", question).usage is None
+    assert read(json.dumps({**good(prose), "usage": usage}).encode(), "chat", request).usage is None
     honest = {"prompt_tokens": 120, "completion_tokens": 100}
-    assert read(json.dumps({**good(prose), "usage": honest}).encode(), "chat", question).usage == (120, 0, 100, 0)
+    assert read(json.dumps({**good(prose), "usage": honest}).encode(), "chat", request).usage == (120, 0, 100, 0)
 
 
 @pytest.mark.parametrize("text", ["=" * 8192, " " * 8192, "the same again. " * 500, "", "a", "ответ " * 300])

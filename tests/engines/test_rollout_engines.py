@@ -53,7 +53,7 @@ def test_rollouts_on_a_gpu_take_what_the_plan_leaves(options_for, capsys):
 def test_reference_leaves_less_for_rollouts(options_for):
     """A reference model takes memory next to the trained one all the time."""
     alone, with_reference = (options_for(80 * 10**9, reference=r)["vllm_gpu_memory_utilization"] for r in (False, True))
-    assert alone - with_reference == pytest.approx(4 * memory.parameters(memory.made(HALF_B)) / 80e9, abs=0.011)
+    assert alone - with_reference == pytest.approx(4 * memory.parameters(memory.build_empty(HALF_B)) / 80e9, abs=0.011)
 
 
 def test_server_takes_weights_at_the_port_of_its_job(options_for, monkeypatch):

@@ -57,7 +57,7 @@ def test_attempts_of_a_server_have_the_probabilities_of_their_draw(server, small
     sampler = ServerSampler("grpo/x", server, ENTRY)
     sampler.require_taking_weights()
     sampler.start(tell)
-    sampler.arrived(3)
+    sampler.report_weights(3)
     prompts = {7: [5, 6, 7, 8], 8: [9, 10, 11]}
     sampler.ask([RolloutRequest(7, prompts[7], [0, 1, 2, 3]), RolloutRequest(8, prompts[8], [1, 3])])
     assert all_there.wait(SECONDS)

@@ -92,7 +92,7 @@ def test_transformers_draws_as_the_entry_says(results, by_hand):
     place = made(results, "transformers", *SETTINGS)
     same(place, by_hand)
     mill = habits.mill(place)
-    states = States(mill.book, place)
+    states = States(mill.config, place)
     assert {states[name].name for name in SETTINGS} == {"done"}
     base = mill.table("base/habits")
     assert (

@@ -20,7 +20,7 @@ import pytest
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.config.entry_values import entry_from
 from proofmill.engines.open_engine import open_api
 from proofmill.engines.servers import Server
@@ -73,7 +73,7 @@ def ask(results: Path, count: int, name: str = "x") -> list[str]:
     api = entry_from("api", REFEREE)
     with open_api("api/referee", api, None, results) as engine, Journal(results / "calls/test" / name) as journal:
         answers = Asker(f"test/{name}", engine, journal, Budget(None, results / "calls", journal))
-        return [answer.reason for answer in answers(Questions(count, lambda: made))]
+        return [answer.reason for answer in answers(Requests(count, lambda: made))]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_service_is_found_and_ends_when_no_job_needs_it(tmp_path, by_service):
     service = Service("api/referee", tmp_path)
     with served(tmp_path, PROOFMILL_SERVICE_IDLE_SECONDS="2") as job:
         (replica,) = until(service.replicas)
-        with service.needed():
+        with service.keep_alive():
             assert service.is_needed()
             time.sleep(3.5)
             assert job.poll() is None
@@ -99,7 +99,7 @@ def test_service_is_found_and_ends_when_no_job_needs_it(tmp_path, by_service):
 def test_replicas_that_check_at_once_do_not_need_the_service_themselves(tmp_path):
     """Two replicas that check without a pause see a job that makes calls, and never each other."""
     service = Service("api/x", tmp_path)
-    with service.needed():
+    with service.keep_alive():
         assert service.is_needed()
     looks: list[bool] = []
     replicas = [

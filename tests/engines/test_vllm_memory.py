@@ -40,7 +40,7 @@ def test_cache_is_what_the_memory_leaves(fit, small):
     """Cache, weights, libraries and prefill together take no more than the job may use."""
     there = int((vllm_memory.LIBRARIES + 2e7) / memory.TIGHT)
     fitted = fit(there)
-    network = memory.made(small.table("base/tiny").weights())
+    network = memory.build_empty(small.table("base/tiny").weights())
     read = fitted.options["max_num_batched_tokens"] * vllm_memory.bytes_to_read(network)
     taken = fitted.options["kv_cache_memory_bytes"] + read + vllm_memory.LIBRARIES + 4 * memory.parameters(network)
     assert taken <= memory.TIGHT * there
@@ -155,11 +155,11 @@ def four_b(tmp_path, monkeypatch):
 
 def test_context_that_a_gpu_cannot_hold_is_shortened_and_reported(four_b):
     """262,144 tokens of 147 kB do not fit next to 8 GB of weights in 40 GB. A longer request stops the stage."""
-    assert vllm_memory.cache_bytes(memory.made(FOUR_B)) == 36 * 2 * 8 * 128 * 2
+    assert vllm_memory.cache_bytes(memory.build_empty(FOUR_B)) == 36 * 2 * 8 * 128 * 2
     short = four_b(40 * 10**9)
     tokens = short.options["max_model_len"]
     assert tokens % vllm_memory.GRAIN == 0 and 100_000 < tokens < 262_144
-    assert vllm_memory.held_on_gpu(memory.made(FOUR_B), 0.92 * 40e9) - vllm_memory.GRAIN < tokens
+    assert vllm_memory.count_cached_tokens(memory.build_empty(FOUR_B), 0.92 * 40e9) - vllm_memory.GRAIN < tokens
     with pytest.raises(SettingError, match=r"the model's context of 262,144 tokens does not fit in 36\.8 GB of a GPU"):
         vllm_memory.check_length(short, "responses/x", 200_000)
 
@@ -185,11 +185,11 @@ DEEPSEEK = DeepseekV3Config(  # layers of DeepSeek-V3's attention: a latent of 5
 @pytest.mark.parametrize("parallel", [1, 2, 8, 16])
 def test_gpus_share_a_cache_by_whole_groups_of_keys(config, numbers, groups, parallel):
     """GPUs beyond the number of key groups hold copies, as they do of a latent that all heads read."""
-    network = memory.made(config)
+    network = memory.build_empty(config)
     each = 2 * numbers / min(parallel, groups)
     assert vllm_memory.cache_bytes(network, parallel) == each
     left = 40e9 - 2 * memory.parameters(network) / parallel - vllm_memory.WORKING
-    assert vllm_memory.held_on_gpu(network, 40e9, parallel) == int(left / each)
+    assert vllm_memory.count_cached_tokens(network, 40e9, parallel) == int(left / each)
 
 
 def test_gpu_that_cannot_hold_the_weights_is_refused(four_b):
@@ -202,7 +202,7 @@ def test_gpu_that_cannot_hold_the_weights_is_refused(four_b):
 
 def test_rollouts_get_what_the_training_leaves():
     """Next to a training with 12 of 80 GB, vLLM takes three quarters, sleeps between, and has the full context."""
-    network = memory.made(FOUR_B)
+    network = memory.build_empty(FOUR_B)
     found = vllm_memory.fit_next_to_training("grpo/x", network, 12 * 10**9, 80 * 10**9, 50_000, {})
     assert found == {"enable_sleep_mode": True, "gpu_memory_utilization": 0.75, "max_model_len": 262_144}
     by_hand = {"gpu_memory_utilization": 0.5, "max_model_len": 60_000, "tensor_parallel_size": 2}
@@ -217,4 +217,4 @@ def test_rollouts_get_what_the_training_leaves():
 def test_rollouts_without_room_are_refused_before_anything_is_loaded():
     """If the rest is smaller than the weights, the message says what the training holds and what helps."""
     with pytest.raises(SettingError, match=r"holds 70\.0 GB all the time, .* would hold 0 tokens; .* 50,000\. .*FSDP2"):
-        vllm_memory.fit_next_to_training("grpo/x", memory.made(FOUR_B), 70 * 10**9, 80 * 10**9, 50_000, {})
+        vllm_memory.fit_next_to_training("grpo/x", memory.build_empty(FOUR_B), 70 * 10**9, 80 * 10**9, 50_000, {})

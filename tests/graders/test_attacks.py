@@ -7,7 +7,7 @@ import pytest
 from proofmill.answers import extraction
 from proofmill.graders.attacks import ATTACKS, Attack, Target
 from proofmill.graders.graders import SubmissionGrader
-from proofmill.graders.robustness import attempts, earned, fault, findings, lines, submissions, targets
+from proofmill.graders.robustness import attempts, fault, findings, lines, submissions, sum_points, targets
 from proofmill.graders.verdicts import Verdict
 from proofmill.schema.reasons import Reason
 from proofmill.synthetic import congruences
@@ -74,7 +74,7 @@ def results() -> dict[str, dict]:
         tried = attempts(targets(problems, None, grader, 16))
         with SubmissionGrader(grader, None, {}) as submission_grader:
             found[grader] = {
-                each.attack: each for each in earned(tried, submission_grader.verdicts(submissions(tried)))
+                each.attack: each for each in sum_points(tried, submission_grader.verdicts(submissions(tried)))
             }
     return found
 
@@ -135,7 +135,9 @@ def test_fragments_are_never_the_answer():
     """A part of the reference answer that equals it in another spelling is not used."""
     for gold in ("12", "x = 5", "\\frac{1}{2}", "5 \\text{ cm}", "(1, 2)"):
         written = ATTACKS["answer-fragments"].write(target(answer=gold))
-        assert all(extraction.normal(extraction.boxed(text)[0]) != extraction.normal(gold) for text in written.values())
+        assert all(
+            extraction.normal(extraction.find_boxes(text)[0]) != extraction.normal(gold) for text in written.values()
+        )
     assert set(ATTACKS["answer-fragments"].write(target(answer="x = 5"))) == {"with junk"}
     assert ATTACKS["answer-fragments"].write(target(answer="(1, 2)"))["last"] == "\\boxed{2}"
 
@@ -190,7 +192,7 @@ def always(monkeypatch):
 def graded(tried, grade) -> list:
     """Return the results if `grade(attempt)` is the grade out of 7, or None for no verdict."""
     grades = [grade(attempt) for attempt in tried]
-    return earned(tried, [Verdict(g, 7, Reason.NO_VERDICT if g is None else Reason.OK) for g in grades])
+    return sum_points(tried, [Verdict(g, 7, Reason.NO_VERDICT if g is None else Reason.OK) for g in grades])
 
 
 def test_way_that_earns_most_stands_for_its_policy(always):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofmill.metrics import estimates
-from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, Agreement, balanced_accuracy, cohen_kappa
+from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, Agreement, build_balanced_accuracy, cohen_kappa
 
 HALF_MARKS = st.integers(0, 14).map(lambda n: n / 2)
 PROBLEMS = st.lists(
@@ -210,13 +210,13 @@ def test_kappa_of_a_known_table_is_as_by_hand():
     """20 accepted by both, 5 and 10 by one, 15 by none: kappa (0.7 - 0.5) / 0.5; balanced accuracy 17/24."""
     problems = [[(7, 1)] * 20, [(7, 0)] * 5, [(2, 1)] * 10, [(2, 0)] * 15]
     assert value_of(cohen_kappa(6, 1), problems) == pytest.approx(0.4)
-    assert value_of(balanced_accuracy(6, 1), problems) == pytest.approx((20 / 30 + 15 / 20) / 2)
+    assert value_of(build_balanced_accuracy(6, 1), problems) == pytest.approx((20 / 30 + 15 / 20) / 2)
 
 
 def test_decisions_of_one_class_only_are_not_defined():
     """If all proofs are correct there is no balanced accuracy; kappa is undefined if the grader accepts all."""
     all_right = [[(7, 7), (7, 7)], [(7, 6)]]
-    assert value_of(balanced_accuracy(6, 6), all_right) is None
+    assert value_of(build_balanced_accuracy(6, 6), all_right) is None
     assert value_of(cohen_kappa(6, 6), all_right) is None
     assert value_of(cohen_kappa(6, 6), [*all_right, [(0, 7)]]) == 0
 
@@ -224,7 +224,7 @@ def test_decisions_of_one_class_only_are_not_defined():
 def test_value_of_many_totals_is_each_value():
     """`value` maps R rows of totals to R numbers, as a loop over them does, undefined ones as NaN."""
     totals_RD = np.array([[20.0, 5, 10, 15], [3, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
-    for agreement in (cohen_kappa(6, 6), balanced_accuracy(6, 6)):
+    for agreement in (cohen_kappa(6, 6), build_balanced_accuracy(6, 6)):
         one_by_one = [agreement.value(row[None])[0] for row in totals_RD]
         np.testing.assert_array_equal(agreement.value(totals_RD), one_by_one)
         assert np.isnan(agreement.value(totals_RD)).tolist() == [False, True, False, False]
@@ -244,7 +244,10 @@ def test_agreement_has_an_interval_by_problems():
     assert direct[0] < value_of(agreement, problems) < direct[1]
 
     rare = [[(7, 7)], [(0, 0)], [(0, 0)]]  # many resamples have no right proof
-    assert estimates.bootstrap(sums_of(balanced_accuracy(6, 6), rare), balanced_accuracy(6, 6).value) == (1.0, 1.0)
+    assert estimates.bootstrap(sums_of(build_balanced_accuracy(6, 6), rare), build_balanced_accuracy(6, 6).value) == (
+        1.0,
+        1.0,
+    )
 
 
 def test_every_agreement_says_what_it_is():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmill.metrics.attempt_table import AttemptTable, count, has, parts, scored, where
+from proofmill.metrics.attempt_table import AttemptTable, count, has, is_scored, parts, where
 
 UNTIMED = settings(deadline=None)
 VALUES = st.one_of(st.none(), st.integers(-300, 300), st.text(max_size=3), st.lists(st.integers(), max_size=2))
@@ -55,7 +55,7 @@ def test_parts_are_the_rows_by_key(rows):
 def test_rows_are_chosen_by_what_holds(rows):
     """Selections can be selected from again, and counted."""
     chosen = where(AttemptTable(rows), has("problem", "a"))
-    assert [dict(row) for row in where(chosen, scored)] == [
+    assert [dict(row) for row in where(chosen, is_scored)] == [
         r for r in rows if r["problem"] == "a" and r["grade"] is not None
     ]
     assert count(rows, has("problem", "a")) == len(chosen)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from proofmill.metrics import averages
-from proofmill.metrics.averages import combined, weights
+from proofmill.metrics.averages import combine, weights
 from proofmill.metrics.page import page
-from proofmill.metrics.score_rows import Cell, measured_rows
+from proofmill.metrics.score_rows import Cell, compute_rows
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 
@@ -38,8 +38,8 @@ def attempts(grades, max_points=1):
 
 def measured(groups, **settings):
     entry = Scores(**{"metrics": ["avg-at-k"], "averages": {"both": ["problems/a", "problems/b"]}, **settings})
-    rows = [row for group, some in groups.items() for row in measured_rows(group, [("avg-at-k", None)], some, entry)]
-    return entry, rows, list(averages.averaged(rows, groups, entry))
+    rows = [row for group, some in groups.items() for row in compute_rows(group, [("avg-at-k", None)], some, entry)]
+    return entry, rows, list(averages.average(rows, groups, entry))
 
 
 def cell(model, problems, grader="g"):
@@ -63,7 +63,7 @@ def test_average_of_published_numbers_is_the_published_average():
         name: {"value": value, "low": value, "high": value, "n": 1, "n_problems": 1, "unscored": 0.0}
         for name, value in zip((*NINE["code"], *NINE["mathematics"]), percent, strict=True)
     }
-    found = [combined(parts, shares)["value"] for shares in weights(NINE).values()]
+    found = [combine(parts, shares)["value"] for shares in weights(NINE).values()]
     assert found == pytest.approx([55.2, 38.4, 46.8], abs=0.05)
 
 
@@ -138,7 +138,7 @@ def test_page_averages_the_first_metric_of_each_way_of_sampling():
     rows = [
         row
         for group, some in groups.items()
-        for row in measured_rows(
+        for row in compute_rows(
             group,
             [("avg-at-k", None), ("truncation-rate", None)],
             [{**each, "well_formed": True, "stop_reason": "end"} for each in some],
@@ -146,7 +146,7 @@ def test_page_averages_the_first_metric_of_each_way_of_sampling():
         )
     ]
     text = page(
-        "scores/x", [{**row, "p_value": None} for row in (*rows, *averages.averaged(rows, groups, entry))], entry, {}
+        "scores/x", [{**row, "p_value": None} for row in (*rows, *averages.average(rows, groups, entry))], entry, {}
     )
     assert "| greedy, avg@1 | problems/a" in text and "| sampled, avg@2 | problems/a" in text
 

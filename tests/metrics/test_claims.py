@@ -35,7 +35,7 @@ def settled(models, metrics=("avg-at-k",), graders=("g",), compare=(), **stated)
     compared = list(comparisons(groups, [split(item) for item in metrics], entry))
     for row, p in zip(compared, estimates.holm([row["p_value"] for row in compared]), strict=True):
         row["p_value"] = p
-    return claims.settled(groups, compared, entry), compared
+    return claims.settle(groups, compared, entry), compared
 
 
 def noisy(shift, seed=0, size=40):
@@ -75,15 +75,15 @@ def test_seeds_are_counted_by_their_own_intervals():
     theirs = attempts(noisy(0, seed=3), noisy(0, seed=4), noisy(0, seed=5))
     (claim,), _ = settled({"a": ours, "b": theirs})
     assert claim.sentence.endswith("; the interval is above 0 in 2 of 3 seeds, below 0 in 1.")
-    seeds = claim.stamped()["seeds"]
+    seeds = claim.to_stamp()["seeds"]
     assert [numbers["low"] > 0 for numbers in seeds.values()] == [True, True, False]
-    assert claim.stamped()["value"] == pytest.approx(sum(numbers["value"] for numbers in seeds.values()) / 3)
+    assert claim.to_stamp()["value"] == pytest.approx(sum(numbers["value"] for numbers in seeds.values()) / 3)
 
 
 def test_one_seed_is_not_counted():
     """Without other trainings the sentence mentions no seeds."""
     (claim,), _ = settled({"a": attempts(noisy(2)), "b": attempts(noisy(0, seed=1))})
-    assert "seeds" not in claim.sentence and claim.stamped()["seeds"] == {}
+    assert "seeds" not in claim.sentence and claim.to_stamp()["seeds"] == {}
 
 
 def test_claim_about_another_metric_has_its_own_comparison():
@@ -174,9 +174,9 @@ def test_claim_says_all_that_it_is_about(missing):
 def test_repeated_scores_have_the_claims_of_what_they_repeat():
     """Over seeds the same claims are evaluated, with model names without a seed."""
     entries = {**recipe(), "scores/x-seeds": {"repeat": "scores/x", "seeds": [0, 1]}}
-    book = expand({"test": {"api/referee": REFEREE, **entries}})
-    assert book.entries["scores/x-seeds"].claims == book.entries["scores/x"].claims
-    assert identity_of(book.entries["scores/x"], book.declared)
+    config = expand({"test": {"api/referee": REFEREE, **entries}})
+    assert config.entries["scores/x-seeds"].claims == config.entries["scores/x"].claims
+    assert identity_of(config.entries["scores/x"], config.declared)
 
 
 def test_claims_stand_on_the_page_and_in_the_stamp(small, mill):

@@ -306,21 +306,21 @@ def test_paired_permutation_is_the_share_of_sign_flips_as_extreme(differences):
         for signs in product((1, -1), repeat=len(differences))
     ]
     expected = fmean(abs(total) >= abs(sum(differences)) for total in flips)
-    assert estimates.paired_permutation(np.array(differences)) == pytest.approx(expected)
+    assert estimates.test_by_permutation(np.array(differences)) == pytest.approx(expected)
 
 
 def test_paired_permutation_of_ten_gains_is_two_of_1024():
     """Ten gains of any size: only equal signs are as extreme; problems without a difference have no effect."""
     gains = [0.1, 0.2, 0.3, 1, 2, 3, 4, 5, 6, 7]
-    assert estimates.paired_permutation(gains) == 2 / 1024
-    assert estimates.paired_permutation(gains + [0] * 30) == 2 / 1024
+    assert estimates.test_by_permutation(gains) == 2 / 1024
+    assert estimates.test_by_permutation(gains + [0] * 30) == 2 / 1024
 
 
 @UNTIMED
 @given(st.lists(st.integers(-7, 7), max_size=9))
 def test_paired_permutation_counts_sums_that_differ_by_rounding_as_equal(differences):
     """Tenths, whose sums are inexact in floating point, have the p of the integers they are tenths of."""
-    assert estimates.paired_permutation(np.array(differences) / 10) == estimates.paired_permutation(differences)
+    assert estimates.test_by_permutation(np.array(differences) / 10) == estimates.test_by_permutation(differences)
 
 
 def test_paired_permutation_by_draws_is_near_the_exact_one():
@@ -331,21 +331,21 @@ def test_paired_permutation_by_draws_is_near_the_exact_one():
     for d in differences:
         sums = np.concatenate([sums + d, sums - d])
     exact = np.mean(np.abs(sums) >= abs(differences.sum()))
-    found = estimates.paired_permutation(differences, seed=1, draws=50_000)
+    found = estimates.test_by_permutation(differences, seed=1, draws=50_000)
     assert len(differences) == 22
     assert 0.001 < exact < 0.5
     assert abs(found - exact) < 4 * math.sqrt(exact * (1 - exact) / 50_000)
-    assert found == estimates.paired_permutation(differences, seed=1, draws=50_000)
+    assert found == estimates.test_by_permutation(differences, seed=1, draws=50_000)
 
 
 def test_paired_permutation_by_draws_is_never_zero():
     """A hundred equal gains with 999 draws: the smallest p is 1 of 1,000 (Phipson and Smyth 2010)."""
-    assert estimates.paired_permutation(np.ones(100), draws=999) == 1 / 1000
+    assert estimates.test_by_permutation(np.ones(100), draws=999) == 1 / 1000
 
 
 def test_paired_permutation_of_no_difference_is_certain():
     """Equal models, or no problem, have p = 1."""
-    assert estimates.paired_permutation(np.zeros(30)) == estimates.paired_permutation([]) == 1.0
+    assert estimates.test_by_permutation(np.zeros(30)) == estimates.test_by_permutation([]) == 1.0
 
 
 def test_holm_adjusts_as_by_hand():
@@ -602,7 +602,7 @@ def test_half_a_point_at_a_deviation_of_2_9_is_not_called_significant():
 
     gains_P = after_RP.mean(axis=0) - before_RP.mean(axis=0)
     assert gains_P.mean() == pytest.approx(0.5)
-    assert estimates.paired_permutation(gains_P) > 0.5
+    assert estimates.test_by_permutation(gains_P) > 0.5
     low, high = estimates.bootstrap(as_sums(gains_P), mean_of)
     assert low < 0 < high
     variance = estimates.split_variance((p, r, before_RP[r, p]) for r in range(3) for p in range(60))
@@ -616,5 +616,5 @@ def test_ten_points_on_the_same_problems_are_called_significant():
     base_P = rng.choice([0.0, 14.3, 85.7, 100.0], size=60)
     before_RP, after_RP = (runs_with(rng, base_P, [mean] * 3) for mean in (39.5, 49.5))
     gains_P = after_RP.mean(axis=0) - before_RP.mean(axis=0)
-    assert estimates.paired_permutation(gains_P) < 0.01
+    assert estimates.test_by_permutation(gains_P) < 0.01
     assert estimates.bootstrap(as_sums(gains_P), mean_of)[0] > 0

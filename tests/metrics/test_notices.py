@@ -90,7 +90,7 @@ def scored(mill, tmp_path, monkeypatch, write, **entries):
                 **entries,
             }
         )
-        names = [name for name in made.book.entries if name.startswith(("problems/", "responses/", "grades/"))]
+        names = [name for name in made.config.entries if name.startswith(("problems/", "responses/", "grades/"))]
         return made.make(*names, "scores/own"), made, served.requests
 
 

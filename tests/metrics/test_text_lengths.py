@@ -61,7 +61,7 @@ def test_logic_steps_are_lines_before_the_answer(solution, steps):
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (39, 39), (40, 39), (80, 78), (100, 98)])
 def test_trimmed_max_leaves_out_the_longest_fortieth(n, expected):
     """The floor(0.025 n) longest are excluded; below 40 texts none."""
-    assert text_lengths.trimmed_max(np.arange(1, n + 1)) == expected
+    assert text_lengths.compute_trimmed_max(np.arange(1, n + 1)) == expected
 
 
 def test_no_spread_has_no_correlation_and_one_text_no_variance():

@@ -334,7 +334,7 @@ def test_many_kills_of_whole_runs_lose_nothing(chain, tmp_path):
     PROOFMILL_KILLS is the number of kills: 3 here, 100 by hand (docs/performance.md).
     """
     kills, rng, runs, project = int(os.environ.get("PROOFMILL_KILLS", "3")), random.Random(0), 0, None
-    names = [name for name in chain.book.recipes["chain"] if kind_of(name) in KINDS]
+    names = [name for name in chain.config.recipes["chain"] if kind_of(name) in KINDS]
     often = {"PROOFMILL_SAVE_STEPS": "4"}
     while kills:
         if project is None:

@@ -31,7 +31,7 @@ class Outlines(Entry):
     revision: ClassVar[int] = 1
     problems: ProblemsRef = doc("The problems whose kept rows are measured.")
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return rows_of(self.problems)
 '''
 COLUMNS = """    "outlines": {

@@ -19,7 +19,7 @@ def test_entry_of_many_arguments_is_made_once_and_again_when_it_is_edited(tmp_pa
     words = json.dumps(LONG, ensure_ascii=False)
     config = f"r:\n  problems/x: {{source: arithmetic, rows: 3, keep: [{{origin: {words}}}]}}\n"
     project = Project(tmp_path / "project", config)
-    book = project.book
+    book = project.config
     assert len(identity_of(book.entries["problems/x"], book.declared).encode()) > 2 * 128 * 1024
     assert project.made("r") == ["problems/x"]
     assert project.table("problems/x").stamp["entry"]["keep"] == [{"origin": LONG}]

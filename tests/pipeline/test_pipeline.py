@@ -54,8 +54,10 @@ def files(project: Project) -> dict[str, tuple[int, int]]:
 
 def artifacts(project: Project) -> set[str]:
     """Return the artifacts of the recipe `nano`, and those of the model that its rehearsal starts from."""
-    book = project.book
-    return {name for target in book.recipes["nano"] for name in (target, *references.ancestors(book.entries, target))}
+    config = project.config
+    return {
+        name for target in config.recipes["nano"] for name in (target, *references.ancestors(config.entries, target))
+    }
 
 
 def journals(project: Project) -> dict[str, int]:
@@ -89,10 +91,10 @@ def test_nano_tables_open_in_polars_and_datasets(nano, tmp_path):
 
 def test_nano_stamps_say_where_every_table_comes_from(nano):
     """A stamp has its entry, the content of its parents, versions, counts and seconds, and of calls the tokens and cost."""
-    for name, entry in nano.book.entries.items():
+    for name, entry in nano.config.entries.items():
         if name in artifacts(nano):
             stamp = nano.table(name).stamp
-            reads = references.reads(kind_of(name), entry, nano.book.entries.get)
+            reads = references.reads(kind_of(name), entry, nano.config.entries.get)
             wanted = STAMP | ({"tokens", "cost"} if kind_of(name) in ASKED else set())
             assert wanted <= set(stamp), name
             assert {p: nano.table(p).content for p in reads} == stamp["parents"], name
@@ -109,7 +111,7 @@ def test_nano_scores_every_model_on_the_benchmark(nano):
     """The last table has a score with its interval for each model and sampling setting, and the page shows them."""
     for name in ("scores/nano", "scores/nano-longer"):
         rows = nano.frame(name).filter(slice="all", metric="avg@2")
-        entry = nano.book.entries[name]
+        entry = nano.config.entries[name]
         differences, scores = rows.filter(pl.col("p_value").is_not_null()), rows.filter(pl.col("p_value").is_null())
         assert entry.models == scores["model"].to_list()
         assert entry.compare == [list(pair) for pair in differences.select("model", "baseline").iter_rows()]
@@ -155,7 +157,7 @@ def test_list_is_a_table_of_contents(nano):
     done = nano.snakemake("--list")
     assert done.returncode == 0
     listed = {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-    assert {*KINDS, *nano.book.recipes} <= listed
+    assert {*KINDS, *nano.config.recipes} <= listed
 
 
 def test_numbers_of_nano_lead_to_forum_threads(nano):
@@ -228,7 +230,7 @@ def test_commands_of_the_pages_end_well(nano, tmp_path, page, request):
     copy = copy_of(nano, tmp_path / "copy")
     settings = {**nano.settings(), "results": "results"}
     text = yaml.safe_dump(settings, sort_keys=False).replace(str(nano.folder), str(copy.folder))
-    copy.config.write_text(text, encoding="utf-8")
+    copy.config_file.write_text(text, encoding="utf-8")
     copy.results.rename(copy.folder / "results")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in to_run(page):
@@ -283,8 +285,8 @@ def add_to_prompt(source: str, prompt: str, text: str) -> None:
 @pytest.mark.parametrize("prompt", ["grade-strict", "classify", "solve"])
 def test_edited_prompt_plans_who_asks_it_and_their_descendants(nano, source, prompt):
     """An edit of a prompt reruns the artifacts that use it and everything downstream, and nothing else."""
-    book = nano.book
-    asking = {n for n in artifacts(nano) if prompt in prompts_of(book.entries[n], book.declared)}
+    config = nano.config
+    asking = {n for n in artifacts(nano) if prompt in prompts_of(config.entries[n], config.declared)}
     assert asking and not {"scores/disjoint", "problems/threads", "base/nano"} & asking
     wanted = nano.with_descendants(*asking) & artifacts(nano)
     assert set() == nano.planned("nano", PYTHONPATH=source)
@@ -359,7 +361,7 @@ def test_edited_line_of_a_part_remakes_what_names_it(own, old, new, edited):
     parts = own.folder / "my_parts.py"
     text = parts.read_text(encoding="utf-8")
     assert old in text
-    wanted = own.with_descendants(edited) & set(own.book.recipes["mine"]) if edited else set()
+    wanted = own.with_descendants(edited) & set(own.config.recipes["mine"]) if edited else set()
     parts.write_text(text.replace(old, new), encoding="utf-8")
     planned = own.planned("mine")
     plan = own.run(sys.executable, "-m", "proofmill", "plan", "mine", "--verbose", *own.overlay).stdout
@@ -401,11 +403,11 @@ def test_edited_threshold_runs_its_descendants_and_its_reversal_restores_them(co
     target = "results/grades/cold.parquet"
     wanted = copy.with_descendants("problems/train") & {
         "grades/cold",
-        *references.ancestors(copy.book.entries, "grades/cold"),
+        *references.ancestors(copy.config.entries, "grades/cold"),
     }
     old = {name: copy.frame(name) for name in wanted}
     contents = {name: copy.table(name).content for name in wanted}
-    untouched = {n: copy.table(n).path.stat().st_mtime_ns for n in set(copy.book.entries) - wanted}
+    untouched = {n: copy.table(n).path.stat().st_mtime_ns for n in set(copy.config.entries) - wanted}
     copy.edit("{statement-length: [10, 200]}", "{statement-length: [10, 60]}")
     assert wanted == set(copy.made(target))
     assert copy.frame("problems/train").filter(dropped="statement-length").height > 0
@@ -434,12 +436,12 @@ def test_edited_prompt_asks_its_rows_and_its_reversal_asks_none(copy, source):
 
 def test_deleted_middle_table_comes_back_without_calls(copy):
     """A removed table is restored without calls; everything downstream stays as it was."""
-    contents = {name: copy.table(name).content for name in copy.book.entries}
+    contents = {name: copy.table(name).content for name in copy.config.entries}
     asked = journals(copy)
     copy.table("schemes/train").path.unlink()
     assert copy.planned("results/grades/cold.parquet") == set()
     assert copy.made("chain") == ["schemes/train"]
-    assert contents == {name: copy.table(name).content for name in copy.book.entries}
+    assert contents == {name: copy.table(name).content for name in copy.config.entries}
     assert asked == journals(copy)
 
 
@@ -460,7 +462,7 @@ def test_forced_table_is_made_again_and_not_brought_back(copy):
 def test_dry_run_of_everything_changes_nothing(copy):
     """`-n` plans and does nothing, also with `--forceall`."""
     before = files(copy)
-    assert set(copy.book.entries) == copy.planned("chain", "--forceall")
+    assert set(copy.config.entries) == copy.planned("chain", "--forceall")
     assert before == files(copy)
 
 

@@ -55,20 +55,20 @@ def test_journal_after_a_cut_has_every_answer_that_was_synced_once(tmp_path, mon
     for end, folder in cuts(recording, CUTS["journal"], tmp_path / "cut"):
         promised = range(max(map(int, recording.marked(end)), default=-1) + 1)
         with merging.whole(folder / "calls") as journal:
-            there = [number for number in every if subjects.question(number).key in journal.keys]
+            there = [number for number in every if subjects.request(number).key in journal.keys]
             assert set(promised) <= set(there), end
             assert journal.spent == pytest.approx(0.01 * len(there)), end
             for number in there:
-                known, expected = journal[subjects.question(number)], subjects.answer(number)
+                known, expected = journal[subjects.request(number)], subjects.answer(number)
                 assert (known.text, known.stop_reason, known.reason) == (
                     expected.text,
                     expected.stop_reason,
                     expected.reason,
                 )
             for number in set(every) - set(there):
-                journal.add(subjects.question(number), subjects.answer(number))
+                journal.add(subjects.request(number), subjects.answer(number))
         rows = list(records.all_rows(folder / "calls"))
-        assert sorted(row.key for row in rows) == [subjects.question(number).key for number in every], end
+        assert sorted(row.key for row in rows) == [subjects.request(number).key for number in every], end
 
 
 @pytest.mark.long
@@ -137,5 +137,5 @@ def test_training_after_a_cut_resumes_from_a_complete_checkpoint_and_ends_with_t
 def step_of_newest(folder: Path) -> int:
     """Return the step of the newest usable checkpoint; 0 without one."""
     found = folder.glob("unfinished/sft/cold/*/checkpoint-*")
-    usable = [path for path in found if not isinstance(checkpoints.unsealed(path), str)]
+    usable = [path for path in found if not isinstance(checkpoints.unseal(path), str)]
     return max((int(path.name.rpartition("-")[2]) for path in usable), default=0)

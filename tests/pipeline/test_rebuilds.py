@@ -89,7 +89,7 @@ class Lab:
 
     def build(self, results: Path, only: set[str] | None = None) -> dict[str, str]:
         """Make what is due, or all in an empty folder; return the content of each table."""
-        book = self.book()
+        book = self.config()
         for name in NAMES if only is None else [name for name in NAMES if name in only]:
             identity = identity_of(book.entries[name], book.declared)
             jobs.make(MAINS[kind_of(name)], name, identity, results, book.terms)
@@ -97,7 +97,7 @@ class Lab:
 
     def due(self) -> set[str]:
         """Return the artifacts that Snakemake and `proofmill plan`, which use these states, would make or restore."""
-        states = States(self.book(), self.results)
+        states = States(self.config(), self.results)
         return {name for name in NAMES if states[name].name != "done"}
 
     def text(self, name: str, old: str, new: str) -> None:
@@ -123,7 +123,7 @@ def made(tmp_path_factory, request):
     family = {"source": "arithmetic", "split": "test", "rows": 8}
     (folder / "corpus").mkdir(parents=True)
     (folder / "config.yaml").write_text(json.dumps({"lab": {"problems/file": family}}))
-    book = lab.book()
+    book = lab.config()
     jobs.make(MAINS["problems"], "problems/file", identity_of(book.entries["problems/file"], {}), folder / "family")
     rows = Table("problems/file", folder / "family").rows("statement", "solution")
     shutil.rmtree(folder / "family")

@@ -62,8 +62,8 @@ def test_every_recipe_is_rehearsed():
 def test_least_of_each_system_is_made_and_nothing_twice(least):
     """Each system has a part; one job for each artifact, then none."""
     for recipe in SYSTEMS:
-        assert set(least.book.recipes[recipe]) & set(LEAST), recipe
-    wanted = {name for target in LEAST for name in (target, *references.ancestors(least.book.entries, target))}
+        assert set(least.config.recipes[recipe]) & set(LEAST), recipe
+    wanted = {name for target in LEAST for name in (target, *references.ancestors(least.config.entries, target))}
     assert wanted == set(least.first)
     assert least.made(*LEAST) == []
 
@@ -86,9 +86,9 @@ def test_rehearsal_makes_every_table_and_nothing_twice(rehearsed):
 
 def needed(project: Project, recipes: Iterable[str]) -> set[str]:
     """Return the artifacts of recipes."""
-    book = project.book
-    targets = [target for recipe in recipes for target in book.recipes[recipe]]
-    return {name for target in targets for name in (target, *references.ancestors(book.entries, target))}
+    config = project.config
+    targets = [target for recipe in recipes for target in config.recipes[recipe]]
+    return {name for target in targets for name in (target, *references.ancestors(config.entries, target))}
 
 
 @pytest.mark.long
@@ -181,8 +181,8 @@ def test_rehearsed_corpora_are_apart_from_the_benchmarks(rehearsed):
 @pytest.mark.long
 def test_rehearsed_trainings_left_what_a_training_leaves(rehearsed):
     """Every training has its steps, weights that are a model, and, if it was rewarded, its rollouts with every reward."""
-    book = rehearsed.book
-    trained = {n for recipe in SYSTEMS for n in book.recipes[recipe] if n.startswith(("sft/", "grpo/"))}
+    config = rehearsed.config
+    trained = {n for recipe in SYSTEMS for n in config.recipes[recipe] if n.startswith(("sft/", "grpo/"))}
     assert len(trained) == 25
     for name in trained:
         assert_trained(rehearsed, name)
@@ -195,7 +195,7 @@ def assert_trained(project: Project, name: str) -> None:
     assert (table.folder / "model.safetensors").exists() and (table.folder / "tokenizer.json").exists(), name
     if name.startswith("grpo/"):
         rollouts = pl.read_parquet(table.folder / "rollouts.parquet")
-        entry = project.book.entries[name]
+        entry = project.config.entries[name]
         rounds = -(-entry.steps // (entry.mini_batches * entry.iterations))
         assert rollouts.height == rounds * entry.mini_batches * entry.problems_per_step * entry.group_size, name
         assert rollouts["advantage"].is_finite().all(), name
@@ -220,9 +220,9 @@ def test_rehearsed_length_rewards_are_each_their_own(rehearsed):
 @pytest.mark.long
 def test_rehearsed_pipeline_of_r1_has_its_stages(rehearsed):
     """Stage 3 trains the base model on stage 2's text, students on the same rows; preferences come with small talk."""
-    book = rehearsed.book
-    assert book.entries["sft/r1-sft"].examples == book.entries["sft/r1-qwen-32b"].examples == "examples/r1-800k"
-    assert book.entries["grpo/r1"].model == "grpo/r1-rules"
+    config = rehearsed.config
+    assert config.entries["sft/r1-sft"].examples == config.entries["sft/r1-qwen-32b"].examples == "examples/r1-800k"
+    assert config.entries["grpo/r1"].model == "grpo/r1-rules"
     before, after = (
         pl.read_parquet(rehearsed.table(f"grpo/{n}").folder / "rollouts.parquet") for n in ("r1-rules", "r1")
     )

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from project import Project, copy_of
-from proofmill.runtime.display import wanted
+from proofmill.runtime.display import is_wanted
 from proofmill.schema.errors import SettingError
 from terminal import Terminal, seen
 
@@ -210,4 +210,4 @@ def test_wanted_refuses_what_is_neither_plain_nor_yes(monkeypatch):
     """An invalid setting stops a run instead of being guessed."""
     monkeypatch.setenv("PROOFMILL_DISPLAY", "perhaps")
     with pytest.raises(SettingError, match="expected `plain`"):
-        wanted()
+        is_wanted()

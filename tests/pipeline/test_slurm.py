@@ -53,7 +53,7 @@ def both(slurm, tmp_path_factory) -> tuple[Project, Project]:
 
 
 def made(project: Project) -> list[str]:
-    return ["scores/nano", *references.ancestors(project.book.entries, "scores/nano")]
+    return ["scores/nano", *references.ancestors(project.config.entries, "scores/nano")]
 
 
 def test_recipe_through_slurm_ends_with_the_same_tables(both):

@@ -208,7 +208,7 @@ def failing(project: Project) -> Outcome:
 def gpus(project: Project) -> Outcome:
     """Run jobs of four kinds; each serving job gets a GPU and each training two."""
     (project.folder / "seen.py").write_text(SEEN)
-    project.config.write_text(f"plugins: [seen.py]\n{project.config.read_text()}")
+    project.config_file.write_text(f"plugins: [seen.py]\n{project.config_file.read_text()}")
     (project.folder / "site.yaml").write_text("serve: {gpu: 1}\ntrain: {gpu: 2, exclusive: false}\n")
     for name in ("examples/cold", "sft/cold", "responses/cold", "grades/cold"):
         project.forget(name)

@@ -67,7 +67,7 @@ def test_page_works_at_the_first_try(own):
     """Every command ends well, and each table of the recipe is there."""
     assert own.checked.returncode == 0, own.checked.stdout
     assert own.done.returncode == 0, own.done.stdout
-    assert {name for name in own.book.recipes["own"] if not own.table(name).path.exists()} == set()
+    assert {name for name in own.config.recipes["own"] if not own.table(name).path.exists()} == set()
 
 
 def test_grades_are_those_that_the_servers_earned(own):

@@ -108,9 +108,9 @@ def test_faulty_judge_is_seen(project, monkeypatch, capsys):
 def test_scores_are_attacked_on_each_of_their_benchmarks(project):
     """An entry of scores has several tables, each with `rows` problems."""
     mill = project(make=("problems/some", "problems/also"))
-    aim = aim_at(mill.book, "scores/some")
+    aim = aim_at(mill.config, "scores/some")
     assert (aim.grader, aim.tables) == ("arithmetic", (("problems/some", None), ("problems/also", None)))
-    plan = AttackPlan(mill.book, aim, mill.results, 3)
+    plan = AttackPlan(mill.config, aim, mill.results, 3)
     assert len({attempt.target.problem for attempt in plan.attempts}) == 6
 
 
@@ -140,13 +140,13 @@ def test_policy_of_a_users_own_is_tried(project, monkeypatch, capsys, tmp_path):
 def test_what_cannot_be_attacked_is_said(project, words, said):
     """A name of no grader, no problems, a prompt for a program."""
     with pytest.raises(SettingError, match=said):
-        aim_at(project(make=()).book, **words)
+        aim_at(project(make=()).config, **words)
 
 
 def test_table_that_nothing_declares_is_said(project):
     """A misspelt table is no table that has yet to be made."""
     with pytest.raises(RecipeError, match="problems/some"):
-        aim_at(project(make=()).book, "arithmetic", problems="problems/sme")
+        aim_at(project(make=()).config, "arithmetic", problems="problems/sme")
 
 
 def test_limit_on_attacks_is_no_part_of_an_identity(project):
@@ -155,8 +155,8 @@ def test_limit_on_attacks_is_no_part_of_an_identity(project):
             "unscored": "drop", "steps": 1}  # fmt: skip
     base = {"base/tiny": {"source": "scratch", "problems": "problems/some"}}
     mill = project(make=(), **base, **{"grpo/without": grpo, "grpo/with": {**grpo, "max-attack": 0.2}})
-    one, two = (identity_of(mill.book.entries[f"grpo/{name}"], mill.book.declared) for name in ("without", "with"))
-    assert one == two and json.loads(mill.book.terms)["max_attack"] == {"grpo/with": 0.2}
+    one, two = (identity_of(mill.config.entries[f"grpo/{name}"], mill.config.declared) for name in ("without", "with"))
+    assert one == two and json.loads(mill.config.terms)["max_attack"] == {"grpo/with": 0.2}
 
 
 def test_plan_counts_the_attempts_of_attacks(project):
@@ -165,5 +165,5 @@ def test_plan_counts_the_attempts_of_attacks(project):
             "schemes": "schemes/some", "unscored": "drop", "steps": 1}  # fmt: skip
     base = {"base/tiny": {"source": "scratch", "problems": "problems/some"}}
     mill = project(make=(), **base, **{"grpo/without": grpo, "grpo/with": {**grpo, "max-attack": 0.2}})
-    calls = [RunPlan(mill.book, name, mill.results).stages[name].calls for name in ("grpo/without", "grpo/with")]
+    calls = [RunPlan(mill.config, name, mill.results).stages[name].calls for name in ("grpo/without", "grpo/with")]
     assert calls[1] - calls[0] == about() > 200

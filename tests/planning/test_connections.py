@@ -12,7 +12,7 @@ from proofmill import __main__ as command
 from proofmill.artifacts.states import States
 from proofmill.calls import budget, records
 from proofmill.engines import remote
-from proofmill.planning.connections import connections, due, faults_of, require_set
+from proofmill.planning.connections import connections, faults_of, find_due, require_set
 from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import SettingError
 from served import GOOD, server
@@ -32,17 +32,17 @@ ENTRIES = {
 FINE = (200, GOOD, {})
 
 
-def asked(book, results, *names):
-    return connections(book, due(book, States(book, results), names))
+def asked(config, results, *names):
+    return connections(config, find_due(config, States(config, results), names))
 
 
 @pytest.fixture
-def book(tmp_path):
-    return Mill(tmp_path / "results", **ENTRIES).book
+def config(tmp_path):
+    return Mill(tmp_path / "results", **ENTRIES).config
 
 
 @pytest.fixture
-def tried(book, tmp_path, monkeypatch):
+def tried(config, tmp_path, monkeypatch):
     """Return `tried(reply, models, **api)`, which returns the faults of one model's server, and its requests."""
 
     def run(reply, models=None, dollars=None, **api):
@@ -50,17 +50,17 @@ def tried(book, tmp_path, monkeypatch):
         with server(lambda *_: reply, models) as (url, served):
             monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
             monkeypatch.setenv("PROOFMILL_JUDGE_KEY", "sk-very-secret-0123456789")
-            book = Mill(tmp_path / "results", **changed).book
+            config = Mill(tmp_path / "results", **changed).config
             return list(
-                faults_of(asked(book, tmp_path / "results", "schemes/p"), tmp_path / "results", dollars)
+                faults_of(asked(config, tmp_path / "results", "schemes/p"), tmp_path / "results", dollars)
             ), served
 
     return run
 
 
-def test_models_of_due_stages_are_known_at_any_distance(book, tmp_path):
+def test_models_of_due_stages_are_known_at_any_distance(config, tmp_path):
     """Those of graders and of their escalation are; our own programs, and models that no stage calls, are not."""
-    found = {each.model: each.stages for each in asked(book, tmp_path / "results", "grades/g", "responses/own")}
+    found = {each.model: each.stages for each in asked(config, tmp_path / "results", "grades/g", "responses/own")}
     assert found == {
         "api/judge": ("grades/g", "schemes/p"),
         "api/second": ("grades/g",),
@@ -72,16 +72,16 @@ def test_stage_that_is_done_needs_no_server(tmp_path):
     """A finished table makes no calls, nor do its ancestors."""
     mill = Mill(tmp_path / "results", **{**ENTRIES, "api/judge": REFEREE})
     mill.make("problems/p", "schemes/p", "responses/own")
-    assert asked(mill.book, mill.results, "schemes/p", "responses/own") == []
+    assert asked(mill.config, mill.results, "schemes/p", "responses/own") == []
 
 
-def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypatch):
+def test_every_unset_or_wrong_variable_is_said_at_once(config, tmp_path, monkeypatch):
     """A missing address, a malformed one and an empty key are one message, and the plan has them too."""
     monkeypatch.setenv("PROOFMILL_SECOND_URL", "htp://127.0.0.1/v1")
     monkeypatch.setenv("PROOFMILL_SOLVER_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("PROOFMILL_SOLVER_KEY", "")
     with pytest.raises(SettingError) as refused:
-        require_set(asked(book, tmp_path / "results", "grades/g"))
+        require_set(asked(config, tmp_path / "results", "grades/g"))
     said = str(refused.value)
     assert len(said.splitlines()) == 3
     for part in (
@@ -90,7 +90,7 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
         "PROOFMILL_SOLVER_KEY: the key is empty",
     ):
         assert part in said
-    plan = RunPlan(book, "grades/g", tmp_path / "results")
+    plan = RunPlan(config, "grades/g", tmp_path / "results")
     assert [line for line in plan.lines(verbose=True) if "no PROOFMILL_JUDGE_URL" in line and "grades/g" in line]
     assert {each["model"]: bool(each["fault"]) for each in plan.data()["connections"]} == {
         "api/judge": True,
@@ -99,15 +99,15 @@ def test_every_unset_or_wrong_variable_is_said_at_once(book, tmp_path, monkeypat
     }
 
 
-def test_trials_are_in_the_budget_and_in_a_journal(tried, tmp_path, book, capsys):
+def test_trials_are_in_the_budget_and_in_a_journal(tried, tmp_path, config, capsys):
     """The cost of a test is in a journal of the model; a failure costs its reserve; without budget no call is made."""
     calls = tmp_path / "results/calls"
     tried(FINE)
     assert records.frame(calls / "api/judge")["cost"].to_list() == [pytest.approx(30e-6)]
-    assert budget.spent(calls) == pytest.approx(30e-6)
+    assert budget.sum_costs(calls) == pytest.approx(30e-6)
     most = (len("Say yes.") * 1 + 10) / 1e6
     tried((500, {"error": {"message": "oops"}}, {}), dollars=1.0)
-    assert budget.spent(calls) == pytest.approx(30e-6 + most)
+    assert budget.sum_costs(calls) == pytest.approx(30e-6 + most)
     faults, served = tried(FINE, dollars=30e-6 + most)
     assert (faults, served.requests) == ([], [])
     assert "is not tried: the budget has no room" in capsys.readouterr().err
@@ -155,7 +155,7 @@ def test_what_passes_is_no_fault(tried, reply):
     assert tried(reply)[0] == []
 
 
-def test_all_servers_are_tried_at_once(book, tmp_path, monkeypatch):
+def test_all_servers_are_tried_at_once(config, tmp_path, monkeypatch):
     """A dead port, a host without a name and one that takes no connection are all said when the slowest is."""
     monkeypatch.setattr(remote, "CONNECT", 1.0)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
@@ -167,7 +167,7 @@ def test_all_servers_are_tried_at_once(book, tmp_path, monkeypatch):
         monkeypatch.setenv("PROOFMILL_SECOND_URL", "http://no-such-host.invalid/v1")
         monkeypatch.setenv("PROOFMILL_SOLVER_URL", f"http://127.0.0.1:{full.getsockname()[1]}/v1")
         start = time.monotonic()
-        faults = sorted(faults_of(asked(book, tmp_path / "results", "grades/g"), tmp_path / "results", None))
+        faults = sorted(faults_of(asked(config, tmp_path / "results", "grades/g"), tmp_path / "results", None))
         assert time.monotonic() - start < 5
         for one in waiting:
             one.close()

@@ -56,12 +56,12 @@ def run(monkeypatch, *arguments):
 
 def test_every_address_of_a_shipped_recipe_is_registered():
     """Each address and each model of the hub in config.yaml has a row in data/sources.csv with a licence; no path is local."""
-    book = expand(yaml_files.read(ROOT / "config.yaml"))
-    sources = [item.source for item in listing.needed(book, book.entries)]
+    config = expand(yaml_files.read(ROOT / "config.yaml"))
+    sources = [item.source for item in listing.list_needed(config, config.entries)]
     assert len(sources) > 20
     assert {source for source in sources if source not in registry.register()} == set()
     assert all(registry.register()[source].licence for source in sources)
-    paths = [entry.path for entry in book.entries.values() if getattr(entry, "path", None)]
+    paths = [entry.path for entry in config.entries.values() if getattr(entry, "path", None)]
     assert [path for path in paths if not registry.is_public(path)] == []
 
 
@@ -145,10 +145,10 @@ def test_fetch_brings_what_is_missing_and_names_all_that_failed(alone, monkeypat
         template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         hub.repositories["dataset", "me/set"] = ("5" * 40, {"rows.jsonl": ROWS})
-        book = expand({"mine": ENTRIES})
+        config = expand({"mine": ENTRIES})
         with pytest.raises(HubError, match=r"hub:me/other@main/rows\.jsonl: cannot be fetched"):
-            listing.fetch(listing.needed(book, book.entries))
-    assert [item.where for item in listing.needed(book, book.entries)] == [None, "data/fetched/set/rows.jsonl"]
+            listing.fetch(listing.list_needed(config, config.entries))
+    assert [item.where for item in listing.list_needed(config, config.entries)] == [None, "data/fetched/set/rows.jsonl"]
     mill = Mill(alone / "results", **ENTRIES)
     assert len(mill.make("problems/all").rows()) == 2
 

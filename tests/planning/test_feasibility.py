@@ -77,7 +77,7 @@ def feasibility(tmp_path):
     """Return what a target takes on a machine, where nothing is made."""
 
     def whole(target, entries, on="8xH100", fill=1.0):
-        book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+        book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).config
         return Feasibility(RunPlan(book, target, tmp_path), machine(on), fill)
 
     return whole
@@ -500,7 +500,7 @@ def test_job_chooses_what_was_planned(judged, tmp_path, monkeypatch):
     """The rows, the recomputing and vLLM's share of a verdict are those that the job itself takes on such GPUs."""
     entries = entry("grpo", "seven", kl=0.01)
     way = judged(entries).ways[0]
-    whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    whole = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).config
     from proofmill.engines import rollout_engines
 
     network = Shapes(whole, tmp_path).of("base/seven")
@@ -528,7 +528,7 @@ def test_job_on_processors_chooses_what_was_planned(judged, tmp_path, monkeypatc
     monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(8))
     monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: None)
     entries = entry("sft", "half", batch_size=16, max_length=1024)
-    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).book
+    book = Mill(tmp_path, **{**SMALL, **MODELS, **entries}).config
     network = Shapes(book, tmp_path).of("base/half")
     job = SimpleNamespace(name="sft/x", threads=1, parent=lambda _: SimpleNamespace(weights=lambda: network))
     with monkeypatch.context() as on_processors:

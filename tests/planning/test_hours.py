@@ -9,7 +9,7 @@ from proofmill.planning.machines import GPUS
 from proofmill.training import memory
 
 H100 = GPUS["H100"]
-DENSE = memory.made(
+DENSE = memory.build_empty(
     Qwen3Config(
         vocab_size=1000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
         intermediate_size=512, tie_word_embeddings=True,
@@ -37,7 +37,7 @@ def test_attention_is_two_products_with_half_of_the_row():
 
 def test_only_the_experts_that_a_token_is_sent_to_are_active():
     """Of DeepSeek-V3's 671 billion parameters 37 to 38 billion are (its report, section 4.2); of a dense model all."""
-    network = memory.made(AutoConfig.for_model(**shapes.published()["deepseek-ai/DeepSeek-V3-Base"]))
+    network = memory.build_empty(AutoConfig.for_model(**shapes.read_published()["deepseek-ai/DeepSeek-V3-Base"]))
     assert 37e9 < hours.active(network) < 38.5e9
     assert hours.active(DENSE) == memory.parameters(DENSE)
 

@@ -18,7 +18,7 @@ from proofmill.calls.model_requests import ModelOutput
 from proofmill.config.config import expand
 from proofmill.metrics import estimates, metrics
 from proofmill.planning import plan
-from proofmill.planning._expected_costs import Range, answered, predicted
+from proofmill.planning._expected_costs import Range, predict, read_outputs
 from proofmill.planning.plan import RunPlan
 from proofmill.prompts import templates
 from proofmill.prompts.templates import PROMPTS
@@ -49,12 +49,12 @@ def answer_some(results, made, answered, failed, cost=0.01):
     table = Mill.table(type("Here", (), {"results": results})(), "labels/paid")
     entry = made.entries["labels/paid"]
     job = Job(table, made.declared, "", {"parents": {entry.problems: ""}})
-    asked = list(labels.questions(entry, job)["api/paid"])
+    asked = list(labels.requests(entry, job)["api/paid"])
     with Journal(table.calls) as journal:
-        for question in asked[:answered]:
-            journal.add(question, ModelOutput("x", "end", prompt_tokens=900, tokens=100, cost=cost))
-        for question in asked[answered : answered + failed]:
-            journal.add(question, ModelOutput("", "error", "provider", detail="bug"))
+        for request in asked[:answered]:
+            journal.add(request, ModelOutput("x", "end", prompt_tokens=900, tokens=100, cost=cost))
+        for request in asked[answered : answered + failed]:
+            journal.add(request, ModelOutput("", "error", "provider", detail="bug"))
     return len(asked)
 
 
@@ -199,7 +199,7 @@ def test_interval_covers_the_sum_it_predicts():
     rng, covered, trials = random.Random(3), 0, 600
     for _ in range(trials):
         known = pl.Series([rng.gammavariate(2, 1) for _ in range(60)])
-        found = predicted(known, 200)
+        found = predict(known, 200)
         covered += found.low <= sum(rng.gammavariate(2, 1) for _ in range(200)) <= found.high
     assert 0.92 <= covered / trials <= 0.98
 
@@ -392,9 +392,9 @@ def test_each_journal_is_read_once(copied, monkeypatch):
 
     def counted(folder):
         read[folder] += 1
-        return answered(folder)
+        return read_outputs(folder)
 
-    monkeypatch.setattr(plan, "answered", counted)
+    monkeypatch.setattr(plan, "read_outputs", counted)
     made = RunPlan(book(**LABELS, **many), "test", copied.results)
     learned = {made.stages[name].learned for name in many}
     assert learned == {"predicted from 10 outputs of other labels of api/paid"}

@@ -8,7 +8,7 @@ from mill import SMALL, Mill
 from proofmill.config import yaml_files
 from proofmill.config.config import expand
 from proofmill.engines import vllm_memory
-from proofmill.planning.shapes import Shapes, published
+from proofmill.planning.shapes import Shapes, read_published
 from proofmill.public_data.registry import register
 from proofmill.schema.names import kind_of
 from proofmill.training import memory
@@ -19,14 +19,14 @@ FILES = {source.partition(":")[2].partition("@")[0]: known.bytes for source, kno
 @pytest.fixture
 def shapes(tmp_path):
     """Return the shapes of some entries without results."""
-    return lambda **entries: Shapes(Mill(tmp_path, **SMALL, **entries).book, tmp_path)
+    return lambda **entries: Shapes(Mill(tmp_path, **SMALL, **entries).config, tmp_path)
 
 
 def hub(id, **more):
     return {"source": "hub", "id": id, "commit": "a" * 40, **more}
 
 
-@pytest.mark.parametrize("id", [id for id, figures in published().items() if "quantization_config" not in figures])
+@pytest.mark.parametrize("id", [id for id, figures in read_published().items() if "quantization_config" not in figures])
 def test_published_shape_has_the_bytes_of_its_files(shapes, id):
     """Two bytes a parameter are the size of the published weights to a hundred-thousandth."""
     if id.endswith(".gguf"):
@@ -39,20 +39,22 @@ def test_published_shape_has_the_bytes_of_its_files(shapes, id):
 def test_shape_of_deepseek_v3_has_its_published_size(shapes):
     """671 billion parameters, stored in 8 bits."""
     network = shapes(**{"base/x": hub("deepseek-ai/DeepSeek-V3-Base")}).of("base/x")
-    assert memory.parameters(network) == pytest.approx(671e9, rel=1e-3) and vllm_memory.stored(network) == "fp8"
+    assert (
+        memory.parameters(network) == pytest.approx(671e9, rel=1e-3) and vllm_memory.read_quantization(network) == "fp8"
+    )
 
 
 def test_every_base_of_the_recipes_has_a_shape(tmp_path):
     """No model of a recipe has to be fetched before it is planned; those that are tokenizers alone have none."""
     shapes = Shapes(expand(yaml_files.read("config.yaml")), tmp_path)
-    bases = {n: e for n, e in shapes.book.entries.items() if kind_of(n) == "base" and e.source != "tokenizer"}
+    bases = {n: e for n, e in shapes.config.entries.items() if kind_of(n) == "base" and e.source != "tokenizer"}
     assert bases and not [name for name in bases if shapes.of(name) is None]
 
 
 def test_scratch_model_has_the_shape_that_is_made(small):
     """The planned network has as many parameters as the weights, within the tokens that its corpus lacks."""
-    planned = Shapes(small.book, small.results / "none").of("sft/cold")
-    made = memory.parameters(memory.made(small.table("base/tiny").weights()))
+    planned = Shapes(small.config, small.results / "none").of("sft/cold")
+    made = memory.parameters(memory.build_empty(small.table("base/tiny").weights()))
     assert memory.parameters(planned) == made and memory.context_of(planned) == 512
 
 
@@ -79,7 +81,7 @@ def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_p
     for entry in ({"source": "folder", "path": str(there)}, hub("somebody/model")):
         found = shapes(**{"base/x": entry}).of("base/x")
         assert memory.context_of(found) == 640
-        assert memory.parameters(found) == memory.parameters(Shapes(small.book, small.results).of("base/tiny"))
+        assert memory.parameters(found) == memory.parameters(Shapes(small.config, small.results).of("base/tiny"))
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_prompt_and_system_prompt_by_path_are_sent_and_are_part_of_the_identity(
 
     def identity():
         made = mill(entries)
-        return identity_of(made.book.entries["responses/x"], made.book.declared)
+        return identity_of(made.config.entries["responses/x"], made.config.declared)
 
     with server(lambda *_: (200, good("So."), {})) as (url, served):
         monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
@@ -197,7 +197,7 @@ def test_judge_may_have_a_rubric_by_path(mill, tmp_path):
     made = mill({**SMALL, "grades/x": {**grades, "grader-prompt": str(tmp_path / "rubric.md")}})
     assert (
         str(tmp_path / "rubric.md")
-        in json.loads(identity_of(made.book.entries["grades/x"], made.book.declared))["prompts"]
+        in json.loads(identity_of(made.config.entries["grades/x"], made.config.declared))["prompts"]
     )
     with pytest.raises(RecipeError, match="declares no verdict"):
         mill({**SMALL, "grades/x": {**grades, "grader-prompt": str(tmp_path / "mine.md")}})

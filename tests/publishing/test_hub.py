@@ -272,9 +272,9 @@ def score(model, value, part="all", **more):
 
 def finish(mill, name, rows=(), files=None, page=None, **facts):
     """Write a finished table with these rows, as its stage would."""
-    table, entry = mill.table(name), mill.book.entries[name]
-    declared = mill.book.declared
-    parents, sources = fingerprints.made_from(table, entry, declared)
+    table, entry = mill.table(name), mill.config.entries[name]
+    declared = mill.config.declared
+    parents, sources = fingerprints.digest_inputs(table, entry, declared)
     fingerprint = fingerprints.fingerprint_of(entry, declared, parents, sources)
     stamp = new_stamp(name, identity_of(entry, declared), fingerprint, parents, sources)
     folder = None
@@ -320,8 +320,8 @@ def finished(tmp_path, monkeypatch):
             },
             "scores/both": {"rows": [score("sft/one", 0.5), score("grpo/two", 0.75)], "page": "# scores/both\n"},
         }
-        order = [name for name in mill.book.recipes["test"]]
-        for name in sorted(order, key=lambda n: len(list(references.ancestors(mill.book.entries, n)))):
+        order = [name for name in mill.config.recipes["test"]]
+        for name in sorted(order, key=lambda n: len(list(references.ancestors(mill.config.entries, n)))):
             finish(mill, name, **{**plain.get(without_seed(name), {}), **(given or {}).get(name, {})})
         return mill
 
@@ -329,7 +329,7 @@ def finished(tmp_path, monkeypatch):
 
 
 def publish(mill, **how):
-    return publishing.publish(mill.book, ["test"], "me/mill", mill.results, **how)
+    return publishing.publish(mill.config, ["test"], "me/mill", mill.results, **how)
 
 
 def frame(content):
@@ -541,7 +541,7 @@ def test_private_tables_do_not_go_to_a_public_repository(small, hub):
 def test_prefix_has_one_recipe(small, hub):
     """Another recipe does not replace the tables of the first."""
     publish(small)
-    other = Config(small.book.entries, small.book.declared, {"other": small.book.recipes["test"]})
+    other = Config(small.config.entries, small.config.declared, {"other": small.config.recipes["test"]})
     with pytest.raises(HubError, match="me/mill-tables: has test; expected a prefix of its own for other"):
         publishing.publish(other, ["other"], "me/mill", small.results)
 
@@ -561,7 +561,7 @@ def test_prefix_has_one_recipe(small, hub):
 def test_wrong_request_is_refused_before_anything_is_sent(small, hub, asked, how, expected):
     """Invalid arguments raise SettingError, and no repository is created."""
     with pytest.raises(SettingError, match=expected):
-        publishing.publish(small.book, ["test"], asked, small.results, **how)
+        publishing.publish(small.config, ["test"], asked, small.results, **how)
     assert not hub.repositories
 
 
@@ -577,7 +577,7 @@ def test_recipe_with_a_mistake_is_not_published_in_part(finished, hub):
 def test_unknown_recipe_is_named(small, hub):
     """The message suggests the nearest name."""
     with pytest.raises(SettingError, match=r"tset: no such recipe; expected one of test. Did you mean `test`"):
-        publishing.publish(small.book, ["tset"], "me/mill", small.results)
+        publishing.publish(small.config, ["tset"], "me/mill", small.results)
 
 
 def test_missing_and_stale_tables_are_named_before_anything_is_sent(finished, hub):
@@ -885,7 +885,7 @@ def test_card_of_tables_has_the_facts_of_stamps(finished, read):
         "| [`problems/rows`](results/problems/rows.parquet) | 2 | 1 kept, 1 no-image | – | 0 | – | – | 1:23 |" in text
     )
     assert "| 1 kept | `sft/one`, `problems/rows` | 0 | 1,234 | $1.50 | 1:23 |" in text
-    for name in mill.book.recipes["test"]:
+    for name in mill.config.recipes["test"]:
         stamp = mill.table(name).stamp
         known = (stamp["fingerprint"], stamp["content"], stamp["commit"] or "an unknown commit")
         assert all(f"{fact}" in text for fact in known), name
@@ -915,13 +915,13 @@ def test_entries_on_a_card_are_those_of_the_recipe(small, read):
         assert found
         for name, values in found.items():
             entry = entry_from(kind_of(name), values)
-            assert references.canonical(entry) == references.canonical(small.book.entries[name])
+            assert references.canonical(entry) == references.canonical(small.config.entries[name])
 
 
 def test_fence_is_longer_than_any_inside():
     """An entry that contains a fence cannot end its block."""
-    assert cards.fenced("a\n````\nb\n", "yaml") == "`````yaml\na\n````\nb\n`````"
-    assert cards.fenced("a", "yaml") == "```yaml\na\n```"
+    assert cards.fence("a\n````\nb\n", "yaml") == "`````yaml\na\n````\nb\n`````"
+    assert cards.fence("a", "yaml") == "```yaml\na\n```"
 
 
 def test_unknown_facts_are_listed(finished, read):
@@ -1007,13 +1007,13 @@ def test_end_of_a_run_publishes_only_if_the_environment_says_so(small, hub, monk
     """Without PROOFMILL_PUBLISH no request is made; with it, the recipes among the targets are published."""
     monkeypatch.delenv("PROOFMILL_PUBLISH", raising=False)
     publishing.at_end(["test"], small.results)
-    publishing.at_end(["test"], Path("/nowhere"), small.book)
+    publishing.at_end(["test"], Path("/nowhere"), small.config)
     assert not hub.asked
     monkeypatch.setenv("PROOFMILL_PUBLISH", "me/mill")
-    publishing.at_end(["results/sft/cold.parquet"], small.results, small.book)
+    publishing.at_end(["results/sft/cold.parquet"], small.results, small.config)
     assert not hub.asked
     monkeypatch.setenv("PROOFMILL_PUBLISH_PRIVATE", "1")
-    publishing.at_end(["test", "results/sft/cold.parquet"], small.results, small.book)
+    publishing.at_end(["test", "results/sft/cold.parquet"], small.results, small.config)
     assert hub.commits() == {TABLES: 1, "me/mill-sft-cold": 1}
     assert all(repository["private"] for repository in hub.repositories.values())
 
@@ -1021,8 +1021,8 @@ def test_end_of_a_run_publishes_only_if_the_environment_says_so(small, hub, monk
 def test_recipes_published_together_are_one_dataset(finished, hub, monkeypatch):
     """The dataset has the tables of all recipes, each once, and the same request later sends nothing."""
     mill = finished()
-    names = mill.book.recipes["test"]
-    book = Config(mill.book.entries, mill.book.declared, {"a": names[:3], "b": names[2:]})
+    names = mill.config.recipes["test"]
+    book = Config(mill.config.entries, mill.config.declared, {"a": names[:3], "b": names[2:]})
     monkeypatch.setenv("PROOFMILL_PUBLISH", "me/mill")
     publishing.at_end(["a", "b"], mill.results, book)
     publishing.at_end(["a", "b"], mill.results, book)
@@ -1035,7 +1035,7 @@ def test_failure_at_the_end_of_a_run_shows_the_command(small, hub, monkeypatch):
     monkeypatch.setenv("PROOFMILL_PUBLISH", "me/mill")
     hub.refuse = lambda method, path: (500, {}) if path.endswith("/commit/main") else None
     with pytest.raises(HubError, match=r"Already sent: none\. .*run: proofmill publish test --to me/mill$"):
-        publishing.at_end(["test"], small.results, small.book)
+        publishing.at_end(["test"], small.results, small.config)
 
 
 def test_command_publishes_to_the_endpoint_of_the_environment(finished, tmp_path):

@@ -63,7 +63,7 @@ def test_answer_format_of_anything_else_is_zero(text):
 )
 def test_think_format_asks_for_one_block_at_the_beginning(text, value):
     """A mentioned tag opens no reasoning, and an answer alone lacks the format."""
-    assert (format_checks.think_format(text), format_checks.boxed_format(text)) == (value, value)
+    assert (format_checks.think_format(text), format_checks.reward_boxed_format(text)) == (value, value)
 
 
 @UNTIMED
@@ -98,7 +98,7 @@ def test_answer_format_is_tags_around_two_texts_without_tags(thought, answer, be
 )
 def test_looser_formats_ask_for_one_thought_and_one_box(text, think, boxed):
     """Reasoning in one block at the beginning and text after it; with exactly one box there."""
-    assert (format_checks.think_format(text), format_checks.boxed_format(text)) == (think, boxed)
+    assert (format_checks.think_format(text), format_checks.reward_boxed_format(text)) == (think, boxed)
 
 
 @UNTIMED

@@ -17,7 +17,7 @@ def test_limits_of_control_groups_are_all_respected(tmp_path):
     group(tmp_path / "fs/other", 1, 0, 0)
     (tmp_path / "fs/memory").mkdir()
     (tmp_path / "cgroup").write_text("5:devices:/job\n0::/job/step\n")
-    assert free_memory.allowed(tmp_path / "cgroup", tmp_path / "fs") == [800]
+    assert free_memory.read_limits(tmp_path / "cgroup", tmp_path / "fs") == [800]
 
 
 def test_limits_of_the_first_version_are_respected(tmp_path):
@@ -25,12 +25,12 @@ def test_limits_of_the_first_version_are_respected(tmp_path):
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
     group(tmp_path / "fs/memory/slurm/job", 500, 60, 10, names)
     (tmp_path / "cgroup").write_text("4:memory:/slurm/job\n0::/\n")
-    assert free_memory.allowed(tmp_path / "cgroup", tmp_path / "fs") == [450]
+    assert free_memory.read_limits(tmp_path / "cgroup", tmp_path / "fs") == [450]
 
 
 def test_memory_that_nobody_tells_is_unknown(tmp_path):
     """Without the files of Linux there is nothing to say, and no error."""
-    assert free_memory.available(tmp_path / "absent") == [] == free_memory.allowed(tmp_path / "absent", tmp_path)
+    assert free_memory.available(tmp_path / "absent") == [] == free_memory.read_limits(tmp_path / "absent", tmp_path)
 
 
 def test_free_memory_is_what_the_system_calls_available(tmp_path):

@@ -65,7 +65,7 @@ def test_lines_of_a_long_step_come_ever_more_rarely(at):
     pace, said = ProgressRate(), []
     for second in range(3600):
         at(second)
-        said += [second] * pace.due()
+        said += [second] * pace.is_due()
     gaps = [after - before for before, after in zip([0, *said], said, strict=False)]
     assert gaps == sorted(gaps) and {gaps[0], gaps[-1]} == {SOON, AT_LAST}
     assert len([second for second in said if second <= 120]) == 6 and len(said) == 20
@@ -105,7 +105,7 @@ def test_line_of_plays_is_read_as_it_was_said(at):
     progress = NestedProgress("x/y", 200, "plays")
     at(10)
     progress.add(2311, cached=120, tokens=100)
-    progress.ended()
+    progress.end_unit()
     assert how_far(progress.line()) == HowFar(1, 200, "plays", 0, "", "10 tokens/s", 1990.0)
 
 

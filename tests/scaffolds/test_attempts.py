@@ -137,7 +137,7 @@ def test_plan_says_how_many_calls_of_whom_and_how_deep(small, mill):
         **SMALL, "api/solver": SOLVER, "api/judge": JUDGE,
         "responses/deep": entry(scaffold={"name": "deepseek-math", "roles": {"verifier": "api/judge"}}),
     })  # fmt: skip
-    stage = RunPlan(made.book, "responses/deep", small.results).stages["responses/deep"]
+    stage = RunPlan(made.config, "responses/deep", small.results).stages["responses/deep"]
     assert (stage.rows, stage.least, stage.calls, stage.depth) == (12, 12 * 20, 12 * 60, 6)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 
 
 def test_required_empty_refused():
     """`required` returns any value, also a false one, and raises for None."""
-    assert required("x") == "x"
-    assert required(0) == 0
+    assert require("x") == "x"
+    assert require(0) == 0
     with pytest.raises(TypeError, match="without a value"):
-        required(None)
+        require(None)

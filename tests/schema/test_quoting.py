@@ -19,12 +19,12 @@ def test_error_with_an_endless_line_keeps_its_beginning_and_end():
 def test_listed_of_many_names_counts_those_it_leaves_out():
     """At most twenty names are listed, shortened and escaped."""
     names = ["a\nb", "c" * 100_000, *map(str, range(100_000))]
-    shown = errors.listed(names)
+    shown = errors.list_names(names)
     assert shown.startswith("a\\nb, " + "c" * 57 + "..., 0, 1, ") and shown.endswith("17 and 99,982 more")
-    assert errors.listed(["a", "b"]) == "a, b"
+    assert errors.list_names(["a", "b"]) == "a, b"
 
 
 def test_shown_of_a_long_value_is_cut():
     """A value is quoted with `repr`."""
-    assert (errors.shown("a\n"), errors.shown([1])) == (r"'a\n'", "[1]")
-    assert len(errors.shown("x" * 1_000_000)) == 60
+    assert (errors.shorten("a\n"), errors.shorten([1])) == (r"'a\n'", "[1]")
+    assert len(errors.shorten("x" * 1_000_000)) == 60

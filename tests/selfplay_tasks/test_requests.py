@@ -5,7 +5,7 @@ import pytest
 from proofmill.selfplay_tasks import proposals, requests, solutions
 from proofmill.selfplay_tasks.program_text import FORBIDDEN
 from proofmill.selfplay_tasks.tasks import ROLES, TASKS, Task
-from proofmill.text.fences import fenced
+from proofmill.text.fences import find_fenced
 
 PROGRAM = "def f(a):\n    return a[::-1]"
 ONE = Task("deduce", PROGRAM, "'142'", "'241'")
@@ -72,7 +72,7 @@ def test_proposer_is_shown_references_and_what_is_forbidden(kind):
     prompt = text(
         requests.to_propose(kind, [ONE, ONE], FULL, "def g_0(a):\n    return a", keywords=["raise", "assert"])
     )
-    assert fenced(prompt, "python").count(PROGRAM) == 2 and fenced(prompt, "output") == ["'241'"] * 2
+    assert find_fenced(prompt, "python").count(PROGRAM) == 2 and find_fenced(prompt, "output") == ["'241'"] * 2
     assert ", ".join(sorted(FORBIDDEN)) in prompt and "def g_0" in prompt
     assert ("raise, assert" in prompt) is (kind == "error")
     without = text(requests.to_propose(kind, [], FULL))
@@ -82,7 +82,7 @@ def test_proposer_is_shown_references_and_what_is_forbidden(kind):
 def test_proposer_of_an_induction_is_shown_one_program():
     """It also shows the number of inputs; any other number of references raises."""
     prompt = text(requests.to_propose("induce", [ONE], FULL, inputs=6))
-    assert fenced(prompt, "python") == [PROGRAM] and "Write 6 inputs" in prompt and "'142'" not in prompt
+    assert find_fenced(prompt, "python") == [PROGRAM] and "Write 6 inputs" in prompt and "'142'" not in prompt
     with pytest.raises(ValueError, match="unpack"):
         requests.to_propose("induce", [ONE, ONE], FULL)
 

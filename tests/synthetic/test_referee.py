@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmill.answers.extraction import boxed
+from proofmill.answers.extraction import find_boxes
 from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
@@ -16,7 +16,7 @@ from proofmill.graders.verdicts import read
 from proofmill.prompts import templates
 from proofmill.prompts.escapes import BLOCKS
 from proofmill.scaffolds import nomos, selfcheck
-from proofmill.scaffolds.components import choice, lettered
+from proofmill.scaffolds.components import choice, letter
 from proofmill.scaffolds.deepseek_math import score_in
 from proofmill.scaffolds.scaffold_run import ScaffoldStep
 from proofmill.synthetic import congruences, grading, referee
@@ -189,7 +189,7 @@ def test_teacher_gets_all_points(prompt):
             final = Submission("", None, None, text).final
             assert grading.check(problem, text).points() == 7
             assert grading.check(problem, final, answer_only=True).points() == 7
-            assert boxed(final) == [str(problem.residue)]
+            assert find_boxes(final) == [str(problem.residue)]
 
 
 @pytest.mark.parametrize("prompt", SOLVING)
@@ -233,8 +233,8 @@ def test_teacher_is_selected_by_its_id_over_the_protocol():
     def answer_of(identity):
         fields = {"id": identity, "program": "referee", "price": {"input": 0, "output": 0}}
         with open_engine.open_api("api/teacher", entry_from("api", fields)) as engine:
-            question = ModelRequest(identity, (("user", fill_prompt("prove", STATEMENT)),))
-            return engine.runner.run(engine.attempt(question, 1)).text
+            request = ModelRequest(identity, (("user", fill_prompt("prove", STATEMENT)),))
+            return engine.runner.run(engine.attempt(request, 1)).text
 
     assert answer_of("referee-teacher-2") == congruences.proof(PROBLEM)
     assert answer_of("Qwen/Qwen3-4B-Thinking-2507") == UNKNOWN
@@ -301,9 +301,9 @@ def test_critic_scores_by_the_checker(proof, score, grades):
 def test_critic_chooses_the_best_candidate():
     """It returns the letter of the only best candidate, `equal` or `tie` if two are equally good."""
     rng = random.Random(0)
-    picked = [choice(criticized("select", candidates=lettered(some)), len(some), rng) for some in (STEPS, STEPS[1:])]
+    picked = [choice(criticized("select", candidates=letter(some)), len(some), rng) for some in (STEPS, STEPS[1:])]
     assert picked == [1, 0]
-    assert boxed(criticized("select", candidates=lettered([STEPS[1]] * 2))) == ["equal"]
+    assert find_boxes(criticized("select", candidates=letter([STEPS[1]] * 2))) == ["equal"]
     for first, second, verdict in ((PROOF, WRONG, "1"), (WRONG, PROOF, "2"), (PROOF, PROOF, "tie")):
         assert criticized("compare", first=first, second=second) == f"<verdict>{verdict}</verdict>"
 

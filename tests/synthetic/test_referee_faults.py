@@ -16,9 +16,9 @@ from proofmill.synthetic._referee_faults import FAULTS, GARBAGE, Schedule
 def test_shares_do_not_depend_on_the_order():
     """The fault depends on the request and the number of its repetitions, and faults have their configured shares."""
     schedule = Schedule(seed=3, shares={"overloaded": 0.2, "drop": 0.1})
-    questions = [str(n).encode() for n in range(3000)]
-    first = [schedule.fault(q, 0, 1 + n) for n, q in enumerate(questions)]
-    assert first[::-1] == [schedule.fault(q, 0, 7) for q in questions[::-1]]
+    requests = [str(n).encode() for n in range(3000)]
+    first = [schedule.fault(q, 0, 1 + n) for n, q in enumerate(requests)]
+    assert first[::-1] == [schedule.fault(q, 0, 7) for q in requests[::-1]]
     counts = Counter(first)
     assert counts["overloaded"] == pytest.approx(600, abs=100)
     assert counts["drop"] == pytest.approx(300, abs=75)

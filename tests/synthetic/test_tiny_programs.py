@@ -25,7 +25,7 @@ def test_value_of_a_chain_equals_that_of_python(digit):
 
 def test_part_of_a_chain_is_decided_by_its_function():
     """Programs with the same values are in the same part, for all letters and lines."""
-    assert all(Chain(5, chain.lines).part == tiny_programs.shortened(chain)[1].part == "train" for chain in SOME)
+    assert all(Chain(5, chain.lines).part == tiny_programs.shorten(chain)[1].part == "train" for chain in SOME)
 
 
 def test_reasoning_is_true_line_by_line():
@@ -48,6 +48,6 @@ def is_true(line: str) -> bool:
 def test_shortened_chain_gives_all_values_in_two_lines():
     """Two values determine a program that is correct on every digit."""
     for chain in SOME:
-        _, short = tiny_programs.shortened(chain)
+        _, short = tiny_programs.shorten(chain)
         assert [run(short.source, digit) for digit in range(10)] == [chain(digit) for digit in range(10)]
         assert len(short.lines) <= 2

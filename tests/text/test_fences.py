@@ -2,7 +2,7 @@
 
 import pytest
 
-from proofmill.text.fences import answer, fenced, is_formed
+from proofmill.text.fences import answer, find_fenced, is_formed
 
 REPLY = """Here:
 ```python
@@ -26,14 +26,14 @@ never closed
 
 def test_blocks_are_found_by_language_in_order():
     """Closed blocks of the languages asked for are returned, in any case; an unclosed block is not."""
-    assert fenced(REPLY, "python", "") == ['def f(a):\n    return "``"', "x = 1", "y"]
-    assert fenced(REPLY, "input") == ["1, [2]"]
-    assert fenced(REPLY, "output") == []
+    assert find_fenced(REPLY, "python", "") == ['def f(a):\n    return "``"', "x = 1", "y"]
+    assert find_fenced(REPLY, "input") == ["1, [2]"]
+    assert find_fenced(REPLY, "output") == []
 
 
 def test_empty_block_is_an_empty_text():
     """An empty block counts as a block."""
-    assert fenced("```input\n```", "input") == [""]
+    assert find_fenced("```input\n```", "input") == [""]
 
 
 @pytest.mark.parametrize(

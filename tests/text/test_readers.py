@@ -175,7 +175,7 @@ READERS: dict[str, dict[str, Reader]] = {
     "labels": {"labels": Reader(lambda text: read_labels(ModelOutput(text, "end")), are_labels)},
     "programs": {"program": Reader(code_of, is_text_or_none), "tests": Reader(cases_or_fault, are_cases_or_fault)},
     "answers": {
-        "boxes": Reader(extraction.boxed, are_texts),
+        "boxes": Reader(extraction.find_boxes, are_texts),
         "box at the end": Reader(extraction.closing_box, is_text_or_none),
         "final answer": Reader(extraction.extract, is_text_or_none),
         "excerpt for a judge": Reader(extraction.excerpt, is_text),
@@ -197,7 +197,7 @@ READERS: dict[str, dict[str, Reader]] = {
     "forms": {
         "answer format": Reader(format_checks.answer_format, is_share),
         "think format": Reader(format_checks.think_format, is_share),
-        "boxed format": Reader(format_checks.boxed_format, is_share),
+        "boxed format": Reader(format_checks.reward_boxed_format, is_share),
         "tags": Reader(format_checks.tag_count, is_share),
         "steps": Reader(format_checks.reasoning_steps, is_share),
         "steps as published": Reader(lambda text: format_checks.reasoning_steps(text, as_published=True), is_share),
@@ -207,7 +207,7 @@ READERS: dict[str, dict[str, Reader]] = {
     },
     "languages": {"consistency": Reader(lambda text: languages.consistency(text, "en"), is_share)},
     "statements": {
-        "tokens": Reader(statements.cached, are_tokens),
+        "tokens": Reader(statements.cache_tokens, are_tokens),
         "shingles": Reader(lambda text: list(shingles(text).numbers), are_texts),
         "attempt": Reader(responses.is_attempt, is_flag),
     },

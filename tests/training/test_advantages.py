@@ -15,7 +15,7 @@ from proofmill.training.advantages import (
     VARIANCE_EPSILON,
     WHITENED,
     advantages,
-    centred,
+    center,
     divisors,
     task_advantages,
     total,
@@ -144,7 +144,7 @@ def test_unscored_attempt_changes_nothing_for_the_others(batch, data):
 
 def test_centred_rewards_keep_what_is_missing():
     """A missing reward stays missing until it becomes an advantage."""
-    assert np.array_equal(centred([[1.0, 3.0, NAN], [NAN] * 3]), [[-1, 1, NAN], [NAN] * 3], equal_nan=True)
+    assert np.array_equal(center([[1.0, 3.0, NAN], [NAN] * 3]), [[-1, 1, NAN], [NAN] * 3], equal_nan=True)
 
 
 def test_unknown_scale_is_refused():

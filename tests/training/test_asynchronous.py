@@ -146,7 +146,7 @@ def test_gradient_is_that_of_each_rollout_alone_by_the_formula(taught, monkeypat
     made = mill(taught, **{"steps": 1, "max-grad-norm": 1e9, "max-unscored": 1.0, "problems-per-step": 6}, **changed)
     rollouts = rollouts_of(made.make("grpo/lagged"))
     assert 0 < rollouts["unscored"].sum() < 24
-    entry = made.book.entries["grpo/lagged"]
+    entry = made.config.entries["grpo/lagged"]
     slow = expected_gradient(taught.table("sft/taught").weights(), entry, groups[0], rollouts)
     (found,) = gradients.found
     assert slow.norm() > 0
@@ -185,12 +185,12 @@ def test_tree_attention_is_that_of_each_sequence_alone(taught):
 def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(taught, monkeypatch):
     """The first step is held up until the judge has been asked about a rollout that the step does not train on."""
     asked, later = [], threading.Event()
-    attempt, making = ApiEngine.attempt, trainer_module.AsyncGrpoTrainer._made
+    attempt, making = ApiEngine.attempt, trainer_module.AsyncGrpoTrainer._make
 
-    async def noted(self, question, attempts):
-        asked.append(question.messages[-1][1])
+    async def noted(self, request, attempts):
+        asked.append(request.messages[-1][1])
         later.set()
-        return await attempt(self, question, attempts)
+        return await attempt(self, request, attempts)
 
     def waits(self, groups, count):
         own = [row["text"] for group in groups for row in group.rows.values() if row["text"]]
@@ -207,7 +207,7 @@ def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(tau
 
     early: list[int] = []
     monkeypatch.setattr(ApiEngine, "attempt", noted)
-    monkeypatch.setattr(trainer_module.AsyncGrpoTrainer, "_made", waits)
+    monkeypatch.setattr(trainer_module.AsyncGrpoTrainer, "_make", waits)
     judged = mill(taught, "grpo/judged", grader="api/referee", schemes="schemes/train", steps=4)
     rollouts = rollouts_of(judged.make("grpo/judged"))
     assert early[0] > 0
@@ -256,7 +256,7 @@ def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeyp
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
     shutil.copytree(taught.results, tmp_path / "results")
     made = Mill(tmp_path / "results", **SMALL, **{"sft/taught": TAUGHT, "grpo/lagged": {**LAGGED, "steps": 8}})
-    making, kept = trainer_module.AsyncGrpoTrainer._made, {}
+    making, kept = trainer_module.AsyncGrpoTrainer._make, {}
 
     def dying(self, groups, count):
         if self.state.global_step == 3:
@@ -266,7 +266,7 @@ def test_killed_training_goes_on_with_what_was_sampled(taught, tmp_path, monkeyp
         return making(self, groups, count)
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
-        patched.setattr(trainer_module.AsyncGrpoTrainer, "_made", dying)
+        patched.setattr(trainer_module.AsyncGrpoTrainer, "_make", dying)
         made.make("grpo/lagged")
     step, later = Worker.step, []
     monkeypatch.setattr(Worker, "step", lambda self: later.append(step(self)) or later[-1])

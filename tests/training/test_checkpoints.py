@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from mill import SMALL, Mill
-from proofmill.training.checkpoints import RUNNING, seal, unsealed
+from proofmill.training.checkpoints import RUNNING, seal, unseal
 from proofmill.training.rollout_log import ROLLOUT_LOG
 
 SUMS = {"loss": 0.25, "logged": 4, "tokens": 12, "metrics": {"entropy": [1.5]}, "training": True}
@@ -77,7 +77,7 @@ def test_checkpoint_with_any_bytes_is_usable_or_has_a_reason(sealed, tmp_path, p
         shutil.copytree(pristine, sealed.parent)
         for _ in range(draw.randint(1, 2)):
             mutated(sealed, draw)
-        found = unsealed(sealed)
+        found = unseal(sealed)
         same = snapshot(sealed.parent) == snapshot(pristine)
         longer = (sealed.parent / ROLLOUT_LOG).exists() and (sealed.parent / ROLLOUT_LOG).read_bytes().startswith(
             b'{"step": 4}\n'
@@ -97,7 +97,7 @@ def snapshot(folder):
 def test_checkpoint_of_the_version_before_is_passed_over(sealed):
     """A record without digests vouches for nothing."""
     (sealed / RUNNING).write_text(json.dumps(SUMS))
-    assert unsealed(sealed) == f"`{RUNNING}` is damaged"
+    assert unseal(sealed) == f"`{RUNNING}` is damaged"
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_two_newest_checkpoints_are_kept(stopped):
     """Of four checkpoints the last two stay, each of them usable."""
     _, _, folder = stopped("sft/two", seed=11)
     assert sorted(path.name for path in folder.glob("checkpoint-*")) == ["checkpoint-6", "checkpoint-8"]
-    assert not any(isinstance(unsealed(path), str) for path in folder.glob("checkpoint-*"))
+    assert not any(isinstance(unseal(path), str) for path in folder.glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize("harmed", [["checkpoint-8"], ["checkpoint-8", "checkpoint-6"]], ids=["one", "all"])
@@ -170,7 +170,9 @@ def test_training_that_continues_a_damaged_state_begins_anew_and_ends_alike(smal
     entries["sft/long"] = {**entries["sft/short"], "steps": 12, "continues": "sft/short", "save-state": False}
     made = Mill(small.results, **SMALL, **entries)
     made.make("sft/short")
-    (state,) = made.table("sft/short").kept(made.table("sft/short").stamp["fingerprint"]).state.glob("checkpoint-*")
+    (state,) = (
+        made.table("sft/short").archive_of(made.table("sft/short").stamp["fingerprint"]).state.glob("checkpoint-*")
+    )
     made.make("sft/long")
     content = made.table("sft/long").content
     assert "continues from the last step of sft/short" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
     monkeypatch.setenv("PROOFMILL_FORCE", "all")
     for theirs in (False, True):
         if theirs:
-            monkeypatch.setattr(rollouts_module, "decoded_by_ours", lambda job, model, ended=None: None)
+            monkeypatch.setattr(rollouts_module, "decode_by_ours", lambda job, model, ended=None: None)
         table = Mill(taught.results, **SMALL, **entries).make("grpo/looped")
         frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout"))
     ours, theirs = frames
@@ -106,7 +106,7 @@ def test_judge_is_asked_about_the_first_rollout_while_others_are_written(taught,
             table = Mill(taught.results, **SMALL, **{"sft/taught": TAUGHT, f"grpo/{name}": judged}).make(f"grpo/{name}")
             frames.append(pl.read_parquet(table.folder / "rollouts.parquet").drop("rollout", "cost", "judge_tokens"))
             monkeypatch.setattr(
-                rollouts_module, "heard_at_once", lambda job, model, _: rollouts_module.decoded_by_ours(job, model)
+                rollouts_module, "report_at_once", lambda job, model, _: rollouts_module.decode_by_ours(job, model)
             )
     assert len(heard) > 4 and all(heard)
     assert frames[0].equals(frames[1]) and frames[0]["verdict"].n_unique() > 4
@@ -199,7 +199,7 @@ def test_rows_without_advantage_are_left_out_and_the_gradient_is_the_same(taught
 
     less = learned()
     counts, seen = seen, []
-    monkeypatch.setattr(trainer_module.GrpoTrainer, "_learned", lambda self, rows: torch.ones(8, dtype=torch.bool))
+    monkeypatch.setattr(trainer_module.GrpoTrainer, "_has_gradient", lambda self, rows: torch.ones(8, dtype=torch.bool))
     whole = learned()
     assert seen == [rows] * (8 // rows)
     # Of eight rows three have no advantage and one has no tokens; a pass for which none is left takes one of these.
@@ -306,7 +306,7 @@ def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp
     entries = {"sft/taught": TAUGHT, "problems/other": {"source": "table", "path": str(path)}, "grpo/other": training}
     mill = Mill(taught.results, **SMALL, **entries)
     mill.make("problems/other")
-    identity = identity_of(mill.book.entries["grpo/other"], mill.book.declared)
+    identity = identity_of(mill.config.entries["grpo/other"], mill.config.declared)
     done = subprocess.run(
         [sys.executable, *TWO, "-m", "proofmill.grpo", "grpo/other", "--entry", identity, "--results", taught.results],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -384,7 +384,7 @@ def test_what_a_program_cannot_decide_is_0_as_a_reward_and_unscored_as_a_grade()
     )
     with SubmissionGrader("rules", None, {}) as grader:
         grades = grader(shown)
-        found = Rewarding(entry, grader).rewarded(shown, [3] * 8, [None] * 8, step=1)
+        found = Rewarding(entry, grader).reward(shown, [3] * 8, [None] * 8, step=1)
     assert [verdict.reason for verdict in grades] == reasons
     assert [verdict.grade for verdict in grades] == [1.0, None, None, None, 1.0, 0.0, 0.0, None]
     assert [rollout.verdict.reason for rollout in found.rollouts] == reasons
@@ -402,7 +402,7 @@ def test_rollout_that_never_comes_to_an_answer_earns_0():
     entry = Grpo(**{**ENTRY, "grader": "rules", "rewards": {"grade": 1}, "steps": 1, "group_size": 2})
     with SubmissionGrader("rules", None, {}) as grader:
         grades = grader(shown)
-        found = Rewarding(entry, grader).rewarded(shown, [3] * 2, [None] * 2, step=1)
+        found = Rewarding(entry, grader).reward(shown, [3] * 2, [None] * 2, step=1)
     assert [(grade.grade, grade.reason) for grade in grades] == [(0, "empty"), (None, "reasoning-only")]
     assert found.values_NK[:, 0].tolist() == [0.0, 0.0]
     assert {rollout.verdict.reason for rollout in found.rollouts} == {"empty"}

@@ -31,7 +31,7 @@ CONFIGS = {
     "untied": qwen(tie_word_embeddings=False),
 }
 ADAPTER = {"rank": 4, "alpha": 8.0}
-NETWORK = memory.made(QWEN)
+NETWORK = memory.build_empty(QWEN)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -116,7 +116,7 @@ def copies(network, precision):
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_parameters_are_those_of_the_model_and_take_no_memory(config):
     """As many parameters are counted as the model has, tied ones once, and none of them has numbers."""
-    network = memory.made(config)
+    network = memory.build_empty(config)
     assert memory.parameters(network) == sum(weight.numel() for weight in real(config).parameters())
     assert all(weight.is_meta for weight in network.parameters())
 
@@ -165,7 +165,7 @@ def test_adapter_has_as_many_parameters_as_peft_makes(layers, rank):
 
 def test_quantized_weights_take_half_a_byte_and_their_scales():
     """4 bits and 0.127 bits of scales a weight of a linear layer (QLoRA, section 3), 32 bits every other one."""
-    network = memory.made(QWEN)
+    network = memory.build_empty(QWEN)
     linear = sum(a * b for a, b in memory.linear_layers(network).values())
     adapter = {**ADAPTER, "quantized": True}
     planned = memory.plan(QWEN, rows=1, tokens_per_row=8, adapter=adapter)
@@ -206,7 +206,7 @@ def test_device_holds_two_layers_and_the_embeddings_whole(name):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_activations_are_what_autograd_keeps(name, precision, masked):
     """The activations that the forward pass of a real model keeps are planned within 1.5 %."""
-    config, network = CONFIGS[name], memory.made(CONFIGS[name])
+    config, network = CONFIGS[name], memory.build_empty(CONFIGS[name])
     planned = memory.activations(network, 3, 64, precision, False, masked) + copies(network, precision)
     assert planned == pytest.approx(kept(real(config), 3, 64, precision, masked), rel=0.015)
 
@@ -217,7 +217,7 @@ def test_activations_with_checkpointing_are_inputs_and_one_layer():
     batch = (3, 64, "float32", True)
     layer = kept(real(two), *batch) - kept(real(one), *batch)
     inputs = kept(real(QWEN, checkpointing=True), *batch)
-    planned = memory.activations(memory.made(QWEN), 3, 64, "float32", True, True)
+    planned = memory.activations(memory.build_empty(QWEN), 3, 64, "float32", True, True)
     assert planned == pytest.approx(inputs + layer, rel=0.015)
 
 
@@ -258,7 +258,7 @@ def test_layer_under_fsdp2_keeps_what_is_planned(group_of_one, checkpointing, ma
     found, planned = [], []
     for layers in (1, 2):
         config = qwen(num_hidden_layers=layers)
-        network = memory.made(config)
+        network = memory.build_empty(config)
         found.append(kept(shared_out(config, group_of_one, checkpointing), 3, 64, "bfloat16", masked))
         planned.append(memory.activations(network, 3, 64, "bfloat16", checkpointing, masked, sharded="fsdp2"))
     assert planned[1] - planned[0] == pytest.approx(found[1] - found[0], rel=0.015)
@@ -269,7 +269,7 @@ def test_offloaded_training_keeps_its_shares_and_inputs_on_the_host():
     given = {"rows": 1, "tokens_per_row": 512, "precision": "bfloat16", "sharded": "fsdp2", "devices": 4}
     here = memory.plan(QWEN, **given, checkpointing=True, reference=True)
     there = memory.plan(QWEN, **given, offloaded=True, reference=True)
-    whole = memory.gathered(NETWORK, "fsdp2", "bfloat16")
+    whole = memory.count_gathered_bytes(NETWORK, "fsdp2", "bfloat16")
     inputs = memory.layer_inputs(NETWORK, 512, "bfloat16", "fsdp2")
     assert inputs == 512 * 3 * 128 * 2
     assert there.resident == whole and there.learning["gradients"] == 0
@@ -292,7 +292,7 @@ def test_logits_are_what_the_head_allocates(tokens, words, precision):
     """The most that TRL's head allocates at a time, forwards and backwards, is planned within 2 %."""
     from trl.kernels.chunked_logprob import ChunkedLogProbFunction
 
-    network = memory.made(qwen(vocab_size=words))
+    network = memory.build_empty(qwen(vocab_size=words))
     hidden = torch.randn(tokens, SIZES["hidden_size"], requires_grad=True)
     weight = torch.randn(words, SIZES["hidden_size"], requires_grad=True)
     targets = torch.randint(0, words, (tokens,))

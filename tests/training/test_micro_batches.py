@@ -105,7 +105,7 @@ def test_little_memory_splits_the_batch_and_changes_no_row(trained, small, capsy
     """With room for two rows the batch is learned in four turns, that is said, and the losses are those of one pass."""
     whole = trained("sft/roomy", 10**10)
     assert "rows a step" not in capsys.readouterr().err
-    network = memory.made(small.table("base/tiny").weights())
+    network = memory.build_empty(small.table("base/tiny").weights())
     two, four = (memory.plan(network, rows=rows, tokens_per_row=512).step for rows in (2, 4))
     split = trained("sft/short", int((two + four) / 2 / memory.TIGHT))
     said = capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_training_goes_on_with_the_rows_of_its_passes(tmp_path, monkeypatch):
     (tmp_path / "trainer_state.json").write_text(json.dumps({"train_batch_size": 4}))
     monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: tmp_path)
     monkeypatch.setattr(memory, "device_memory", lambda: (None, False))
-    monkeypatch.setattr(memory, "made", lambda model: None)
+    monkeypatch.setattr(memory, "build_empty", lambda model: None)
     plan = SimpleNamespace(lines=list, there=None)
     monkeypatch.setattr(memory, "plan", lambda *_, **__: plan)
     entry = SimpleNamespace(model="base/x", precision="float32", lora=None)
@@ -200,7 +200,7 @@ def test_training_that_fits_only_so_computes_activations_again(trained, small, c
     """With less memory than one row takes, that is said, and the losses are those of a roomy machine."""
     whole = trained("sft/whole", 10**10, model="base/deep")
     capsys.readouterr()
-    network = memory.made(small.table("base/deep").weights())
+    network = memory.build_empty(small.table("base/deep").weights())
     kept, again = (memory.plan(network, rows=1, tokens_per_row=512, checkpointing=c, masked=False).step for c in (0, 1))
     tight = trained("sft/tight", int((kept + again) / 2 / memory.TIGHT), model="base/deep")
     assert "1 x 1 x 8 (devices, micro-batch, accumulation steps), as many at a time" in (
@@ -220,7 +220,7 @@ def test_job_plans_with_the_memory_of_its_threads(monkeypatch, threads, part):
 def test_rollouts_beyond_the_context_are_refused(small, monkeypatch):
     """An answer that may fill the whole context leaves no token for its prompt; that is said before anything is loaded."""
     monkeypatch.setattr(run, "load", lambda *_, **__: pytest.fail("the model was loaded"))
-    network = memory.made(small.table("base/tiny").weights())
+    network = memory.build_empty(small.table("base/tiny").weights())
     micro_batches.check_context("base/tiny", network, 512, "an example has")
     entry = {
         "model": "base/tiny", "problems": "problems/train", "grader": "arithmetic", "rewards": {"grade": 1},

@@ -9,7 +9,7 @@ from proofmill.graders.verdicts import Verdict
 from proofmill.rewards.rewards import Rollout
 from proofmill.schema.columns import ROLLOUT_COLUMNS
 from proofmill.training import rollout_log
-from proofmill.training.rollout_log import RolloutLog, entries, written
+from proofmill.training.rollout_log import RolloutLog, decode, entries
 from proofmill.training.rollout_rewards import Rewarded
 
 SCRIPT = Submission("s", None, None, "text \u2028 \u0085 of several kinds of line")
@@ -19,7 +19,7 @@ def rows(step: int, reward: float):
     """Return one step with one rollout."""
     rewarded = Rewarded([Rollout(SCRIPT, Verdict(1.0, 7, "ok"), 3)], np.array([[reward]]), np.array([[True]]))
     asked = [{"problem": "p", "prompt": "s", "turn": None, "question_tokens": 2}]
-    return entries("grpo/x", step, asked, rewarded, ["grade"], 1, rewarded.counted("drop"), [0.0], [None])
+    return entries("grpo/x", step, asked, rewarded, ["grade"], 1, rewarded.mask_uncounted("drop"), [0.0], [None])
 
 
 def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
@@ -45,4 +45,4 @@ def test_special_tokens_within_a_rollout_are_part_of_its_text():
     ends = {tokenizer.eos_token_id, tokenizer.pad_token_id}
     ids = tokenizer("3*3=9<|user|>≡2.")["input_ids"]
     made = [[*ids, tokenizer.eos_token_id, tokenizer.pad_token_id], ids, [tokenizer.eos_token_id]]
-    assert written(tokenizer, made, ends) == ["3*3=9<|user|>≡2.", "3*3=9<|user|>≡2.", ""]
+    assert decode(tokenizer, made, ends) == ["3*3=9<|user|>≡2.", "3*3=9<|user|>≡2.", ""]

@@ -178,6 +178,6 @@ def test_checkpoint_brings_a_training_on_and_what_lies_before_it_does_not(small,
     advanced, told, add = threading.Event(), [], RolloutLog.add
     monkeypatch.setattr(RolloutLog, "add", lambda self, rows: told.append(advanced.is_set()) or add(self, rows))
     made = Mill(small.results, **SMALL, **{"grpo/kept": {**GRPO, "seed": 7}})
-    identity = identity_of(made.book.entries["grpo/kept"], made.book.declared)
-    jobs.make(grpo.main, "grpo/kept", identity, made.results, made.book.terms, advanced=advanced)
+    identity = identity_of(made.config.entries["grpo/kept"], made.config.declared)
+    jobs.make(grpo.main, "grpo/kept", identity, made.results, made.config.terms, advanced=advanced)
     assert told == [False, False, True]

@@ -9,7 +9,7 @@ from proofmill.schema.entries.selfplay_entry import Selfplay
 from proofmill.selfplay import in_long_form, sampling_options
 from proofmill.selfplay_tasks.round import PolicyReply, TaskRequest, Turn
 from proofmill.selfplay_tasks.tasks import Invalid, Task
-from proofmill.training.micro_batches import trimmed
+from proofmill.training.micro_batches import trim
 from proofmill.training.selfplay_trainer import SelfplayTrainer, entries
 
 PAD = 0
@@ -118,12 +118,12 @@ def test_padding_that_no_row_needs_is_cut_off(trainer):
         for name, value in inputs.items()
     }
     padded |= {name: torch.nn.functional.pad(inputs[name], (5, 0)) for name in ("prompt_ids", "prompt_mask")}
-    short = trimmed(padded)
+    short = trim(padded)
     assert all(torch.equal(short[name], inputs[name]) for name in inputs)
     assert made.compute_loss(made.model, padded).item() == pytest.approx(
         made.compute_loss(made.model, inputs).item(), rel=1e-5
     )
-    alone = trimmed({name: value[:1] if value.dim() > 1 else value for name, value in padded.items()})
+    alone = trim({name: value[:1] if value.dim() > 1 else value for name, value in padded.items()})
     assert alone["completion_ids"].shape == alone["old_per_token_logps"].shape == (1, 1)
 
 

@@ -157,10 +157,10 @@ def test_texts_of_a_model_run_nothing(page, viewed):
 def test_report_opens_from_disk_and_prints(page, viewed, tmp_path):
     """The file opens without a network, with an empty console and its images, and prints."""
     made, file = viewed[0], tmp_path / "report.html"
-    book = expand(
+    config = expand(
         {"r": {"api/referee": REFEREE, **{name: entry for name, entry in RECIPE.items() if "attacks" not in name}}}
     )
-    file.write_text(report.written(book, "r", made.results))
+    file.write_text(report.write(config, "r", made.results))
     read_from_disk(page, file)
     pictured(page, "report")
 

@@ -46,7 +46,7 @@ def text_of(html: str) -> str:
 
 def test_report_has_every_score(made):
     """The report has each value of each scores table, with its interval."""
-    shown = text_of(report.written(book(), "r", made.results))
+    shown = text_of(report.write(book(), "r", made.results))
     rows = [row for row in made.table("scores/marks").rows() if row["model"] and row["slice"] == "all"]
     assert len(rows) == 4
     for row in rows:
@@ -55,7 +55,7 @@ def test_report_has_every_score(made):
 
 def test_rows_times_and_drops_are_those_of_the_tables(made):
     """The report has each table's rows, the rows left after each filter, and the kept examples."""
-    shown = text_of(report.written(book(), "r", made.results))
+    shown = text_of(report.write(book(), "r", made.results))
     for name in RECIPE:
         table = made.table(name)
         assert f"{name} {table.height:,} " in shown, name
@@ -68,7 +68,7 @@ def test_rows_times_and_drops_are_those_of_the_tables(made):
 
 def test_settings_can_be_read_back(made):
     """The entries as YAML, without defaults, expand to the same entries."""
-    html = report.written(book(), "r", made.results)
+    html = report.write(book(), "r", made.results)
     settings = yaml.safe_load(unescape(re.search(r"<pre>(api/referee:.*?)</pre>", html, re.DOTALL)[1]))
     again = expand({"r": settings})
     assert again.entries == book().entries
@@ -90,13 +90,13 @@ def test_samples_are_the_best_and_the_worst(made):
 
 def test_unfinished_recipe_says_what_is_missing(made):
     """The report covers the finished tables and names the missing ones."""
-    html = report.written(book(**{"problems/later": {"source": "arithmetic", "rows": 2}}), "r", made.results)
+    html = report.write(book(**{"problems/later": {"source": "arithmetic", "rows": 2}}), "r", made.results)
     assert "1 not built yet" in text_of(html) and "problems/later" in html
 
 
 def test_report_is_self_contained(made):
     """It has no addresses except data URLs, no script, and a policy that forbids both."""
-    html = report.written(book(), "r", made.results)
+    html = report.write(book(), "r", made.results)
     assert "<script" not in html and "default-src 'none'" in html
     addresses = re.findall(r"(?:src|href)=\"([^\"]*)\"", html)
     assert addresses and all(address.startswith(("data:image/svg+xml;base64,", "#")) for address in addresses)
@@ -112,7 +112,7 @@ def test_missing_recipe_is_reported(made, recipe, message):
         {"r": {"api/referee": REFEREE, **RECIPE}, "later": {"problems/later": {"source": "arithmetic", "rows": 1}}}
     )
     with pytest.raises(SettingError, match=message):
-        report.written(config, recipe, made.results)
+        report.write(config, recipe, made.results)
 
 
 def test_command_writes_the_file(made, monkeypatch, tmp_path):

@@ -33,7 +33,7 @@ def lines(replay: Any) -> Iterator[str]:
     yield f"{changed:,} of {covered:,} groups change: the advantage of a rollout changes its sign"
     yield ""
     parts = spans(replay)
-    yield from _aligned(
+    yield from _align(
         [
             ["value [95 % interval]", *parts],
             *([label, *(cell(span_P) for span_P in parts.values())] for label, cell in _cells(replay)),
@@ -91,21 +91,23 @@ def _share(hits_PG: np.ndarray) -> str:
     """Return the share of rollouts. If it is 0 or 1, a bootstrap has no spread, so each group counts as one rollout."""
     if hits_PG.all() or not hits_PG.any():
         return _share_of_groups(np.asarray(hits_PG.all(axis=1)))
-    low, high = _bootstrapped(np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio)
+    low, high = _bootstrap_interval(
+        np.column_stack([hits_PG.sum(axis=1), np.full(len(hits_PG), hits_PG.shape[1])]), _ratio
+    )
     return _percent(hits_PG.mean(), low, high)
 
 
 def _mean(values_PG: np.ndarray) -> str:
     """Return the mean of the values that are not NaN, with its interval."""
     sums_PD = np.column_stack([np.nansum(values_PG, axis=1), (~np.isnan(values_PG)).sum(axis=1)])
-    return _number(_ratio(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _ratio))
+    return _number(_ratio(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrap_interval(sums_PD, _ratio))
 
 
 def _correlation(pairs_P2G: np.ndarray) -> str:
     """Return the correlation of advantages, whose mean is 0 in every group."""
     x_PG, y_PG = pairs_P2G[:, 0], pairs_P2G[:, 1]
     sums_PD = np.column_stack([(x_PG * y_PG).sum(axis=1), (x_PG**2).sum(axis=1), (y_PG**2).sum(axis=1)])
-    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrapped(sums_PD, _cosine))
+    return _number(_cosine(sums_PD.sum(axis=0, keepdims=True))[0], *_bootstrap_interval(sums_PD, _cosine))
 
 
 def _ratio(totals_RD: np.ndarray) -> np.ndarray:
@@ -120,7 +122,9 @@ def _cosine(totals_RD: np.ndarray) -> np.ndarray:
     return _ratio(np.column_stack([products_R, lengths_R]))
 
 
-def _bootstrapped(sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> tuple[float | None, float | None]:
+def _bootstrap_interval(
+    sums_PD: np.ndarray, value: Callable[[np.ndarray], np.ndarray]
+) -> tuple[float | None, float | None]:
     """Return the bootstrap interval over groups; (None, None) without spread."""
     low, high = estimates.bootstrap(sums_PD, value)
     return (None, None) if low is None or high is None or high - low < ROUNDING else (low, high)
@@ -134,7 +138,7 @@ def _number(value: float, low: float | None, high: float | None) -> str:
     return "-" if np.isnan(value) else f"{value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
 
 
-def _aligned(rows: list[list[str]]) -> Iterator[str]:
+def _align(rows: list[list[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

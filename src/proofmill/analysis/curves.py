@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from proofmill.artifacts.tables import Table
 from proofmill.metrics.budgets import SPLIT
 from proofmill.schema.errors import SettingError
-from proofmill.schema.kinds import learned
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.text.suggestions import among
 
@@ -62,9 +62,9 @@ def read(names: Sequence[str], results: Path, metrics: Sequence[str] = ()) -> di
     """
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for name in names:
-        if kind_of(name) not in learned():
+        if kind_of(name) not in list_trained():
             raise SettingError(
-                f"{name}: a {kind_of(name)} has no steps; expected {' or '.join(f'{kind}/<name>' for kind in learned())}."
+                f"{name}: a {kind_of(name)} has no steps; expected {' or '.join(f'{kind}/<name>' for kind in list_trained())}."
             )
         for row in Table(name, results).rows():
             if row["value"] is not None and not math.isnan(row["value"]):
@@ -112,15 +112,15 @@ def _by_spending(rows: Sequence[Row]) -> Iterator[Measured]:
             line = f"{row['sampling']}, {row['metric'].partition('@')[0]}"
             panels.setdefault(panel, {}).setdefault(line, []).append(row)
     for title, by_line in panels.items():
-        lines = {line: sorted(some, key=_spent) for line, some in by_line.items()}
-        yield Measured(title, "tokens per problem", 10, _spent, lines)
+        lines = {line: sorted(some, key=_sum_costs) for line, some in by_line.items()}
+        yield Measured(title, "tokens per problem", 10, _sum_costs, lines)
 
 
-def _spent(row: Row) -> float:
+def _sum_costs(row: Row) -> float:
     return row["tokens_per_problem"]
 
 
-def smoothed(values: Sequence[float], smooth: float) -> list[float]:
+def smooth_values(values: Sequence[float], smooth: float) -> list[float]:
     """Return the moving average at each value."""
     total = weight = 0.0
     means = []
@@ -198,6 +198,6 @@ def _steps(axes: Any, by_name: Mapping[str, Points], looks: Mapping[str, Mapping
         steps, values = zip(*points, strict=True)
         if smooth and len(points) > 2:
             axes.plot(steps, values, **looks[name], alpha=0.25, linewidth=0.8)
-            values = tuple(smoothed(values, smooth))
+            values = tuple(smooth_values(values, smooth))
         axes.plot(steps, values, **looks[name], linewidth=1.2, marker="." if len(points) < 3 else "")
     axes.set_xlabel("step")

@@ -17,7 +17,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.config.entry_values import entry_from
 from proofmill.metrics import estimates
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import paired
+from proofmill.metrics.comparisons import compare_pairs
 from proofmill.metrics.kernels import per_problem
 from proofmill.metrics.metrics import METRICS
 from proofmill.schema.entries.scores_entry import Scores
@@ -75,7 +75,7 @@ def _of_stamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 def rowwise(one: Table, other: Table) -> Rowwise:
     """Compare the rows of `other` with those of `one`."""
-    old, new = _keyed(one), _keyed(other)
+    old, new = _digest_rows(one), _digest_rows(other)
     both = old.join(new, on="id", how="full", coalesce=True, suffix=" of the other")
     columns = [column for column in old.columns if column not in ("id", "exists")]
     in_old, in_new = pl.col("exists"), pl.col("exists of the other")
@@ -92,7 +92,7 @@ def rowwise(one: Table, other: Table) -> Rowwise:
     )
 
 
-def _keyed(table: Table) -> pl.DataFrame:
+def _digest_rows(table: Table) -> pl.DataFrame:
     """Return the id of each row and a digest of each other column, without loading all texts at once."""
     schema = table.scan().collect_schema()
     key = KINDS[table.kind].key
@@ -134,7 +134,7 @@ def _of_scores(one: Table, other: Table) -> Iterator[str]:
                 single and (where[0], where[2]) == (other_cell[0], other_cell[2])
             ):
                 ours, theirs = (per_problem(METRICS["avg-at-k"].apply, None, 1.0, some) for some in (rows, old))
-                compared.append((model, where, paired(ours, theirs, (rows, old), entry)))
+                compared.append((model, where, compare_pairs(ours, theirs, (rows, old), entry)))
     adjusted = estimates.holm([numbers["p_value"] for *_, numbers in compared])
     if not compared:
         yield "scores: no cell is in both tables"
@@ -153,6 +153,6 @@ def _entry(table: Table) -> Scores:
 
 
 def _cells(table: Table) -> dict[Any, Rows]:
-    from proofmill.scores import grouped
+    from proofmill.scores import group_attempts
 
-    return grouped(_entry(table), Job(table, {}, table.stamp["fingerprint"], table.stamp))
+    return group_attempts(_entry(table), Job(table, {}, table.stamp["fingerprint"], table.stamp))

@@ -45,7 +45,7 @@ from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
 from proofmill.training import advantages
-from proofmill.training.rollout_rewards import decided
+from proofmill.training.rollout_rewards import decide
 
 # Share of a group's largest sum of absolute rewards: sixteen times the rounding error of float32 sums.
 ROUNDING = 2e-6
@@ -122,13 +122,13 @@ class RescoredRun:
             return (self.frame["reason"] != NOT_ASKED).fill_null(True).to_numpy()
         return np.ones(self.frame.height, dtype=bool)
 
-    def recorded(self) -> "RescoredReward":
+    def read_rewards(self) -> "RescoredReward":
         """Return the rewards that the run counted."""
-        return RescoredReward.weighted(
+        return RescoredReward.weigh(
             self, self.terms, {name: self.column(f"reward_{name}") for name in self.terms.rewards}
         )
 
-    def earned(self, terms: Terms, verdicts: Verdicts | None = None) -> "RescoredReward":
+    def compute_rewards(self, terms: Terms, verdicts: Verdicts | None = None) -> "RescoredReward":
         """Recompute the rewards under these terms; preferences are as recorded."""
         values_by_name: dict[str, list] = {name: [] for name in terms.rewards if name not in self.preferences}
         progress = Progress(self.name, len(self.step_P), "groups")
@@ -138,7 +138,7 @@ class RescoredRun:
             progress.add()
         preferred = {name: self.column(f"reward_{name}") for name in terms.rewards if name in self.preferences}
         computed = {name: np.array(values, dtype=float) for name, values in values_by_name.items()}
-        return RescoredReward.weighted(self, terms, {**computed, **preferred})
+        return RescoredReward.weigh(self, terms, {**computed, **preferred})
 
 
 def _rollout(row: Mapping[str, Any], verdicts: Verdicts | None) -> Rollout:
@@ -167,12 +167,12 @@ class RescoredReward:
     rounding_P1: np.ndarray  # totals of a group that differ by no more count as equal
 
     @classmethod
-    def weighted(cls, run: RescoredRun, terms: Terms, values: Mapping[str, np.ndarray]) -> "RescoredReward":
+    def weigh(cls, run: RescoredRun, terms: Terms, values: Mapping[str, np.ndarray]) -> "RescoredReward":
         weights = [weight(settings) for settings in terms.rewards.values()]
         values_NK = np.column_stack([values[name] for name in terms.rewards])
         applies_NK = np.column_stack([run.applies(name) for name in terms.rewards])
         missing_NK = applies_NK & np.isnan(values_NK)
-        values_NK = advantages.counted(values_NK, applies_NK, terms.unscored)
+        values_NK = advantages.mask_uncounted(values_NK, applies_NK, terms.unscored)
         totals_PG = advantages.total(values_NK, weights, applies_NK).reshape(-1, run.size)
         sizes_PG = np.nansum(np.abs(values_NK * weights), axis=1).reshape(-1, run.size)
         batches = np.split(totals_PG, np.flatnonzero(np.diff(run.step_P)) + 1)
@@ -189,7 +189,7 @@ class RescoredReward:
     def pushes(self, advantages_PG: np.ndarray | None = None) -> np.ndarray:
         """Return the advantages (or the given ones, for the same rewards), 0 if the centred reward is only rounding."""
         advantages_PG = self.advantages_PG if advantages_PG is None else advantages_PG
-        apart_PG = np.abs(np.nan_to_num(advantages.centred(self.totals_PG)))
+        apart_PG = np.abs(np.nan_to_num(advantages.center(self.totals_PG)))
         return np.where(apart_PG > self.rounding_P1, advantages_PG, 0.0)
 
     def best(self) -> np.ndarray:
@@ -305,7 +305,7 @@ class Replay:
 # ------------------------------------------------------------------------------------------------------------ replaying
 
 
-def replayed(
+def replay_run(
     name: str,
     results: Path = Path("results"),
     rewards: str | None = None,
@@ -321,15 +321,15 @@ def replayed(
         unscored or run.terms.unscored,
     )
     verdicts = None if grades is None else read_verdicts(grades, run, results)
-    again = run.earned(run.terms)
-    now = again if terms == run.terms and verdicts is None else run.earned(terms, verdicts)
+    again = run.compute_rewards(run.terms)
+    now = again if terms == run.terms and verdicts is None else run.compute_rewards(terms, verdicts)
     covered_N = (
         run.frame["rollout"].is_in(list(verdicts))
         if verdicts is not None
         else pl.repeat(True, run.frame.height, eager=True)
     )
     covered_P = np.asarray(covered_N.to_numpy().reshape(-1, run.size).any(axis=1))
-    return Replay(run, run.recorded(), again, now, covered_P, grades)
+    return Replay(run, run.read_rewards(), again, now, covered_P, grades)
 
 
 def read_rewards(text: str, run: RescoredRun) -> dict[str, Any]:
@@ -362,7 +362,7 @@ def read_verdicts(name: str, run: RescoredRun, results: Path) -> Verdicts:
     rows = table.rows("response", "grade", "max_points", "reason")
     rollouts = set(run.frame["rollout"])
     rows = [row for row in rows if row["response"] in rollouts]
-    verdicts = {row["response"]: decided(Verdict(row["grade"], row["max_points"], row["reason"])) for row in rows}
+    verdicts = {row["response"]: decide(Verdict(row["grade"], row["max_points"], row["reason"])) for row in rows}
     if not verdicts:
         raise TableError(
             f"{table.path}: has no grades of rollouts of {run.name}, but of {table.stamp['entry']['responses']}; expected grades of its "

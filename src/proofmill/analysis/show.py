@@ -6,12 +6,12 @@ from pathlib import Path
 
 from proofmill.analysis import show_artifact
 from proofmill.artifacts.tables import Table
-from proofmill.schema.kinds import learned
+from proofmill.schema.kinds import list_trained
 
 FEW = 4  # maximum number of names to print
 
 
-def shown(names: Sequence[str], results: Path) -> Iterator[str]:
+def list_outputs(names: Sequence[str], results: Path) -> Iterator[str]:
     """Yield the page of each table that has one, then the paths of tables, models, pages and logs."""
     tables = [Table(name, results) for name in names]
     pages = [table.page for table in tables if table.page.exists()]
@@ -21,7 +21,7 @@ def shown(names: Sequence[str], results: Path) -> Iterator[str]:
     finished = [table for table in tables if table.path.exists()]
     kinds = ", ".join(f"{count} in {kind}/" for kind, count in Counter(table.kind for table in finished).items())
     yield f"{len(finished)} of {len(names)} tables are in {results}/, each with its log{kinds and f': {kinds}'}"
-    if models := [f"{table.folder}/" for table in finished if table.kind in learned()]:
+    if models := [f"{table.folder}/" for table in finished if table.kind in list_trained()]:
         yield f"Models (for transformers and vLLM): {_few(models)}"
     if pages:
         yield f"Pages: {_few(map(str, pages))}"

@@ -74,7 +74,7 @@ def rows(
 
     `where` is an SQL expression over the columns. Raises SettingError for an unknown column or row, or an invalid `where`.
     """
-    frame, names = numbered(table), columns_of(table)
+    frame, names = number_rows(table), columns_of(table)
     require_columns(table, columns, names)
     key = id_column(table)
     if where is None and row is None:
@@ -98,7 +98,7 @@ def rows(
     return frame_rows
 
 
-def numbered(table: Table) -> pl.LazyFrame:
+def number_rows(table: Table) -> pl.LazyFrame:
     """Return the rows of a table with their numbers, from 0."""
     return table.scan().with_row_index(NUMBER)
 
@@ -111,7 +111,7 @@ def columns_of(table: Table) -> list[str]:
 
 def places_of(table: Table, where: str, frame: pl.LazyFrame) -> pl.Series:
     """Return the row numbers of a query. Reads one column with them, since batches without columns have no rows."""
-    return collected(table, where, frame.select(NUMBER, columns_of(table)[-1]))[NUMBER]
+    return collect_rows(table, where, frame.select(NUMBER, columns_of(table)[-1]))[NUMBER]
 
 
 def at(table: Table, places: Sequence[int], columns: Sequence[str]) -> pl.DataFrame:
@@ -153,7 +153,7 @@ def condition(where: str, table: Table, names: Sequence[str]) -> pl.Expr:
     return expression
 
 
-def collected(table: Table, where: str, frame: pl.LazyFrame) -> pl.DataFrame:
+def collect_rows(table: Table, where: str, frame: pl.LazyFrame) -> pl.DataFrame:
     """Return the rows of a query. Raises SettingError if its condition does not fit the types of the columns."""
     try:
         return frame.collect()

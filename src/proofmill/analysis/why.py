@@ -15,15 +15,15 @@ STATES = {
 }
 
 
-def lines(book: Config, target: str, results: Path) -> Iterator[str]:
+def lines(config: Config, target: str, results: Path) -> Iterator[str]:
     """Yield a sentence for each artifact of a target, followed by the ancestors that cause a rebuild."""
-    states = States(book, results)
-    for name in book.targeted(target):
+    states = States(config, results)
+    for name in config.list_target(target):
         state = states[name]
         yield f"{name} {STATES[state.name]}{': ' if state.why else ''}{'; '.join(state.why)}"
         if state.name == "make":  # caused by tables that would be built although their parents would not
-            due = [n for n in references.ancestors(book.entries, name) if states[n].name == "make"]
-            first = [n for n in due if not set(references.parents(book.entries[n])) & set(due)]
+            due = [n for n in references.ancestors(config.entries, name) if states[n].name == "make"]
+            first = [n for n in due if not set(references.parents(config.entries[n])) & set(due)]
             yield from (f"  {n} {STATES['make']}: {'; '.join(states[n].why)}" for n in first)
         elif state.name == "done":
             table = Table(name, results)

@@ -79,7 +79,7 @@ def equal(gold: Form, answer: Form) -> bool:
 # -------------------------------------------------------------------------------- labels, units and words around values
 
 
-def _labeled(gold: Form, answer: Form) -> bool:
+def _compare_label(gold: Form, answer: Form) -> bool:
     """Compare an answer with a label: `(B) 12` equals B, and equals 12."""
     if isinstance(gold, Labeled) and isinstance(answer, Labeled):
         return gold.label == answer.label and equal(gold.value, answer.value)
@@ -90,7 +90,7 @@ def _labeled(gold: Form, answer: Form) -> bool:
     return equal(labeled.value, other)
 
 
-def _qualified(gold: Form, answer: Form) -> bool:
+def _compare_qualified(gold: Form, answer: Form) -> bool:
     return (
         isinstance(gold, Qualified)
         and isinstance(answer, Qualified)
@@ -151,7 +151,7 @@ def _clocks(gold: Form, answer: Form) -> bool:
     if isinstance(gold, Clock) and isinstance(answer, Clock):
         if gold.half and answer.half and gold.half != answer.half:
             return False
-        if gold.numbers == answer.numbers or _padded(gold) == _padded(answer):
+        if gold.numbers == answer.numbers or _pad(gold) == _pad(answer):
             return True
         one, other = gold.numbers, answer.numbers
         if (
@@ -170,7 +170,7 @@ def _clocks(gold: Form, answer: Form) -> bool:
     return clock.numbers[0] / clock.numbers[1] == other_form.value
 
 
-def _padded(clock: Clock) -> tuple[Fraction, ...]:
+def _pad(clock: Clock) -> tuple[Fraction, ...]:
     return clock.numbers if len(clock.numbers) > 1 else (*clock.numbers, Fraction(0))
 
 
@@ -205,10 +205,10 @@ def _several(gold: Form, answer: Form) -> bool:
         return False
     if "tuple" in kinds:
         return len(gold.members) == len(answer.members) and all(map(equal, gold.members, answer.members))
-    return _matched(gold.members, answer.members)
+    return _match_members(gold.members, answer.members)
 
 
-def _matched(gold: Sequence[Form], answer: Sequence[Form]) -> bool:
+def _match_members(gold: Sequence[Form], answer: Sequence[Form]) -> bool:
     """Return whether two lists have the same members, in any order. An answer may repeat members of the gold answer."""
     rest, kinds = list(answer), list(gold)
     for member in kinds:
@@ -236,10 +236,10 @@ def _in_ranges(gold: Form, answer: Form) -> bool:
         return False
     if None not in (one[0], other[0]) and one[0] != other[0]:
         return False
-    return _matched_parts(one[1], other[1])
+    return _match_parts(one[1], other[1])
 
 
-def _matched_parts(one: list[Interval | Form], other: list[Interval | Form]) -> bool:
+def _match_parts(one: list[Interval | Form], other: list[Interval | Form]) -> bool:
     rest = list(other)
     for part in one:
         place = next((n for n, candidate in enumerate(rest) if _same_part(part, candidate)), None)
@@ -263,7 +263,7 @@ def _relations(gold: Form, answer: Form) -> bool:
         relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
         assert isinstance(relation, Relation), "one of them is"
         if (one_range := range_of(relation)) and (other_range := ranges(other)):
-            return _matched_parts(one_range[1], other_range[1])
+            return _match_parts(one_range[1], other_range[1])
         return any(equal(*((value, other) if relation is gold else (other, value))) for value in _values(relation))
     if range_of(gold) and range_of(answer):
         return _in_ranges(gold, answer)
@@ -374,8 +374,8 @@ def _expression(form: Form) -> Any:
 
 
 _COMPARED = (
-    (Labeled, _labeled),
-    (Qualified, _qualified),
+    (Labeled, _compare_label),
+    (Qualified, _compare_qualified),
     (Quantity, _quantities),
     (CongruenceAnswer, _congruences),
     (InBase, _bases),

@@ -74,7 +74,7 @@ def _content(text: str, box: _Box) -> str:
     return "".join([*kept, inside[end:]]).strip()
 
 
-def boxed(text: str) -> list[str]:
+def find_boxes(text: str) -> list[str]:
     r"""Return the content of each `\boxed{...}` or `\fbox{...}`, in order; an inner box is part of the outer one."""
     return [_content(text, box) for box in _outermost(_boxes(text))]
 
@@ -142,7 +142,7 @@ _STATED = re.compile(
 )
 
 
-def stated_answer(text: str) -> str | None:
+def find_stated_answer(text: str) -> str | None:
     """Return the last answer that a text states in words ("the answer is ..."); None without one."""
     last = deque(_STATED.finditer(text), maxlen=1)
     return (last[0][1] or last[0][2] or "").strip() or None if last else None
@@ -156,7 +156,7 @@ def classify_extraction(text: str) -> str | None:
     """
     if (every := extract(text)) is not None:
         return "strict" if extract(text, several=False) == every else "several"
-    return "flexible" if stated_answer(text) or last_value(text) else None
+    return "flexible" if find_stated_answer(text) or last_value(text) else None
 
 
 def in_form(text: str, reading: str) -> str:
@@ -166,7 +166,7 @@ def in_form(text: str, reading: str) -> str:
     """
     if reading == "strict" or extract(text) is not None:
         return text
-    value = stated_answer(text) or last_value(text)
+    value = find_stated_answer(text) or last_value(text)
     return text if value is None else f"\\boxed{{{value}}}"
 
 

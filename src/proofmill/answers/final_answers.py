@@ -144,11 +144,11 @@ def compare(pair: AnswerPair, several: bool, fault: str) -> Decision:
     answer = pair.answer if several else pair.last
     if answer != pair.gold and fault:
         return Decision("no-gold", fault, not several)
-    decision = answer if isinstance(answer, Decision) else _compared(pair.gold, answer)
+    decision = answer if isinstance(answer, Decision) else _compare(pair.gold, answer)
     return decision._replace(last=not several)
 
 
-def _compared(gold: str, answer: str) -> Decision:
+def _compare(gold: str, answer: str) -> Decision:
     if gold == answer:
         return Decision("correct")
     try:

@@ -235,7 +235,7 @@ def value_of(expression: Any, symbol_values: Any = None) -> Any:
     # `doit` comes last: it writes 9^{9^9} out.
     for evaluate in (
         lambda: expression.evalf(DIGITS, subs=symbol_values or {}, maxn=200),
-        lambda: _done(expression, symbol_values),
+        lambda: _evaluate(expression, symbol_values),
     ):
         try:
             value = evaluate()
@@ -249,7 +249,7 @@ def value_of(expression: Any, symbol_values: Any = None) -> Any:
     return None
 
 
-def _done(expression: Any, symbol_values: Any) -> Any:
+def _evaluate(expression: Any, symbol_values: Any) -> Any:
     return expression.subs(symbol_values or {}).doit().evalf(DIGITS, maxn=200)
 
 

@@ -115,7 +115,7 @@ def _outer_braces(text: str) -> Form | None:
     return read(text[1:-1]) if text[0] == "{" and text[-1] == "}" and is_closed(text[1:-1]) else None
 
 
-def _styled(text: str) -> Form | None:
+def _parse_styled(text: str) -> Form | None:
     """Parse `\\text{...}` around the full answer."""
     if not (match := _STYLED.fullmatch(text)):
         return None
@@ -209,7 +209,7 @@ def _outside(text: str) -> bool:
     return any(is_closed(text[: match.start()]) for match in _SEPARATORS.finditer(text))
 
 
-def _bracketed(text: str) -> Form | None:
+def _parse_bracketed(text: str) -> Form | None:
     if not (pair := enclosing_pair(text)):
         return None
     first, inside, last = pair
@@ -286,7 +286,7 @@ def _money(text: str) -> Form | None:
     return Quantity(value, unit, known=True) if isinstance(value, Number | Formula) else None
 
 
-def _measured(text: str) -> Form | None:
+def _parse_measured(text: str) -> Form | None:
     """Parse a value with a unit, a counted noun, or words that add meaning."""
     match = _TAIL.fullmatch(text) or _BARE_TAIL.fullmatch(text)
     if not match or not match[1].strip():
@@ -310,7 +310,7 @@ def _measured(text: str) -> Form | None:
 _READERS: tuple[Callable[[str], Form | None], ...] = (
     _number,
     _outer_braces,
-    _styled,
+    _parse_styled,
     _words,
     _choice,
     _clock,
@@ -319,10 +319,10 @@ _READERS: tuple[Callable[[str], Form | None], ...] = (
     _union,
     _money,
     _several,
-    _bracketed,
+    _parse_bracketed,
     _relation,
     _percent,
     _degrees,
-    _measured,
+    _parse_measured,
     _plus_minus,
 )

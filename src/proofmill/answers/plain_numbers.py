@@ -28,7 +28,7 @@ def read(text: str) -> Number | None:
     text = re.sub(r"\s*\\?%$", "", text)
     if len(text) > 300 or not text or text[0] in "+-":
         return None
-    number = _plain(text) or _fraction(text) or _mixed(text) or _repeating(text)
+    number = _plain(text) or _fraction(text) or _parse_mixed(text) or _repeating(text)
     if number is None:
         return None
     return Number(-number.value if minus else number.value, number.places, percent)
@@ -55,7 +55,7 @@ def _fraction(text: str) -> Number | None:
     return Number(Fraction(sign * _whole(above), _whole(below))) if _whole(below) else None
 
 
-def _mixed(text: str) -> Number | None:
+def _parse_mixed(text: str) -> Number | None:
     if not (match := _MIXED.fullmatch(text)):
         return None
     whole, part = (next(one for one in match.group(*some) if one) for some in ((1, 3, 5), (2, 4, 6)))

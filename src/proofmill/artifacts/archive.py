@@ -87,7 +87,7 @@ class Kept:
     def is_aside(self) -> bool:
         return bool(self.folder.suffix)
 
-    def put_aside(self, why: str = DAMAGED) -> Path:
+    def set_invalid(self, why: str = DAMAGED) -> Path:
         """Rename the copy so that it is never restored; deletes an older one of that name."""
         aside = self.folder.with_suffix(f".{why}")
         shutil.rmtree(aside, ignore_errors=True)

@@ -119,7 +119,7 @@ class CheckedParquet:
         Do not take the `head` of a filtered query: polars ends it while a thread still reads batches, and a process
         that exits then is aborted. Use `places` and `at` to find the first rows that match.
         """
-        with self._readable(), self._opened() as file:
+        with self._readable(), self._open() as file:
             schema = no_rows(file.schema_arrow).schema
 
         def frames(
@@ -136,7 +136,7 @@ class CheckedParquet:
 
     def batches(self, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the named columns (None: all) in order, `size` at a time."""
-        with self._readable(), self._opened() as file:
+        with self._readable(), self._open() as file:
             for batch in file.iter_batches(batch_size=size, columns=None if columns is None else list(columns)):
                 batch.validate(full=True)  # without checksums, damage can be invalid UTF-8
                 yield batch
@@ -153,7 +153,7 @@ class CheckedParquet:
 
     def at(self, places: Sequence[int], columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return the rows with these numbers, in this order; reads only the row groups that contain them."""
-        with self._readable(), self._opened() as file:
+        with self._readable(), self._open() as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             ends = list(accumulate(sizes))
             names = file.schema_arrow.names if columns is None else list(columns)
@@ -169,7 +169,7 @@ class CheckedParquet:
         order = {place: index for index, place in enumerate(taken)}
         return pl.concat(parts)[[order[place] for place in places]]
 
-    def _opened(self) -> parquet.ParquetFile:
+    def _open(self) -> parquet.ParquetFile:
         """Open the file with its own footer: it may be replaced at any moment."""
         while True:
             version = self._version()

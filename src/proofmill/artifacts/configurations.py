@@ -29,9 +29,9 @@ class Configuration:
     artifacts: dict[str, str]  # by name: the digest of its identity
 
 
-def of(book: Config) -> dict[str, str]:
+def of(config: Config) -> dict[str, str]:
     """Return the digest of each artifact's identity."""
-    return {name: digest(json.loads(identity_of(entry, book.declared))) for name, entry in book.entries.items()}
+    return {name: digest(json.loads(identity_of(entry, config.declared))) for name, entry in config.entries.items()}
 
 
 def in_stamp(stamp: Mapping[str, Any]) -> str:
@@ -46,11 +46,13 @@ def place(results: Path, files: Iterable[str | Path], overrides: Mapping[str, An
     return results / FOLDER / f"{digest([str(Path(file).absolute()) for file in files], chosen)}.json"
 
 
-def note(book: Config, results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None) -> None:
+def note(
+    config: Config, results: Path, files: Iterable[str | Path], overrides: Mapping[str, Any] | None = None
+) -> None:
     """Record what these files declare. While an entry has a mistake, earlier declarations are kept as well."""
     files = list(files)
-    path, known = place(results, files, overrides), of(book)
-    if book.faults and path.exists():
+    path, known = place(results, files, overrides), of(config)
+    if config.faults and path.exists():
         known = _read(path).artifacts | known
     title = " + ".join([*map(os.path.relpath, files), *(f"{key}={value}" for key, value in (overrides or {}).items())])
     text = json.dumps(asdict(Configuration(title, known)), indent=1)

@@ -14,7 +14,7 @@ from proofmill.config.identity import identity_of, parts_of
 from proofmill.config.source_paths import source_names, source_path
 from proofmill.public_data.registry import check_unchanged, is_public
 from proofmill.schema import references
-from proofmill.schema.errors import RecipeError, SettingError, TableError, shown
+from proofmill.schema.errors import RecipeError, SettingError, TableError, shorten
 from proofmill.schema.ids import digest, file_sha256
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
@@ -30,7 +30,7 @@ def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
         decided, relied = values["entry"], values["declared"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise SettingError(
-            f"{name}: --entry is {shown(identity)}; expected the checked entry as JSON. Omit it to read the configuration."
+            f"{name}: --entry is {shorten(identity)}; expected the checked entry as JSON. Omit it to read the configuration."
         ) from error
     declared = {other: entry_from(kind_of(other), fields) for other, fields in relied.items()}
     entry = entry_from(kind_of(name), decided)
@@ -42,7 +42,7 @@ def read_identity(name: str, identity: str) -> tuple[Any, dict[str, Any]]:
     return entry, declared
 
 
-def made_from(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def digest_inputs(table: Table, entry: Any, declared: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the content by name of the tables that an artifact reads, and the digest by name of its source files.
 
     Raises TableError if a table or file is missing.
@@ -64,7 +64,7 @@ def as_read(kind: str, content: str, folder: Path) -> str:
     """
     if kind == "sft":
         return content
-    return sampling.asked_as(content, folder, sampling.BY_TRL if KINDS[kind].trains else ())
+    return sampling.journal_name(content, folder, sampling.BY_TRL if KINDS[kind].trains else ())
 
 
 def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[str, str]:

@@ -114,7 +114,7 @@ class Graph:
 # ------------------------------------------------------------------------------------------------------------ forcing
 
 
-def forced_names(config: Config, files: Collection[str], rules: Collection[str]) -> set[str]:
+def find_forced(config: Config, files: Collection[str], rules: Collection[str]) -> set[str]:
     """Return the artifacts whose table, name or kind is forced."""
     return {
         name
@@ -123,7 +123,7 @@ def forced_names(config: Config, files: Collection[str], rules: Collection[str])
     }
 
 
-def forced_variable(asked: Iterable[object], everything: bool, results: str, run: int) -> str:
+def format_forced(asked: Iterable[object], everything: bool, results: str, run: int) -> str:
     """Return the value of PROOFMILL_FORCE: the forced artifacts, rules and kinds, and the number of this run.
 
     The number tells a requeued job that this run has forced it before.

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.artifacts import configurations
-from proofmill.artifacts.fingerprints import fingerprint_of, made_from, read_identity
+from proofmill.artifacts.fingerprints import digest_inputs, fingerprint_of, read_identity
 from proofmill.artifacts.shard_view import Share
 from proofmill.artifacts.stamps import new_stamp
 from proofmill.artifacts.system_errors import explained
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging
-from proofmill.calls.calls import noticed
+from proofmill.calls.calls import describe_odd_calls
 from proofmill.calls.journal import Journal
 from proofmill.calls.shards import Shard, ShardJournal
 from proofmill.config import plugins, yaml_files
@@ -33,9 +33,9 @@ from proofmill.config.config import expand
 from proofmill.config.identity import identity_of
 from proofmill.runtime import durable, environment, locks, processes, signals
 from proofmill.runtime.cluster import slurm
-from proofmill.runtime.progress import clock, say
+from proofmill.runtime.progress import clock, log
 from proofmill.schema.errors import ProofmillError, SettingError, TableError
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.kinds import KINDS
 from proofmill.schema.names import kind_of
 
@@ -60,7 +60,7 @@ class Job:
     budget: float | None = None
     odd_calls: dict[str, str] = field(
         default_factory=dict
-    )  # by key: what users should notice about them (calls.noticed)
+    )  # by key: what users should notice about them (calls.describe_odd_calls)
     keeps_state: bool = False  # keep the training state of the last step, for another training to continue from
     started: float = field(default_factory=time.monotonic)
     remark: str = ""  # added to the last line of the log
@@ -91,7 +91,7 @@ class Job:
         """Return a table that the entry reads. Raises LookupError for others, which the fingerprint does not cover."""
         if name not in self.stamp["parents"]:
             raise LookupError(f"{self.name} reads {name}, which neither its entry nor `behind` of its kind names")
-        if self.shard and name == self.stamp["entry"][required(KINDS[self.table.kind].splits)]:
+        if self.shard and name == self.stamp["entry"][require(KINDS[self.table.kind].splits)]:
             return Share(name, self.table.results, shard=self.shard)
         return self.table.other(name)
 
@@ -118,7 +118,7 @@ class Job:
         if processes.rank():
             return
         if self.shard:
-            say(self.name, f"all calls are done; took {clock(time.monotonic() - self.started)}")
+            log(self.name, f"all calls are done; took {clock(time.monotonic() - self.started)}")
             return
 
         def stamp() -> dict[str, Any]:
@@ -127,14 +127,14 @@ class Job:
             if spent is not None:
                 facts.update(cost=spent.cost and round(spent.cost, 9), tokens=spent.tokens, failures=spent.failures)
             if self.odd_calls:
-                facts.update(calls_noticed=noticed(self.odd_calls))
+                facts.update(calls_noticed=describe_odd_calls(self.odd_calls))
             seconds = round(time.monotonic() - self.started, 2)
             return {**self.stamp, "counts": dict(counts), "seconds": seconds, "gpus": _gpus(), **facts}
 
         self.table.write(rows, stamp, weights, page)
         outcome = _outcome(counts)
-        remark = "".join(f"; {text}" for text in [self.remark, *noticed(self.odd_calls)] if text)
-        say(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}{remark}")
+        remark = "".join(f"; {text}" for text in [self.remark, *describe_odd_calls(self.odd_calls)] if text)
+        log(self.name, f"{outcome or 'done'}; took {clock(time.monotonic() - self.started)}{remark}")
 
 
 def _outcome(counts: Mapping[str, int]) -> str:
@@ -194,7 +194,7 @@ def run(main: Callable[[Any, Job], None]) -> None:
         settings = {key: getattr(options, key) for key in ("terms", "engine", "threads", "engine_args")}
         settings["shard"] = Shard.read(options.shard) if getattr(options, "shard", None) else None
         folder = options.results or Path(results)
-        with plugins.blamed(), _requeued_at_walltime(Table(options.name, folder)) as advanced:
+        with plugins.blamed(), _requeue_at_walltime(Table(options.name, folder)) as advanced:
             make(main, options.name, identity, folder, advanced=advanced, **settings)
             signals.ignore()
     except ProofmillError as error:
@@ -207,15 +207,15 @@ def run(main: Callable[[Any, Job], None]) -> None:
 def _from_config(options: argparse.Namespace) -> tuple[str, str, str]:
     """Return the identity of the entry, the terms of its calls and the results folder, from the configuration."""
     files = ["config.yaml", *options.configfile]
-    book = expand(yaml_files.read(*files), drafts=True)
-    (name,) = book.targeted(options.name)
+    config = expand(yaml_files.read(*files), drafts=True)
+    (name,) = config.list_target(options.name)
     with suppress(OSError):  # a read-only folder is reported when the table is written
-        configurations.note(book, options.results or Path(book.results), files)
-    return identity_of(book.entries[name], book.declared), book.terms, book.results
+        configurations.note(config, options.results or Path(config.results), files)
+    return identity_of(config.entries[name], config.declared), config.terms, config.results
 
 
 @contextmanager
-def _requeued_at_walltime(table: Table) -> Iterator[threading.Event]:
+def _requeue_at_walltime(table: Table) -> Iterator[threading.Event]:
     """Requeue a SLURM job that stops before its walltime, if it has saved any progress since it began.
 
     A job without progress would never end. When the body exits, its results are saved and its lock is released.
@@ -238,7 +238,7 @@ def _requeued_at_walltime(table: Table) -> Iterator[threading.Event]:
                 f"{'a checkpoint' if learns else 'a model output'}. Raise `runtime` of its kind in site.yaml"
                 f"{', or lower PROOFMILL_SAVE_MINUTES' if learns else ''}."
             )
-        say(table.name, f"resumes automatically: SLURM job {slurm.job()} is requeued")
+        log(table.name, f"resumes automatically: SLURM job {slurm.job()} is requeued")
         if not slurm.requeue():
             sys.exit(
                 f"{table.name}: SLURM refuses to requeue its job (`scontrol requeue`). Run the same command to resume."
@@ -271,7 +271,7 @@ def make(
     limits = {field: allowed[field][name] for field in STOPPING if name in allowed.get(field, {})}
     entry = replace(entry, **limits) if limits else entry
     table = Table(name, results)
-    parents, sources = made_from(table, entry, declared)
+    parents, sources = digest_inputs(table, entry, declared)
     fingerprint = fingerprint_of(entry, declared, parents, sources)
 
     def job() -> Job:
@@ -291,8 +291,8 @@ def make(
         fresh = {"all", name, table.kind} & set(os.environ.get("PROOFMILL_FORCE", "").split())
         if how.get("shard"):  # the lock is for jobs that write the table
             done = table.path.exists() and table.stamp["fingerprint"] == fingerprint
-            if not fresh and (done or table.kept(fingerprint).exists()):
-                say(name, f"shard {how['shard']}: nothing to do, the table exists")
+            if not fresh and (done or table.archive_of(fingerprint).exists()):
+                log(name, f"shard {how['shard']}: nothing to do, the table exists")
             else:
                 main(entry, job())
             return
@@ -303,7 +303,7 @@ def make(
             restored = not fresh and table.restore(fingerprint)
             processes.broadcast(not restored)
             if restored:
-                say(name, "restored from the archive")
+                log(name, "restored from the archive")
             else:
                 main(entry, current)
             processes.leave()  # after everything is written
@@ -318,7 +318,7 @@ def _remove_old_checkpoints(checkpoints: Path) -> None:
     Its own job may have been requeued since, and then resumes.
     """
     words = os.environ["PROOFMILL_FORCE"].split()
-    run = next((word.encode() for word in words if word.startswith("run-")), b"")  # graph.forced_variable
+    run = next((word.encode() for word in words if word.startswith("run-")), b"")  # graph.format_forced
     forced = checkpoints / "forced"
     if not run or not forced.exists() or forced.read_bytes() != run:
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -329,11 +329,11 @@ def _remove_old_checkpoints(checkpoints: Path) -> None:
 def with_weights(declared: Mapping[str, Any], table: Table, parents: Container[str]) -> dict[str, Any]:
     """Return the declared models and graders; one that serves a parent's weights gets their name as its id."""
 
-    def identified(api: Any) -> Any:
+    def describe_api(api: Any) -> Any:
         weights = getattr(api, "weights", None)
         return replace(api, id=table.other(weights).model) if weights and weights in parents else api
 
-    return {name: identified(api) for name, api in declared.items()}
+    return {name: describe_api(api) for name, api in declared.items()}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from proofmill.artifacts.archive import Kept
 from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config
 from proofmill.config.identity import identity_of
-from proofmill.config.source_paths import known_digests, source_path
+from proofmill.config.source_paths import read_known_digests, source_path
 from proofmill.public_data.registry import copy_of, is_public
 from proofmill.schema import references
 from proofmill.schema.errors import MissingData
@@ -55,8 +55,8 @@ class Expected:
 class States:
     """The states of all artifacts of a configuration, computed on first use. `forced` ones are always rebuilt."""
 
-    def __init__(self, book: Config, results: Path = Path("results"), forced: Collection[str] = ()):
-        self.book, self.results, self.forced = book, results, forced
+    def __init__(self, config: Config, results: Path = Path("results"), forced: Collection[str] = ()):
+        self.config, self.results, self.forced = config, results, forced
         self._states: dict[str, State] = {}
 
     def __getitem__(self, name: str) -> State:
@@ -66,18 +66,18 @@ class States:
         return self._states[name]
 
     def _state(self, name: str) -> State:
-        entry, table = self.book.entries[name], Table(name, self.results)
+        entry, table = self.config.entries[name], Table(name, self.results)
         if name in self.forced:
             return State("make", ("forced",))
         if remade := self.coming(name):
-            return State("make", (_named(remade),), missing=tuple(self._missing(table.kind, entry)))
-        expected = self.expected(name)
+            return State("make", (_name_parents(remade),), missing=tuple(self._missing(table.kind, entry)))
+        expected = self.expect(name)
         old = table.stamp if table.path.exists() else None
         if old and old["fingerprint"] == expected.fingerprint:
             return State("done", (), old["content"], weights=table.folder)
         if expected.missing:
             return State("make", ("its data are not on this machine",), missing=expected.missing)
-        copy = table.kept(expected.fingerprint)
+        copy = table.archive_of(expected.fingerprint)
         if kept := copy.stamp:
             return State("restore", (), kept["content"], weights=copy.weights)
         why = self.changes(name, old, expected) if old else [_no_table(copy)]
@@ -87,9 +87,9 @@ class States:
         """Return the tables that an artifact reads and that must be rebuilt."""
         return [parent for parent in self._reads(name) if self[parent].name == "make"]
 
-    def expected(self, name: str) -> Expected:
+    def expect(self, name: str) -> Expected:
         """Return the parents and sources of an up-to-date table. None of its parents may need a rebuild."""
-        entry = self.book.entries[name]
+        entry = self.config.entries[name]
         read = self._reads(name)
         made = {parent: self[parent] for parent in read}
         parents = {
@@ -99,23 +99,23 @@ class States:
         }
         missing: tuple[str, ...] = ()
         try:
-            sources = fingerprints.sources_of(kind_of(name), entry, self.book.entries.get)
+            sources = fingerprints.sources_of(kind_of(name), entry, self.config.entries.get)
         except MissingData as error:  # a table that was made from them no longer needs them
-            sources, missing = known_digests(error.addresses[0]), tuple(error.addresses)
-        fingerprint = fingerprints.fingerprint_of(entry, self.book.declared, parents, sources)
+            sources, missing = read_known_digests(error.addresses[0]), tuple(error.addresses)
+        fingerprint = fingerprints.fingerprint_of(entry, self.config.declared, parents, sources)
         return Expected(fingerprint, parents, sources, missing)
 
     def _reads(self, name: str) -> list[str]:
-        return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
+        return references.reads(kind_of(name), self.config.entries[name], self.config.entries.get, self.config.declared)
 
     def _missing(self, kind: str, entry: Any) -> list[str]:
         """Return the public data that an entry reads and that are not on this machine."""
-        path = source_path(kind, entry, self.book.entries.get)
+        path = source_path(kind, entry, self.config.entries.get)
         return [path] if path and is_public(path) and copy_of(path) is None else []
 
     def changes(self, name: str, old: Mapping[str, Any], expected: Expected) -> list[str]:
         """Return the fields, prompts, plugins, parents and files that differ from the stamp of an older table."""
-        new = json.loads(identity_of(self.book.entries[name], self.book.declared))
+        new = json.loads(identity_of(self.config.entries[name], self.config.declared))
         complete = {"revision": None, "prompts": {}, "declared": {}, "parents": {}, "sources": {}, **old}
         return list(_changes(new, complete, expected))
 
@@ -153,7 +153,7 @@ def _no_table(kept: Kept) -> str:
 MOST_NAMED = 3  # parents in a reason
 
 
-def _named(parents: list[str]) -> str:
+def _name_parents(parents: list[str]) -> str:
     """Return the reason that parents are rebuilt, with the first few by name."""
     named, rest = parents[:MOST_NAMED], len(parents) - MOST_NAMED
     if rest > 0:
@@ -175,17 +175,17 @@ def change(old: Any, new: Any) -> str:
             return ", ".join(parts)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-            return ", ".join(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
-    return f"{_shown(old)} -> {_shown(new)}"
+            return ", ".join(f"{key}: {_format_value(old.get(key))} -> {_format_value(new.get(key))}" for key in keys)
+    return f"{_format_value(old)} -> {_format_value(new)}"
 
 
 def _of_lists(old: list, new: list) -> Iterator[str]:
     """Yield the elements of two lists that differ, in order."""
     for before, after in _unlike(old, new):
         if before and after:
-            yield f"{_listed(before)} -> {_listed(after)}"
+            yield f"{_list_items(before)} -> {_list_items(after)}"
         else:
-            yield f"{_listed(before)} was removed" if before else f"{_listed(after)} is new"
+            yield f"{_list_items(before)} was removed" if before else f"{_list_items(after)} is new"
 
 
 def _unlike(old: list, new: list) -> Iterator[tuple[list, list]]:
@@ -195,14 +195,14 @@ def _unlike(old: list, new: list) -> Iterator[tuple[list, list]]:
             yield old[i:j], new[k:m]
 
 
-def _listed(items: list) -> str:
-    return ", ".join(_shown(item) for item in items)
+def _list_items(items: list) -> str:
+    return ", ".join(_format_value(item) for item in items)
 
 
 def _long(value: Any) -> bool:
     return len(json.dumps(value, ensure_ascii=False)) > MOST_SHOWN
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -32,7 +32,7 @@ from proofmill.artifacts.stamps import KEY, read_stamp
 from proofmill.artifacts.weights import Fact, Weights, facts_of, model_digest
 from proofmill.calls import merging, sampling
 from proofmill.runtime import durable, locks
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.columns import COLUMNS, ENUMS
 from proofmill.schema.errors import TableError
 from proofmill.schema.kinds import KINDS
@@ -88,7 +88,7 @@ class Table:
     @property
     def is_being_made(self) -> bool:
         """True if a job writes it or a shard makes its calls: shards write no table and do not hold its lock."""
-        return locks.held(self.lock) or merging.is_written(self.calls)
+        return locks.is_held(self.lock) or merging.is_written(self.calls)
 
     def other(self, name: str) -> "Table":
         """Return another table of this results folder."""
@@ -135,7 +135,7 @@ class Table:
 
     def model_given(self, *settings: str) -> str:
         """Return the model's name in journal keys, for requests with these sampling settings."""
-        return sampling.asked_as(self.stamp["model"], self.folder, settings)
+        return sampling.journal_name(self.stamp["model"], self.folder, settings)
 
     def scan(self) -> pl.LazyFrame:
         """Scan the rows lazily. Raises TableError for columns of another kind, and for damage in data that is read."""
@@ -245,7 +245,7 @@ class Table:
     def _keep(self, stamp: Mapping[str, Any]) -> None:
         """Copy the table to the archive if it is complete."""
         if _is_complete(stamp):
-            self.kept(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
+            self.archive_of(stamp["fingerprint"]).keep(self.path, self.folder, self.page)
 
     def _write_rows(
         self, path: Path, rows: Any, stamp: Any, facts: Mapping[str, Fact] | None, page: str | None
@@ -255,12 +255,12 @@ class Table:
         arrow = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
         with writer(path, arrow) as file:
 
-            def written() -> Iterator[pl.DataFrame]:
-                for frame in self._checked(rows, schema):
+            def write_parts() -> Iterator[pl.DataFrame]:
+                for frame in self._check_rows(rows, schema):
                     file.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), row_group_size=ROW_GROUP)
                     yield frame
 
-            content = content_of(rows_sha256(written()), facts)
+            content = content_of(rows_sha256(write_parts()), facts)
             pages = CheckedParquet(path, "pages", self.again).pages()
             stamp = {**(stamp() if callable(stamp) else stamp), "content": content, "pages": pages}
             stamp["page"] = page_sha256(page)
@@ -270,7 +270,7 @@ class Table:
         seal(path)
         return stamp
 
-    def _checked(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
+    def _check_rows(self, rows: Any, schema: Mapping[str, Any]) -> Iterator[pl.DataFrame]:
         """Yield the rows in parts, with the columns of the kind. Raises TableError for wrong columns, values or ids."""
         key, seen = KINDS[self.kind].key, Seen()
         for frame in _parts(rows, schema):
@@ -297,19 +297,19 @@ class Table:
 
     # --------------------------------------------------------------------------------------------------------- archive
 
-    def kept(self, fingerprint: str) -> Kept:
+    def archive_of(self, fingerprint: str) -> Kept:
         """Return the archived copy of the table with this fingerprint; it may not exist."""
         return Kept(self.results / "archive" / self.name / fingerprint, self.name)
 
     def restore(self, fingerprint: str) -> bool:
         """Restore the table with this fingerprint from the archive; return False without a valid copy."""
-        kept = self.kept(fingerprint)
+        kept = self.archive_of(fingerprint)
         if not kept.exists():
             return False
         try:
             kept.check(deep=True)
         except TableError as error:
-            say(self.name, f"{error} Not restored: moved to {kept.put_aside()}; the table is rebuilt.")
+            log(self.name, f"{error} Not restored: moved to {kept.set_invalid()}; the table is rebuilt.")
             return False
         with self._new_file() as temporary:
             if kept.weights.exists():

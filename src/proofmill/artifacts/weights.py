@@ -108,7 +108,7 @@ class Weights:
             self._refuse(
                 self.folder, f"weights of {manifest['fingerprint']}", f"those of {self.of} ({stamp['fingerprint']})"
             )
-        known = self._known(manifest)
+        known = self._read_facts(manifest)
         try:
             facts = self._verify(known, deep) if known else facts_of(self.folder)
         except OSError as error:
@@ -129,7 +129,7 @@ class Weights:
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._refuse(path, f"is damaged ({error})", f"the manifest of the weights of {self.of}", error)
 
-    def _known(self, manifest: Mapping[str, Any]) -> dict[str, Fact] | None:
+    def _read_facts(self, manifest: Mapping[str, Any]) -> dict[str, Fact] | None:
         """Return the facts in MANIFEST; None if it has none because it is older than they are."""
         try:
             return {path: Fact(**fact) for path, fact in manifest["files"].items()} if "files" in manifest else None

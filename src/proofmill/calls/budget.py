@@ -70,7 +70,7 @@ class Budget:
         self.reserved += dollars
         return True
 
-    def spent_up(self, dollars: float) -> bool:
+    def is_spent(self, dollars: float) -> bool:
         """Return whether the budget has no room for a call even if other jobs spend nothing more."""
         return self.dollars is not None and self.others()[0] + self.journal.spent + dollars > self.dollars
 
@@ -111,14 +111,14 @@ def _broken(path: Path, error: OSError, how: str) -> JournalError:
     return JournalError(f"{path}: {error.strerror}; expected a file that can be {how}. Fix the disk and rerun.")
 
 
-def spent(calls: Path) -> float:
+def sum_costs(calls: Path) -> float:
     """Return the dollars that all journals under the folder `calls` have cost."""
     return sum(_claim(folder)[0] for folder in records.journals(calls))
 
 
-def spent_of(calls: Path, dollars: float | None) -> str:
+def format_spent(calls: Path, dollars: float | None) -> str:
     """Format the cost of all calls and the budget: `$0.31 of $5.00`."""
-    return f"${spent(calls):,.2f}" + (f" of ${dollars:,.2f}" if dollars is not None else "")
+    return f"${sum_costs(calls):,.2f}" + (f" of ${dollars:,.2f}" if dollars is not None else "")
 
 
 def _claim(folder: Path) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def _claim(folder: Path) -> tuple[float, float]:
         cost, aside, claim_time = 0.0, 0.0, 0
     except OSError as error:
         raise _broken(folder / "claim", error, "read") from error
-    if locks.held(folder / "lock"):
+    if locks.is_held(folder / "lock"):
         return cost, aside
     tail = folder / "calls.jsonl"
     if tail.exists() and (tail_time := tail.stat().st_mtime_ns) >= claim_time:

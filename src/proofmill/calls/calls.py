@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Protocol
 
 from proofmill.calls.budget import Budget, most
 from proofmill.calls.journal import Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
 from proofmill.calls.prices import is_same_model
-from proofmill.runtime.progress import Progress, say
+from proofmill.runtime.progress import Progress, log
 from proofmill.runtime.signals import StopRequest, gracefully
 from proofmill.schema.errors import JournalError, ServiceError
 from proofmill.schema.reasons import TRANSIENT, StopReason
@@ -45,11 +45,11 @@ class Engine(Protocol):
     flows: bool  # whether it accepts requests while others are in flight (flow.py)
     pace: Any  # of a server (pacing.Pace); None for weights in this process
 
-    def batches(self, questions: Iterable[ModelRequest]) -> Iterable[Iterable[ModelRequest]]:
+    def batches(self, requests: Iterable[ModelRequest]) -> Iterable[Iterable[ModelRequest]]:
         """Yield the batches of requests. They do not depend on what the journal has already."""
         ...
 
-    def answer(self, questions: Iterator[ModelRequest], asking: "Asking") -> None:
+    def answer(self, requests: Iterator[ModelRequest], asking: "Asking") -> None:
         """Pass each output to `asking.take` on arrival, in any order. Start no call once `asking.stop.why` is set."""
         ...
 
@@ -70,24 +70,24 @@ class Asking:
         self.last_failure = ""  # the message of the last failed try, if no call was answered since
         self.failure_limit = engine.max_failed * max(progress.total or 0, of)
 
-    def missing(self, questions: Iterable[ModelRequest]) -> Iterator[ModelRequest]:
+    def missing(self, requests: Iterable[ModelRequest]) -> Iterator[ModelRequest]:
         """Yield the requests without an output in the journal, each once."""
         seen: set[str] = set()
-        for question in questions:
-            if question in self.journal or question.key in seen:
+        for request in requests:
+            if request in self.journal or request.key in seen:
                 self.progress.add(cached=1)
             else:
-                seen.add(question.key)
-                yield question
+                seen.add(request.key)
+                yield request
 
     @property
     def limited(self) -> bool:
         """True if a budget limits these calls: it is set, and their price is known."""
         return self.budget.dollars is not None and self.price != "unknown"
 
-    def most(self, question: ModelRequest) -> float:
+    def most(self, request: ModelRequest) -> float:
         """Return the most dollars the request may cost, by its limits and by the model's most expensive call so far."""
-        return max(most(self.price, question.size, question.max_tokens), self.budget.dearest.get(self.model, 0.0))
+        return max(most(self.price, request.size, request.max_tokens), self.budget.dearest.get(self.model, 0.0))
 
     @property
     def probing(self) -> bool:
@@ -108,14 +108,14 @@ class Asking:
 
     def complain(self, what: str) -> None:
         """Log a failure together with the progress."""
-        say(self.progress.name, f"{self.progress.line()}; {what}")
+        log(self.progress.name, f"{self.progress.line()}; {what}")
 
-    def take(self, question: ModelRequest, answer: ModelOutput) -> None:
+    def take(self, request: ModelRequest, answer: ModelOutput) -> None:
         """Record an output or a failure. Request a stop if the disk is full or too many calls have failed."""
-        self.journal.add(question, answer)
+        self.journal.add(request, answer)
         self.progress.add(failed=answer.failed, tokens=answer.tokens, cost=answer.cost or 0)
         if answer.failed:
-            self.failed.append((question.key, answer.reason, answer.detail[:200]))
+            self.failed.append((request.key, answer.reason, answer.detail[:200]))
             if len(self.failed) > self.failure_limit:
                 self.stop.ask("stopped because more calls failed than `max-failed` allows")
         if self.journal.full:
@@ -125,11 +125,11 @@ class Asking:
 class Answers:
     """Outputs of all requests in order, read from the journal during iteration. They are never all in memory."""
 
-    def __init__(self, asker: "Asker", questions: Iterable[ModelRequest]):
-        self._asker, self._questions = asker, questions
+    def __init__(self, asker: "Asker", requests: Iterable[ModelRequest]):
+        self._asker, self._questions = asker, requests
 
     def __iter__(self) -> Iterator[ModelOutput]:
-        return self._asker.recalled(self._questions)
+        return self._asker.recall(self._questions)
 
 
 @dataclass
@@ -148,48 +148,48 @@ class Asker:
         """True if the model accepts requests while others are in flight."""
         return self.engine.flows
 
-    def __call__(self, questions: Questions) -> Answers:
+    def __call__(self, requests: Requests) -> Answers:
         """Make all requests that the journal lacks, and return the outputs of all.
 
         An output with stop `error` is a transient failure: its `reason` says which, and a rerun retries it. Raises
         ServiceError if more calls fail than the engine's share, SystemExit if something stopped the run.
         """
-        progress = Progress(self.name, len(questions), "calls")
+        progress = Progress(self.name, len(requests), "calls")
         with gracefully(self.name) as stop:
             asking = Asking(self.journal, self.budget, self.engine, progress, stop)
-            for batch in self.engine.batches(questions):
+            for batch in self.engine.batches(requests):
                 if stop.why:
                     break
                 self.engine.answer(asking.missing(batch), asking)
         progress.close()
         if len(asking.failed) > asking.failure_limit:
             keys = {key for key, _, _ in asking.failed[:SHOWN]}
-            rows = {question.key: row for row, question in questions.named() if question.key in keys}
-            raise self.too_many(asking.failed, len(questions), rows)
-        if stop.why and progress.done < len(questions):
-            raise self.stopped(stop, asking, f"{progress.done - len(asking.failed):,} of {len(questions):,} calls")
+            rows = {request.key: row for row, request in requests.with_rows() if request.key in keys}
+            raise self.too_many(asking.failed, len(requests), rows)
+        if stop.why and progress.done < len(requests):
+            raise self.exit_of(stop, asking, f"{progress.done - len(asking.failed):,} of {len(requests):,} calls")
         if stop.signal:  # all calls are answered: the outer signal handler decides how to end
             signal.raise_signal(stop.signal)
-        if progress.done < len(questions):
-            raise RuntimeError(f"{self.name}: {len(questions) - progress.done:,} calls neither succeeded nor failed")
-        return Answers(self, questions)
+        if progress.done < len(requests):
+            raise RuntimeError(f"{self.name}: {len(requests) - progress.done:,} calls neither succeeded nor failed")
+        return Answers(self, requests)
 
-    def recalled(self, questions: Iterable[ModelRequest]) -> Iterator[ModelOutput]:
+    def recall(self, requests: Iterable[ModelRequest]) -> Iterator[ModelOutput]:
         """Yield the journal's outputs of earlier requests, in order. Raises KeyError for one never made."""
-        asked, read = tee(questions)
-        for question, answer in zip(asked, self.journal.answers(read), strict=True):
-            self._note(question, answer)
+        asked, read = tee(requests)
+        for request, answer in zip(asked, self.journal.answers(read), strict=True):
+            self._note(request, answer)
             yield self.engine.read(answer)
 
-    def _note(self, question: ModelRequest, answer: ModelOutput) -> None:
+    def _note(self, request: ModelRequest, answer: ModelOutput) -> None:
         """Record a call that failed, or that a model other than the requested one answered."""
         if answer.failed:
             ended = answer.detail if answer.detail.startswith("finished with") else f"failed ({answer.reason})"
-            self.odd[question.key] = intern(ended)  # a million calls share a few sentences
-        elif answer.model and not is_same_model(question.model, answer.model):
-            self.odd[question.key] = intern(f"were answered by `{answer.model}`, not by `{question.model}`")
+            self.odd[request.key] = intern(ended)  # a million calls share a few sentences
+        elif answer.model and not is_same_model(request.model, answer.model):
+            self.odd[request.key] = intern(f"were answered by `{answer.model}`, not by `{request.model}`")
 
-    def stopped(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
+    def exit_of(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
         """Return the exit of a stopped job; `answered` counts the calls in the journal."""
         self.journal.sync()
         failure = asking.last_failure
@@ -210,7 +210,7 @@ class Asker:
         )
 
 
-def noticed(odd: Mapping[str, str]) -> list[str]:
+def describe_odd_calls(odd: Mapping[str, str]) -> list[str]:
     """Return a sentence for each kind of unusual call (`Asker.odd`), with its count."""
     return [f"{count:,} call{'s' * (count > 1)} {what}" for what, count in Counter(odd.values()).most_common()]
 
@@ -223,7 +223,7 @@ class Spent:
     tokens: int = 0
     failures: int = 0  # calls whose failure is transient: a table with such calls is not archived
 
-    def counted(self, answers: Iterable[ModelOutput]) -> Iterator[ModelOutput]:
+    def count(self, answers: Iterable[ModelOutput]) -> Iterator[ModelOutput]:
         """Yield the same outputs, and count each."""
         for answer in answers:
             self.add(answer.paid, answer.tokens)

@@ -1,8 +1,8 @@
 """Dialogues: generators that yield their next requests and return a result, and are replayed from the journal.
 
     def second_thought(model, problem):
-        (first,) = yield [Ask(model, question(problem))]
-        (second,) = yield [Ask(model, question(problem, first.text))]
+        (first,) = yield [Ask(model, request(problem))]
+        (second,) = yield [Ask(model, request(problem, first.text))]
         return second.text
 
 flow.py runs them. All requests and outputs are in the journal, so a kill loses only the calls in flight: the next run
@@ -25,7 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions, total
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, total
 
 RETRY_TEMPERATURE = 0.7
 
@@ -64,7 +64,7 @@ def advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
         return Done(stop.value)
 
 
-def first_questions(begin: Begin) -> dict[str, Questions]:
+def first_questions(begin: Begin) -> dict[str, Requests]:
     """Return the first requests of all dialogues, by model. No engine has to be open."""
 
     def asks() -> Iterator[tuple[str, Ask]]:
@@ -72,11 +72,11 @@ def first_questions(begin: Begin) -> dict[str, Questions]:
             if not isinstance(state := advance(dialogue, None), Done):
                 yield from ((row, ask) for ask in state if isinstance(ask.what, ModelRequest))
 
-    def questions(model: str) -> Iterator[tuple[str, ModelRequest]]:
+    def requests(model: str) -> Iterator[tuple[str, ModelRequest]]:
         return ((row, ask.what) for row, ask in asks() if ask.who == model)
 
     counts = Counter(ask.who for _, ask in asks())
-    return {model: Questions(number, partial(questions, model)) for model, number in counts.items()}
+    return {model: Requests(number, partial(requests, model)) for model, number in counts.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------- combinators
@@ -111,10 +111,10 @@ def until_read(ask: Callable[[int], Ask], unreadable: Callable[[ModelOutput], bo
 
 
 def one_answer(
-    who: str, question: ModelRequest, unreadable: Callable[[ModelOutput], bool], parse_retries: int = 0
+    who: str, request: ModelRequest, unreadable: Callable[[ModelOutput], bool], parse_retries: int = 0
 ) -> Dialogue:
     """Call one model, and retry while its output cannot be parsed. Return the last output, with the cost of all."""
-    answers = yield from until_read(lambda turn: Ask(who, replace(question, sample=turn)), unreadable, parse_retries)
+    answers = yield from until_read(lambda turn: Ask(who, replace(request, sample=turn)), unreadable, parse_retries)
     return last_of(answers)
 
 

@@ -36,7 +36,7 @@ import pyarrow as pa
 from proofmill.calls import records
 from proofmill.calls.model_requests import ModelOutput
 from proofmill.runtime import durable, locks
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import StopReason
 
@@ -140,8 +140,8 @@ class Journal:
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
-    def __contains__(self, question: Any) -> bool:
-        return question.key in self._places and question.key not in self._failed_keys
+    def __contains__(self, request: Any) -> bool:
+        return request.key in self._places and request.key not in self._failed_keys
 
     def __len__(self) -> int:
         return len(self._places) - len(self._failed_keys)
@@ -151,18 +151,18 @@ class Journal:
         """The keys of all requests, also of those without an output."""
         return self._places.keys()
 
-    def failed(self, question: Any) -> str | None:
+    def failure_of(self, request: Any) -> str | None:
         """Return the reason of a request's failure; None if it has not failed."""
-        return self._failed_keys.get(question.key)
+        return self._failed_keys.get(request.key)
 
-    def __getitem__(self, question: Any) -> ModelOutput:
-        return next(self.answers([question]))
+    def __getitem__(self, request: Any) -> ModelOutput:
+        return next(self.answers([request]))
 
-    def answers(self, questions: Iterable[Any]) -> Iterator[ModelOutput]:
+    def answers(self, requests: Iterable[Any]) -> Iterator[ModelOutput]:
         """Yield the output of each request in order, or its failure. Raises KeyError for a request never made."""
-        questions = iter(questions)
-        while some := list(islice(questions, AT_ONCE)):
-            places = [self._places[question.key] for question in some]
+        requests = iter(requests)
+        while some := list(islice(requests, AT_ONCE)):
+            places = [self._places[request.key] for request in some]
             answers = dict(self._from_tail({p for p in places if p >= 0}))
             answers.update(self._from_segments(sorted({-1 - p for p in places if p < 0})))
             yield from (self._with_failed_cost(q.key, answers[place]) for q, place in zip(some, places, strict=True))
@@ -181,7 +181,7 @@ class Journal:
                     file.seek(place)
                     row = records.row_of(file.readline())
                     if row is None:
-                        raise self._changed_by_others()
+                        raise self._is_changed_by_others()
                     yield place, row.answer
 
     def _from_segments(self, rows: Sequence[int]) -> Iterator[tuple[int, ModelOutput]]:
@@ -199,7 +199,7 @@ class Journal:
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
-    def add(self, question: Any, answer: ModelOutput) -> None:
+    def add(self, request: Any, answer: ModelOutput) -> None:
         """Append an output, or a failure (stop `error`), which a rerun retries.
 
         The operating system has the line when this returns, and the disk has it a second later. On a full disk the line
@@ -210,12 +210,12 @@ class Journal:
             raise JournalError(
                 f"{self.tail}: {self._fault.strerror} while syncing; expected a working disk. Fix the disk and rerun."
             ) from self._fault
-        row = {"key": question.key} | {name: getattr(answer, name) for name in ModelOutput.__slots__}
+        row = {"key": request.key} | {name: getattr(answer, name) for name in ModelOutput.__slots__}
         # A server that truncates inside a character sends half of a surrogate pair, which UTF-8 cannot encode.
         body = json.dumps(row, ensure_ascii=False)[:-1].encode(errors="replace")
         line = body + b', "crc": "%08x"}\n' % zlib.crc32(body)
-        place = self._places[question.key] = self._append(line)
-        self._note(question.key, answer.stop_reason, answer.reason, answer.cost)
+        place = self._places[request.key] = self._append(line)
+        self._note(request.key, answer.stop_reason, answer.reason, answer.cost)
         self._dirty.set()
         if place > SEGMENT_BYTES and not self.full:
             self.compact()
@@ -223,7 +223,7 @@ class Journal:
     def _append(self, line: bytes) -> int:
         place = os.lseek(self._file, 0, os.SEEK_END)
         if place != self._end:
-            raise self._changed_by_others()
+            raise self._is_changed_by_others()
         for attempt in range(2):
             fault = None
             try:
@@ -241,7 +241,7 @@ class Journal:
             "output. Free disk space and rerun."
         ) from fault
 
-    def _changed_by_others(self) -> JournalError:
+    def _is_changed_by_others(self) -> JournalError:
         return JournalError(
             f"{self.tail}: another program changed it while this job wrote there; expected one writer. Do not edit it while "
             "a job runs, and rerun: missing calls are repeated."
@@ -296,7 +296,7 @@ class Journal:
         """
         status = os.stat(self.tail) if self.tail.exists() else None
         if status is None or (status.st_ino, status.st_size) != (os.fstat(self._file).st_ino, self._end):
-            raise self._changed_by_others()
+            raise self._is_changed_by_others()
         new = records.as_frame(records.whole_rows(self.tail), records.ANSWER_COLUMNS)
         if new.is_empty():
             return
@@ -306,12 +306,12 @@ class Journal:
             new = pl.concat([records.read(path), new])
         temporary = path.with_suffix(".new")
         try:
-            self.sync()  # so that a power cut leaves all of the tail or nothing; `_moved` distinguishes the two
+            self.sync()  # so that a power cut leaves all of the tail or nothing; `_is_moved` distinguishes the two
             records.write(new, temporary)
             durable.replace(temporary, path)
             self._cut(0)
         except (OSError, pa.ArrowException) as error:  # no room for a segment: the tail stays as it is
-            say(str(self.folder), f"not compacted: {error}")
+            log(str(self.folder), f"not compacted: {error}")
             temporary.unlink(missing_ok=True)
             self.full = True
             return
@@ -347,7 +347,7 @@ class Journal:
                 for key in self._failed_keys.keys() & set(last["key"]):
                     del self._failed_keys[key]
                 self._failed_keys.update(last.filter(stop_reason=StopReason.ERROR).select("key", "reason").iter_rows())
-        if self._segments and self._moved(path, frame["key"]):
+        if self._segments and self._is_moved(path, frame["key"]):
             os.ftruncate(self._file, 0)
         end, damaged = 0, []
         with open(self.tail, "rb") as file:
@@ -364,7 +364,7 @@ class Journal:
         if damaged:
             self._put_aside(damaged)
 
-    def _moved(self, last: Path, keys: pl.Series) -> bool:
+    def _is_moved(self, last: Path, keys: pl.Series) -> bool:
         """Return whether a kill came just after the segment was written: its last rows are then those of the tail.
 
         Equal keys do not prove it: calls that failed last are retried first.
@@ -383,7 +383,7 @@ class Journal:
 
     def _put_aside(self, damaged: list[bytes]) -> None:
         self._keep(damaged)
-        say(
+        log(
             str(self.folder),
             f"{len(damaged)} damaged lines (moved to {self.damaged.name}); their calls are repeated",
         )

@@ -28,7 +28,7 @@ def is_written(journal: Path) -> bool:
     Shards share the journal's lock, which can be tested only if this user may write it. Another user's job is detected
     by the locks of the shards themselves.
     """
-    return locks.held(journal / "lock", shared=True) or any(locks.held(each / "lock") for each in _all(journal))
+    return locks.is_held(journal / "lock", shared=True) or any(locks.is_held(each / "lock") for each in _all(journal))
 
 
 def _all(journal: Path) -> list[Path]:

@@ -48,7 +48,7 @@ class ModelRequest:
         sampling = (self.temperature, self.top_p, self.max_tokens, self.seed, self.options, self.logprobs)
         if self.top_k is not None or self.min_p is not None or self.stop:
             sampling += (tuple(self.further.items()),)
-        shared = _shared_digest(self.model, self.messages, sampling)
+        shared = _digest_request(self.model, self.messages, sampling)
         return hashlib.sha256(f"{shared} {self.sample}".encode()).hexdigest()[:32]
 
     @cached_property
@@ -79,12 +79,12 @@ class ModelRequest:
 
 
 @lru_cache(maxsize=64)
-def _shared_digest(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
+def _digest_request(model: str, messages: tuple[tuple[str, str], ...], sampling: tuple) -> str:
     """Return the digest of a request without its sample index. Cached, as samples of one prompt come in sequence."""
     return hashlib.sha256(json.dumps([model, messages, sampling]).encode()).hexdigest()
 
 
-class Questions:
+class Requests:
     """The requests for the rows of a table, in order. Each call of `make` yields them all as (row's id, request).
 
     They are never all in memory: the prompts of a million gradings are as large as the graded texts.
@@ -97,9 +97,9 @@ class Questions:
         return self._number
 
     def __iter__(self) -> Iterator[ModelRequest]:
-        return (question for _, question in self._make())
+        return (request for _, request in self._make())
 
-    def named(self) -> Iterator[tuple[str, ModelRequest]]:
+    def with_rows(self) -> Iterator[tuple[str, ModelRequest]]:
         """Yield the requests with the ids of their rows."""
         return iter(self._make())
 
@@ -211,6 +211,6 @@ def ending(word: str) -> tuple[StopReason, Reason]:
     return ENDINGS.get(re.sub(r"[\s_-]+", "", word.casefold()), (StopReason.ERROR, Reason.PROVIDER))
 
 
-def finished_with(word: str) -> str:
+def describe_finish(word: str) -> str:
     """Describe a finish word in a message."""
     return f"finished with `{word}`" if word.strip() else "finished without a word for why"

@@ -86,7 +86,7 @@ class Pace:
         self.window, self.cuts, self._slow_start = self._first, 0, True
         self._last_cut = self._paused = -math.inf
         self._share = 0.0  # share of complaints among recent calls, about two windows of them
-        self._pressed = False  # whether the window, rather than a lack of questions, limits the calls
+        self._pressed = False  # whether the window, rather than a lack of requests, limits the calls
 
     def delay(self, tokens: float = 0.0) -> float:
         """Return the seconds until a call of `tokens` may start; infinity if a call in flight must end first."""
@@ -107,7 +107,7 @@ class Pace:
         """True if the server complained and calls must wait."""
         return self._paused > self.clock()
 
-    def started(self, tokens: float = 0.0) -> float:
+    def start_call(self, tokens: float = 0.0) -> float:
         """Count a call in. Return its start time, which `ended` takes."""
         self.in_flight += 1
         if self._requests:
@@ -116,7 +116,7 @@ class Pace:
             self._tokens.level -= tokens
         return self.clock()
 
-    def ended(
+    def end_call(
         self,
         start: float,
         overload: bool = False,

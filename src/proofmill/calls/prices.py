@@ -32,10 +32,10 @@ class Listed:
 
 def price_of(api: Any) -> Any:
     """Return the price that an entry declares, else the listed one of its model; None if there is neither."""
-    return row.price if (row := listed(api)) else api.price
+    return row.price if (row := list_price(api)) else api.price
 
 
-def listed(api: Any) -> Listed | None:
+def list_price(api: Any) -> Listed | None:
     """Return the listed price of an entry's model or version by its `id`; None if the entry declares its own price."""
     rows = [row for row in _rows() if _is_version(row.id, api.id or "")] if api.price is None else []
     return max(rows, key=lambda row: len(row.id), default=None)

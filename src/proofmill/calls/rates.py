@@ -65,7 +65,7 @@ class SharedBucket(Bucket):
             return 0.0
         if self.filled < self._again:
             return self._again - self.filled
-        with self._locked() as free:
+        with self._lock() as free:
             if not free:
                 return AGAIN
             content, wall = self._read()
@@ -87,13 +87,13 @@ class SharedBucket(Bucket):
             self._file = -1
 
     def _put_back(self) -> None:
-        with self._locked(wait=True):
+        with self._lock(wait=True):
             content, wall = self._read()
             self._write(content + self.level, wall)
         self.level = 0.0
 
     @contextlib.contextmanager
-    def _locked(self, wait: bool = False) -> Iterator[bool]:
+    def _lock(self, wait: bool = False) -> Iterator[bool]:
         """Hold the file's lock for a moment; yields False if another process holds it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
-from proofmill.calls.model_requests import ModelOutput, ending, finished_with
+from proofmill.calls.model_requests import ModelOutput, describe_finish, ending
 from proofmill.schema.errors import JournalError
 from proofmill.schema.reasons import Reason, StopReason
 
@@ -104,7 +104,7 @@ def read(path: Path, *columns: str) -> pl.DataFrame:
     return frame.select(wanted)
 
 
-def checked(answer: ModelOutput) -> ModelOutput:
+def check_finish(answer: ModelOutput) -> ModelOutput:
     """Return the output, or a failure if its server's finish word is not a proper end."""
     served = answer.finish_reason or answer.model  # outputs of the project's own programs have neither
     if (
@@ -114,7 +114,7 @@ def checked(answer: ModelOutput) -> ModelOutput:
     ):
         return answer
     return replace(
-        answer, stop_reason=StopReason.ERROR, reason=Reason.PROVIDER, detail=finished_with(answer.finish_reason)
+        answer, stop_reason=StopReason.ERROR, reason=Reason.PROVIDER, detail=describe_finish(answer.finish_reason)
     )
 
 
@@ -151,7 +151,7 @@ def row_of(line: bytes) -> CallRecord | None:
     if not line.startswith(b'{"key": "') or line[-CHECK:] != b', "crc": "%08x"}\n' % zlib.crc32(line[:-CHECK]):
         return None
     try:
-        return CallRecord(line[START : line.index(b'"', START)].decode(), checked(READER.decode(line)))
+        return CallRecord(line[START : line.index(b'"', START)].decode(), check_finish(READER.decode(line)))
     except (ValueError, msgspec.MsgspecError):
         return None
 
@@ -159,7 +159,7 @@ def row_of(line: bytes) -> CallRecord | None:
 def answer_of(row: dict[str, Any]) -> ModelOutput:
     """Build the output of a segment's row."""
     values: dict[str, Any] = {name: row.get(name) for name in ModelOutput.__slots__}
-    return checked(ModelOutput(**values))
+    return check_finish(ModelOutput(**values))
 
 
 def segments(folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from typing import Any, Protocol, cast
 
 from proofmill.calls.calls import Asker, Asking, Engine
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, Done, Program, State, advance
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
 from proofmill.runtime.progress import NestedProgress
 from proofmill.runtime.signals import StopRequest, gracefully
 
@@ -40,7 +40,7 @@ class Flowing(Engine, Protocol):
 
     runner: asyncio.Runner
 
-    async def hold(self, questions: "Feed", asking: Asking) -> None:
+    async def hold(self, requests: "Feed", asking: Asking) -> None:
         """Send requests until the feed is closed or the run stops."""
         ...
 
@@ -60,20 +60,20 @@ def results(
     dialogues run from the journal and the programs alone, while the results are read.
     """
     if not any(asker.is_open for asker in askers.values()):
-        return _replayed(begin, askers, programs or {})
+        return _replay(begin, askers, programs or {})
     ended = Results(next(iter(askers.values())).journal.folder)
     _ask(begin, askers, unit, programs or {}, of, quiet, ended)
     return iter(ended)
 
 
-def _replayed(begin: Begin, askers: Mapping[str, Asker], programs: Mapping[str, Program]) -> Iterator[Any]:
+def _replay(begin: Begin, askers: Mapping[str, Asker], programs: Mapping[str, Program]) -> Iterator[Any]:
     """Yield the results of dialogues whose models are never called, with OPEN of them in memory at a time."""
     rows = enumerate(begin())
     while part := [Running(n, row, dialogue, advance(dialogue, None)) for n, (row, dialogue) in islice(rows, OPEN)]:
         while waiting := [running for running in part if not isinstance(running.state, Done)]:
             for who, asker in askers.items():
                 named = [(running.row, ask.what) for running in waiting for ask in running.asks if ask.who == who]
-                asker(Questions(len(named), partial(iter, named)))
+                asker(Requests(len(named), partial(iter, named)))
             _advance(waiting, askers, programs)
         yield from (running.state.result for running in part if isinstance(running.state, Done))
 
@@ -175,7 +175,7 @@ def require_sound(
             raise asker.too_many(failed, asking[model].taken, flow.rows)
     if flow.open and stop.why:
         failing = next((one for one in asking.values() if one.last_failure), next(iter(asking.values())))
-        raise next(iter(askers.values())).stopped(stop, failing, answered)
+        raise next(iter(askers.values())).exit_of(stop, failing, answered)
 
 
 class FlowAsking(Asking):
@@ -189,12 +189,12 @@ class FlowAsking(Asking):
         self._flow, self._model, self._share = flow, model, asker.engine.max_failed
         self.taken = 0
 
-    def take(self, question: ModelRequest, answer: ModelOutput) -> None:
+    def take(self, request: ModelRequest, answer: ModelOutput) -> None:
         """Record an output and resume the dialogues that wait for it."""
         self.taken += 1
         self.failure_limit = max(self.failure_limit, self._share * self.taken)
-        super().take(question, answer)
-        self._flow.answered(self._model, question, answer)
+        super().take(request, answer)
+        self._flow.receive_output(self._model, request, answer)
 
 
 @dataclass(eq=False)
@@ -220,7 +220,7 @@ def _advance(ready: Sequence[Running], askers: Mapping[str, Asker], programs: Ma
     for who in dict.fromkeys(ask.who for ask in asks):
         indices = [index for index, ask in enumerate(asks) if ask.who == who]
         inputs = [asks[index].what for index in indices]
-        outputs = askers[who].recalled(inputs) if who in askers else programs[who](inputs)
+        outputs = askers[who].recall(inputs) if who in askers else programs[who](inputs)
         for index, reply in zip(indices, outputs, strict=True):
             replies[index] = reply
     remaining = iter(replies)
@@ -306,13 +306,13 @@ class Flow:
         self._block = min(2 * self._block, OPEN) if self._under_way == before else BLOCK
         return bool(some)
 
-    def answered(self, model: str, question: ModelRequest, answer: ModelOutput) -> None:
+    def receive_output(self, model: str, request: ModelRequest, answer: ModelOutput) -> None:
         """Resume the dialogues that waited for this output, which is in the journal already."""
         self.feeds[model].in_flight -= 1
-        waited = self._waiting.pop(question.key)
+        waited = self._waiting.pop(request.key)
         if answer.failed:
-            self._failed.add(question.key)
-            self.rows[question.key] = waited[0].row
+            self._failed.add(request.key)
+            self.rows[request.key] = waited[0].row
         for running in waited:
             running.missing -= 1
         self._go_on([running for running in dict.fromkeys(waited) if not running.missing])
@@ -344,7 +344,7 @@ class Flow:
                 if isinstance(running.state, Done):
                     self._ended[running.index] = running.state.result
                     self._under_way -= 1
-                    self._progress.ended()
+                    self._progress.end_unit()
             ready = [running for running in ready if not isinstance(running.state, Done)]
             _advance(ready, self._askers, self._programs)
             ready = [running for running in ready if self._has_all(running)]

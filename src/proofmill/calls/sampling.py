@@ -33,7 +33,7 @@ _NOTHING: tuple[Any, ...] = (None, False, 0, [], {})
 _UNIT = {"top_p", "repetition_penalty", "encoder_repetition_penalty", "length_penalty", "num_beams", "num_beam_groups"}
 
 
-def shipped(folder: Path) -> dict[str, Any]:
+def read_shipped(folder: Path) -> dict[str, Any]:
     """Return the settings of a model's own configuration that could change outputs of requests that omit them."""
     own = _object(folder / FILE)
     neutral = {"num_return_sequences": 1, **dict.fromkeys(_UNIT, 1)}
@@ -44,14 +44,14 @@ def shipped(folder: Path) -> dict[str, Any]:
     }
 
 
-def asked_as(model: str, folder: Path, given: Collection[str] = ()) -> str:
+def journal_name(model: str, folder: Path, given: Collection[str] = ()) -> str:
     """Return the name of weights in the keys of journals.
 
     This is `model`, the digest of the weights, if their own configuration could not change an output. Otherwise the
     name differs: engines once sampled with that configuration, and such outputs must not be confused with these.
     `given` are the settings that the request has itself.
     """
-    return digest(model, "as asked") if set(shipped(folder)) - set(given) else model
+    return digest(model, "as asked") if set(read_shipped(folder)) - set(given) else model
 
 
 def ends(folder: Path, tokenizer: Any) -> list[int]:

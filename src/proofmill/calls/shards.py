@@ -26,7 +26,7 @@ from proofmill.calls import merging, records
 from proofmill.calls.journal import AT_ONCE, Journal
 from proofmill.calls.model_requests import ModelOutput
 from proofmill.runtime import locks
-from proofmill.runtime.progress import ProgressRate, clock, say
+from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.schema.errors import JournalError, SettingError
 from proofmill.schema.reasons import StopReason
 
@@ -130,17 +130,17 @@ class ShardJournal(Journal):
         finally:
             self._let_go()
 
-    def __contains__(self, question: Any) -> bool:
-        return super().__contains__(question) or question.key in self._earlier
+    def __contains__(self, request: Any) -> bool:
+        return super().__contains__(request) or request.key in self._earlier
 
-    def answers(self, questions: Iterable[Any]) -> Iterator[ModelOutput]:
+    def answers(self, requests: Iterable[Any]) -> Iterator[ModelOutput]:
         """Yield the output of each request in order, of the artifact's journal if it is there."""
-        questions = iter(questions)
-        while some := list(islice(questions, AT_ONCE)):
-            outputs = self._earlier.answers(question.key for question in some if question.key in self._earlier)
-            own = [question for question in some if question.key not in outputs]
-            outputs |= zip((question.key for question in own), super().answers(own), strict=True)
-            yield from (outputs[question.key] for question in some)
+        requests = iter(requests)
+        while some := list(islice(requests, AT_ONCE)):
+            outputs = self._earlier.answers(request.key for request in some if request.key in self._earlier)
+            own = [request for request in some if request.key not in outputs]
+            outputs |= zip((request.key for request in own), super().answers(own), strict=True)
+            yield from (outputs[request.key] for request in some)
 
     def _share(self) -> None:
         """Take the shared lock, after idle shards of another number have been merged.
@@ -152,9 +152,9 @@ class ShardJournal(Journal):
         self._shared = os.open(self._whole / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         pace = ProgressRate()
         while not self._shares():
-            if pace.due():
+            if pace.is_due():
                 holder = locks.holder(self._shared)
-                say(str(self._whole), f"waits {clock(pace.seconds)} for {holder}, which merges the journals of shards")
+                log(str(self._whole), f"waits {clock(pace.seconds)} for {holder}, which merges the journals of shards")
             time.sleep(WAIT_SECONDS)
         locks.sign(self._shared)
 
@@ -192,7 +192,7 @@ class ShardJournal(Journal):
     def _others(self) -> Sequence[Path]:
         """Return the journals of shards of another number that are running or not yet merged."""
         others = [path for path in records.shards(self._whole) if not path.name.endswith(f"-of-{self._shard.of}")]
-        return [path for path in others if records.any_rows(path) or locks.held(path / "lock")]
+        return [path for path in others if records.any_rows(path) or locks.is_held(path / "lock")]
 
     def _let_go(self) -> None:
         if self._shared >= 0:
@@ -202,4 +202,4 @@ class ShardJournal(Journal):
 
 def _at_work(shards: Iterable[Path]) -> list[Path]:
     """Return the shards whose journals a process writes: the shard itself, or one that merges it."""
-    return [path for path in shards if locks.held(path / "lock")]
+    return [path for path in shards if locks.is_held(path / "lock")]

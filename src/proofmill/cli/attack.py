@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from proofmill.cli.config_options import add_configfile, read_book
-from proofmill.runtime.progress import say
+from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def run(options: argparse.Namespace) -> None:
 
     if options.rows < 1:
         raise SettingError(f"--rows {options.rows}; expected at least one problem.")
-    book = read_book(options)
-    aim = aim_at(book, options.name, options.problems, options.schemes, options.grader_prompt)
+    config = read_config(options)
+    aim = aim_at(config, options.name, options.problems, options.schemes, options.grader_prompt)
     with plugins.blamed():
-        plan = AttackPlan(book, aim, options.results, options.rows)
-        say(options.name, plan.summary())
+        plan = AttackPlan(config, aim, options.results, options.rows)
+        log(options.name, plan.summary())
         if plan.costs and not options.yes:
-            say(options.name, "made no calls, because they cost money; add --yes to run")
+            log(options.name, "made no calls, because they cost money; add --yes to run")
             return
         print("\n".join(_lines(plan, run_attacks(plan))))
 
@@ -53,7 +53,7 @@ def run_attacks(plan: "AttackPlan") -> list["AttackResult"]:
 
     with asking_for(plan.job, plan.submission_grader):
         verdicts = plan.submission_grader.verdicts(robustness.submissions(plan.attempts))
-        return robustness.earned(plan.attempts, verdicts)
+        return robustness.sum_points(plan.attempts, verdicts)
 
 
 def _lines(plan: "AttackPlan", results: Sequence["AttackResult"]) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, read_book
-from proofmill.runtime.progress import say
+from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 
@@ -22,37 +22,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print each fault that is found; exit with code 1 if there is one."""
-    book = read_book(options) if options.targets and Path("config.yaml").exists() else None
+    config = read_config(options) if options.targets and Path("config.yaml").exists() else None
     sound = True
-    for fault in faults_of_targets(options.targets, book, options.results, options.deep):
+    for fault in faults_of_targets(options.targets, config, options.results, options.deep):
         sound = False
         print(fault, flush=True)
     if not sound:
         sys.exit(1)
-    say("check", "nothing is damaged")
+    log("check", "nothing is damaged")
 
 
-def faults_of_targets(targets: list[str], book: Any, results: Path, deep: bool = False) -> Iterator[object]:
+def faults_of_targets(targets: list[str], config: Any, results: Path, deep: bool = False) -> Iterator[object]:
     """Yield the faults of targets: servers that due stages need, and damaged files in the results folder.
 
-    Without targets, check all results and no server; without a configuration (`book`), no server either. Raises SettingError for a target
+    Without targets, check all results and no server; without a configuration (`config`), no server either. Raises SettingError for a target
     that is unknown to both, RecipeError for one with a mistake.
     """
-    from proofmill.artifacts.maintenance.integrity import artifacts_in, damaged
+    from proofmill.artifacts.maintenance.integrity import artifacts_in, find_damage
     from proofmill.artifacts.states import States
-    from proofmill.planning.connections import connections, due, faults_of
+    from proofmill.planning.connections import connections, faults_of, find_due
     from proofmill.text.suggestions import among
 
-    entries, recipes = (book.entries, book.recipes) if book else ({}, {})
+    entries, recipes = (config.entries, config.recipes) if config else ({}, {})
     given = [target.removeprefix(f"{results}/").removesuffix(".parquet") for target in targets]
-    declaring = {*recipes, *(book.faults if book else ())}
-    of_target = {each: book.targeted(each) if book and each in declaring else [each] for each in given}
+    declaring = {*recipes, *(config.faults if config else ())}
+    of_target = {each: config.list_target(each) if config and each in declaring else [each] for each in given}
     names = list(dict.fromkeys(name for each in given for name in of_target[each]))
     stored = artifacts_in(results) if targets else set()
     if unknown := [name for name in names if name not in entries and name not in stored]:
         known = among(unknown[0], {*recipes, *entries, *stored})
         raise SettingError(f"{unknown[0]}: is in no recipe and not in {results}; expected one of {known}")
-    if book and (declared := [name for name in names if name in entries]):
-        yield from faults_of(connections(book, due(book, States(book, results), declared)), results, book.budget)
+    if config and (declared := [name for name in names if name in entries]):
+        yield from faults_of(
+            connections(config, find_due(config, States(config, results), declared)), results, config.budget
+        )
     if not names or stored & set(names):
-        yield from damaged([name for name in names if name in stored], results, deep)
+        yield from find_damage([name for name in names if name in stored], results, deep)

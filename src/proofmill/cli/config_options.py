@@ -11,7 +11,7 @@ def add_configfile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", nargs="+", default=[], help="configuration files merged onto config.yaml")
 
 
-def read_book(options: argparse.Namespace, drafts: bool = True) -> Any:
+def read_config(options: argparse.Namespace, drafts: bool = True) -> Any:
     """Read the configuration. With `drafts`, entries with a mistake are left out until used; without, they raise."""
     from proofmill.config.config import expand
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +16,8 @@ def run(options: argparse.Namespace) -> None:
     """Download the data that targets need, or list it."""
     from proofmill.planning import data
 
-    book = read_book(options)
-    needed = data.needed(book, data.artifacts(book, options.targets or [next(iter(book.recipes))]))
+    config = read_config(options)
+    needed = data.list_needed(config, data.artifacts(config, options.targets or [next(iter(config.recipes))]))
     if options.list:
         print("\n".join(data.lines(needed)))
     else:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +28,11 @@ def run(options: argparse.Namespace) -> None:
         configurations.forget(options.results, options.forget)
         return
     sorts = garbage.SORTS if options.journals else garbage.SORTS[:-1]
-    book = read_book(options, drafts=False)
+    config = read_config(options, drafts=False)
     others = list(configurations.others(options.results, ["config.yaml", *options.configfile]))
-    unused = garbage.unused_files(book, options.results, sorts, others)
+    unused = garbage.find_unused(config, options.results, sorts, others)
     lines = list(garbage.lines(unused, options.delete))  # before deleting: they have the sizes
-    for title, names in garbage.held_by_others(book, options.results, sorts, others).items():
+    for title, names in garbage.list_held_by_others(config, options.results, sorts, others).items():
         if names:
             lines.append(f"kept for `{title}`: {', '.join(names)}; `proofmill gc --forget '{title}'` releases them")
     if options.delete:

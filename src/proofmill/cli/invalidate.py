@@ -2,8 +2,8 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_book
-from proofmill.runtime.progress import say
+from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 
@@ -29,16 +29,16 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.schema.names import kind_of
     from proofmill.text.suggestions import among
 
-    book = read_book(options)
-    (name,) = book.targeted(options.name) if options.name not in book.recipes else [options.name]
-    calling = [n for n in book.entries if KINDS[kind_of(n)].calls_models]
+    config = read_config(options)
+    (name,) = config.list_target(options.name) if options.name not in config.recipes else [options.name]
+    calling = [n for n in config.entries if KINDS[kind_of(n)].calls_models]
     if name not in calling:
         raise SettingError(f"{name}: is in no recipe, or makes no model calls; expected one of {among(name, calling)}")
     table = Table(name, options.results)
-    result = invalidate(book, table, options.where, options.all)
+    result = invalidate(config, table, options.where, options.all)
     if not result:
-        say(name, "invalidated nothing: no row is unscored or dropped, or --where matches none. Use --where or --all")
+        log(name, "invalidated nothing: no row is unscored or dropped, or --where matches none. Use --where or --all")
         return
     rows = "all rows" if result.rows is None else f"{result.rows:,} rows"
-    say(name, f"calls of {rows} are repeated by: snakemake {name}")
-    say(name, f"{result.answers:,} old outputs stay in {table.calls}; their cost still counts towards the budget")
+    log(name, f"calls of {rows} are repeated by: snakemake {name}")
+    log(name, f"{result.answers:,} old outputs stay in {table.calls}; their cost still counts towards the budget")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.config import config_schema
     from proofmill.text.suggestions import among
 
-    read_book(options, drafts=False)  # registers the user's plugins
+    read_config(options, drafts=False)  # registers the user's plugins
     if options.schema:
         return print(config_schema.text(), end="")
     from proofmill.config import manual

@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, is_artifact, read_book
+from proofmill.cli.config_options import add_configfile, is_artifact, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> None:
     """Print the plan of a target; with `--machine`, whether it fits."""
     from proofmill.planning.plan import RunPlan
 
-    book = read_book(options)
-    plan = RunPlan(book, options.target or next(iter(book.recipes)), options.results)
+    config = read_config(options)
+    plan = RunPlan(config, options.target or next(iter(config.recipes)), options.results)
     if options.machine:
         check_fit(plan, options)
     elif options.json:

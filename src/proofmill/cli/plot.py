@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 
@@ -26,4 +26,4 @@ def run(options: argparse.Namespace) -> None:
     if not 0 <= options.smoothing < 1:
         raise SettingError(f"--smoothing {options.smoothing:g}; expected a number in [0, 1).")
     curves.draw(options.names, options.results, options.out, options.metrics, options.smoothing)
-    say("plot", f"is in {options.out}")
+    log("plot", f"is in {options.out}")

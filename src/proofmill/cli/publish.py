@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,4 +23,4 @@ def run(options: argparse.Namespace) -> None:
     from proofmill.publishing import hub
 
     selection = {"only": options.only, "private": options.private, "folder": options.dry_run}
-    hub.publish(read_book(options), options.recipes, options.to, options.results, **selection)
+    hub.publish(read_config(options), options.recipes, options.to, options.results, **selection)

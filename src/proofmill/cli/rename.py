@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 
@@ -24,4 +24,4 @@ def run(options: argparse.Namespace) -> None:
             f"{options.old} and {options.new}: expected two names of one kind, such as grades/a and grades/b."
         )
     old, new = (Table(name, options.results).calls for name in (options.old, options.new))
-    say(options.new, f"has {merging.move(old, new):,} model outputs now, including those of {options.old}")
+    log(options.new, f"has {merging.move(old, new):,} model outputs now, including those of {options.old}")

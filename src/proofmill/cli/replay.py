@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def run(options: argparse.Namespace) -> None:
 
     if options.out:
         replay.require_absent(options.out)
-    result = replay.replayed(
+    result = replay.replay_run(
         options.name, options.results, options.rewards, options.grades, options.scale_rewards, options.unscored
     )
     print("\n".join(result.lines()))
     if options.out:
         result.write(options.out)
-        say(options.name, f"rollouts with new rewards and advantages are in {options.out}")
+        log(options.name, f"rollouts with new rewards and advantages are in {options.out}")

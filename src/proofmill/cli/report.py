@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from proofmill.cli.config_options import add_configfile, read_book
-from proofmill.runtime.progress import say
+from proofmill.cli.config_options import add_configfile, read_config
+from proofmill.runtime.progress import log
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,8 +18,8 @@ def run(options: argparse.Namespace) -> None:
     """Write the report."""
     from proofmill.viewer import report
 
-    book = read_book(options)
-    recipe = options.recipe or next(iter(book.recipes))
+    config = read_config(options)
+    recipe = options.recipe or next(iter(config.recipes))
     out = options.out or Path(f"{recipe}.html")
-    out.write_text(report.written(book, recipe, options.results), encoding="utf-8")
-    say("report", f"is in {out}")
+    out.write_text(report.write(config, recipe, options.results), encoding="utf-8")
+    log("report", f"is in {out}")

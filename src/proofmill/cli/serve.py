@@ -5,7 +5,7 @@ import os
 import shlex
 from typing import Any
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -94,15 +94,15 @@ def _program(options: argparse.Namespace) -> tuple[str, Any]:
     from proofmill.schema.names import kind_of
     from proofmill.text.suggestions import among
 
-    book = read_book(options)
-    api = book.declared.get(options.name) if kind_of(options.name) == "api" else None
+    config = read_config(options)
+    api = config.declared.get(options.name) if kind_of(options.name) == "api" else None
     name = getattr(api, "weights", None) or options.name
-    if kind_of(name) in KINDS and KINDS[kind_of(name)].weights and name in book.entries:
+    if kind_of(name) in KINDS and KINDS[kind_of(name)].weights and name in config.entries:
         return name, server_job.weights_of(Table(name, options.results), options.engine_args, options.threads)
     if api is None:
         known = [
-            *(n for n in book.declared if kind_of(n) == "api"),
-            *(n for n in book.entries if KINDS[kind_of(n)].weights),
+            *(n for n in config.declared if kind_of(n) == "api"),
+            *(n for n in config.entries if KINDS[kind_of(n)].weights),
         ]
         raise SettingError(f"serve {options.name}: is not a model; expected one of {among(options.name, known)}.")
     if api.program == "referee":

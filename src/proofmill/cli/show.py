@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, is_artifact, read_book
+from proofmill.cli.config_options import add_configfile, is_artifact, read_config
 from proofmill.schema.errors import SettingError
 
 
@@ -33,12 +33,12 @@ def run(options: argparse.Namespace) -> None:
             f"show {' '.join(names)}: --row, --where, --columns, --rows and --json need one artifact; expected one "
             "<kind>/<name>."
         )
-    from proofmill.analysis.show import shown
+    from proofmill.analysis.show import list_outputs
 
     if not names or not all(map(is_artifact, names)):
-        book = read_book(options)
-        names = [name for target in names or [next(iter(book.recipes))] for name in book.targeted(target)]
-    print("\n".join(shown(names, options.results)))
+        config = read_config(options)
+        names = [name for target in names or [next(iter(config.recipes))] for name in config.list_target(target)]
+    print("\n".join(list_outputs(names, options.results)))
 
 
 def _selects_rows(options: argparse.Namespace) -> bool:
@@ -61,10 +61,10 @@ def _show_one(options: argparse.Namespace) -> None:
     if options.json:
         print(show_artifact.as_json(table, rows))
     elif rows is None:
-        from proofmill.analysis.show import shown
+        from proofmill.analysis.show import list_outputs
 
         facts = show_artifact.facts(table) if table.path.exists() else ()
-        print("\n".join([*facts, *shown([table.name], options.results)]))
+        print("\n".join([*facts, *list_outputs([table.name], options.results)]))
     elif options.row:
         print("\n".join(show_artifact.as_page(rows.to_dicts()[0])))
     else:

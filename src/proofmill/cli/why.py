@@ -2,7 +2,7 @@
 
 import argparse
 
-from proofmill.cli.config_options import add_configfile, read_book
+from proofmill.cli.config_options import add_configfile, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     if options.row is None:
         from proofmill.analysis import why
 
-        print("\n".join(why.lines(read_book(options), options.name, options.results)))
+        print("\n".join(why.lines(read_config(options), options.name, options.results)))
     else:
         from proofmill.analysis import lineage
 

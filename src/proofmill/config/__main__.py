@@ -19,17 +19,17 @@ def main() -> None:
     parser.add_argument("--configfile", nargs="+", default=[], help="files merged onto config.yaml")
     options = parser.parse_args()
     try:
-        book = expand(read("config.yaml", *options.configfile))
-        if options.recipe and options.recipe not in book.recipes:
+        config = expand(read("config.yaml", *options.configfile))
+        if options.recipe and options.recipe not in config.recipes:
             raise SettingError(
-                f"{options.recipe}: no such recipe; expected one of {among(options.recipe, book.recipes)}"
+                f"{options.recipe}: no such recipe; expected one of {among(options.recipe, config.recipes)}"
             )
     except ProofmillError as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    for recipe in [options.recipe] if options.recipe else book.recipes:
+    for recipe in [options.recipe] if options.recipe else config.recipes:
         print(f"{recipe}:")
-        for name in book.recipes[recipe]:
-            print(f"  {name}: {canonical(book.entries[name])}")
+        for name in config.recipes[recipe]:
+            print(f"  {name}: {canonical(config.entries[name])}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from proofmill.schema.entries.declared import Api
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.entries.model_entries import Sft
 from proofmill.schema.entries.selfplay_entry import Selfplay
-from proofmill.schema.errors import RecipeError, short, shown
+from proofmill.schema.errors import RecipeError, short, shorten
 from proofmill.schema.kinds import DECLARED, ENTRY_TYPES, KINDS
 from proofmill.schema.names import NAME, RECIPE, RESULTS, file_fault, kind_of
 from proofmill.schema.references import ancestors, references
@@ -86,7 +86,7 @@ class Config:
         continued = {entry.continues for entry in trainings.values()}
         return sorted(name for name, entry in trainings.items() if entry.save_state or name in continued)
 
-    def targeted(self, target: str) -> list[str]:
+    def list_target(self, target: str) -> list[str]:
         """Return the artifacts of a target: a recipe, the name of an artifact, or the path of its table.
 
         Raises RecipeError for an unknown target and for one with a mistake.
@@ -253,7 +253,7 @@ def _read_blocks(config: Mapping, mistakes: list[str]) -> Iterator[_Block]:
                 continue
             if not (isinstance(name, str) and RECIPE.match(name)) or name in KINDS:
                 mistakes.append(
-                    f"{short(str(name))}: has the name {shown(name)}; expected letters, digits, `-`, `_` and `.`, "
+                    f"{short(str(name))}: has the name {shorten(name)}; expected letters, digits, `-`, `_` and `.`, "
                     "a letter first, and not the name of a kind. Rename it."
                 )
                 continue
@@ -288,7 +288,7 @@ def _number_faults(config: Any) -> Iterator[str]:
         elif isinstance(value, float) and not math.isfinite(value):
             yield f"{where}: found {value}; expected a finite number."
         elif isinstance(value, int) and abs(value) >= 2**63:
-            yield f"{where}: found {shown(value)}; expected a number below 2^63."
+            yield f"{where}: found {shorten(value)}; expected a number below 2^63."
 
 
 def _name_fault(name: Any, homes: Mapping[str, _Block]) -> str | None:

@@ -16,7 +16,7 @@ from pydantic.json_schema import JsonSchemaMode
 from proofmill.config.lists import LISTS
 from proofmill.rewards.rewards import Reward
 from proofmill.schema.fields import Ref, ref_of
-from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
+from proofmill.schema.kinds import ENTRY_TYPES, KINDS, list_accepted
 from proofmill.schema.registry_items import Named
 
 PATH = Path("workflow/config.schema.json")
@@ -100,8 +100,8 @@ def _hints(kind: str) -> list[tuple[str, Any]]:
 def _restrict(made: dict[str, Any], ref: Ref) -> None:
     """Restrict every string in a field's schema, or every key of a mapping, to what it may refer to."""
     if made.get("type") == "string":
-        kinds = [word for word in accepted(ref) if word in ENTRY_TYPES]
-        words = [word for word in accepted(ref) if word not in ENTRY_TYPES]
+        kinds = [word for word in list_accepted(ref) if word in ENTRY_TYPES]
+        words = [word for word in list_accepted(ref) if word not in ENTRY_TYPES]
         names = [*words, *(LISTS[ref.named] if ref.named else ())]
         named = [{"enum": names}] if names else []
         made["anyOf"] = [*named, {"pattern": f"^({'|'.join(kinds)})/"}]

@@ -12,7 +12,7 @@ from proofmill.graders.escalation import PROMPT_FOR, wants
 from proofmill.schema.entries.response_entries import Grades, Responses
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.kinds import KINDS
-from proofmill.schema.names import cell, kind_of, reseeded
+from proofmill.schema.names import cell, kind_of, reseed
 from proofmill.schema.references import ancestors, references
 
 
@@ -20,7 +20,7 @@ def _values(entry: Any) -> dict:
     return {f.name: getattr(entry, f.name) for f in fields(entry)}
 
 
-def derived_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
+def derive_grades(entry: Scores) -> Iterator[tuple[str, str, str, str]]:
     """Yield (grades name, model, problems, sampling name) of every cell of a `scores` entry."""
     for model in entry.models:
         for problems in entry.problems:
@@ -33,7 +33,7 @@ def expand_scores(entries: dict[str, Any], recipes: dict[str, list[str]], mistak
     for name in [n for n, entry in entries.items() if kind_of(n) == "scores" and entry.models]:
         entry = entries[name]
         scheme = dict(zip(entry.problems, entry.schemes, strict=True)) if entry.schemes else {}
-        cells = list(derived_grades(entry))
+        cells = list(derive_grades(entry))
         for grades, model, problems, way in cells:
             responses = cell("responses", model, problems, way)
             derived = {
@@ -99,7 +99,7 @@ def expand_repeats(entries: dict[str, Any], recipes: dict[str, list[str]]) -> No
                     changed["seed"] = values["seed"] + seed
                 if seed == 0 or changed == values or kind_of(old) == "scores":
                     continue
-                renamed[old] = new = reseeded(old, seed)
+                renamed[old] = new = reseed(old, seed)
                 entries[new] = type(entries[old])(**changed)
                 for listed in recipes.values():
                     if name in listed:

@@ -15,7 +15,7 @@ from proofmill.prompts import templates
 from proofmill.scaffolds import scaffolds
 from proofmill.schema.fields import GRADER_PROMPT
 from proofmill.schema.kinds import KINDS
-from proofmill.schema.references import canonical, references_by_word, relied_on
+from proofmill.schema.references import canonical, list_used, references_by_word
 from proofmill.schema.registry_items import name_of
 
 PIECE = 30_000  # characters of up to four bytes each; Linux allows arguments below 128 KiB
@@ -48,7 +48,7 @@ def _prompts_of_grader(name: str, prompt: str | None, declared: Mapping[str, Any
 def parts_of(entry: Any, declared: Mapping[str, Any]) -> dict[str, str]:
     """Return the plugin parts that an entry or its graders name, with a digest of each part's code."""
     named = [(word, name_of(item)) for field, word in _registries(entry) for item in getattr(entry, field)]
-    for some in (entry, *relied_on(entry, declared).values()):
+    for some in (entry, *list_used(entry, declared).values()):
         named += [(word, value) for word, value in references_by_word(some) if "/" not in value]
     chosen = [scaffolds.chosen(config) for config in entry.scaffolds().values()]
     named += [("scaffolds", each.name) for whole in chosen for each in whole.all()]
@@ -68,7 +68,7 @@ def _row_fields(entry: Any) -> dict[str, Any]:
 
 def identity_of(entry: Any, declared: Mapping[str, Any]) -> str:
     """Return the identity as JSON with sorted keys."""
-    relied = {name: _row_fields(value) for name, value in relied_on(entry, declared).items()}
+    relied = {name: _row_fields(value) for name, value in list_used(entry, declared).items()}
     decides = {
         "entry": _row_fields(entry),
         "revision": type(entry).revision,

@@ -42,11 +42,11 @@ TITLES = {
 def pages() -> dict[str, str]:
     """Return the text of every page by file name."""
     kinds = {f"{name}.md": _page(name, kind) for name, kind in KINDS.items()}
-    declared = {f"{name}.md": _declared_page(name, cls) for name, cls in DECLARED.items()}
+    declared = {f"{name}.md": _write_declared_page(name, cls) for name, cls in DECLARED.items()}
     return {**kinds, **declared, "reasons.md": _reasons()}
 
 
-def _declared_page(name: str, cls: type) -> str:
+def _write_declared_page(name: str, cls: type) -> str:
     return f"# {name}\n\n{_about(cls)}\n\n## Fields\n\n{_fields(cls)}\n"
 
 

@@ -45,7 +45,7 @@ from proofmill.rewards.rewards import Reward
 from proofmill.runtime import signals
 from proofmill.runtime.own_code import Folder, Module
 from proofmill.scaffolds.scaffolds import Scaffold
-from proofmill.schema.errors import ProofmillError, RecipeError, short, shown
+from proofmill.schema.errors import ProofmillError, RecipeError, short, shorten
 from proofmill.schema.registry_items import Named
 from proofmill.sources.loaders import Loader
 
@@ -100,7 +100,7 @@ def digest_of(word: str, name: str) -> str | None:
 
 def _load(path: Path, folder: Folder) -> Plugin:
     code = Module(path, path.stem)
-    others = folder.reached(code, code.tree)
+    others = folder.find_imports(code, code.tree)
     with blamed(path, always=True):
         module = _import(code, others)
         parts = [
@@ -186,7 +186,7 @@ def _read_dictionary(path: Path, module: ModuleType, variable: str) -> dict[str,
 
 def _check(path: Path, word: str, name: Any, record: Any) -> bool:
     """Return True for a valid part. Raises RecipeError for any other."""
-    where = f"{path}: `{_dictionary(word)}[{shown(name)}]`"
+    where = f"{path}: `{_dictionary(word)}[{shorten(name)}]`"
     if not issubclass(type(record), RECORDS[word]):
         expected = f"{RECORDS[word].__module__}.{RECORDS[word].__name__}"
         raise RecipeError(f"{where} is a {type(record).__name__}; expected a {expected}.")
@@ -199,7 +199,9 @@ def _check(path: Path, word: str, name: Any, record: Any) -> bool:
         value = getattr(record, field)
         hint = Callable if (word, field) in CALLABLES else hint
         if not _fits(value, hint):
-            raise RecipeError(f"{where}: its `{field}` is {shown(value)}; expected {getattr(hint, '__name__', hint)}.")
+            raise RecipeError(
+                f"{where}: its `{field}` is {shorten(value)}; expected {getattr(hint, '__name__', hint)}."
+            )
     return True
 
 
@@ -215,7 +217,7 @@ def _read_prompts(path: Path, module: ModuleType) -> Path | None:
     if (named := vars(module).get(PROMPTS)) is None:
         return None
     if not isinstance(named, str | Path) or not (folder := path.parent / named).is_dir():
-        wrong = f"{path.parent / named} is not a folder" if isinstance(named, str | Path) else f"is {shown(named)}"
+        wrong = f"{path.parent / named} is not a folder" if isinstance(named, str | Path) else f"is {shorten(named)}"
         raise RecipeError(f"{path}: `PROMPTS` {wrong}; expected a folder of prompts, relative to the file. Fix it.")
     if len(list(islice(folder.rglob("*"), MOST_FILES))) == MOST_FILES:
         raise RecipeError(

@@ -16,7 +16,7 @@ from proofmill.scaffolds import scaffolds
 from proofmill.schema import registry_items
 from proofmill.schema.context import Context
 from proofmill.schema.fields import Ref
-from proofmill.schema.kinds import ENTRY_TYPES, KINDS, accepted
+from proofmill.schema.kinds import ENTRY_TYPES, KINDS, list_accepted
 from proofmill.schema.names import kind_of
 from proofmill.schema.references import reference_fields, references
 from proofmill.schema.registry_items import models_in
@@ -81,7 +81,7 @@ def _context(entries: Mapping[str, Any]) -> Context:
 
 def _reference_fault(name: str, ref: Ref, declared: Mapping[str, Any]) -> str | None:
     """Return the fault in a reference, or None."""
-    kinds, words = accepted(ref), LISTS[ref.named] if ref.named else {}
+    kinds, words = list_accepted(ref), LISTS[ref.named] if ref.named else {}
     if "/" not in name and (name in kinds or name in words):
         return None
     if "/" not in name or kind_of(name) not in kinds:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.public_data.locations import files_of, local_path
-from proofmill.public_data.registry import expected_digests, is_public, place
+from proofmill.public_data.registry import is_public, place, read_expected_digests
 from proofmill.schema.references import origin_of, value_of
 
 
@@ -34,10 +34,10 @@ def _names(text: str, root: Path) -> Iterator[tuple[Path, str]]:
         yield file, own if file == root else f"{own}/{file.relative_to(root)}"
 
 
-def known_digests(address: str) -> dict[str, str]:
+def read_known_digests(address: str) -> dict[str, str]:
     """Return the known SHA-256 digests, by name, of public data files that are not on this machine."""
     folder = f"{place(address)}/"
     return {
         f"{address}/{file.removeprefix(folder)}" if file.startswith(folder) else address: sha256
-        for file, sha256 in expected_digests(address).items()
+        for file, sha256 in read_expected_digests(address).items()
     }

@@ -32,7 +32,7 @@ from proofmill.decontamination._number_free import NumberFree
 from proofmill.decontamination._words import PlainWords
 from proofmill.decontamination.similarity import LEAST, MOVED, counts, jaccard, shingles
 from proofmill.schema.entries.problem_entries import JUDGE, METHODS
-from proofmill.text.statements import StatementToken, cached
+from proofmill.text.statements import StatementToken, cache_tokens
 
 LOOKED_UP = tuple(method for method in METHODS if method != JUDGE)
 VERIFIED = LOOKED_UP[:3]  # on the tokens of both statements, of proposed pairs
@@ -94,7 +94,7 @@ class Index:
         self, proposals: Proposals, row: int, text: str, others: Iterable[int]
     ) -> Iterator[tuple[int, int, str, str, float]]:
         """Yield row, benchmark statement, method, span and similarity of each verified proposal of a row."""
-        own = cached(text)
+        own = cache_tokens(text)
         texts = [token.text for token in own]
         windows = lru_cache(maxsize=None)(lambda length: _windows(texts, length))
         for other in others:
@@ -114,7 +114,7 @@ class Index:
     def _similarity(self, text: str, other: int) -> float:
         """Compute similarity as alike.Alike: the larger Jaccard of tokens and formulas; 0 if the numbers differ or move."""
         theirs = self._shingles(other)
-        if theirs.numbers != tuple(sorted(token.text for token in cached(text) if token.kind == "number")):
+        if theirs.numbers != tuple(sorted(token.text for token in cache_tokens(text) if token.kind == "number")):
             return 0.0
         mine = shingles(text)
         similarity = max(jaccard(mine.words, theirs.words), jaccard(mine.formulas, theirs.formulas))

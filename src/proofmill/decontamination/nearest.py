@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proofmill.text.statements import cached
+from proofmill.text.statements import cache_tokens
 
 
 class Near(NamedTuple):
@@ -79,7 +79,7 @@ class Nearest:
 
 def _count_terms(text: str) -> Counter[str]:
     """Count the tokens of a text, and the runs of two and three tokens in its formulas, such as `2^3`."""
-    own = cached(text)
+    own = cache_tokens(text)
     runs = (own[start : start + size] for size in (2, 3) for start in range(len(own) - size + 1))
     formulas = (" ".join(token.text for token in run) for run in runs if all(token.kind != "word" for token in run))
     return Counter((*(token.text for token in own), *formulas))

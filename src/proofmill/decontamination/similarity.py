@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from proofmill.text.seen_texts import hash64
-from proofmill.text.statements import StatementToken, cached, tokens
+from proofmill.text.statements import StatementToken, cache_tokens, tokens
 
 # Words that do not identify a problem: those in at least 1 % of the 2,145 statements of HARP, MATH, AIME 2024,
 # IMO-ProofBench and IMO-AnswerBench, a few similar ones, and the words of well-known theorems.
@@ -74,7 +74,7 @@ def telling(token: StatementToken) -> bool:
 @lru_cache(maxsize=4)
 def shingles(text: str) -> Shingles:
     """Return the numbers and shingles of a statement, cached for consecutive filters of the same statement."""
-    all_tokens = cached(text)
+    all_tokens = cache_tokens(text)
     formulas = _formulas(all_tokens)
     size = sum(len(formula) for formula in formulas)
     numbers = tuple(token.text for token in all_tokens if token.kind == "number")
@@ -168,7 +168,7 @@ class Overlap:
 
     def find(self, statement: str) -> SharedRun | None:
         """Return the longest run that counts, or None."""
-        own = cached(statement)
+        own = cache_tokens(statement)
         texts = [token.text for token in own]
         reach = [0] * (len(texts) + 1)  # by place, the number of consecutive known tokens from there
         for place in range(len(texts) - 1, -1, -1):

@@ -19,7 +19,7 @@ from typing import Any
 from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.calls.sampling import NEUTRAL
 from proofmill.engines.retries import Failure
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 
 FIRST = 2.0  # seconds
 QUIET = 60.0  # seconds
@@ -59,16 +59,16 @@ class Fields:
         self.name, self.left_out, self._known = name, set(omit), set(omit)
         self.notices: list[str] = []
 
-    def accepted(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def remove_unsupported(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request without unsupported fields; settings that an entry asks for stay."""
-        return {n: v for n, v in request.items() if n not in self.left_out or not is_inert(n, v)}
+        return {n: v for n, v in payload.items() if n not in self.left_out or not is_inert(n, v)}
 
     async def send(
-        self, question: ModelRequest, call: Callable[[], Awaitable[ModelOutput | Failure]]
+        self, request: ModelRequest, call: Callable[[], Awaitable[ModelOutput | Failure]]
     ) -> ModelOutput | Failure:
         """Call, and repeat without each refused field, until there is an answer or another failure."""
-        sent = {"seed": question.row_seed, **question.sampling, **question.further}
-        sent |= {"logprobs": True} if question.logprobs else {}
+        sent = {"seed": request.row_seed, **request.sampling, **request.further}
+        sent |= {"logprobs": True} if request.logprobs else {}
         tried: set[str] = set()
         while True:
             left_out = frozenset(self.left_out)
@@ -91,7 +91,7 @@ class Fields:
             self._known |= new
             fields = ", ".join(f"`{name}`" for name in sorted(new))
             self.notices.append(f"{self.name} does not take {fields}, which its requests leave out")
-            say(self.name, f"does not take {fields}: left out of its requests from now on")
+            log(self.name, f"does not take {fields}: left out of its requests from now on")
 
 
 def is_inert(name: str, value: Any) -> bool:

@@ -67,7 +67,7 @@ class TransformersEngine(LocalEngine):
         torch.set_num_threads(threads)
         self.model, self.folder = table.model, table.weights()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = chat_templates.required(
+        self.tokenizer = chat_templates.require_template(
             AutoTokenizer.from_pretrained(self.folder, padding_side="left"), table.name
         )
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
@@ -84,10 +84,10 @@ class TransformersEngine(LocalEngine):
         sampling.neutralize(network.generation_config)
         return network
 
-    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Sequence[ModelRequest]]:
+    def batches(self, requests: Iterable[ModelRequest]) -> Iterator[Sequence[ModelRequest]]:
         """Yield batches of requests of similar length: they need less padding and finish together."""
         ordered = sorted(
-            questions, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
+            requests, key=lambda q: (q.temperature, q.max_tokens, sum(len(text) for _, text in q.messages), q.key)
         )
         start = 0
         while start < len(ordered):
@@ -95,43 +95,41 @@ class TransformersEngine(LocalEngine):
             yield ordered[start : start + size]
             start += size
 
-    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
+    def answer(self, requests: Iterator[ModelRequest], asking: Asking) -> None:
         def look() -> None:
             asking.progress.tell()
             if asking.stop.why:
                 raise Stopped
 
         with suppress(Stopped):
-            self.ask(list(questions), asking.take, look)
+            self.ask(list(requests), asking.take, look)
 
-    def ask(self, questions: Sequence[ModelRequest], take: Take, look: Callable[[], None] = lambda: None) -> None:
+    def ask(self, requests: Sequence[ModelRequest], take: Take, look: Callable[[], None] = lambda: None) -> None:
         """Answer requests; call `take` with each finished output, and `look` after each token."""
         groups: dict[tuple, list[ModelRequest]] = {}
-        for q in questions:
+        for q in requests:
             groups.setdefault((*q.sampling.values(), q.max_tokens, q.stop, q.logprobs), []).append(q)
         for group in groups.values():
             self._generate(group, take, look)
 
-    def _generate(self, questions: list[ModelRequest], take: Take, look: Callable[[], None]) -> None:
+    def _generate(self, requests: list[ModelRequest], take: Take, look: Callable[[], None]) -> None:
         """Answer requests with one sampling setting."""
         import torch
         from transformers import StoppingCriteriaList
 
         from proofmill.engines.decoding import decode, greedy
 
-        start, setting, context = time.monotonic(), questions[0], self.network.config.max_position_embeddings
+        start, setting, context = time.monotonic(), requests[0], self.network.config.max_position_embeddings
         max_tokens, logprobs = setting.max_tokens, setting.logprobs
-        prompts = render(self.tokenizer, questions)
+        prompts = render(self.tokenizer, requests)
         lengths = [len(p) for p in prompts]
         fitting = [i for i, length in enumerate(lengths) if length + max_tokens <= context]
-        for i in sorted(set(range(len(questions))) - set(fitting)):
+        for i in sorted(set(range(len(requests))) - set(fitting)):
             detail = f"{lengths[i]} + {max_tokens} tokens exceed the context of {context}"
-            take(
-                questions[i], ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail)
-            )
+            take(requests[i], ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=lengths[i], detail=detail))
         if not fitting:
             return
-        batched = [questions[i] for i in fitting]
+        batched = [requests[i] for i in fitting]
         batch = self.tokenizer.pad({"input_ids": [prompts[i] for i in fitting]}, return_tensors="pt").to(self.device)
         seeds, width = [q.row_seed for q in batched], batch["input_ids"].shape[1]
         draw = (
@@ -143,7 +141,7 @@ class TransformersEngine(LocalEngine):
         steps: list[Any] | None = [] if logprobs else None
         open_rows = set(range(len(batched)))
 
-        def ended(row: int, ids: list[int]) -> None:
+        def on_end(row: int, ids: list[int]) -> None:
             open_rows.discard(row)
             stopped_by_token = ids[-1] in self.ends
             text = self.tokenizer.decode(ids[:-1] if stopped_by_token else ids, skip_special_tokens=False)
@@ -164,7 +162,7 @@ class TransformersEngine(LocalEngine):
             )
             take(batched[row], answer)
 
-        def drawn(scores: Any, rows: Any) -> Any:
+        def draw_watched(scores: Any, rows: Any) -> Any:
             look()
             return draw(scores, rows)
 
@@ -173,16 +171,16 @@ class TransformersEngine(LocalEngine):
                 **batch,
                 do_sample=False,
                 custom_generate=decode,
-                draw=drawn,
+                draw=draw_watched,
                 logprobs=steps,
-                ended=ended,
+                ended=on_end,
                 stopping_criteria=StoppingCriteriaList([stops] if setting.stop else []),
                 max_new_tokens=max_tokens,
                 eos_token_id=self.ends,
                 pad_token_id=self.tokenizer.pad_token_id,
             )
         for row in sorted(open_rows):
-            ended(row, out[row, width:].tolist())
+            on_end(row, out[row, width:].tolist())
 
 
 class StopTexts:
@@ -242,18 +240,18 @@ class SeededNoise:
         return (scores - exponential.log_().to(scores.device)).argmax(dim=-1)
 
 
-def render(tokenizer: Any, questions: Sequence[ModelRequest]) -> list[list[int]]:
+def render(tokenizer: Any, requests: Sequence[ModelRequest]) -> list[list[int]]:
     """Return the token ids of each conversation in the model's chat template; samples of one prompt are rendered once.
 
     Control tokens come from the template only: text in a message that the tokenizer would read as one is escaped.
     """
     tokens = ControlTokens(tokenizer)
     rendered: list[list[int]] = []
-    for index, question in enumerate(questions):
-        if index and question.messages == questions[index - 1].messages:
+    for index, request in enumerate(requests):
+        if index and request.messages == requests[index - 1].messages:
             rendered.append(rendered[-1])
             continue
-        conversation = tokens.escaped([{"role": role, "content": content} for role, content in question.messages])
+        conversation = tokens.escape([{"role": role, "content": content} for role, content in request.messages])
         rendered.append(
             tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=True, return_dict=False)
         )

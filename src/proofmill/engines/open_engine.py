@@ -33,7 +33,7 @@ from proofmill.graders.graders import SubmissionGrader
 from proofmill.prompts import chat_templates
 from proofmill.runtime import environment
 from proofmill.schema.entries.declared import Api
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.names import kind_of
 
 NOWHERE = "http://127.0.0.1/v1"  # a placeholder: each call to a service has its own address
@@ -55,7 +55,7 @@ def asking_all(job: Job, models: Iterable[str]) -> Iterator[dict[str, Asker]]:
             yield stack.enter_context(others)
             return
         runner, models = stack.enter_context(asyncio.Runner()), list(models)
-        taken = {model: prices.listed(job.declared[model]) for model in models if model in job.declared}
+        taken = {model: prices.list_price(job.declared[model]) for model in models if model in job.declared}
         if listed := {model: str(price) for model, price in taken.items() if price}:
             job.stamp["prices"] = job.stamp.get("prices", {}) | listed
         engines = {model: stack.enter_context(open_engine(job, model, runner)) for model in models}
@@ -118,12 +118,12 @@ def open_api(
         server = balance = None
         if environment.is_service(name) and results is not None:
             service = Service(name, results)
-            stack.enter_context(service.needed())
+            stack.enter_context(service.keep_alive())
             url, key, balance = NOWHERE, service.key(), Balance(service)
         elif api.program == "referee" and not environment.has_address(name):
             server = stack.enter_context(server_job.server_of(name, server_job.referee()))
             server.start()
-            url, key = server.url, required(server.key)
+            url, key = server.url, require(server.key)
         url = url or environment.address(name)
         rates = results / "calls" / "rates" / name.partition("/")[2] if results else None
         pace = Pace(
@@ -144,7 +144,7 @@ def serve_weights(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[Ap
     program = server_job.weights_of(table, job.engine_args, job.threads)
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int) or SERVED_AT_ONCE)
     with server_job.server_of(table.name, program, job.engine_log) as server:
-        yield from _of_weights(table, server.url, required(server.key), pace, runner, server=server)
+        yield from _of_weights(table, server.url, require(server.key), pace, runner, server=server)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def ask_service(job: Job, table: Table, runner: asyncio.Runner) -> Iterator[ApiE
     """Open an artifact's weights behind a service (`proofmill serve`), and keep the service running meanwhile."""
     service = Service(table.name, job.table.results)
     pace = Pace(environment.number("PROOFMILL_CONCURRENCY", int))
-    with service.needed():
+    with service.keep_alive():
         yield from _of_weights(table, NOWHERE, service.key(), pace, runner, balance=Balance(service))
 
 
@@ -162,7 +162,7 @@ def _of_weights(
     """Yield the engine of an artifact's weights behind a vLLM server."""
     from transformers import AutoTokenizer
 
-    tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(table.weights()), table.name)
+    tokenizer = chat_templates.require_template(AutoTokenizer.from_pretrained(table.weights()), table.name)
     api = Api(id=table.model, price={"input": 0.0, "output": 0.0})
     how |= {"ends": sampling.ends(table.folder, tokenizer), "tokenizer": tokenizer, "runner": runner}
     engine = ApiEngine(table.name, api, url, key, pace, seeds=2**63, **how)

@@ -25,7 +25,7 @@ from proofmill.engines.retries import Failure
 from proofmill.runtime.environment import variable
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import SettingError
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.suggestions import among
 
@@ -53,10 +53,10 @@ class _Account(NamedTuple):
 
     journal: Journal
     budget: Budget
-    question: ModelRequest
+    request: ModelRequest
     reserved: float
 
-    def book(self, outcome: ModelOutput | Failure) -> None:
+    def config(self, outcome: ModelOutput | Failure) -> None:
         """Write the call and its cost into the journal; an unknown cost is the reserved amount."""
         if isinstance(outcome, Failure):
             cost = None if outcome.charged else outcome.cost
@@ -65,10 +65,10 @@ class _Account(NamedTuple):
             )
         if outcome.cost is None and self.budget.dollars is not None and self.reserved:
             outcome = replace(outcome, cost=self.reserved)
-        self.journal.add(self.question, outcome)
+        self.journal.add(self.request, outcome)
 
 
-def tried(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float | None) -> Iterator[Trial]:
+def try_models(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float | None) -> Iterator[Trial]:
     """Check models, each with the maximum tokens of its requests; yield the results as they end, all within SECONDS.
 
     `results` is the folder whose journals get the calls; `dollars` is the budget over all of them.
@@ -80,17 +80,17 @@ def tried(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float |
     with ExitStack() as stack:
         for name, (api, longest) in models.items():
             talk = (("user", "Say yes."),)
-            question = ModelRequest(required(api.id), talk, api.temperature, max_tokens=TOKENS[api.protocol])
+            request = ModelRequest(require(api.id), talk, api.temperature, max_tokens=TOKENS[api.protocol])
             journal = stack.enter_context(Journal(results / "calls" / name))
             budget = Budget(dollars, results / "calls", journal)
             stack.callback(budget.close)
-            reserved = most(prices.price_of(api), question.size, question.max_tokens)
+            reserved = most(prices.price_of(api), request.size, request.max_tokens)
             if not budget.reserve(reserved):
                 yield Trial(name, note="is not tried: the budget has no room for a call")
                 continue
-            accounts[name] = _Account(journal, budget, question, reserved)
+            accounts[name] = _Account(journal, budget, request, reserved)
             # A thread may hang in a DNS lookup, which cannot be canceled, so threads are daemons.
-            arguments = name, api, longest, question
+            arguments = name, api, longest, request
             threading.Thread(target=lambda *args: trials.put(_trial(*args)), args=arguments, daemon=True).start()
         end = time.monotonic() + SECONDS + 1.5  # allowance for opening engines on a busy machine
         while accounts:
@@ -98,12 +98,12 @@ def tried(models: Mapping[str, tuple[Api, int]], results: Path, dollars: float |
                 trial, outcome = trials.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 for name, account in accounts.items():
-                    account.book(Failure("timeout", Reason.TIMEOUT, f"no answer in {SECONDS:g} s", charged=True))
+                    account.config(Failure("timeout", Reason.TIMEOUT, f"no answer in {SECONDS:g} s", charged=True))
                     yield Trial(name, fault=_silent(name))
                 return
             account = accounts.pop(trial.model)
             if outcome is not None:
-                account.book(outcome)
+                account.config(outcome)
             yield trial
 
 
@@ -114,12 +114,12 @@ def _silent(name: str) -> str:
     )
 
 
-def _trial(name: str, api: Api, longest: int, question: ModelRequest) -> tuple[Trial, ModelOutput | Failure | None]:
+def _trial(name: str, api: Api, longest: int, request: ModelRequest) -> tuple[Trial, ModelOutput | Failure | None]:
     """Check one model; the outcome is None if no call was made."""
     try:
         with open_api(name, api) as engine:
             start = time.monotonic()
-            models, outcome = engine.try_out(question, SECONDS)
+            models, outcome = engine.try_out(request, SECONDS)
             seconds = time.monotonic() - start
             fault, note = _classify(engine, models, outcome)
             known = next((model for model in models if model["id"] == api.id), {})
@@ -144,11 +144,11 @@ def _classify(
             "the address."
         ), ""
     if outcome.kind in ("no-use", "forbidden"):
-        near = _known(engine.model, models)
+        near = _find_known(engine.model, models)
         return f"{engine.no_use(outcome).rstrip('.')}.{near}", ""
     if outcome.kind == "bad-request" and TOO_FEW not in message:
         fault = f"{name}: refuses a request for one token: {message}; expected an answer. Check `extra-body`, `omit`, "
-        return f"{fault}`protocol`, `max-tokens-field` and `id` of {name}.{_known(engine.model, models)}", ""
+        return f"{fault}`protocol`, `max-tokens-field` and `id` of {name}.{_find_known(engine.model, models)}", ""
     if not outcome.readable:
         return (
             f"{name}: {message}; expected an answer of {engine.model}. Check {variable(name)}_URL (does it end in /v1?).",
@@ -158,7 +158,7 @@ def _classify(
     return "", f"{busy}: {message}" if outcome.kind != "bad-request" else ""
 
 
-def _known(model: str, models: Sequence[Mapping[str, Any]]) -> str:
+def _find_known(model: str, models: Sequence[Mapping[str, Any]]) -> str:
     ids = [known["id"] for known in models]
     return f" Its models: {among(model, ids)}" if ids and model not in ids else ""
 

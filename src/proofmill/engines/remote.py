@@ -20,7 +20,7 @@ from typing import Any
 
 from proofmill.calls import budget
 from proofmill.calls.calls import Asking, split_reasoning
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, finished_with
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, describe_finish
 from proofmill.calls.pacing import Pace
 from proofmill.calls.prices import is_same_model
 from proofmill.calls.runner import Feed
@@ -33,7 +33,7 @@ from proofmill.engines.services.directory import Replica
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import environment
 from proofmill.runtime.environment import variable
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.text.redaction import Redaction, passwords_of_proxies, secrets_of, without_users
@@ -137,35 +137,35 @@ class ApiEngine:
         if self._own:
             self.runner.close()
 
-    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
-        yield questions
+    def batches(self, requests: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
+        yield requests
 
     def read(self, answer: ModelOutput) -> ModelOutput:
         if self._opening:
             return replace(answer, text=self._opening + answer.text)
         return split_reasoning(answer, self.api.reasoning_end)
 
-    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
-        self.runner.run(self.hold(questions, asking))
+    def answer(self, requests: Iterator[ModelRequest], asking: Asking) -> None:
+        self.runner.run(self.hold(requests, asking))
 
-    async def hold(self, questions: Iterator[ModelRequest] | Feed, asking: Asking) -> None:
+    async def hold(self, requests: Iterator[ModelRequest] | Feed, asking: Asking) -> None:
         """Answer all requests; with a feed, until the feed is closed."""
         with self.limits:
-            await RequestQueue(self, questions, asking).hold()
+            await RequestQueue(self, requests, asking).hold()
 
     # --------------------------------------------------------------------------------------------------- one try
 
-    async def attempt(self, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
+    async def attempt(self, request: ModelRequest, attempts: int) -> ModelOutput | Failure:
         """Ask once and return the answer or the failure. Repeats the call without fields that the server refuses."""
-        return await self.fields.send(question, lambda: self._attempt(question, attempts))
+        return await self.fields.send(request, lambda: self._attempt(request, attempts))
 
-    async def _attempt(self, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
+    async def _attempt(self, request: ModelRequest, attempts: int) -> ModelOutput | Failure:
         if self.balance is None:
-            return await self._ask(self._address, question, attempts)
+            return await self._ask(self._address, request, attempts)
         if (replica := await self.balance.choose()) is None:
             return Failure("absent", Reason.PROVIDER, self.balance.absent(), wait=0.0, reached=False)
         with self.balance.asking(replica):
-            outcome = await self._ask(f"{replica.url}/{self._path}", question, attempts)
+            outcome = await self._ask(f"{replica.url}/{self._path}", request, attempts)
         if isinstance(outcome, Failure) and await self._is_gone(replica, outcome):
             return replace(outcome, kind="absent", wait=0.0)
         return outcome
@@ -190,31 +190,29 @@ class ApiEngine:
             return False
         return True
 
-    async def _ask(self, address: str, question: ModelRequest, attempts: int) -> ModelOutput | Failure:
+    async def _ask(self, address: str, request: ModelRequest, attempts: int) -> ModelOutput | Failure:
         start = time.monotonic()
         try:
             async with self.limits.at_most(self.limit):
                 # Raw responses: the typed methods resolve type hints for each call, which is half of its work, and they
                 # know fewer fields than servers send.
-                sent = await self._client.post(address, body=self._request(question), cast_to=self._as_it_came)
-            reply = replies.read(sent.content, self.api.protocol, question)
+                sent = await self._client.post(address, body=self._request(request), cast_to=self._as_it_came)
+            reply = replies.read(sent.content, self.api.protocol, request)
         except TimeoutError:
             return Failure("timeout", Reason.TIMEOUT, f"no answer in {self.limit:g} s", charged=True)
         except self._api_error as error:
-            return self._failure(error, question)
+            return self._failure(error, request)
         except self._http_error as error:
             message = getattr(error, "message", None) or error
             return self._unreadable(f"the reply is not HTTP: {type(error).__name__}: {message}", charged=True)
         except replies.ErrorReply as error:
-            return replace(
-                self._classified(error.status or 500, str(error), None), **self._charge(sent.content, question)
-            )
+            return replace(self._classify(error.status or 500, str(error), None), **self._charge(sent.content, request))
         except replies.UnreadableReply as error:
-            return self._unreadable(f"unreadable reply: {error}", **self._charge(sent.content, question))
+            return self._unreadable(f"unreadable reply: {error}", **self._charge(sent.content, request))
         answer = self._answer(reply, round(time.monotonic() - start, 4), attempts)
         unknown = answer.cost is None
         if answer.stop_reason == StopReason.ERROR:
-            return self._provider(finished_with(answer.finish_reason), cost=answer.cost or 0.0, charged=unknown)
+            return self._provider(describe_finish(answer.finish_reason), cost=answer.cost or 0.0, charged=unknown)
         if (
             answer.reason == Reason.OK
             and not answer.text
@@ -224,28 +222,28 @@ class ApiEngine:
             return self._provider("empty answer", cost=answer.cost or 0.0, charged=unknown, answer=answer)
         return answer
 
-    def _charge(self, raw: bytes, question: ModelRequest, status: int = 200) -> dict[str, Any]:
+    def _charge(self, raw: bytes, request: ModelRequest, status: int = 200) -> dict[str, Any]:
         """Return the cost of a failed call: from its usage, or `charged` if the reserved amount applies, or nothing."""
-        usage = replies.usage_of(raw, question)
+        usage = replies.usage_of(raw, request)
         cost = budget.price(self.price, *usage) if usage else None
         return {"cost": cost or 0.0, "charged": cost is None and status not in FREE and not 300 <= status < 400}
 
-    def overrun(self, question: ModelRequest, answer: ModelOutput) -> float:
+    def overrun(self, request: ModelRequest, answer: ModelOutput) -> float:
         """Return the dollars of an answer without plausible usage if it is clearly longer than allowed, else 0.
 
         Prose has 4 bytes a token, formulas 2. Above 6 bytes per allowed token, every two bytes count as one token.
         """
         written = len((answer.text + (answer.reasoning or "")).encode(errors="replace"))
-        longer = written > 6 * question.max_tokens
-        return budget.most(self.price, question.size, written // 2) if longer else 0.0
+        longer = written > 6 * request.max_tokens
+        return budget.most(self.price, request.size, written // 2) if longer else 0.0
 
-    def try_out(self, question: ModelRequest, seconds: float) -> tuple[list[dict[str, Any]], ModelOutput | Failure]:
+    def try_out(self, request: ModelRequest, seconds: float) -> tuple[list[dict[str, Any]], ModelOutput | Failure]:
         """Ask once, without a retry; return the server's list of models ([] if it has none) and the outcome."""
         self.limit = seconds
 
         async def both() -> list[Any]:
             with self.limits:
-                return await asyncio.gather(self._models(), self.attempt(question, 1))
+                return await asyncio.gather(self._models(), self.attempt(request, 1))
 
         return tuple(self.runner.run(both()))
 
@@ -257,54 +255,54 @@ class ApiEngine:
         except (self._api_error, self._http_error, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
             return []
 
-    def _messages(self, question: ModelRequest) -> list[dict[str, str]]:
-        messages = [{"role": role, "content": content} for role, content in question.messages]
-        return self._tokens.escaped(messages) if self._tokens else messages
+    def _messages(self, request: ModelRequest) -> list[dict[str, str]]:
+        messages = [{"role": role, "content": content} for role, content in request.messages]
+        return self._tokens.escape(messages) if self._tokens else messages
 
     def _provider(self, detail: str, **facts: Any) -> Failure:
-        return Failure("provider", Reason.PROVIDER, self._shown(detail), **facts)
+        return Failure("provider", Reason.PROVIDER, self._shorten(detail), **facts)
 
     def _unreadable(self, detail: str, **facts: Any) -> Failure:
         return self._provider(detail, readable=False, **facts)
 
-    def _shown(self, text: str) -> str:
+    def _shorten(self, text: str) -> str:
         """Return the beginning of a message, without the API key."""
         return without_users(self._hide_in_message(text[:5000]))[:500]
 
-    def _chat_request(self, question: ModelRequest) -> dict[str, Any]:
-        request = {
-            "messages": self._messages(question),
-            self.api.max_tokens_field: question.max_tokens,
-            "seed": question.row_seed % self._seeds,
-            **({"logprobs": True} if question.logprobs else {}),
-            **question.further,  # `stop` is OpenAI's; vLLM's server and others read `top_k` and `min_p`
+    def _chat_request(self, request: ModelRequest) -> dict[str, Any]:
+        payload = {
+            "messages": self._messages(request),
+            self.api.max_tokens_field: request.max_tokens,
+            "seed": request.row_seed % self._seeds,
+            **({"logprobs": True} if request.logprobs else {}),
+            **request.further,  # `stop` is OpenAI's; vLLM's server and others read `top_k` and `min_p`
         }
         if self._tokens is None:
-            return request | {name: question.sampling[name] for name in OPENAI if name in question.sampling}
+            return payload | {name: request.sampling[name] for name in OPENAI if name in request.sampling}
         # Special tokens stay visible: text that a grader does not see could be used to cheat.
-        return request | question.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
+        return payload | request.sampling | {"stop_token_ids": self._ends, "skip_special_tokens": False}
 
-    def _responses_request(self, question: ModelRequest) -> dict[str, Any]:
+    def _responses_request(self, request: ModelRequest) -> dict[str, Any]:
         return {
-            "input": self._messages(question),
-            "max_output_tokens": question.max_tokens,
+            "input": self._messages(request),
+            "max_output_tokens": request.max_tokens,
             "store": False,
-            **({"include": ["message.output_text.logprobs"]} if question.logprobs else {}),
-            **{name: question.sampling[name] for name in RESPONSES if name in question.sampling},
-            **question.further,
+            **({"include": ["message.output_text.logprobs"]} if request.logprobs else {}),
+            **{name: request.sampling[name] for name in RESPONSES if name in request.sampling},
+            **request.further,
         }
 
-    def _request(self, question: ModelRequest) -> dict[str, Any]:
+    def _request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body of a call, with all sampling parameters of its protocol."""
-        fields = self._responses_request(question) if self.api.protocol == "responses" else self._chat_request(question)
-        return {"model": self.api.id, **self.fields.accepted(fields)} | self.api.extra_body
+        fields = self._responses_request(request) if self.api.protocol == "responses" else self._chat_request(request)
+        return {"model": self.api.id, **self.fields.remove_unsupported(fields)} | self.api.extra_body
 
     def _answer(self, reply: replies.ServerReply, seconds: float, attempts: int) -> ModelOutput:
         hide, usage = self._hide_in_answer, reply.usage or replies.Usage(0, 0, 0, 0)
         if (model := hide(reply.model)) not in self._names:
             self._names.add(model)
             if model and not is_same_model(self.model, model):
-                say(
+                log(
                     self.name,
                     f"is asked for the model {self.model} and answers as {model}; set `id` to the intended one",
                 )
@@ -329,26 +327,26 @@ class ApiEngine:
 
     # ----------------------------------------------------------------------------------------------- failures
 
-    def _failure(self, error: Any, question: ModelRequest) -> Failure:
+    def _failure(self, error: Any, request: ModelRequest) -> Failure:
         status, cause = getattr(error, "status_code", None), error.__cause__
         text = f"{error} {getattr(error, 'body', None) or cause or ''}"
         if isinstance(cause, self._broken):
-            return self._unreadable(f"unreadable reply: {cause}", **self._charge(b"", question, cause.status))
+            return self._unreadable(f"unreadable reply: {cause}", **self._charge(b"", request, cause.status))
         if status is None:  # the transport reports all of these as a timeout
             reached = cause is None or not isinstance(cause.__cause__, self._unreached)
             what, message = "a broken connection" if reached else "no connection", str(cause or error)
-            detail = self._shown(f"{what}: {message.replace(' ssl:default', '')}")
+            detail = self._shorten(f"{what}: {message.replace(' ssl:default', '')}")
             return Failure("away", Reason.PROVIDER, detail, reached=reached, charged=reached)
         if 300 <= status < 400:
             text = (
                 f"the server redirects to {error.response.headers.get('location', 'nowhere')}; no redirect is followed"
             )
-        failure = self._classified(status, text, _retry_after(error.response))
-        return replace(failure, **self._charge(error.response.content, question, status))
+        failure = self._classify(status, text, _retry_after(error.response))
+        return replace(failure, **self._charge(error.response.content, request, status))
 
-    def _classified(self, status: int, text: str, wait: float | None) -> Failure:
+    def _classify(self, status: int, text: str, wait: float | None) -> Failure:
         """Return the failure of a call from its reply's status and message, and the seconds to wait before a retry."""
-        text = self._shown(text)
+        text = self._shorten(text)
         message = text.lower()
         if status in (401, 402) or (status == 429 and NO_CREDIT in message and wait is None):
             return Failure("no-use", Reason.PROVIDER, text)
@@ -364,7 +362,7 @@ class ApiEngine:
             "provider" if status >= 500 or status in (408, 409, 425) else "bad-request", Reason.PROVIDER, text
         )
 
-    def moved(self) -> None:
+    def follow_server(self) -> None:
         """Use the new address of the job's own server, which was restarted."""
         self._client.base_url = self.server.url
         self._address = self._full_address()

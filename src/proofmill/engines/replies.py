@@ -142,21 +142,21 @@ class ServerReply:
     logprobs: list[dict[str, Any]] | None
 
 
-def read(raw: bytes, protocol: str, question: ModelRequest) -> ServerReply:
+def read(raw: bytes, protocol: str, request: ModelRequest) -> ServerReply:
     """Parse the reply to a request. Raises UnreadableReply, or ErrorReply for an error that was sent as a success."""
     try:
         body = json.loads(raw)
         if isinstance(body, dict) and _is_error(body.get("error")):
             raise _error(body["error"])
         reader = _response if protocol == "responses" else _chat
-        return reader(body, question)
+        return reader(body, request)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         start = raw[:80].decode(errors="replace")
         message = _clean(str(error)[:200])
         raise UnreadableReply(f"{type(error).__name__}: {message}; it begins with {start!r}") from error
 
 
-def usage_of(raw: bytes, question: ModelRequest) -> Usage | None:
+def usage_of(raw: bytes, request: ModelRequest) -> Usage | None:
     """Return the usage in the body of a failure; None if it has none, or if it is implausible."""
     try:
         body = json.loads(raw)
@@ -164,10 +164,10 @@ def usage_of(raw: bytes, question: ModelRequest) -> Usage | None:
         return None
     usage = body.get("usage") if isinstance(body, dict) else None
     counts = (_counts_of(usage, *names) for names in (CHAT_COUNTS, RESPONSE_COUNTS))
-    return next((usage_of_call for each in counts if (usage_of_call := _plausible(each, question, ""))), None)
+    return next((usage_of_call for each in counts if (usage_of_call := _plausible(each, request, ""))), None)
 
 
-def _chat(body: Any, question: ModelRequest) -> ServerReply:
+def _chat(body: Any, request: ModelRequest) -> ServerReply:
     reply = msgspec.convert(body, Chat)
     choice = next((choice for choice in reply.choices if choice.index == 0), None)
     if choice is None:
@@ -178,31 +178,31 @@ def _chat(body: Any, question: ModelRequest) -> ServerReply:
         raise ValueError(f"a part of the unknown type `{unknown[:40]}`")
     refusal = message.refusal or "".join(part.refusal or "" for part in parts)
     return _reply(
-        text=refusal or _joined(part for part in parts if part.kind in TEXT),
-        reasoning=message.reasoning_content or message.reasoning or _joined(p for p in parts if p.kind in THOUGHT),
+        text=refusal or _join(part for part in parts if part.kind in TEXT),
+        reasoning=message.reasoning_content or message.reasoning or _join(p for p in parts if p.kind in THOUGHT),
         finish=choice.finish_reason or "",
         refused=bool(refusal),
         usage=_counts_of(reply.usage, *CHAT_COUNTS),
-        tokens=(msgspec.convert(choice.logprobs, Logprobs | None) or Logprobs()).content if question.logprobs else None,
+        tokens=(msgspec.convert(choice.logprobs, Logprobs | None) or Logprobs()).content if request.logprobs else None,
         model=reply.model,
-        question=question,
+        request=request,
     )
 
 
-def _joined(parts: Iterable[ReplyPart]) -> str:
+def _join(parts: Iterable[ReplyPart]) -> str:
     """Return the joined texts of parts, and of the parts inside thoughts."""
-    inner = ((p, _joined(p.thinking) if isinstance(p.thinking, list) else p.thinking) for p in parts)
+    inner = ((p, _join(p.thinking) if isinstance(p.thinking, list) else p.thinking) for p in parts)
     return "".join(part.text or part.reasoning or thought or "" for part, thought in inner)
 
 
-def _response(body: Any, question: ModelRequest) -> ServerReply:
+def _response(body: Any, request: ModelRequest) -> ServerReply:
     """Read a Response. Its reasoning is the full text if the server sends it, else a summary."""
     reply = msgspec.convert(body, Response)
     parts = [part for item in reply.output if item.type == "message" for part in item.content or []]
     thoughts = [item.content or item.summary or [] for item in reply.output if item.type == "reasoning"]
     refusals = [part.refusal for part in parts if part.type == "refusal" and part.refusal]
     tokens = (
-        [msgspec.convert(part.logprobs, list[TokenLogprob] | None) or [] for part in parts] if question.logprobs else []
+        [msgspec.convert(part.logprobs, list[TokenLogprob] | None) or [] for part in parts] if request.logprobs else []
     )
     return _reply(
         text="".join(refusals or [part.text or "" for part in parts if part.type == "output_text"]),
@@ -212,7 +212,7 @@ def _response(body: Any, question: ModelRequest) -> ServerReply:
         usage=_counts_of(reply.usage, *RESPONSE_COUNTS),
         tokens=[token for part in tokens for token in part],
         model=reply.model,
-        question=question,
+        request=request,
     )
 
 
@@ -225,7 +225,7 @@ def _reply(
     usage: tuple | None,
     tokens: list[TokenLogprob] | None,
     model: Any,
-    question: ModelRequest,
+    request: ModelRequest,
 ) -> ServerReply:
     text, reasoning = _clean(text or ""), _clean(reasoning or "")
     if any(not math.isfinite(token.logprob) for token in tokens or ()):
@@ -237,7 +237,7 @@ def _reply(
         stop_reason=stop,
         reason=Reason.REFUSED if refused and reason == Reason.OK else reason,
         finish_reason=_clean(finish)[:64],
-        usage=_plausible(usage, question, text + reasoning),
+        usage=_plausible(usage, request, text + reasoning),
         model=_clean(model)[:200] if isinstance(model, str) else "",
         logprobs=[{"token": _clean(t.token), "logprob": t.logprob} for t in tokens] if tokens else None,
     )
@@ -280,7 +280,7 @@ def min_tokens(text: str) -> int:
     return max(0, len(zlib.compress(text.encode(errors="replace"), 1)) - OVERHEAD) // TOKEN_BYTES
 
 
-def _plausible(counts: tuple | None, question: ModelRequest, wrote: str) -> Usage | None:
+def _plausible(counts: tuple | None, request: ModelRequest, wrote: str) -> Usage | None:
     """Return the counts if they are plausible for the request and the output `wrote`, else None."""
     if counts is None or counts[0] is None or counts[2] is None:
         return None
@@ -290,11 +290,11 @@ def _plausible(counts: tuple | None, question: ModelRequest, wrote: str) -> Usag
     prompt, cached, written, thought = numbers
     if thought > written:  # xAI counts reasoning separately
         written += thought
-    most = max(TIMES * question.max_tokens + ABOVE, len(wrote.encode(errors="replace")))
+    most = max(TIMES * request.max_tokens + ABOVE, len(wrote.encode(errors="replace")))
     possible = (
-        max(1, min_tokens("".join(content for _, content in question.messages)))
+        max(1, min_tokens("".join(content for _, content in request.messages)))
         <= prompt
-        <= TIMES * question.size + ABOVE
+        <= TIMES * request.size + ABOVE
         and cached <= prompt
         and max(bool(wrote), min_tokens(wrote)) <= written <= most
     )

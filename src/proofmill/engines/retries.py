@@ -55,7 +55,7 @@ class Failure:
 class PendingCall:
     """An unanswered request, and its failures so far."""
 
-    question: ModelRequest
+    request: ModelRequest
     failures: list[Failure] = field(default_factory=list)
     reserved: float = 0.0  # dollars, for the call in flight
 
@@ -63,10 +63,10 @@ class PendingCall:
 class RequestQueue:
     """The requests of one `answer`: new ones, those in flight, those that wait for a retry."""
 
-    def __init__(self, engine: Any, questions: Iterator[ModelRequest] | Feed, asking: Asking):
+    def __init__(self, engine: Any, requests: Iterator[ModelRequest] | Feed, asking: Asking):
         self.engine, self.asking, self.pace, self.server = engine, asking, engine.pace, engine.server
-        self.feed = questions if isinstance(questions, Feed) else None
-        self.fresh = map(PendingCall, questions)
+        self.feed = requests if isinstance(requests, Feed) else None
+        self.fresh = map(PendingCall, requests)
         self.held: PendingCall | None = None
         self.waiting: list[tuple[float, int, PendingCall]] = []  # a heap by the time of the retry
         self.number = count()
@@ -125,14 +125,14 @@ class RequestQueue:
             if self.server and not self.server.started:
                 self.held = row
                 return 0.0
-            tokens = row.question.size / 4 + self.lengths[0]
+            tokens = row.request.size / 4 + self.lengths[0]
             wait = self.pace.delay(tokens)
             if wait:
                 self.held = row
                 if not self.tasks and not self.pace.is_paused:
                     self.last_answer = self.engine.limits.clock()  # rate limits delay the calls, not the server
                 return wait
-            row.reserved = asking.most(row.question)
+            row.reserved = asking.most(row.request)
             if (self.tasks or self.arrived) and row.reserved and asking.probing:
                 self.held = row
                 return math.inf
@@ -142,15 +142,15 @@ class RequestQueue:
                     self.last_answer = (
                         self.engine.limits.clock()
                     )  # other jobs hold the budget, the server is not silent
-                    if asking.budget.spent_up(row.reserved):
+                    if asking.budget.is_spent(row.reserved):
                         asking.stop.ask(f"stopped because the budget of ${asking.budget.dollars:,.2f} is spent")
                 return math.inf
-            task = asyncio.create_task(self._ask(row, self.pace.started(tokens), tokens))
+            task = asyncio.create_task(self._ask(row, self.pace.start_call(tokens), tokens))
             self.tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._end)
         return math.inf
 
-    def _ended(self, task: asyncio.Task) -> None:
+    def _end(self, task: asyncio.Task) -> None:
         self.tasks.discard(task)
         if not task.cancelled() and task.exception():
             self.broken = task.exception()
@@ -167,7 +167,7 @@ class RequestQueue:
         return next(self.fresh, None), due
 
     async def _ask(self, row: PendingCall, start: float, tokens: float) -> None:
-        outcome = await self.engine.attempt(row.question, len(row.failures) + 1)
+        outcome = await self.engine.attempt(row.request, len(row.failures) + 1)
         self.arrived.append((row, start, tokens, outcome))
         self.news.set()
 
@@ -176,7 +176,7 @@ class RequestQueue:
         self.asking.budget.settle(row.reserved)
         if isinstance(outcome, Failure):
             overload = outcome.kind in ("away", "timeout")
-            self.pace.ended(start, overload=overload, asked=outcome.wait, answered=False)
+            self.pace.end_call(start, overload=overload, asked=outcome.wait, answered=False)
             row.failures.append(outcome)
             cost = outcome.cost + (row.reserved if outcome.charged and self.asking.limited else 0.0)
             if outcome.cost:
@@ -184,14 +184,14 @@ class RequestQueue:
             self._after_failure(row, cost)
             return
         if outcome.cost is None and self.asking.limited:
-            outcome = replace(outcome, cost=max(row.reserved, self.engine.overrun(row.question, outcome)))
+            outcome = replace(outcome, cost=max(row.reserved, self.engine.overrun(row.request, outcome)))
         self.asking.learn(outcome.cost or 0.0)
         self.answered, self.asking.last_failure = True, ""
-        self.asking.take(row.question, outcome)
+        self.asking.take(row.request, outcome)
         mean, number = self.lengths
         self.lengths = [mean + (outcome.tokens - mean) / number, min(number + 1, 1000)]
         self.last_answer = self.engine.limits.clock()
-        self.pace.ended(start, tokens=outcome.prompt_tokens + outcome.tokens - tokens)
+        self.pace.end_call(start, tokens=outcome.prompt_tokens + outcome.tokens - tokens)
 
     def _after_failure(self, row: PendingCall, cost: float) -> None:
         """Retry, accept or fail the row. The cost of the try is in the journal before the next call."""
@@ -203,7 +203,7 @@ class RequestQueue:
         forbidden = failure.kind == "forbidden" and not self.answered
         again = alike < ATTEMPTS.get(failure.kind, 1) and (failure.kind != "provider" or same < SAME_FAILURES)
         if cost and (failure.kind == "no-use" or forbidden or again):
-            self.asking.journal.add(row.question, self._failed_keys(row, cost))
+            self.asking.journal.add(row.request, self._find_failed_keys(row, cost))
         if failure.kind == "no-use":
             self.asking.stop.ask(self.engine.no_use(failure))
         elif forbidden:
@@ -213,9 +213,9 @@ class RequestQueue:
             heapq.heappush(self.waiting, (time.monotonic() + wait, next(self.number), row))
         elif failure.answer:  # repeatedly empty: this counts as the answer, and was charged
             unknown = failure.answer.cost is None and not self.asking.limited
-            self.asking.take(row.question, replace(failure.answer, cost=None if unknown else cost))
+            self.asking.take(row.request, replace(failure.answer, cost=None if unknown else cost))
         else:
-            self.asking.take(row.question, self._failed_keys(row, cost))
+            self.asking.take(row.request, self._find_failed_keys(row, cost))
 
     def _complain(self, failure: Failure) -> None:
         self.asking.last_failure = failure.detail
@@ -224,7 +224,7 @@ class RequestQueue:
             many = f"{tries:,} {'try' if tries == 1 else 'tries'}"
             self.asking.complain(f"{self.engine.name} {fails} ({many}): {failure.detail[:200]}")
 
-    def _failed_keys(self, row: PendingCall, cost: float) -> ModelOutput:
+    def _find_failed_keys(self, row: PendingCall, cost: float) -> ModelOutput:
         failure = row.failures[-1]
         stop = StopReason.END if failure.kind in ("refused", "too-long") else StopReason.ERROR
         known = None if self.engine.price == "unknown" else cost
@@ -237,7 +237,7 @@ class RequestQueue:
         elif self.answered:
             while self.forbidden:
                 row = self.forbidden.pop()
-                self.asking.take(row.question, self._failed_keys(row, 0.0))
+                self.asking.take(row.request, self._find_failed_keys(row, 0.0))
 
     def _more(self) -> bool:
         """Return whether any row is left to ask, now or later."""
@@ -260,12 +260,12 @@ class RequestQueue:
         if not server.started:
             if self.held:
                 await asyncio.to_thread(server.start)
-                self.engine.moved()
+                self.engine.follow_server()
                 self.last_answer = self.engine.limits.clock()
         elif not server.alive():
             if server.restarts_left:
                 await asyncio.to_thread(server.restart)
-                self.engine.moved()
+                self.engine.follow_server()
                 self.pace.begin_again()
             else:
                 self.asking.stop.ask(f"stopped because the server died again and again: {server.last_words()}")

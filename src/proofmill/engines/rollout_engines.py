@@ -11,7 +11,7 @@ from proofmill.artifacts.jobs import Job
 from proofmill.engines import vllm_memory
 from proofmill.engines.vllm import vllm_options
 from proofmill.runtime import environment, processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 from proofmill.training import memory
 
@@ -49,7 +49,7 @@ def sampling(job: Job, entry: Any, at_once: int, tokens: int, **extra_memory: An
     if cuda and there:
         from proofmill.training import micro_batches  # it imports torch
 
-        network = memory.made(weights)
+        network = memory.build_empty(weights)
         planned = micro_batches.planner(
             network, entry, tokens, devices=processes.world(), sharded=processes.sharding(),
             offloaded=processes.offloads(), there=there, cuda=True, **extra_memory,
@@ -92,14 +92,14 @@ def _announce(job: Job, options: dict[str, Any]) -> None:
     """Log the memory that vLLM takes next to the training."""
     if processes.rank() == 0:
         sleep = "sleeps" if options["enable_sleep_mode"] else "stays awake"
-        say(
+        log(
             job.name,
             f"vLLM takes {options['gpu_memory_utilization']:.0%} of each GPU while it samples, for contexts of up to "
             f"{options['max_model_len']:,} tokens, and {sleep} during optimization",
         )
 
 
-def decoded_by_ours(job: Job, model: Any, ended: "Ended | None" = None) -> None:
+def decode_by_ours(job: Job, model: Any, ended: "Ended | None" = None) -> None:
     """Sample with `decoding.decode`, so that rollouts leave their batch as they end, if each device has all weights.
 
     Devices that shard the weights must run the same forward passes, so they use transformers' own loop. `ended` is
@@ -111,13 +111,13 @@ def decoded_by_ours(job: Job, model: Any, ended: "Ended | None" = None) -> None:
         decoding.sample_with_ours(model, ended)
 
 
-def heard_at_once(job: Job, model: Any, trainer: Any) -> None:
-    """Call `trainer.ended(prompt, ids)`, both token ids, as soon as a rollout ends.
+def report_at_once(job: Job, model: Any, trainer: Any) -> None:
+    """Call `trainer.on_completion(prompt, ids)`, both token ids, as soon as a rollout ends.
 
     `trainer.prompts` are those of the batch that is being sampled. TRL's server and sharded weights report nothing
     before the last rollout has ended.
     """
-    decoded_by_ours(job, model, lambda row, ids: trainer.ended(trainer.prompts[row], ids))
+    decode_by_ours(job, model, lambda row, ids: trainer.on_completion(trainer.prompts[row], ids))
     if job.engine == "vllm":
         engine = trainer.vllm_generation.llm.llm_engine
         step = engine.step
@@ -126,7 +126,7 @@ def heard_at_once(job: Job, model: Any, trainer: Any) -> None:
             outputs = step()
             for output in outputs:
                 if output.finished:
-                    trainer.ended(output.prompt_token_ids, output.outputs[0].token_ids)
+                    trainer.on_completion(output.prompt_token_ids, output.outputs[0].token_ids)
             return outputs
 
         engine.step = step_and_report

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proofmill.runtime.progress import ProgressRate, clock, say
+from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.schema.errors import ServiceError
 
 RESTARTS = 3
@@ -72,7 +72,7 @@ class Server:
         """Restart the server on a new port. Raises ServiceError if it does not come up."""
         self.restarts_left -= 1
         state = "died" if not self.alive() else "no longer answers"
-        say(self.name, f"the server {state} ({self.last_words()}); restarting it, {self.restarts_left} restarts left")
+        log(self.name, f"the server {state} ({self.last_words()}); restarting it, {self.restarts_left} restarts left")
         self._stop()
         self.start()
 
@@ -101,8 +101,8 @@ class Server:
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
                     f"{where}To run it by hand: {' '.join(self.command(port))}"
                 )
-            if pace.due():
-                say(self.name, f"waiting for its server ({clock(waited)})")
+            if pace.is_due():
+                log(self.name, f"waiting for its server ({clock(waited)})")
             time.sleep(0.05)
 
     def launch(self, port: int) -> None:

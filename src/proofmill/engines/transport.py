@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 
 LIMIT = 32 * 2**20  # bytes of a reply; 65,536 tokens of text with the log-probability of each take 8 MB
-HEADERS = {"Accept-Encoding": "gzip, deflate"}  # the encodings that `_unpacked` reads
+HEADERS = {"Accept-Encoding": "gzip, deflate"}  # the encodings that `_unpack_chunk` reads
 WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 47}  # zlib's `wbits`: gzip only, or detected
 
 
@@ -44,7 +44,7 @@ class _Bounded(httpx2.AsyncByteStream):
         size = 0
         try:
             async for chunk in self._stream:
-                for piece in _unpacked(unpack, chunk) if unpack else (chunk,):
+                for piece in _unpack_chunk(unpack, chunk) if unpack else (chunk,):
                     size += len(piece)
                     if size > LIMIT:
                         raise BrokenReply(f"over {LIMIT / 2**20:g} MiB", self._status)
@@ -62,7 +62,7 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _unpacked(unpack: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
+def _unpack_chunk(unpack: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
     """Yield the decompressed content of a chunk in pieces of at most 64 KiB."""
     while chunk and not unpack.eof:
         yield unpack.decompress(chunk, 2**16)

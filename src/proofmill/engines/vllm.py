@@ -19,7 +19,7 @@ from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.engines import vllm_memory
 from proofmill.engines.local import LocalEngine, render
 from proofmill.prompts import chat_templates
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import ServiceError
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
@@ -37,7 +37,7 @@ class VllmEngine(LocalEngine):
         self.table, self.arguments, self.threads = table, arguments, threads
         self.log = log or table.scratch / "vllm.log"
         self.model, self.folder = table.model, table.weights()
-        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(self.folder), table.name)
+        self.tokenizer = chat_templates.require_template(AutoTokenizer.from_pretrained(self.folder), table.name)
         self.opening = OPENING if opens_thought(self.tokenizer) else ""
         self.ends = sampling.ends(self.folder, self.tokenizer)
 
@@ -51,7 +51,7 @@ class VllmEngine(LocalEngine):
         name, options = self.table.name, vllm_options(self.arguments)
         self.fit = vllm_memory.fit(name, self.folder, options, self.threads, torch.cuda.is_available())
         if self.fit.notice:
-            say(name, self.fit.notice)
+            log(name, self.fit.notice)
         with starting(name, self.log):
             from vllm import LLM  # slow import
 
@@ -64,52 +64,52 @@ class VllmEngine(LocalEngine):
     def engine(self) -> Any:
         return self.llm.llm_engine
 
-    def batches(self, questions: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
-        yield questions
+    def batches(self, requests: Iterable[ModelRequest]) -> Iterator[Iterable[ModelRequest]]:
+        yield requests
 
-    def answer(self, questions: Iterator[ModelRequest], asking: Asking) -> None:
+    def answer(self, requests: Iterator[ModelRequest], asking: Asking) -> None:
         """Feed the engine with requests, step by step, and take each output when it is finished."""
-        running: dict[str, tuple[ModelRequest, int, float]] = {}  # by key: question, prompt tokens, start
+        running: dict[str, tuple[ModelRequest, int, float]] = {}  # by key: request, prompt tokens, start
         while True:
             if len(running) <= FED // 2 and not asking.stop.why:
-                more = list(islice(questions, FED - len(running)))
+                more = list(islice(requests, FED - len(running)))
                 if not more and not running:
                     return
-                for question, ids in zip(more, render(self.tokenizer, more), strict=True):
-                    self._add(question, ids, running, asking)
+                for request, ids in zip(more, render(self.tokenizer, more), strict=True):
+                    self._add(request, ids, running, asking)
             if not running:
                 if asking.stop.why:
                     return
                 continue  # no request fit the context
             for output in self.engine.step():
                 if output.finished:
-                    question, length, start = running.pop(output.request_id)
-                    asking.take(question, self._read(output.outputs[0], length, time.monotonic() - start))
+                    request, length, start = running.pop(output.request_id)
+                    asking.take(request, self._read(output.outputs[0], length, time.monotonic() - start))
 
-    def _add(self, question: ModelRequest, ids: list[int], running: dict[str, tuple], asking: Asking) -> None:
+    def _add(self, request: ModelRequest, ids: list[int], running: dict[str, tuple], asking: Asking) -> None:
         from vllm import SamplingParams, TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
         context = self.engine.model_config.max_model_len
-        if len(ids) + question.max_tokens > context:
-            vllm_memory.check_length(self.fit, self.model, len(ids) + question.max_tokens)
-            detail = f"{len(ids)} + {question.max_tokens} tokens exceed the context of {context}"
+        if len(ids) + request.max_tokens > context:
+            vllm_memory.check_length(self.fit, self.model, len(ids) + request.max_tokens)
+            detail = f"{len(ids)} + {request.max_tokens} tokens exceed the context of {context}"
             asking.take(
-                question, ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail)
+                request, ModelOutput("", StopReason.END, Reason.TOO_LONG, prompt_tokens=len(ids), detail=detail)
             )
             return
         setting = SamplingParams(
-            **question.sampling,
-            stop=list(question.stop),
+            **request.sampling,
+            stop=list(request.stop),
             stop_token_ids=self.ends,
-            max_tokens=question.max_tokens,
-            seed=question.row_seed % 2**63,
-            logprobs=0 if question.logprobs else None,
+            max_tokens=request.max_tokens,
+            seed=request.row_seed % 2**63,
+            logprobs=0 if request.logprobs else None,
             skip_special_tokens=False,  # text that a grader does not see could be used to cheat
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        self.engine.add_request(question.key, TokensPrompt(prompt_token_ids=ids), setting)
-        running[question.key] = (question, len(ids), time.monotonic())
+        self.engine.add_request(request.key, TokensPrompt(prompt_token_ids=ids), setting)
+        running[request.key] = (request, len(ids), time.monotonic())
 
     def _read(self, output: Any, prompt_tokens: int, seconds: float) -> ModelOutput:
         chosen = output.logprobs and [p[t].logprob for t, p in zip(output.token_ids, output.logprobs, strict=True)]

@@ -57,7 +57,7 @@ def fit(name: str, weights: Path, asked: Mapping[str, Any], threads: int, cuda: 
     if any(option in asked for option in MEMORY) or "VLLM_CPU_KVCACHE_SPACE" in os.environ:
         return Fit({**always, **ON_CPU, **asked, **AT_A_TIME})
     free, _ = memory.device_memory()
-    network = memory.made(weights)
+    network = memory.build_empty(weights)
     context = memory.context_of(network)
     if context is None:  # a model without positions: leave the choice to vLLM
         return Fit({**always, **ON_CPU, **asked, **AT_A_TIME})
@@ -92,7 +92,7 @@ def fit(name: str, weights: Path, asked: Mapping[str, Any], threads: int, cuda: 
 
 def gigabytes_for_rollouts(weights: Path, tokens: int) -> int:
     """Return the GiB of cache that hold `tokens` of a rollout batch, and at least one full context."""
-    network = memory.made(weights)
+    network = memory.build_empty(weights)
     held = max(tokens, network.config.get_text_config().max_position_embeddings)
     return math.ceil(memory.key_value_cache(network, held) / 2**30)
 
@@ -100,14 +100,14 @@ def gigabytes_for_rollouts(weights: Path, tokens: int) -> int:
 def _on_gpu(name: str, weights: Path, options: Mapping[str, Any]) -> Fit:
     """Return the options, with a shorter context if the cache requires it. Raises SettingError if none fits."""
     device_bytes, _ = memory.device_memory()
-    network = memory.made(weights)
+    network = memory.build_empty(weights)
     context = memory.context_of(network)
-    quantization = stored(network)
+    quantization = read_quantization(network)
     chosen = options.keys() & {"max_model_len", "kv_cache_memory_bytes"}
     if context is None or device_bytes is None or chosen or quantization not in ("", "fp8"):
         return Fit(options)
     share, parallel = options.get("gpu_memory_utilization", ALONE), options.get("tensor_parallel_size", 1)
-    tokens = held_on_gpu(network, share * device_bytes, parallel, quantization)
+    tokens = count_cached_tokens(network, share * device_bytes, parallel, quantization)
     if tokens >= context:
         return Fit(options)
     if tokens < min(context, SHORTEST):
@@ -134,7 +134,7 @@ def fit_next_to_training(
     sleeps = asked.get("enable_sleep_mode", True)
     share = asked.get("gpu_memory_utilization", share_left(resident, device_bytes) if sleeps else AWAKE)
     parallel = asked.get("tensor_parallel_size", 1)
-    held = held_on_gpu(network, share * device_bytes, parallel)
+    held = count_cached_tokens(network, share * device_bytes, parallel)
     if held < tokens:
         raise SettingError(
             f"{name}: next to the training, which holds {memory.size(resident)} all the time, vLLM may take "
@@ -150,13 +150,13 @@ def share_left(resident: int, device_bytes: int) -> float:
     return max(0.0, math.floor(100 * (memory.TIGHT - resident / device_bytes)) / 100)
 
 
-def held_on_gpu(network: Any, room: float, parallel: int = 1, stored: str = "") -> int:
+def count_cached_tokens(network: Any, room: float, parallel: int = 1, stored: str = "") -> int:
     """Return the tokens in vLLM's cache with `room` bytes on each of `parallel` GPUs that share the weights."""
     left = room - weights_on_gpu(network, parallel, stored) - WORKING
     return max(0, int(left / cache_bytes(network, parallel)))
 
 
-def stored(network: Any) -> str:
+def read_quantization(network: Any) -> str:
     """Return the quantization of a model's files, such as `fp8`; "" without one."""
     return (getattr(network.config, "quantization_config", None) or {}).get("quant_method", "")
 

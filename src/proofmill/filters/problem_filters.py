@@ -254,7 +254,7 @@ class ApartFrom:
 # ------------------------------------------------------------------------------------------------------ from the labels
 
 
-def _labelled(row: Row) -> str | None:
+def _is_labeled(row: Row) -> str | None:
     if row["label"] is None:
         return "no labels: the judge was not asked"
     reason = row["label"]["reason"]
@@ -265,7 +265,7 @@ def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
     """Build a filter that keeps a row only if the judge's `label` is false."""
 
     def apply(row: Row) -> str | None:
-        if refusal := _labelled(row):
+        if refusal := _is_labeled(row):
             return refusal
         value = row["label"][label]
         return None if value is False else evidence if value else f"the judge gave no `{label}`"
@@ -274,7 +274,7 @@ def _unless(label: str, evidence: str) -> Callable[[Row], str | None]:
 
 
 def _difficulty(row: Row, bounds: list) -> str | None:
-    if refusal := _labelled(row):
+    if refusal := _is_labeled(row):
         return refusal
     value = row["label"]["difficulty"]
     if value is None:
@@ -314,7 +314,7 @@ FILTERS: dict[str, Named] = {
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),
     "not-near-duplicate": Named(NotNearDuplicate, "no earlier kept row has at least this Jaccard similarity", "number"),
-    "labeled": Named(_labelled, "the judge's labels are present and were parsed", needs="labels"),
+    "labeled": Named(_is_labeled, "the judge's labels are present and were parsed", needs="labels"),
     "complete": Named(
         _unless("incomplete", "statement or solution is partial"), "label `incomplete` is false", needs="labels"
     ),

@@ -77,7 +77,7 @@ SCHEME_FILTERS: dict[str, Named] = {
 }
 
 
-def refused(row: Row, keep: list) -> str | None:
+def find_refusal(row: Row, keep: list) -> str | None:
     """Return the first filter that rejects a scheme; None if all keep it."""
     for item in keep:
         name, argument = split(item)

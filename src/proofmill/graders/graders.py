@@ -24,7 +24,7 @@ from typing import Any
 from proofmill.calls import runner
 from proofmill.calls.calls import Asker
 from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_questions
-from proofmill.calls.model_requests import Questions
+from proofmill.calls.model_requests import Requests
 from proofmill.calls.stream import Stream
 from proofmill.graders.escalation import graders_of, max_points
 from proofmill.graders.judges import Ruling, Sitting, jury, together_with
@@ -133,7 +133,7 @@ class SubmissionGrader:
     def __call__(self, submissions: Sequence[Submission], quiet: bool = False) -> list[Verdict]:
         """Return a verdict for each submission, in order."""
         if self.stream is None and not self._begun:
-            return list(self.verdicts(_numbered(submissions), quiet))
+            return list(self.verdicts(_number(submissions), quiet))
         verdicts = [future.result() for future in self.begin(submissions)]
         with self._one_at_a_time:
             for submission in submissions:
@@ -152,7 +152,7 @@ class SubmissionGrader:
                     dialogue = cascade(self.graders, submission, self.declared, self.schemes)
                     self._begun[submission] = self.stream.begin("a rollout", dialogue, self._checks)
             else:
-                for submission, verdict in zip(new, self.verdicts(_numbered(new), quiet=True), strict=True):
+                for submission, verdict in zip(new, self.verdicts(_number(new), quiet=True), strict=True):
                     self._begun[submission] = Future()
                     self._begun[submission].set_result(verdict)
             return [self._begun[submission] for submission in submissions]
@@ -161,7 +161,7 @@ class SubmissionGrader:
         """Yield a verdict for each submission, in order. The first comes after the judges have replied about all."""
         return runner.results(self._begin(submissions), self.askers, "submissions", self._checks, self.of, quiet)
 
-    def questions(self, submissions: Submissions) -> dict[str, Questions]:
+    def requests(self, submissions: Submissions) -> dict[str, Requests]:
         """Return the first requests to each judge."""
         return first_questions(self._begin(submissions))
 
@@ -171,7 +171,7 @@ class SubmissionGrader:
         )
 
 
-def _numbered(submissions: Sequence[Submission]) -> Submissions:
+def _number(submissions: Sequence[Submission]) -> Submissions:
     return lambda: ((f"submission {number}", submission) for number, submission in enumerate(submissions, 1))
 
 
@@ -179,7 +179,7 @@ def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]]
     """Return `check` with the program's max points in each verdict. Raises RecipeError for a grade off that scale."""
     full = PROGRAMS[name].max_points
 
-    def checked(submissions: Sequence[Submission]) -> Iterator[Verdict]:
+    def check_scale(submissions: Sequence[Submission]) -> Iterator[Verdict]:
         for verdict in check(submissions):
             if verdict.grade is not None and not 0 <= verdict.grade <= full:
                 raise RecipeError(
@@ -187,4 +187,4 @@ def _on_its_scale(name: str, check: Callable) -> Callable[[Sequence[Submission]]
                 )
             yield replace(verdict, max_points=full)
 
-    return checked
+    return check_scale

@@ -92,7 +92,7 @@ class Sitting:
             return "reference"
         return None
 
-    def unscored(self, reason: Reason) -> Verdict:
+    def report_unscored(self, reason: Reason) -> Verdict:
         return Verdict(None, int(max(self.prompt.scale)), reason)
 
     def judge(self, seat: int, talk: Talk) -> Dialogue:
@@ -122,17 +122,17 @@ def jury(sitting: Sitting) -> Dialogue:
     """Return the ruling of one or several judges. Repeat rounds until they agree or no round is left."""
     grader, paid, opinions = sitting.grader, [], []
     if absent := sitting.absent:
-        return Ruling(sitting.unscored(ABSENT[absent]))
+        return Ruling(sitting.report_unscored(ABSENT[absent]))
     fields = sitting.fields
     if grader.normalizer:
         answer = yield from sitting.normalize(grader.normalizer)
         paid.append(answer)
         if reason := _not_normalized(answer):
             opinion = Opinion(grader.normalizer, f"{sitting.stage}normalizer", None, reason)
-            return Ruling(sitting.unscored(reason).with_calls(paid, [opinion]))
+            return Ruling(sitting.report_unscored(reason).with_calls(paid, [opinion]))
         fields = {**fields, "proof": answer.text}
     talks: list[Talk | None] = [(("user", sitting.prompt.render(fields)),)] * len(grader.judges)
-    verdicts = [sitting.unscored(Reason.NO_VERDICT)] * len(talks)
+    verdicts = [sitting.report_unscored(Reason.NO_VERDICT)] * len(talks)
     for round in range(1, grader.rounds + 2):
         replies = yield from _one_round(sitting, talks)
         paid += [answer for turns in replies.values() for answer in turns]
@@ -143,12 +143,12 @@ def jury(sitting: Sitting) -> Dialogue:
             if n in replies
         ]
         if failed := next((v.reason for v in verdicts if v.reason in TRANSIENT), None):
-            return Ruling(sitting.unscored(failed).with_calls(paid, opinions))
+            return Ruling(sitting.report_unscored(failed).with_calls(paid, opinions))
         split = _disagree(verdicts, grader.max_spread)
         if len(talks) == 1 or (split is False):
             break
         talks = _reconsidering(talks, {n: turns[-1] for n, turns in replies.items()})
-    return Ruling(_merged(grader, verdicts).with_calls(paid, opinions), bool(split))
+    return Ruling(_merge(grader, verdicts).with_calls(paid, opinions), bool(split))
 
 
 def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
@@ -185,7 +185,7 @@ def _reconsidering(talks: Sequence[Talk | None], last: Mapping[int, ModelOutput]
     return next_talks
 
 
-def _merged(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
+def _merge(grader: Grader, verdicts: Sequence[Verdict]) -> Verdict:
     """Merge the verdicts of the last round into one; without a grade if fewer than `quorum` judges gave one."""
     if len(verdicts) == 1:
         return verdicts[0]

@@ -58,10 +58,10 @@ def grades(points: Callable[[Submission], Any]) -> Callable[[], AbstractContextM
             yield Verdict(None if grade is None else float(grade), 0, reason, str(text))
 
     @contextmanager
-    def opened() -> Iterator[Check]:
+    def open_check() -> Iterator[Check]:
         yield verdicts
 
-    return opened
+    return open_check
 
 
 # -------------------------------------------------------------------------------------------------------- final answers

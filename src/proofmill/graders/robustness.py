@@ -107,15 +107,15 @@ class AttackResult:
         }  # fmt: skip
 
 
-def earned(attempts: Sequence[AttackText], verdicts: Iterable[Verdict]) -> list[AttackResult]:
+def sum_points(attempts: Sequence[AttackText], verdicts: Iterable[Verdict]) -> list[AttackResult]:
     """Return the result of each attack, in the order of ATTACKS; attacks without texts are left out."""
     by_attack: dict[str, list[tuple[AttackText, Verdict]]] = defaultdict(list)
     for attempt, verdict in zip(attempts, verdicts, strict=True):
         by_attack[attempt.attack].append((attempt, verdict))
-    return [_earned(attack, pairs) for attack, pairs in by_attack.items()]
+    return [_sum_attack(attack, pairs) for attack, pairs in by_attack.items()]
 
 
-def _earned(attack: str, pairs: Sequence[tuple[AttackText, Verdict]]) -> AttackResult:
+def _sum_attack(attack: str, pairs: Sequence[tuple[AttackText, Verdict]]) -> AttackResult:
     shares: dict[str, list[float]] = {attempt.variant: [] for attempt, _ in pairs}
     graded = [(verdict.grade / verdict.max_points, attempt) for attempt, verdict in pairs if verdict.grade is not None]
     for share, attempt in graded:
@@ -178,12 +178,16 @@ def findings(results: Sequence[AttackResult]) -> Iterator[str]:
 
 def sentence(result: AttackResult) -> str:
     """Return the result of an attack as a sentence: its share of the points, the variant, and the best text."""
-    on = f"; {_share(result.most)} on {result.best.target.problem} by {_shown(result.best.text)}" if result.best else ""
+    on = (
+        f"; {_share(result.most)} on {result.best.target.problem} by {_shorten(result.best.text)}"
+        if result.best
+        else ""
+    )
     share = _share(result.share)
     return f"`{result.attack}` earns {share} of the points on {result.problems} problems ({result.variant}){on}"
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return short(json.dumps(text, ensure_ascii=False))
 
 

@@ -115,7 +115,7 @@ def parse(text: str) -> Rubric:
     A number of ten digits or more does not count as points.
     """
     if _STRUCTURED.search(text):
-        return _structured(text)
+        return _parse_structured(text)
     headings = _headings(text)
     parts: dict[str, str] = {}
     for heading, end in _with_ends(headings, text):
@@ -142,7 +142,7 @@ def _section(heading: str) -> str:
     return next(section for section in SECTIONS if section.lower() == heading.lower())
 
 
-def _structured(text: str) -> Rubric:
+def _parse_structured(text: str) -> Rubric:
     matches = list(_STRUCTURED.finditer(text))
     checkpoints = [
         Checkpoint(None, float(m["points"]), None, f"{m['title']}: {text[m.end() : end].strip()}")

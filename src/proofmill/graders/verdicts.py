@@ -145,7 +145,7 @@ def _correct(text: str, full: int) -> int | None:
     return {"correct": 1, "incorrect": 0}.get(word)
 
 
-def boxed_number(text: str, full: int = 1) -> float | None:
+def read_boxed_number(text: str, full: int = 1) -> float | None:
     """Return the number in the box that ends a text; None without one."""
     box = re.sub(r"[$\s]", "", extraction.closing_box(text) or "")
     return 0.5 if HALF.fullmatch(box) else float(box) if NUMBER.fullmatch(box) else None
@@ -157,6 +157,6 @@ FORMS: dict[str, Callable[[str, int], float | None]] = {
     "score": _score,
     "judgement": _judgement,
     "words": _words,
-    "boxed": boxed_number,
+    "boxed": read_boxed_number,
     "correct": _correct,
 }

@@ -160,11 +160,11 @@ AGREEMENTS: dict[str, Agreement] = {
 # ------------------------------------------------------------------------------------------------------------ decisions
 
 
-def balanced_accuracy(threshold: float, human_threshold: float) -> Agreement:
+def build_balanced_accuracy(threshold: float, human_threshold: float) -> Agreement:
     """Build the balanced accuracy of the decision that a proof is correct; human grades of 0 and 1 have the threshold 1."""
     return Agreement(
         _decisions(threshold, human_threshold),
-        _balanced_accuracy,
+        _compute_balanced_accuracy,
         f"mean of the share of correct proofs (human >= {human_threshold:g}) that the grader accepts (>= {threshold:g}) and the "
         "share of wrong proofs that it rejects, over all proofs; undefined if all are correct or all are wrong",
     )
@@ -181,7 +181,7 @@ def cohen_kappa(threshold: float, human_threshold: float) -> Agreement:
 
 
 DECISIONS: dict[str, Callable[[float, float], Agreement]] = {
-    "balanced-accuracy": balanced_accuracy,
+    "balanced-accuracy": build_balanced_accuracy,
     "cohen-kappa": cohen_kappa,
 }
 
@@ -197,7 +197,7 @@ def _decisions(threshold: float, human_threshold: float) -> Callable[[np.ndarray
     return sums
 
 
-def _balanced_accuracy(totals_R4: np.ndarray) -> np.ndarray:
+def _compute_balanced_accuracy(totals_R4: np.ndarray) -> np.ndarray:
     both, grader, human, neither = totals_R4.T
     return (_quotient(both, both + human) + _quotient(neither, neither + grader)) / 2
 

@@ -118,6 +118,6 @@ def has(field: str, value: Any) -> Callable[[Row], bool]:
     return lambda row: row[field] == value
 
 
-def scored(row: Row) -> bool:
+def is_scored(row: Row) -> bool:
     """Return whether an attempt has a grade."""
     return row["grade"] is not None

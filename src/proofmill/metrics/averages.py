@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics import estimates
-from proofmill.metrics.attempt_table import Rows, count, scored
+from proofmill.metrics.attempt_table import Rows, count, is_scored
 from proofmill.metrics.kernels import OfAttempts, OfProblem, per_problem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, quotient, ratio
@@ -68,7 +68,7 @@ def faults(entry: Scores) -> Iterator[str]:
         yield "`published` is set without `averages`; expected some. Add `averages`, or remove `published`."
 
 
-def averaged(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:
+def average(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any]]:
     """Yield a row for each average, model, sampling setting and metric that all its benchmarks have.
 
     Raises TableError if the benchmarks' grades are on several scales, or a benchmark has several graders.
@@ -86,14 +86,14 @@ def averaged(rows: Sequence[Row], groups: Mapping[Cell, Rows], entry: Scores) ->
                 if parts.keys() == shares.keys() and all(row["value"] is not None for row in parts.values()):
                     yield {
                         **BLANK,
-                        **_named(name, cells),
+                        **_name_cells(name, cells),
                         "metric": metric,
                         "slice": "all",
-                        **combined(parts, shares),
+                        **combine(parts, shares),
                     }
 
 
-def combined(parts: Mapping[str, Row], shares: Mapping[str, float]) -> dict[str, Any]:
+def combine(parts: Mapping[str, Row], shares: Mapping[str, float]) -> dict[str, Any]:
     """Return the numbers of the weighted mean of benchmarks; without an interval if a benchmark has none."""
     value = sum(weight * parts[name]["value"] for name, weight in shares.items())
     low = high = None
@@ -129,7 +129,7 @@ def differences(groups: Mapping[Cell, Rows], metrics: Sequence, entry: Scores) -
                         pairs = [(groups[ours[p]], groups[theirs[p]], weight) for p, weight in shares.items()]
                         yield {
                             **BLANK,
-                            **_named(name, ours),
+                            **_name_cells(name, ours),
                             "baseline": baseline,
                             "metric": label(metric, argument, max(row["attempt"] for row in pairs[0][0]) + 1),
                             "slice": "all",
@@ -145,14 +145,14 @@ def _difference(kernel: Any, argument: Any, pairs: Sequence[tuple[Rows, Rows, fl
         shared = [problem for problem in values if problem in others]
         by_benchmark.append((np.array([values[problem] - others[problem] for problem in shared]), weight))
     cells = [rows for ours, theirs, _ in pairs for rows in (ours, theirs)]
-    n = sum(count(rows, scored) for rows in cells)
+    n = sum(count(rows, is_scored) for rows in cells)
     size = sum(len(differences_P) for differences_P, _ in by_benchmark)
     complete = all(len(differences_P) for differences_P, _ in by_benchmark)
     differences_P = np.concatenate([d_P * weight * size / max(1, len(d_P)) for d_P, weight in by_benchmark])
     differences_P = differences_P if complete else differences_P[:0]
     sums_PD = np.column_stack([differences_P, np.ones(len(differences_P))])
     numbers = ratio(sums_PD, quotient, sum(map(len, cells)), n, entry)
-    p = estimates.paired_permutation(differences_P, entry.seed) if len(differences_P) else 1.0
+    p = estimates.test_by_permutation(differences_P, entry.seed) if len(differences_P) else 1.0
     return {**numbers, "p_value": p}
 
 
@@ -183,7 +183,7 @@ def _cells(
     return cells if cells.keys() == shares.keys() else {}
 
 
-def _named(name: str, cells: Mapping[str, Cell]) -> dict[str, str]:
+def _name_cells(name: str, cells: Mapping[str, Cell]) -> dict[str, str]:
     first = next(iter(cells.values()))
     graders = " and ".join(dict.fromkeys(cell.grader for cell in cells.values()))
     return {"model": first.model, "problems": name, "sampling": first.sampling, "grader": graders}

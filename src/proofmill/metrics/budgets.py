@@ -27,10 +27,10 @@ from functools import cached_property
 from typing import Any
 
 from proofmill.metrics.attempt_table import Rows
-from proofmill.metrics.comparisons import paired
+from proofmill.metrics.comparisons import compare_pairs
 from proofmill.metrics.kernels import per_problem
 from proofmill.metrics.metrics import METRICS
-from proofmill.metrics.score_rows import BLANK, Cell, measured
+from proofmill.metrics.score_rows import BLANK, Cell, compute_metric
 from proofmill.schema.entries.scores_entry import Scores
 from proofmill.schema.errors import TableError
 from proofmill.text.suggestions import among
@@ -121,7 +121,7 @@ def points(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str, Any
                     **group._asdict(),
                     "metric": f"{curve.rule}@{k}",
                     "slice": SPLIT,
-                    **measured(METRICS[RULES[curve.rule]].apply, rows, entry, k),
+                    **compute_metric(METRICS[RULES[curve.rule]].apply, rows, entry, k),
                     **{
                         f"{budget}_per_problem": None if spent is None else spent * k
                         for budget, spent in curve.spent.items()
@@ -150,10 +150,10 @@ def comparisons(groups: Mapping[Cell, Rows], entry: Scores) -> Iterator[dict[str
             for budget in BUDGETS:
                 have, each = ours.spent[budget], theirs.spent[budget]
                 if have and each:
-                    yield _compared(group, ours, theirs, budget, max(1.0, have / each), entry)
+                    yield _compare(group, ours, theirs, budget, max(1.0, have / each), entry)
 
 
-def _compared(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, entry: Scores) -> dict[str, Any]:
+def _compare(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, entry: Scores) -> dict[str, Any]:
     """Return the row of one comparison; without a value if the baseline has too few attempts."""
     k = 1.0 if theirs.rule == ONE else k
     enough = math.ceil(k - ROUNDING) <= theirs.attempts
@@ -164,7 +164,7 @@ def _compared(group: Cell, ours: Curve, theirs: Curve, budget: str, k: float, en
         "baseline": f"{entry.at_equal_budget}: {theirs.rule}@{math.ceil(100 * (k - ROUNDING)) / 100:.6g}",  # rounded up
         "metric": f"at equal {budget}",
         "slice": "all",
-        **paired(ours.by_problem(1), values, (ours.rows, theirs.rows), entry),
+        **compare_pairs(ours.by_problem(1), values, (ours.rows, theirs.rows), entry),
         **{f"{budget}_per_problem": spent for budget, spent in ours.spent.items()},
     }
 

@@ -58,7 +58,7 @@ class Settled:
         seeds = f"; the interval is above 0 in {sides.count(1)} of {len(sides)} seeds{below}" if sides else ""
         return f"{self.statement.rstrip('.')}: **{self.outcome}**. {numbers}{seeds}."
 
-    def stamped(self) -> dict[str, Any]:
+    def to_stamp(self) -> dict[str, Any]:
         """Return the claim as the stamp of the table has it."""
         return {
             **{"statement": self.statement, "outcome": self.outcome, "sentence": self.sentence},
@@ -74,7 +74,7 @@ def _side(numbers: Row) -> int:
     return (numbers["low"] > 0) - (numbers["high"] < 0)
 
 
-def settled(groups: Mapping[Cell, Rows], compared: Sequence[Row], entry: Scores) -> list[Settled]:
+def settle(groups: Mapping[Cell, Rows], compared: Sequence[Row], entry: Scores) -> list[Settled]:
     """Return each claim with its comparison among `compared`, whose p is already adjusted.
 
     Raises TableError if a claim's models have no grades in common, or grades by several graders.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from proofmill.metrics import estimates
-from proofmill.metrics.attempt_table import Rows, count, scored
+from proofmill.metrics.attempt_table import Rows, count, is_scored
 from proofmill.metrics.kernels import OfAttempts, OfProblem, per_problem
 from proofmill.metrics.metrics import METRICS, label
 from proofmill.metrics.score_rows import BLANK, Cell, quotient, ratio
@@ -68,16 +68,16 @@ def pair_numbers(
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference of two models in one metric, from their attempts."""
     value, other = (per_problem(kernel, argument, entry.success_threshold, attempts) for attempts in (ours, theirs))
-    return paired(value, other, (ours, theirs), entry)
+    return compare_pairs(value, other, (ours, theirs), entry)
 
 
-def paired(
+def compare_pairs(
     ours: Mapping[str, float], theirs: Mapping[str, float], both: tuple[Rows, Rows], entry: Scores
 ) -> dict[str, Any]:
     """Return the numbers of the mean difference over the problems that have both values; `both` are the attempts."""
     shared = {problem: value - theirs[problem] for problem, value in ours.items() if problem in theirs}
     differences_P = np.array(list(shared.values()))
     sums_PD = np.column_stack([differences_P, np.ones(len(shared))])
-    n = sum(count(attempts, lambda row: scored(row) and row["problem"] in shared) for attempts in both)
+    n = sum(count(attempts, lambda row: is_scored(row) and row["problem"] in shared) for attempts in both)
     numbers = ratio(sums_PD, quotient, sum(map(len, both)), n, entry)
-    return {**numbers, "p_value": estimates.paired_permutation(differences_P, entry.seed) if len(shared) else 1.0}
+    return {**numbers, "p_value": estimates.test_by_permutation(differences_P, entry.seed) if len(shared) else 1.0}

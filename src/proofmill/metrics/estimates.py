@@ -186,7 +186,7 @@ def _batches(rows: int, width: int) -> Iterator[int]:
 # ---------------------------------------------------------------------------------------------------------------- tests
 
 
-def paired_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 0, draws: int = 100_000) -> float:
+def test_by_permutation(differences_P: Sequence[float] | np.ndarray, seed: int = 0, draws: int = 100_000) -> float:
     """Return the two-sided p-value of the mean difference by problem, under random sign flips.
 
     Exact for up to 20 nonzero differences. With more, it uses `draws` random flips and the observed one, so p is never 0

@@ -21,7 +21,7 @@ import numpy as np
 
 from proofmill.metrics import estimates
 from proofmill.metrics.agreement import AGREEMENTS, DECISIONS
-from proofmill.metrics.attempt_table import Row, Rows, scored
+from proofmill.metrics.attempt_table import Row, Rows, is_scored
 from proofmill.metrics.estimates import Variance
 from proofmill.metrics.kernels import ByOptions, OfAttempts, OfCorpus, OfHuman, OfPooled, OfProblem, OfRuns
 from proofmill.metrics.text_lengths import STATISTICS, TEXTS, correlation
@@ -35,7 +35,7 @@ def _grades(row: Row) -> float | None:
     return row["grade"]
 
 
-def _solved(row: Row) -> float | None:
+def _is_solved(row: Row) -> float | None:
     return None if row["grade"] is None else float(row["grade"] == row["max_points"])
 
 
@@ -66,14 +66,14 @@ def _flexible(row: Row) -> float | None:
 # ------------------------------------------------------------------------------------------------- of k of the attempts
 
 
-def _scored(rows: Rows, k: int) -> list[Row] | None:
+def _select_scored(rows: Rows, k: int) -> list[Row] | None:
     """Return the attempts with a grade, or None if there are fewer than k."""
-    graded = list(filter(scored, rows))
+    graded = list(filter(is_scored, rows))
     return graded if len(graded) >= k else None
 
 
 def _pass_at_k(rows: Rows, k: int, success: float) -> float | None:
-    if (graded := _scored(rows, k)) is None:
+    if (graded := _select_scored(rows, k)) is None:
         return None
     passed = sum(row["grade"] >= success * row["max_points"] - 1e-9 for row in graded)
     return estimates.pass_at_k(passed, len(graded), k)
@@ -83,7 +83,7 @@ def _majority_at_k(rows: Rows, k: int, success: float) -> float | None:
     """Compute majority@k. All correct answers count as one answer; wrong ones are compared in normal form."""
     from proofmill.answers.extraction import normal
 
-    if (graded := _scored(rows, k)) is None:
+    if (graded := _select_scored(rows, k)) is None:
         return None
     full = [row["grade"] == row["max_points"] for row in graded]
     texts = [row["answer"] and normal(row["answer"]) for row in graded]
@@ -93,14 +93,14 @@ def _majority_at_k(rows: Rows, k: int, success: float) -> float | None:
 
 
 def _best_at_k(rows: Rows, k: int, success: float) -> float | None:
-    candidates = [row for row in _scored(rows, k) or () if row["selecting"] is not None]
+    candidates = [row for row in _select_scored(rows, k) or () if row["selecting"] is not None]
     if len(candidates) < k:
         return None
     return estimates.best_at_k([row["selecting"] for row in candidates], [row["grade"] for row in candidates], k)
 
 
 def _max_at_k(rows: Rows, k: int, success: float) -> float | None:
-    if (graded := _scored(rows, k)) is None:
+    if (graded := _select_scored(rows, k)) is None:
         return None
     grades = [row["grade"] for row in graded]
     return estimates.best_at_k(grades, grades, k)
@@ -236,7 +236,7 @@ METRICS: dict[str, Named] = {
     "avg-at-k": Named(
         OfAttempts(_grades, "grade"), "mean grade of the k attempts at a problem, averaged over problems"
     ),
-    "solve-rate": Named(OfAttempts(_solved, 1.0), "share of attempts with all points"),
+    "solve-rate": Named(OfAttempts(_is_solved, 1.0), "share of attempts with all points"),
     "pass-at-k": Named(
         OfProblem(_pass_at_k, 1.0),
         "probability that one of k attempts succeeds (`success-threshold`), unbiased",

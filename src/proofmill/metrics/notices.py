@@ -45,7 +45,7 @@ class Notices:
     def sentences(self) -> list[str]:
         """Return a sentence for each sort that exceeds SHARE."""
         texts = {
-            "truncated": self._truncated,
+            "truncated": self._describe_truncated,
             "empty": self._empty,
             "without": self._without,
             "unparsable": self._unparsable,
@@ -56,7 +56,7 @@ class Notices:
             if count > SHARE * self._total
         ]
 
-    def _truncated(self) -> str:
+    def _describe_truncated(self) -> str:
         if self.max_tokens is None:
             return "were truncated"
         if 0 < self._longest < NEARLY * self.max_tokens:

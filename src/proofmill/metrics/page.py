@@ -160,11 +160,11 @@ def _comparison(row: Row, alpha: float) -> str:
 
 def difference(row: Row) -> str:
     """Return a text such as `+0.50 [-2.10, +3.20], p = 0.720`."""
-    ends = "" if row["low"] is None else f" [{_signed(row['low'])}, {_signed(row['high'])}]"
+    ends = "" if row["low"] is None else f" [{_format_signed(row['low'])}, {_format_signed(row['high'])}]"
     p = "p < 0.001" if row["p_value"] < 0.001 else f"p = {row['p_value']:.3f}"
     return f"{row['value']:+.2f}{ends}, {p}"
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     """Return two decimals with a sign; never -0.00."""
     return f"{round(value, 2) + 0.0:+.2f}"

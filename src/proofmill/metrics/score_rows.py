@@ -10,7 +10,7 @@ import numpy as np
 
 from proofmill.metrics import estimates
 from proofmill.metrics.agreement import Agreement
-from proofmill.metrics.attempt_table import Rows, count, has, parts, scored, where
+from proofmill.metrics.attempt_table import Rows, count, has, is_scored, parts, where
 from proofmill.metrics.intervals import interval
 from proofmill.metrics.kernels import OfAttempts, OfHuman, OfPooled, OfRuns, per_problem
 from proofmill.metrics.metrics import kernel_of, label, verdicts
@@ -61,7 +61,7 @@ def _others(attempts: Rows, subset: Rows) -> Rows:
 # ------------------------------------------------------------------------------------------------------------- measures
 
 
-def measured_rows(group: Cell, metrics: Sequence, attempts: Rows, entry: Scores) -> Iterator[dict]:
+def compute_rows(group: Cell, metrics: Sequence, attempts: Rows, entry: Scores) -> Iterator[dict]:
     """Yield the rows of metrics (with their arguments) for one cell, by split."""
     splits = list(_splits(attempts, by_writer=group.model in GIVEN_RESPONSES))
     most = max(row["attempt"] for row in attempts) + 1
@@ -82,7 +82,7 @@ def _by_split(
         elif isinstance(kernel, OfRuns):
             numbers = _of_runs(kernel, name, subset, entry)
         else:
-            numbers = measured(kernel, subset, entry, argument)
+            numbers = compute_metric(kernel, subset, entry, argument)
         against = entry.gold_grades if isinstance(kernel, OfHuman) else None
         yield {**BLANK, **group._asdict(), "baseline": against, "metric": metric, "slice": part, **numbers}
 
@@ -104,18 +104,18 @@ BLANK = dict.fromkeys(
 )
 
 
-def measured(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:
+def compute_metric(kernel: Any, attempts: Rows, entry: Scores, argument: Any = None) -> dict[str, Any]:
     """Return the columns value, low, high, n, n_problems and unscored of one metric over attempts."""
     if isinstance(kernel, OfPooled):
-        return _pooled(kernel, attempts, entry, argument)
+        return _pool(kernel, attempts, entry, argument)
     by_problem = per_problem(kernel, argument, entry.success_threshold, attempts)
     means_P = np.array(list(by_problem.values()))
     if isinstance(kernel, OfAttempts):
         n = count(attempts, lambda row: kernel.value(row) is not None)
         left_out = len(attempts) - n
     else:
-        n = count(attempts, lambda row: scored(row) and row["problem"] in by_problem)
-        left_out = len(attempts) - count(attempts, scored)
+        n = count(attempts, lambda row: is_scored(row) and row["problem"] in by_problem)
+        left_out = len(attempts) - count(attempts, is_scored)
     scale = max((row["max_points"] for row in attempts), default=None) if kernel.scale == "grade" else kernel.scale
     low, high = interval(means_P, scale, *interval_options(entry))
     return {
@@ -132,7 +132,7 @@ def interval_options(entry: Scores) -> tuple[float, int, int]:
     return entry.confidence, entry.resamples, entry.seed
 
 
-def _pooled(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dict[str, Any]:
+def _pool(kernel: OfPooled, attempts: Rows, entry: Scores, argument: Any) -> dict[str, Any]:
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in attempts:
         if (value := kernel.value(row, argument)) is not None:
@@ -176,7 +176,7 @@ def ratio(
 
 
 def _of_runs(kernel: OfRuns, name: str, attempts: Rows, entry: Scores) -> dict[str, Any]:
-    n, value = count(attempts, scored), kernel.value(attempts)
+    n, value = count(attempts, is_scored), kernel.value(attempts)
     low = high = None
     if name.startswith("variance-") and value is not None:
         low, high = _component_interval(name.removeprefix("variance-"), attempts, entry)
@@ -212,7 +212,7 @@ def _component_interval(name: str, attempts: Rows, entry: Scores) -> tuple[float
 def _against_human(kernel: OfHuman, argument: Any, attempts: Rows, entry: Scores) -> dict[str, Any]:
     """Compute the agreement of a grader with human grades; raises TableError if the scales differ."""
     graded = where(attempts, lambda row: row["human"] is not None)
-    both = where(graded, scored)
+    both = where(graded, is_scored)
     max_points = {row["human"][1] for row in both}
     if kernel.grades and any(row["human"][1] != row["max_points"] for row in both):
         raise TableError(

@@ -32,7 +32,7 @@ class Lengths(NamedTuple):
         return Lengths(*(values[chosen_N] for values in self))
 
 
-def measured(tokenizer: Any, rows: Iterable[dict]) -> Lengths:
+def count_tokens(tokenizer: Any, rows: Iterable[dict]) -> Lengths:
     """Count the tokens of `statement` and `solution` with a tokenizer of transformers; a missing text counts as empty.
 
     Reads the rows in batches.
@@ -50,7 +50,7 @@ def _counts(tokenizer: Any, texts: list[str]) -> np.ndarray:
     return np.array([len(ids) for ids in token_ids], dtype=int)
 
 
-def trimmed_max(lengths_N: np.ndarray) -> float:
+def compute_trimmed_max(lengths_N: np.ndarray) -> float:
     """Return the largest length without the floor(0.025 n) longest."""
     kept = len(lengths_N) - int(TRIMMED * len(lengths_N))
     return float(np.sort(lengths_N)[kept - 1])
@@ -72,6 +72,6 @@ STATISTICS: dict[str, Callable[[np.ndarray], float | None]] = {
     "min": lambda lengths_N: float(lengths_N.min()),
     "max": lambda lengths_N: float(lengths_N.max()),
     "variance": _variance,  # of the sample, n - 1
-    "trimmed-max": trimmed_max,
+    "trimmed-max": compute_trimmed_max,
 }
 TEXTS = {"statement": "statement_N", "solution": "solution_N"}

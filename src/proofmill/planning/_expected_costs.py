@@ -37,7 +37,7 @@ class Range:
         """Return the number with its lower end reduced to this share."""
         return Range(self.value, self.low * share, self.high, self.more)
 
-    def shown(self, form: str) -> str:
+    def format(self, form: str) -> str:
         """Return e.g. `$4.10 [$3.90, $4.30]`, or `at least $4.10`; no interval if rounding hides it."""
         if self.value is None:
             return "unknown"
@@ -46,7 +46,7 @@ class Range:
         return f"{'at least ' * self.more}{form.format(self.value)}{interval}"
 
 
-def answered(folder: Path) -> pl.DataFrame:
+def read_outputs(folder: Path) -> pl.DataFrame:
     """Return the outputs in a journal, without failed calls."""
     return records.frame(folder, *LEARNED).filter(pl.col("stop_reason") != StopReason.ERROR)
 
@@ -57,7 +57,7 @@ def costs_of(answers: pl.DataFrame, declared: Mapping[str, float]) -> pl.Series:
     return pl.Series([budget.price(declared, *row) for row in answers.select(counts).iter_rows()], dtype=pl.Float64)
 
 
-def predicted(values: pl.Series, calls: int) -> Range:
+def predict(values: pl.Series, calls: int) -> Range:
     """Return the sum over `calls` calls, predicted from the `values` of earlier calls."""
     value, count = pl.col("value"), values.len()
     mean, deviation = values.to_frame("value").select(value.mean(), value.std().alias("deviation")).row(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from proofmill.planning import hours
 from proofmill.planning.trainings import LAUNCHED
-from proofmill.schema.kinds import learned
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.training.memory import size
 
@@ -96,7 +96,7 @@ def _site(verdicts: list[Any], machine: Any) -> Iterator[str]:
     """Yield lines of `site.yaml`: for each kind of job, the line that fits most stages; then the exceptions."""
     shared: dict[str, str] = {}
     own = []
-    for sort in (*learned(), "serve"):
+    for sort in (*list_trained(), "serve"):
         left = [v for v in verdicts if v.fits and sort == ("serve" if v.asks else kind_of(v.stage))]
         while left:
             number = Counter(way.start for v in left for way in v.ways)

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from proofmill.calls import budget, prices
-from proofmill.planning.data import summed
+from proofmill.planning.data import format_total
 from proofmill.runtime.progress import clock
-from proofmill.schema.kinds import learned
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.text.byte_sizes import format_bytes
 
@@ -101,7 +101,7 @@ def _details(stage: Any) -> Iterator[str]:
         calls = "an unknown number of" if stage.calls is None else f"{about}{stage.calls:,}"
         if stage.least is not None and stage.least < stage.calls:
             calls = f"{stage.least:,} to {stage.calls:,}"
-        tokens, dollars = stage.tokens.shown("{:,.0f}"), stage.dollars.shown("${:,.2f}")
+        tokens, dollars = stage.tokens.format("{:,.0f}"), stage.dollars.format("${:,.2f}")
         yield f"{calls} calls{' or more' * stage.further}, {tokens} tokens, {dollars} ({stage.learned})"
     yield from stage.shows
     if stage.seconds is not None:
@@ -116,15 +116,15 @@ def _sums(plan: Any) -> Iterator[str]:
     yield f"{states.count('make')} to make, {states.count('restore')} to restore, {states.count('done')} done"
     total = plan.totals
     if total.calls or total.unknown:
-        yield f"{_calls(total)}: {total.tokens.shown('{:,.0f}')} tokens, {total.dollars.shown('${:,.2f}')}"
+        yield f"{_calls(total)}: {total.tokens.format('{:,.0f}')} tokens, {total.dollars.format('${:,.2f}')}"
     stages = [stage for stage in plan.stages.values() if stage.state == "make"]
     hours = sum(stage.seconds * stage.gpus for stage in stages if stage.gpus) / 3600
-    unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*learned(), "responses"))
+    unknown = sum(stage.gpus is None for stage in stages if kind_of(stage.name) in (*list_trained(), "responses"))
     if hours:
         yield f"{hours:,.2f} GPU-hours in the last runs"
     if unknown:
         yield f"GPU-hours are unknown for {unknown} stages that never ran"
-    spent, most = budget.spent(plan.results / "calls"), plan.book.budget
+    spent, most = budget.sum_costs(plan.results / "calls"), plan.config.budget
     if most is None:
         yield f"${spent:,.2f} spent so far; no budget is set"
     else:
@@ -139,7 +139,7 @@ def _connections(plan: Any) -> Iterator[str]:
         if each.fault:
             others = f" and {len(each.stages) - 2} more" * (len(each.stages) > 2)
             yield f"not yet reachable: {each.fault} ({', '.join(each.stages[:2])}{others} need it)"
-        if price := prices.listed(each.api):
+        if price := prices.list_price(each.api):
             yield f"{each.model} has no `price`; data/prices.csv has {price}"
     if plan.connections and not any(each.fault for each in plan.connections):
         yield f"needs {', '.join(each.model for each in plan.connections)}; `proofmill check {plan.target}` tests them"
@@ -161,7 +161,7 @@ def _missing(plan: Any) -> Iterator[str]:
     """Yield the missing public data, and the command that downloads them."""
     if plan.missing:
         yield ""
-        yield f"not on this machine ({summed(plan.missing)}); `proofmill fetch {plan.target}` downloads it:"
+        yield f"not on this machine ({format_total(plan.missing)}); `proofmill fetch {plan.target}` downloads it:"
         yield from (
             f"  {item.name}, {format_bytes(item.bytes)}, license {item.licence}: {item.source}" for item in plan.missing
         )
@@ -179,10 +179,10 @@ def data(plan: Any) -> dict[str, Any]:
                 "model": each.model,
                 "stages": each.stages,
                 "fault": each.fault or None,
-                "price": str(price) if (price := prices.listed(each.api)) else None,
+                "price": str(price) if (price := prices.list_price(each.api)) else None,
             }
             for each in plan.connections
         ],
-        "spent": budget.spent(plan.results / "calls"),
-        "budget": plan.book.budget,
+        "spent": budget.sum_costs(plan.results / "calls"),
+        "budget": plan.config.budget,
     }

@@ -23,8 +23,8 @@ def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
     """Yield a sentence for each benchmark and number of attempts of a `scores` entry that compares models."""
     cases = set()
     for name in entry.grades:
-        grades = plan.book.entries[name]
-        responses = plan.book.entries[grades.responses]
+        grades = plan.config.entries[name]
+        responses = plan.config.entries[grades.responses]
         scale = 7 if grades.grader == "human" else _scale(grades, plan)
         case = (responses.problems, responses.attempts, scale)
         if case in cases or responses.model in GIVEN_RESPONSES:
@@ -42,17 +42,17 @@ def forecasts(entry: Scores, plan: Any) -> Iterator[str]:
 
 def _scale(grades: Grades, plan: Any) -> int:
     """Return the maximum points of a grader."""
-    grader = grader_of(grades.grader, grades.grader_prompt, plan.book.declared)
+    grader = grader_of(grades.grader, grades.grader_prompt, plan.config.declared)
     return max_points(grader)
 
 
 def _variance(problems: str, scale: int, plan: Any) -> tuple[Variance, str]:
     """Return the variance of grades on these problems in the largest table, and its source; else the worst case."""
     best, source = None, ""
-    for name, grades in plan.book.entries.items():
-        if kind_of(name) != "grades" or plan.book.entries[grades.responses].problems != problems:
+    for name, grades in plan.config.entries.items():
+        if kind_of(name) != "grades" or plan.config.entries[grades.responses].problems != problems:
             continue
-        if plan.book.entries[grades.responses].model == "solutions":  # reference solutions, not a model's attempts
+        if plan.config.entries[grades.responses].model == "solutions":  # reference solutions, not a model's attempts
             continue
         try:
             rows = Table(name, plan.results).rows("problem", "attempt", "grade", "max_points", "opinions")

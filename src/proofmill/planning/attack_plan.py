@@ -22,7 +22,7 @@ from proofmill.config.config import Config
 from proofmill.graders import robustness
 from proofmill.graders.graders import SubmissionGrader
 from proofmill.graders.program_graders import PROGRAMS
-from proofmill.planning._expected_costs import Range, answered, certain, costs_of, predicted
+from proofmill.planning._expected_costs import Range, certain, costs_of, predict, read_outputs
 from proofmill.prompts import templates
 from proofmill.schema import references
 from proofmill.schema.entries.grpo_entry import Grpo
@@ -45,21 +45,21 @@ class Aim:
 
 
 def aim_at(
-    book: Config, name: str, problems: str | None = None, schemes: str | None = None, prompt: str | None = None
+    config: Config, name: str, problems: str | None = None, schemes: str | None = None, prompt: str | None = None
 ) -> Aim:
     """Return the aim for an entry or grader; `problems`, `schemes` and `prompt` replace those of the entry.
 
     Raises SettingError if the name has no grader, RecipeError for an entry with a mistake.
     """
     if "/" in name and kind_of(name) in ("grpo", "grades", "scores"):
-        entry = book.entries[book.targeted(name)[0]]
+        entry = config.entries[config.list_target(name)[0]]
         graders = entry.graders() if not isinstance(entry, Scores) else [(entry.grader, entry.grader_prompt)]
         grader, own_prompt = graders[0] if graders else (None, None)
-        tables = _tables(book, entry)
+        tables = _tables(config, entry)
         if grader is None or not (tables or problems):
             raise SettingError(f"attack {name}: has no grader; expected an entry with a grader and problems.")
     else:
-        known = [*PROGRAMS, *book.declared]
+        known = [*PROGRAMS, *config.declared]
         if name not in known:
             raise SettingError(
                 f"attack {name}: is not a grader or an entry of grpo, grades or scores; expected one of {among(name, known)}"
@@ -82,16 +82,16 @@ def aim_at(
     elif schemes:
         tables = tuple((table, schemes) for table, _ in tables)
     for table in (table for pair in tables for table in pair if table):
-        book.targeted(table)
+        config.list_target(table)
     return Aim(name, grader, prompt, tables)
 
 
-def _tables(book: Config, entry: Grpo | Grades | Scores) -> tuple[tuple[str, str | None], ...]:
+def _tables(config: Config, entry: Grpo | Grades | Scores) -> tuple[tuple[str, str | None], ...]:
     """Return the tables of problems of an entry, each with its schemes."""
     if isinstance(entry, Scores):
         schemes = [*entry.schemes, *[None] * len(entry.problems)]
         return tuple(zip(entry.problems, schemes, strict=False)) if entry.grader else ()
-    problems = book.entries[entry.responses].problems if isinstance(entry, Grades) else entry.problems
+    problems = config.entries[entry.responses].problems if isinstance(entry, Grades) else entry.problems
     return ((problems, entry.schemes),)
 
 
@@ -99,7 +99,7 @@ def _tables(book: Config, entry: Grpo | Grades | Scores) -> tuple[tuple[str, str
 class AttackPlan:
     """All attack texts for a grader, on `rows` problems of each table, and the calls that are needed to grade them."""
 
-    book: Config
+    config: Config
     aim: Aim
     results: Path
     rows: int = robustness.PROBLEMS
@@ -109,11 +109,11 @@ class AttackPlan:
         """A job with the journal of the entry or grader."""
         table = Table(self.aim.name, self.results)
         tables = [name for pair in self.aim.tables for name in pair if name]
-        models = SubmissionGrader(self.aim.grader, self.aim.prompt, self.book.declared).models
-        weights = [parent for model in models for parent in references.parents(self.book.declared[model])]
+        models = SubmissionGrader(self.aim.grader, self.aim.prompt, self.config.declared).models
+        weights = [parent for model in models for parent in references.parents(self.config.declared[model])]
         parents = dict.fromkeys([*tables, *weights])
-        declared = with_weights(self.book.declared, table, parents)
-        return Job(table, declared, "", {"parents": parents}, budget=self.book.budget)
+        declared = with_weights(self.config.declared, table, parents)
+        return Job(table, declared, "", {"parents": parents}, budget=self.config.budget)
 
     @cached_property
     def submission_grader(self) -> SubmissionGrader:
@@ -143,10 +143,8 @@ class AttackPlan:
         """The first requests to each model that have no output in the journal, without duplicates."""
         stops = dict(records.frame(self.job.table.calls, "stop_reason").select("key", "stop_reason").iter_rows())
         return {
-            model: list(
-                {q.key: q for q in questions if stops.get(q.key, StopReason.ERROR) == StopReason.ERROR}.values()
-            )
-            for model, questions in self.submission_grader.questions(robustness.submissions(self.attempts)).items()
+            model: list({q.key: q for q in requests if stops.get(q.key, StopReason.ERROR) == StopReason.ERROR}.values())
+            for model, requests in self.submission_grader.requests(robustness.submissions(self.attempts)).items()
         }
 
     @property
@@ -158,30 +156,30 @@ class AttackPlan:
     def most(self) -> float | None:
         """The maximum dollars for these calls; None if a price is unknown."""
         sums = []
-        for model, questions in self.missing.items():
+        for model, requests in self.missing.items():
             price = prices.price_of(self.job.declared[model])
-            if isinstance(price, str) and questions:
+            if isinstance(price, str) and requests:
                 return None
-            sums.append(sum(budget.most(price, question.size, question.max_tokens) for question in questions))
+            sums.append(sum(budget.most(price, request.size, request.max_tokens) for request in requests))
         return sum(sums)
 
     @property
     def expected(self) -> Range:
         """The expected dollars for these calls, predicted from outputs in the journal, else from the models' `expected-tokens`."""
         total = certain(0.0)
-        answers = answered(self.job.table.calls)
-        for model, questions in self.missing.items():
+        answers = read_outputs(self.job.table.calls)
+        for model, requests in self.missing.items():
             api = self.job.declared[model]
             price = prices.price_of(api)
-            if not questions or isinstance(price, str):
-                total += Range(None) if questions else certain(0.0)
+            if not requests or isinstance(price, str):
+                total += Range(None) if requests else certain(0.0)
             elif not any(price.values()):
                 continue
             elif answers.height > 1:
-                total += predicted(costs_of(answers.select(pl.all()), price), len(questions))
+                total += predict(costs_of(answers.select(pl.all()), price), len(requests))
             elif api.expected_tokens:
                 one = budget.price(price, api.expected_tokens["input"], 0, api.expected_tokens["output"], 0)
-                total += Range(None) if one is None else certain(one * len(questions))
+                total += Range(None) if one is None else certain(one * len(requests))
             else:
                 total += Range(None)
         return total
@@ -204,7 +202,7 @@ class AttackPlan:
         most = self.most
         cost = "at an unknown price"
         if most is not None:
-            cost = f"for {self.expected.shown('${:,.2f}')}, at most ${most:,.2f}" if most else "for free"
+            cost = f"for {self.expected.format('${:,.2f}')}, at most ${most:,.2f}" if most else "for free"
         retries = any(
             g.parse_retries or g.rounds or g.escalate_to or g.normalizer for g in self.submission_grader.graders
         )

@@ -13,7 +13,7 @@ from proofmill.artifacts.states import States
 from proofmill.config.config import Config
 from proofmill.engines import preflight
 from proofmill.runtime import environment
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema import references
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import ServiceError, SettingError, TableError
@@ -41,13 +41,13 @@ class Connection:
         return ""
 
 
-def connections(book: Config, names: Iterable[str]) -> list[Connection]:
+def connections(config: Config, names: Iterable[str]) -> list[Connection]:
     """Return the remote models that these artifacts call."""
     stages_of: dict[str, list[str]] = {}
     for name in names:
-        entry = book.entries[name]
+        entry = config.entries[name]
         if KINDS[kind_of(name)].calls_models and not getattr(entry, "taken", False):
-            for model, api in references.relied_on(entry, book.declared).items():
+            for model, api in references.list_used(entry, config.declared).items():
                 is_served = isinstance(api, Api) and not api.weights
                 if (
                     is_served
@@ -57,7 +57,7 @@ def connections(book: Config, names: Iterable[str]) -> list[Connection]:
                     stages_of.setdefault(model, []).append(name)
     return [
         Connection(
-            model, api := book.declared[model], tuple(stages), max(_tokens(book.entries[s], s, api) for s in stages)
+            model, api := config.declared[model], tuple(stages), max(_tokens(config.entries[s], s, api) for s in stages)
         )
         for model, stages in stages_of.items()
     ]
@@ -68,14 +68,14 @@ def _tokens(entry: Any, name: str, api: Api) -> int:
     return (entry.max_tokens if kind_of(name) == "responses" else None) or api.max_tokens
 
 
-def due(book: Config, states: States, names: Iterable[str]) -> list[str]:
+def find_due(config: Config, states: States, names: Iterable[str]) -> list[str]:
     """Return the artifacts, and their ancestors, that are due. One that cannot be checked, as a file is missing, is due."""
     due_names: dict[str, None] = {}
     stack = list(names)
     while stack:
         if (name := stack.pop()) not in due_names and _is_due(states, name):
             due_names[name] = None
-            stack += references.reads(kind_of(name), book.entries[name], book.entries.get, book.declared)
+            stack += references.reads(kind_of(name), config.entries[name], config.entries.get, config.declared)
     return list(due_names)
 
 
@@ -86,10 +86,10 @@ def _is_due(states: States, name: str) -> bool:
         return True
 
 
-def require_addresses(book: Config) -> None:
+def require_addresses(config: Config) -> None:
     """Raise SettingError, with all faults at once, if the environment has an invalid address."""
     faults = []
-    for name in book.declared:
+    for name in config.declared:
         if kind_of(name) == "api" and environment.has_address(name) and not environment.is_service(name):
             try:
                 environment.address(name)
@@ -107,12 +107,12 @@ def require_set(connections: Iterable[Connection]) -> None:
 
 def faults_of(connections: Iterable[Connection], results: Path, budget: float | None) -> Iterator[str]:
     """Test all connections concurrently, log the results, and yield the faults."""
-    for trial in preflight.tried({c.model: (c.api, c.most) for c in connections}, results, budget):
+    for trial in preflight.try_models({c.model: (c.api, c.most) for c in connections}, results, budget):
         cost = "at an unknown price" if trial.cost is None else f"for ${trial.cost:.6f}"
         if trial.fault:
             yield trial.fault
         else:
-            say(trial.model, trial.note or f"answers after {trial.seconds:.1f} s, {cost}")
+            log(trial.model, trial.note or f"answers after {trial.seconds:.1f} s, {cost}")
 
 
 def require_answers(connections: Sequence[Connection], results: Path, budget: float | None) -> None:

@@ -11,7 +11,7 @@ from proofmill.config.config import Config
 from proofmill.config.source_paths import source_path
 from proofmill.public_data import download
 from proofmill.public_data.registry import FETCHED, MODEL, copy_of, is_public, place, register
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema import references
 from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import HubError
@@ -38,21 +38,21 @@ class Needed:
         return self.where is None
 
 
-def artifacts(book: Config, targets: Iterable[str]) -> list[str]:
+def artifacts(config: Config, targets: Iterable[str]) -> list[str]:
     """Return the artifacts of targets (recipes, names or paths of tables) and all their ancestors."""
     names: dict[str, None] = {}
     for target in targets:
-        for artifact in book.targeted(target):
-            names |= dict.fromkeys([artifact, *references.ancestors(book.entries, artifact)])
+        for artifact in config.list_target(target):
+            names |= dict.fromkeys([artifact, *references.ancestors(config.entries, artifact)])
     return list(names)
 
 
-def needed(book: Config, names: Iterable[str]) -> list[Needed]:
+def list_needed(config: Config, names: Iterable[str]) -> list[Needed]:
     """Return the public data that artifacts read, without duplicates, sorted by address."""
     by_source: dict[str, Needed] = {}
     for name in names:
-        entry = book.entries[name]
-        path = source_path(kind_of(name), entry, book.entries.get)
+        entry = config.entries[name]
+        path = source_path(kind_of(name), entry, config.entries.get)
         if path and is_public(path):
             by_source[path] = _data(path)
         elif isinstance(entry, Base) and entry.id:
@@ -64,7 +64,7 @@ def needed(book: Config, names: Iterable[str]) -> list[Needed]:
 def _data(source: str) -> Needed:
     copy = copy_of(source)
     where = None if copy is None else str(copy)
-    return _needed(source, place(source), where, lambda: download.fetch(source))
+    return _find_needed(source, place(source), where, lambda: download.fetch(source))
 
 
 def _model(source: str, entry: Base) -> Needed:
@@ -75,10 +75,10 @@ def _model(source: str, entry: Base) -> Needed:
         download.require_network(source)
         models.snapshot(model, commit, weights)
 
-    return _needed(source, model, "the hub's cache" if here else None, fetch)
+    return _find_needed(source, model, "the hub's cache" if here else None, fetch)
 
 
-def _needed(source: str, otherwise: str, where: str | None, fetch: Callable[[], None]) -> Needed:
+def _find_needed(source: str, otherwise: str, where: str | None, fetch: Callable[[], None]) -> Needed:
     known = register().get(source)
     if known is None:
         return Needed(source, otherwise, None, "not known", None, where, fetch)
@@ -102,11 +102,11 @@ def lines(data: list[Needed]) -> Iterator[str]:
         )
         yield f"{'':<{width}}  {item.source}"
     missing = [item for item in data if item.missing]
-    which = "all" if len(missing) == len(data) else f"{len(missing)}, {summed(missing)}" if missing else "nothing"
-    yield f"{len(data)} in all, {summed(data)}; missing: {which}"
+    which = "all" if len(missing) == len(data) else f"{len(missing)}, {format_total(missing)}" if missing else "nothing"
+    yield f"{len(data)} in all, {format_total(data)}; missing: {which}"
 
 
-def summed(data: list[Needed]) -> str:
+def format_total(data: list[Needed]) -> str:
     """Return their total size, e.g. `at least 1.2 GB`."""
     known = [item.bytes for item in data if item.bytes is not None]
     if not known:
@@ -133,17 +133,17 @@ def fetch(data: list[Needed]) -> None:
     """Download missing data sequentially. Raises HubError at the end, with a line for each failed download."""
     failed = []
     if not data:
-        say("fetch", "no public data needed")
+        log("fetch", "no public data needed")
     for item in data:
         if not item.missing:
-            say(item.name, f"found: {item.where}")
+            log(item.name, f"found: {item.where}")
             continue
-        say(item.name, f"downloading {format_bytes(item.bytes)} from {item.source}, license {item.licence}")
+        log(item.name, f"downloading {format_bytes(item.bytes)} from {item.source}, license {item.licence}")
         try:
             item.fetch()
-            say(item.name, "downloaded")
+            log(item.name, "downloaded")
         except HubError as error:
-            say(item.name, "download failed")
+            log(item.name, "download failed")
             failed.append(str(error))
     if failed:
         raise HubError("\n".join(failed))

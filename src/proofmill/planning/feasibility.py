@@ -16,16 +16,16 @@ from proofmill.planning import _feasibility_text, hours
 from proofmill.planning.machines import Machine
 from proofmill.planning.plan import RunPlan
 from proofmill.planning.shapes import Shapes
-from proofmill.planning.trainings import Training, Way, served_bytes, shares_for
+from proofmill.planning.trainings import Training, Way, count_server_bytes, shares_for
 from proofmill.schema import references
 from proofmill.schema.entries.declared import Api
 from proofmill.schema.errors import RecipeError
-from proofmill.schema.fields import required
-from proofmill.schema.kinds import learned
+from proofmill.schema.fields import require
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.training import memory, micro_batches
 
-TRAINED = learned()
+TRAINED = list_trained()
 WRITTEN = 128  # default of `max-tokens` (schema/entries/response_entries.py)
 
 
@@ -52,7 +52,7 @@ class Feasibility:
 
     def __init__(self, plan: RunPlan, machine: Machine, fill: float = 1.0):
         self.plan, self.machine, self.fill = plan, machine, fill
-        self.shapes = Shapes(plan.book, plan.results)
+        self.shapes = Shapes(plan.config, plan.results)
 
     @cached_property
     def verdicts(self) -> list[FitVerdict]:
@@ -74,8 +74,8 @@ class Feasibility:
 
     def _of(self, name: str) -> Iterator[FitVerdict]:
         """Yield the verdicts on a stage: on its training, and on each local model that it calls."""
-        entry, declared = self.plan.book.entries[name], self.plan.book.declared
-        relied = {} if getattr(entry, "taken", False) else references.relied_on(entry, declared)
+        entry, declared = self.plan.config.entries[name], self.plan.config.declared
+        relied = {} if getattr(entry, "taken", False) else references.list_used(entry, declared)
         # Local models in the role of an API: judges of any grader, normalizers, summarizers.
         judges = {judge: api for judge, api in relied.items() if isinstance(api, Api) and api.weights}
         if kind_of(name) in TRAINED:
@@ -88,19 +88,19 @@ class Feasibility:
         for judge, api in judges.items():
             is_writer = kind_of(name) == "responses" and judge == entry.model
             limit = (is_writer and entry.max_tokens) or api.max_tokens
-            asked.append((required(api.weights), 0 if is_writer else self._shown(name, entry), limit))
+            asked.append((require(api.weights), 0 if is_writer else self._count_judged_tokens(name, entry), limit))
         longest = {one[0]: one for one in sorted(asked, key=lambda one: one[1] + one[2])}
         for one in longest.values():
-            yield self._asked(name, *one)
+            yield self._check_inference(name, *one)
 
-    def _shown(self, name: str, entry: Any) -> int:
+    def _count_judged_tokens(self, name: str, entry: Any) -> int:
         """Return the maximum tokens of a response that a stage's judges read; 0 for none, or for its final answer."""
-        declared, kind = self.plan.book.declared, kind_of(name)
+        declared, kind = self.plan.config.declared, kind_of(name)
         if kind not in ("grades", "responses", *TRAINED):
             return 0
         if {wants(grader, prompt, declared) for grader, prompt in entry.graders()} == {"answers"}:
             return 0
-        attempts = self.plan.book.entries[entry.responses] if kind == "grades" else entry
+        attempts = self.plan.config.entries[entry.responses] if kind == "grades" else entry
         written = declared.get(attempts.model)
         return attempts.max_tokens or (written.max_tokens if written else 0 if attempts.model == "given" else WRITTEN)
 
@@ -145,7 +145,7 @@ class Feasibility:
         verdict.fits = not verdict.faults
         return verdict
 
-    def _asked(self, name: str, weights: str, shown: int, limit: int) -> FitVerdict:
+    def _check_inference(self, name: str, weights: str, shown: int, limit: int) -> FitVerdict:
         """Return the verdict on inference with local weights: vLLM alone on its GPUs, or the CPUs of this machine."""
         network, gpu = self.shapes.of(weights), self.machine.gpu
         context = network and memory.context_of(network)
@@ -162,11 +162,13 @@ class Feasibility:
                 memory_bytes is None or taken <= memory.TIGHT * memory_bytes
             )
         else:
-            stored = vllm_memory.stored(network) if kind_of(weights) == "base" else ""
+            stored = vllm_memory.read_quantization(network) if kind_of(weights) == "base" else ""
             room, rows = vllm_memory.ALONE * gpu.bytes, self.plan.stages[name].calls
             weights_bytes = round(vllm_memory.weights_on_gpu(network, 1, stored))
             for n in shares_for(network, self.machine.each, room, tokens, stored):
-                verdict.ways.append(Way("vLLM", n, parallel=n, bytes=round(room), host_bytes=served_bytes(network, n)))
+                verdict.ways.append(
+                    Way("vLLM", n, parallel=n, bytes=round(room), host_bytes=count_server_bytes(network, n))
+                )
             if verdict.ways and rows is not None and gpu.bandwidth:
                 texts = hours.Rollouts(rows, round(prompt - (1 - self.fill) * shown), self.fill * limit)
                 parallel = verdict.ways[0].parallel

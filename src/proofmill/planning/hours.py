@@ -46,7 +46,7 @@ def sampling(
     most: maximum sequences of a replica. stored: `fp8` for weights that vLLM reads in 8 bits.
     """
     length = texts.prompt + texts.written / 2  # mean during generation
-    held = vllm_memory.held_on_gpu(network, room, parallel, stored) / max(length, 1)
+    held = vllm_memory.count_cached_tokens(network, room, parallel, stored) / max(length, 1)
     at_once = max(1.0, min(most, vllm_memory.AT_ONCE, held))
     # Sum over the GPUs: each reads its copy of a cache that several hold.
     caches = at_once * length * parallel * vllm_memory.cache_bytes(network, parallel)

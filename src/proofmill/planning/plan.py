@@ -24,13 +24,13 @@ from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.states import States
 from proofmill.artifacts.tables import Table
 from proofmill.calls import budget, prices, records
-from proofmill.calls.model_requests import Questions
+from proofmill.calls.model_requests import Requests
 from proofmill.config.config import Config
 from proofmill.graders import robustness
 from proofmill.graders.escalation import grader_of
 from proofmill.graders.program_graders import PROGRAMS
 from proofmill.planning import _plan_text, data
-from proofmill.planning._expected_costs import Range, answered, certain, costs_of, predicted
+from proofmill.planning._expected_costs import Range, certain, costs_of, predict, read_outputs
 from proofmill.planning._power import forecasts
 from proofmill.planning.connections import Connection, connections
 from proofmill.public_data.registry import is_public, register
@@ -89,9 +89,9 @@ BEGINNING = ("source", "path", "id", "subset", "split", "where", "every", "rows"
 class RunPlan:
     """The stages of a target, in the order in which they would run."""
 
-    def __init__(self, book: Config, target: str, results: Path = Path("results")):
-        self.book, self.results, self.target = book, results, target
-        self.states = States(book, results)
+    def __init__(self, config: Config, target: str, results: Path = Path("results")):
+        self.config, self.results, self.target = config, results, target
+        self.states = States(config, results)
         self.stages: dict[str, PlannedJob] = {}
         self._journals: dict[str, pl.DataFrame] = {}  # outputs by artifact
         self._pools: dict[tuple[str, str], pl.DataFrame] = {}  # by model and kind
@@ -112,17 +112,17 @@ class RunPlan:
     @cached_property
     def connections(self) -> list[Connection]:
         """The remote models that the stages call which would run."""
-        return connections(self.book, [stage.name for stage in self.stages.values() if stage.state == "make"])
+        return connections(self.config, [stage.name for stage in self.stages.values() if stage.state == "make"])
 
     @cached_property
     def missing(self) -> list[data.Needed]:
         """Missing public data of the stages that would run."""
         making = [stage.name for stage in self.stages.values() if stage.state == "make"]
-        return [item for item in data.needed(self.book, making) if item.missing]
+        return [item for item in data.list_needed(self.config, making) if item.missing]
 
     def _order(self, target: str) -> list[str]:
         """Return the target's artifacts and the ancestors they need, parents first."""
-        needed, stack = set(), list(self.book.targeted(target))
+        needed, stack = set(), list(self.config.list_target(target))
         while stack:
             name = stack.pop()
             if name not in needed:
@@ -132,13 +132,14 @@ class RunPlan:
                 read = self._reads(name)
                 stack += [parent for parent in read if not done or Table(parent, self.results).path.exists()]
         edges = {
-            n: references.parents(e) + references.served(e, self.book.declared) for n, e in self.book.entries.items()
+            n: references.parents(e) + references.list_served(e, self.config.declared)
+            for n, e in self.config.entries.items()
         }
         return [n for n in TopologicalSorter(edges).static_order() if n in needed]
 
     def _reads(self, name: str) -> list[str]:
         """Return the tables that an artifact reads."""
-        return references.reads(kind_of(name), self.book.entries[name], self.book.entries.get, self.book.declared)
+        return references.reads(kind_of(name), self.config.entries[name], self.config.entries.get, self.config.declared)
 
     def lines(self, verbose: bool = False, width: int = 120) -> Iterator[str]:
         """Yield the plan as text."""
@@ -152,7 +153,7 @@ class RunPlan:
 
     def _stage(self, name: str) -> PlannedJob:
         """Return the plan of one artifact."""
-        entry, table, state = self.book.entries[name], Table(name, self.results), self.states[name]
+        entry, table, state = self.config.entries[name], Table(name, self.results), self.states[name]
         old = table.stamp if table.path.exists() else None
         stage = PlannedJob(name, state.name, list(state.why))
         if old is not None:
@@ -179,8 +180,8 @@ class RunPlan:
         stage.exact = exact and not KINDS[kind_of(stage.name)].trains
         if stage.exact:
             stage.rows = 0
-            for model, questions in self._questions(stage, entry).items():
-                self._look_up(stage, model, questions)
+            for model, requests in self._questions(stage, entry).items():
+                self._look_up(stage, model, requests)
         else:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
             for model, calls in [*((model, stage.rows) for model in models), *further]:
@@ -199,7 +200,7 @@ class RunPlan:
         if stage.rows is None:
             self._add(stage, entry.model, None)
             return
-        stage.cached = answered(Table(stage.name, self.results).calls).height
+        stage.cached = read_outputs(Table(stage.name, self.results).calls).height
         stage.least, to_do = (max(0, stage.rows * n.total() - stage.cached) for n in (fewest, most))
         for model, calls in most.items():
             self._add(stage, model, round(to_do * calls / most.total()))
@@ -215,13 +216,13 @@ class RunPlan:
             calls_of[submission_grader] = calls_of.get(submission_grader, 0) + robustness.about()
         for (name, prompt), calls in calls_of.items():
             if name not in PROGRAMS:
-                for judge in grader_of(name, prompt, self.book.declared).judges:
+                for judge in grader_of(name, prompt, self.config.declared).judges:
                     if judge not in PROGRAMS:
                         yield judge, calls
 
     def models(self, name: str) -> list[str]:
         """Return the models that a stage may call, in the order of its calls."""
-        entry = self.book.entries[name]
+        entry = self.config.entries[name]
         if getattr(entry, "taken", False):
             return []
         models = [] if KINDS[kind_of(name)].trains else [getattr(entry, "model", None), *entry.also_asks()]
@@ -232,20 +233,20 @@ class RunPlan:
     def _grader(self, entry: Any) -> Grader | None:
         """Return the grader whose calls are counted, the first of the entry; None for a program."""
         name, prompt = next(iter(entry.graders()), (None, None))
-        return grader_of(name, prompt, self.book.declared) if name and name not in PROGRAMS else None
+        return grader_of(name, prompt, self.config.declared) if name and name not in PROGRAMS else None
 
-    def _questions(self, stage: PlannedJob, entry: Any) -> dict[str, Questions]:
+    def _questions(self, stage: PlannedJob, entry: Any) -> dict[str, Requests]:
         """Return the requests to each model, from the kind's module. All tables that it reads must exist."""
         read, table = self._reads(stage.name), Table(stage.name, self.results)
-        declared = with_weights(self.book.declared, table, read)
+        declared = with_weights(self.config.declared, table, read)
         job = Job(table, declared, "", {"parents": dict.fromkeys(read)})
-        return import_module(f"proofmill.{kind_of(stage.name)}").questions(entry, job)
+        return import_module(f"proofmill.{kind_of(stage.name)}").requests(entry, job)
 
-    def _look_up(self, stage: PlannedJob, model: str, questions: Questions) -> None:
+    def _look_up(self, stage: PlannedJob, model: str, requests: Requests) -> None:
         """Count a model's requests by their state in the journal. Equal requests are one call."""
         folder = Table(stage.name, self.results).calls
         stops = dict(records.frame(folder, "stop_reason").select("key", "stop_reason").iter_rows())
-        keys = [question.key for question in questions]
+        keys = [request.key for request in requests]
         to_ask = {key for key in keys if stops.get(key, StopReason.ERROR) == StopReason.ERROR}
         stage.rows = (stage.rows or 0) + len(keys)
         stage.failed += len(to_ask & set(stops))
@@ -259,17 +260,17 @@ class RunPlan:
         """
         if is_public(name):
             return known.rows if (known := register().get(name)) else None
-        entry, table = self.book.entries.get(name), Table(name, self.results)
+        entry, table = self.config.entries.get(name), Table(name, self.results)
         if entry is not None and KINDS[kind_of(name)].calls_models:
-            return entry.expected_rows(self.rows_of)
+            return entry.estimate_rows(self.rows_of)
         if (stamp := _stamp(table)) is not None and self._of_same_source(name):
             return stamp["counts"].get("kept")
-        return entry.expected_rows(self.rows_of) if entry else None
+        return entry.estimate_rows(self.rows_of) if entry else None
 
     @cache  # noqa: B019 (a plan exists as long as its command)
     def _of_same_source(self, name: str) -> bool:
         """Return whether the existing table was built from the source rows that a rebuild would use."""
-        entry, stamp = self.book.entries.get(name), _stamp(Table(name, self.results))
+        entry, stamp = self.config.entries.get(name), _stamp(Table(name, self.results))
         if stamp is None or entry is None:
             return stamp is not None
         if isinstance(entry, Problems):
@@ -280,7 +281,7 @@ class RunPlan:
 
     def _at_most(self, name: str) -> bool:
         """Return whether filters may still drop some of the expected rows of a table."""
-        entry = self.book.entries[name]
+        entry = self.config.entries[name]
         if KINDS[kind_of(name)].trains:
             return False
         if not KINDS[kind_of(name)].calls_models and _stamp(Table(name, self.results)) and self._of_same_source(name):
@@ -297,14 +298,14 @@ class RunPlan:
             return
         if not calls:
             return
-        api = self.book.declared.get(model)
+        api = self.config.declared.get(model)
         price: Any = prices.price_of(api) if api else None
         answers, stage.learned = self._answers(stage.name, model)
         tokens = dollars = Range(None)
         if answers.height:
-            tokens = predicted((answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64), calls)
+            tokens = predict((answers["prompt_tokens"] + answers["tokens"]).cast(pl.Float64), calls)
             if api and price != "unknown":
-                dollars = predicted(costs_of(answers, price), calls)
+                dollars = predict(costs_of(answers, price), calls)
         elif api and api.expected_tokens:
             read, written = api.expected_tokens["input"], api.expected_tokens["output"]
             cost = budget.price(price, read, 0, written, 0)
@@ -316,13 +317,13 @@ class RunPlan:
 
     def _answers(self, name: str, model: str) -> tuple[pl.DataFrame, str]:
         """Return outputs for predictions: of the stage, else of its kind and model, else of the model in any stage."""
-        own = self._answered(name)
+        own = self._read_outputs(name)
         if own.height > 1:
             return own, f"predicted from its {own.height:,} outputs"
         for kind, what in ((kind_of(name), f"other {kind_of(name)} of {model}"), ("", f"other calls of {model}")):
-            if (answers := self._pooled(model, kind, own.clear())).height > 1:
+            if (answers := self._pool_outputs(model, kind, own.clear())).height > 1:
                 return answers, f"predicted from {answers.height:,} outputs of {what}"
-        api = self.book.declared.get(model)
+        api = self.config.declared.get(model)
         return (
             own.clear(),
             f"from `expected-tokens` of {model}"
@@ -330,21 +331,21 @@ class RunPlan:
             else f"no outputs yet, and no `expected-tokens` in {model}",
         )
 
-    def _answered(self, name: str) -> pl.DataFrame:
+    def _read_outputs(self, name: str) -> pl.DataFrame:
         """Return the outputs in an artifact's journal. Each journal is read once."""
         if name not in self._journals:
-            self._journals[name] = answered(Table(name, self.results).calls)
+            self._journals[name] = read_outputs(Table(name, self.results).calls)
         return self._journals[name]
 
-    def _pooled(self, model: str, kind: str, none: pl.DataFrame) -> pl.DataFrame:
+    def _pool_outputs(self, model: str, kind: str, none: pl.DataFrame) -> pl.DataFrame:
         """Return the outputs of a model in all artifacts of a kind; of all kinds if it is empty."""
         if (model, kind) not in self._pools:
             users = [
-                name for name in self.book.entries
+                name for name in self.config.entries
                 if KINDS[kind_of(name)].calls_models and kind in (kind_of(name), "") and model in self.models(name)
             ]  # fmt: skip
             stored = [name for name in users if Table(name, self.results).calls.exists()]
-            self._pools[model, kind] = pl.concat([none, *map(self._answered, stored)])
+            self._pools[model, kind] = pl.concat([none, *map(self._read_outputs, stored)])
         return self._pools[model, kind]
 
 

@@ -17,13 +17,13 @@ from proofmill.public_data.registry import is_public
 from proofmill.runtime.project import project_folder
 from proofmill.schema.entries.model_entries import Base
 from proofmill.schema.errors import TableError
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.names import kind_of
 from proofmill.sources import models
 from proofmill.training import memory
 
 
-def published() -> dict[str, dict[str, Any]]:
+def read_published() -> dict[str, dict[str, Any]]:
     """Read data/shapes.jsonl: the config.json fields by model id, or by the path of the file in its package."""
     lines = (project_folder() / "data/shapes.jsonl").read_text(encoding="utf-8").splitlines()
     return {fields.pop("id"): fields for fields in map(json.loads, lines)}
@@ -35,15 +35,15 @@ class Shapes:
     `faults`: by the name of a base, why its network cannot be built.
     """
 
-    def __init__(self, book: Config, results: Path):
-        self.book, self.results = book, results
+    def __init__(self, config: Config, results: Path):
+        self.config, self.results = config, results
         self.faults: dict[str, str] = {}
         self._built: dict[str, Any] = {}
 
     def base_of(self, name: str) -> str:
         """Return the base that a model was trained from."""
         while kind_of(name) != "base":
-            name = self.book.entries[name].model
+            name = self.config.entries[name].model
         return name
 
     def of(self, name: str) -> Any:
@@ -51,7 +51,7 @@ class Shapes:
         name = self.base_of(name)
         if name not in self._built:
             try:
-                self._built[name] = self._network(name, self.book.entries[name])
+                self._built[name] = self._network(name, self.config.entries[name])
             except (OSError, ValueError, TableError) as error:
                 why = str(error).splitlines()[0].removeprefix(f"{name}: ")
                 self.faults[name], self._built[name] = f"{name}: {why}", None
@@ -66,26 +66,26 @@ class Shapes:
         from transformers import AutoConfig
 
         if entry.source == "scratch":
-            return memory.made(scratch_config(entry, entry.vocabulary))
+            return memory.build_empty(scratch_config(entry, entry.vocabulary))
         if "/" in entry.source:
             return self.of(entry.source)
         folder = next((place for place in self._places(name, entry) if (place / "config.json").is_file()), None)
         id = entry.id or (entry.path or "").rpartition(":")[2].partition("@")[2].partition("/")[2]
-        fields = json.loads((folder / "config.json").read_bytes()) if folder else published().get(id)
+        fields = json.loads((folder / "config.json").read_bytes()) if folder else read_published().get(id)
         if fields is None:
             return None
         if entry.context or entry.rope_theta:
             require_plain_positions(name, fields)
-        config = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**fields)
+        model_config = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**fields)
         if entry.context:
-            config.get_text_config().max_position_embeddings = entry.context
-        return memory.made(config)
+            model_config.get_text_config().max_position_embeddings = entry.context
+        return memory.build_empty(model_config)
 
     def _places(self, name: str, entry: Base) -> list[Path]:
         """Return the folders that may contain its config.json: in the results, on this machine, in the hub's cache."""
         places = [Table(name, self.results).folder]
         if entry.source == "folder" and entry.path and not is_public(entry.path):
             places.append(local_path(entry.path))
-        if entry.source == "hub" and models.is_here(required(entry.id), required(entry.commit), weights=False):
-            places.append(models.snapshot(required(entry.id), required(entry.commit), weights=False, here=True))
+        if entry.source == "hub" and models.is_here(require(entry.id), require(entry.commit), weights=False):
+            places.append(models.snapshot(require(entry.id), require(entry.commit), weights=False, here=True))
         return places

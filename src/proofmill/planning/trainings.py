@@ -53,19 +53,19 @@ def shares(network: Any, devices: int) -> list[int]:
 
     Key-value heads must divide evenly, or be replicated evenly; vLLM refuses other numbers.
     """
-    config = network.config.get_text_config()
-    heads = config.num_attention_heads
-    groups = getattr(config, "num_key_value_heads", None) or heads
+    model_config = network.config.get_text_config()
+    heads = model_config.num_attention_heads
+    groups = getattr(model_config, "num_key_value_heads", None) or heads
     numbers = [p for p in (1, 2, 4, 8) if p <= devices and devices % p == 0 and heads % p == 0]
     return [p for p in numbers if groups % p == 0 or p % groups == 0]
 
 
 def shares_for(network: Any, devices: int, room: float, tokens: int, stored: str = "") -> list[int]:
     """Return the numbers of GPUs on which vLLM, with `room` bytes of each, holds a model and a row of `tokens`."""
-    return [p for p in shares(network, devices) if vllm_memory.held_on_gpu(network, room, p, stored) >= tokens]
+    return [p for p in shares(network, devices) if vllm_memory.count_cached_tokens(network, room, p, stored) >= tokens]
 
 
-def served_bytes(network: Any, gpus: int) -> int:
+def count_server_bytes(network: Any, gpus: int) -> int:
     """Return vLLM's host memory in bytes: one process per GPU and one more, and the files that it reads."""
     return round((gpus + 1) * vllm_memory.LIBRARIES) + memory.WIDTH["bfloat16"] * memory.parameters(network)
 
@@ -138,7 +138,7 @@ class Training:
         taken, apart = max(read, kept) + round(vllm_memory.LIBRARIES) * together, 0
         if served:
             apart = (machine.each - devices * (machine.nodes == 1)) // served * served
-            taken += served_bytes(self.network, apart) * (machine.nodes == 1)
+            taken += count_server_bytes(self.network, apart) * (machine.nodes == 1)
         share, room, numbers = None, 0.0, [served or 1]
         if self.samples and machine.gpu and not served:
             share = vllm_memory.share_left(plan.resident, machine.gpu.bytes)
@@ -174,7 +174,7 @@ class Training:
         if not (gpu and gpu.bandwidth) or rows is None:
             return None
         if before := getattr(entry, "continues", None):
-            rows -= self._rows(self.plan.book.entries[before]) or 0
+            rows -= self._rows(self.plan.config.entries[before]) or 0
         prompt, forwards = self.tokens - self.longest, int(self.reference)
         if self.samples and not self.staleness:
             # A further forward pass computes the probabilities of rollouts before their first step. Several steps need

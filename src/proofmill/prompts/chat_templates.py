@@ -8,7 +8,7 @@ from proofmill.schema.errors import TableError
 TALK = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4."}]
 
 
-def required(tokenizer: Any, model: str) -> Any:
+def require_template(tokenizer: Any, model: str) -> Any:
     """Return the tokenizer. Raises TableError if it has no chat template."""
     if not tokenizer.chat_template:
         raise TableError(

@@ -1,6 +1,6 @@
 """Escape untrusted texts, so that they cannot close a block of a prompt, start a turn, or add a control token.
 
-1. `enclosed` and `in_blocks` are for the fields of a prompt: they leave neither our tags nor control tokens.
+1. `enclose` and `in_blocks` are for the fields of a prompt: they leave neither our tags nor control tokens.
 2. `without_control_tokens` is for a turn of a conversation, which may contain its own tags.
 3. `ControlTokens` is for a given tokenizer: all texts that it reads as one of its control tokens are escaped.
 
@@ -49,23 +49,23 @@ _TOKENS = rf"""
 _OPENS = r"[<‹〈⟨˂ᐸ❬❮❰](?= [\s/⁄∕╱⧸\\]*+"
 
 
-def _spaced(name: str) -> str:
+def _space(name: str) -> str:
     return r"\s*+".join(name)
 
 
-_THOUGHT = rf"{_OPENS} {_spaced(REASONING)} \s*+ >)"
-_BLOCK = rf"{_OPENS} (?: {'|'.join(map(_spaced, BLOCKS))} ) \b )"
+_THOUGHT = rf"{_OPENS} {_space(REASONING)} \s*+ >)"
+_BLOCK = rf"{_OPENS} (?: {'|'.join(map(_space, BLOCKS))} ) \b )"
 _SWITCH = r"/(?= no_?think \b )"  # turns off the reasoning of GLM and Qwen
 
 
-def _compiled(*patterns: str) -> re.Pattern[str]:
+def _compile(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE | re.VERBOSE)
 
 
 _IN_A_TURN, _OF_OTHERS, _IN_A_BLOCK = (
-    _compiled(_TOKENS),
-    _compiled(_TOKENS, _THOUGHT),
-    _compiled(_TOKENS, _THOUGHT, _BLOCK, _SWITCH),
+    _compile(_TOKENS),
+    _compile(_TOKENS, _THOUGHT),
+    _compile(_TOKENS, _THOUGHT, _BLOCK, _SWITCH),
 )
 
 
@@ -73,7 +73,7 @@ class Enclosed(str):
     """Our own blocks around texts that are enclosed already. Joining it to another text gives an ordinary string."""
 
 
-def enclosed(value: str | None) -> str:
+def enclose(value: str | None) -> str:
     """Escape a field's text, so that it can neither close a block nor open a turn; `(none)` for an absent one."""
     if value is None or not value.strip():
         return NONE
@@ -82,7 +82,7 @@ def enclosed(value: str | None) -> str:
 
 def in_blocks(tag: str, texts: Iterable[str]) -> Enclosed:
     """Return several texts as one field, each escaped and in its own block."""
-    return Enclosed("\n".join(f"<{tag}>\n{enclosed(text)}\n</{tag}>" for text in texts))
+    return Enclosed("\n".join(f"<{tag}>\n{enclose(text)}\n</{tag}>" for text in texts))
 
 
 def without_control_tokens(text: str, reasoning: bool = False) -> str:
@@ -111,25 +111,25 @@ class ControlTokens:
             if len(name) > 1 and name not in OURS and (special or name[0] + name[-1] in ("<>", "[]"))
         }
 
-    def escaped(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def escape(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Escape the control tokens in a conversation, so that those of the template are the only ones.
 
         All fields of a message except its role are escaped, also the calls of tools.
         """
         return [
-            {key: value if key == "role" else self.escaped_inside(value) for key, value in message.items()}
+            {key: value if key == "role" else self.escape_inside(value) for key, value in message.items()}
             for message in messages
         ]
 
-    def escaped_inside(self, value: Any) -> Any:
+    def escape_inside(self, value: Any) -> Any:
         """Escape the control tokens in all texts of a value."""
         if isinstance(value, str):
-            return self.escaped_text(value)
+            return self.escape_text(value)
         if isinstance(value, Mapping):
-            return {self.escaped_text(key): self.escaped_inside(inner) for key, inner in value.items()}
-        return [self.escaped_inside(inner) for inner in value] if isinstance(value, list) else value
+            return {self.escape_text(key): self.escape_inside(inner) for key, inner in value.items()}
+        return [self.escape_inside(inner) for inner in value] if isinstance(value, list) else value
 
-    def escaped_text(self, text: str) -> str:
+    def escape_text(self, text: str) -> str:
         """Escape each control token that the tokenizer finds in a text."""
         while places := self._places(text):
             text = escape_at(text, places)

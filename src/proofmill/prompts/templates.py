@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 
-from proofmill.prompts.escapes import enclosed
+from proofmill.prompts.escapes import enclose
 from proofmill.public_data.locations import local_path
-from proofmill.schema.errors import ProofmillError, RecipeError, short, shown
+from proofmill.schema.errors import ProofmillError, RecipeError, short, shorten
 from proofmill.text.own_files import read_text, read_yaml
 from proofmill.text.suggestions import among
 
@@ -112,7 +112,7 @@ class Prompt:
 
 # Exceptions of a template's expressions, and of a parser for hundreds of nested brackets.
 _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-_JINJA = Environment(undefined=StrictUndefined, finalize=enclosed, keep_trailing_newline=True)
+_JINJA = Environment(undefined=StrictUndefined, finalize=enclose, keep_trailing_newline=True)
 
 
 def names() -> list[str]:
@@ -131,8 +131,8 @@ def is_path(name: str) -> bool:
 def prompt(name: str) -> Prompt:
     """Load a prompt from a path, from prompts/<name>.md, or from a user's folder. Raises RecipeError if invalid."""
     if is_path(name):
-        return _parsed(name, *_text_of(local_path(name)))
-    return _parsed(name, *_text_of(_file(name) or PROMPTS / f"{name}.md"))
+        return _parse(name, *_text_of(local_path(name)))
+    return _parse(name, *_text_of(_file(name) or PROMPTS / f"{name}.md"))
 
 
 def _file(name: str) -> Path | None:
@@ -200,7 +200,7 @@ _EXAMPLE = "expected one between two lines of `---`, with `needs: [statement]`"
 
 
 @lru_cache
-def _parsed(name: str, header: str | None, body: str) -> Prompt:
+def _parse(name: str, header: str | None, body: str) -> Prompt:
     """Parse a prompt from its header and its text. Raises RecipeError with all faults of both."""
     where = name if is_path(name) else f"{name}.md"
     if header is None:
@@ -226,7 +226,7 @@ def _header_faults(settings: Any) -> list[str]:
     if not isinstance(settings, dict):
         return ["its header is no mapping; expected fields such as `needs: [statement]`"]
     faults = [
-        f"`{key}` is {shown(settings[key])}; expected a list of fields, such as `[statement]`"
+        f"`{key}` is {shorten(settings[key])}; expected a list of fields, such as `[statement]`"
         for key in ("needs", "optional")
         if settings.get(key) is not None and not _all(settings[key], str)
     ]
@@ -237,14 +237,14 @@ def _header_faults(settings: Any) -> list[str]:
     verdict, scale = settings.get("verdict"), settings.get("scale")
     form = VERDICT_FORMS.get(verdict) if isinstance(verdict, str) else None
     if verdict is not None and form is None:
-        faults.append(f"`verdict` is {shown(verdict)}; expected {', '.join(VERDICT_FORMS)}")
+        faults.append(f"`verdict` is {shorten(verdict)}; expected {', '.join(VERDICT_FORMS)}")
     if (verdict is None) != (scale is None) or (scale is not None and not (scale and _all(scale, int, float))):
         faults.append(
             "`verdict` and `scale` go together; expected both, as in `verdict: points` and `scale: [0, 1, 2]`"
         )
     elif scale and form and not _is_scale(scale, form):
         faults.append(
-            f"`scale` is {shown(scale)}; expected {form.grades}; the highest must be an integer of at least 1"
+            f"`scale` is {shorten(scale)}; expected {form.grades}; the highest must be an integer of at least 1"
         )
     return faults
 

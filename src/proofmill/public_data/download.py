@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from proofmill.public_data.registry import FETCHED, LOCK, LOCK_COLUMNS, Address, expected_digests, locked, parsed, place
+from proofmill.public_data.registry import (
+    FETCHED,
+    LOCK,
+    LOCK_COLUMNS,
+    Address,
+    parse,
+    place,
+    read_expected_digests,
+    read_lock,
+)
 from proofmill.runtime import durable, locks
 from proofmill.schema.errors import HubError, SettingError
 from proofmill.schema.ids import digest, file_sha256
@@ -42,7 +51,7 @@ def fetch(text: str) -> None:
     Raises SettingError if the network is forbidden, HubError if a file is missing, inaccessible or not the expected
     one. Existing copies are left unchanged.
     """
-    address, target = parsed(text), FETCHED / place(text)
+    address, target = parse(text), FETCHED / place(text)
     require_network(text)
     with locks.alone(FETCHED / ".lock") as mine:
         if not mine:
@@ -53,8 +62,8 @@ def fetch(text: str) -> None:
         if address.package:
             files = [_of_package(parts, address)]
         else:
-            files = [_downloaded(remote, parts, text, address) for remote in _remotes(address)]
-        rows = [_checked(file, path, commit, text, address) for file, path, commit in files]
+            files = [_download(remote, parts, text, address) for remote in _remotes(address)]
+        rows = [_check_file(file, path, commit, text, address) for file, path, commit in files]
         _check_names(text, {row["file"] for row in rows})
         _note(text, rows)  # first, so that every copy in place is recorded
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +90,7 @@ def _remotes(address: Address) -> list[_Remote]:
         return [_Remote(address.url, Path(urlsplit(address.url).path).name, False)]
     from huggingface_hub import hf_hub_url
 
-    with _blamed(address.text, ""):
+    with _translate_errors(address.text, ""):
         names = list(_matching(address)) if address.several else [address.files]
     start = "" if not address.several else re.split(r"[*?\[]", address.files)[0].rpartition("/")[0]
     return [
@@ -107,13 +116,13 @@ def _matching(address: Address) -> Iterator[str]:
     yield from sorted(matching)
 
 
-def _downloaded(remote: _Remote, parts: Path, text: str, address: Address) -> tuple[Path, str, str]:
+def _download(remote: _Remote, parts: Path, text: str, address: Address) -> tuple[Path, str, str]:
     """Download a file below `parts`; return its path, its path below the place, and its commit on the hub."""
     import pooch
 
-    expected = expected_digests(text)
+    expected = read_expected_digests(text)
     inside = place(text) + (f"/{remote.path}" if address.several else "")
-    with _blamed(text, expected.get(inside, "")):
+    with _translate_errors(text, expected.get(inside, "")):
         size, etag, commit = _metadata(remote)
         known = "" if address.member else expected.get(inside, "")
         known = known or (etag if remote.of_hub and _SHA256.fullmatch(etag) else "")
@@ -202,7 +211,7 @@ def _endpoint() -> str:
 
 
 @contextmanager
-def _blamed(text: str, expected: str) -> Iterator[None]:
+def _translate_errors(text: str, expected: str) -> Iterator[None]:
     """Turn errors of the libraries into a HubError with the expected and the actual digest."""
     import httpx
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -213,7 +222,7 @@ def _blamed(text: str, expected: str) -> Iterator[None]:
     except ValueError as error:  # pooch: another digest
         if not (digests := re.search(r"expected (\w+) but got (\w+)", str(error).replace("sha256:", ""))):
             raise
-        raise HubError(_changed(text, digests[1], digests[2])) from error
+        raise HubError(_report_changed(text, digests[1], digests[2])) from error
     except (HfHubHTTPError, OfflineModeIsEnabled, httpx.HTTPError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise HubError(
@@ -222,7 +231,7 @@ def _blamed(text: str, expected: str) -> Iterator[None]:
         ) from error
 
 
-def _changed(text: str, expected: str, actual: str) -> str:
+def _report_changed(text: str, expected: str, actual: str) -> str:
     return (
         f"{text}: its SHA-256 is {actual}; expected {expected}. The source has changed: nothing was replaced. Pin another "
         f"commit or digest, or put your own copy at {place(text)} below PROOFMILL_DATA."
@@ -232,19 +241,19 @@ def _changed(text: str, expected: str, actual: str) -> str:
 # --------------------------------------------------------------------------------------------------------------- lock
 
 
-def _checked(file: Path, path: str, commit: str, text: str, address: Address) -> dict[str, str]:
+def _check_file(file: Path, path: str, commit: str, text: str, address: Address) -> dict[str, str]:
     """Return the lock's row of a file. Raises HubError if its digest is not the expected one."""
-    sha256, expected = file_sha256(file), expected_digests(text).get(path)
+    sha256, expected = file_sha256(file), read_expected_digests(text).get(path)
     if expected and expected != sha256:
         file.unlink()
-        raise HubError(_changed(text, expected, sha256))
+        raise HubError(_report_changed(text, expected, sha256))
     size = str(file.stat().st_size)
     return {"source": text, "file": path, "bytes": size, "sha256": sha256, "commit": commit or address.commit}
 
 
 def _check_names(text: str, files: set[str]) -> None:
     """Raise HubError if an address names other files than at its first download."""
-    before = {row["file"] for row in locked() if row["source"] == text}
+    before = {row["file"] for row in read_lock() if row["source"] == text}
     if before and before != files:
         new, gone = (sorted(Path(name).name for name in names) for names in (files - before, before - files))
         raise HubError(
@@ -256,7 +265,7 @@ def _check_names(text: str, files: set[str]) -> None:
 def _note(text: str, rows: list[dict[str, str]]) -> None:
     """Write the files of an address into the lock file, in the order of their paths."""
     every = sorted(
-        [row for row in locked() if row["source"] != text] + rows, key=lambda row: (row["source"], row["file"])
+        [row for row in read_lock() if row["source"] != text] + rows, key=lambda row: (row["source"], row["file"])
     )
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{LOCK}.new", "w", encoding="utf-8", newline="") as file:

@@ -12,7 +12,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from proofmill.public_data.registry import is_public, local_copy
-from proofmill.schema.errors import SettingError, TableError, escaped
+from proofmill.schema.errors import SettingError, TableError, escape
 
 
 def local_path(text: str) -> Path:
@@ -89,6 +89,6 @@ def _check_name(path: Path) -> None:
     """Raise TableError for a name with control characters or invalid UTF-8, which no table or log can hold."""
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(path)):
         raise TableError(
-            f"{escaped(str(path))}: the name has a control character or is not UTF-8; expected a printable name. "
+            f"{escape(str(path))}: the name has a control character or is not UTF-8; expected a printable name. "
             "Rename it."
         )

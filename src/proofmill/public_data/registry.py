@@ -83,7 +83,7 @@ def is_public(path: str) -> bool:
     return path.startswith(SCHEMES)
 
 
-def parsed(text: str) -> Address:
+def parse(text: str) -> Address:
     """Parse an address. Raises TableError if it is invalid."""
     place, _, member = text.partition("#")
     pinned, packaged, parts = _PINNED.fullmatch(place), _PACKAGE.fullmatch(text), urlsplit(place)
@@ -108,7 +108,7 @@ def parsed(text: str) -> Address:
 def fault_of(text: str) -> str | None:
     """Return the fault of an address, or None."""
     try:
-        parsed(text)
+        parse(text)
     except TableError as error:
         return str(error)
     return None
@@ -118,7 +118,7 @@ def place(text: str) -> str:
     """Return the place of an address below a data folder."""
     if (known := register().get(text)) is not None:
         return known.file
-    address = parsed(text)
+    address = parse(text)
     if address.repository:
         inside = digest(address.files)[:8] if address.several else address.files
         return f"hub/{address.repository}/{address.commit}/{inside}"
@@ -148,10 +148,10 @@ def local_copy(text: str) -> Path:
 
 def register() -> dict[str, Known]:
     """Return the known facts of addresses: the register of this checkout, overridden by that of the project."""
-    return {**_register(SHIPPED, _changed(SHIPPED)), **_register(REGISTER.absolute(), _changed(REGISTER))}
+    return {**_register(SHIPPED, _read_mtime(SHIPPED)), **_register(REGISTER.absolute(), _read_mtime(REGISTER))}
 
 
-def _changed(path: Path) -> int | None:
+def _read_mtime(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
@@ -160,10 +160,10 @@ def _register(path: Path, changed: int | None) -> dict[str, Known]:
     if changed is None:
         return {}
     rows = _rows(path, Known.__dataclass_fields__)
-    return {row["source"]: _known(row) for row in rows}
+    return {row["source"]: _read_known(row) for row in rows}
 
 
-def _known(row: dict[str, str]) -> Known:
+def _read_known(row: dict[str, str]) -> Known:
     counts = {name: int(row[name]) if row[name] else None for name in ("bytes", "rows")}
     known: dict[str, Any] = {**row, **counts, "sha256": row["sha256"] or None}
     return Known(**known)
@@ -179,22 +179,22 @@ def _rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
         return list(reader)
 
 
-def locked() -> list[dict[str, str]]:
+def read_lock() -> list[dict[str, str]]:
     """Return the downloaded files: address, path below the data folder, bytes, SHA-256 and commit of each."""
     return _rows(LOCK, LOCK_COLUMNS) if LOCK.exists() else []
 
 
-def expected_digests(text: str) -> dict[str, str]:
+def read_expected_digests(text: str) -> dict[str, str]:
     """Return the known SHA-256 by path of the files of an address, from the register, else from the lock."""
     known = register().get(text)
     if known is not None and known.sha256:
         return {known.file: known.sha256}
-    return {row["file"]: row["sha256"] for row in locked() if row["source"] == text and row["sha256"]}
+    return {row["file"]: row["sha256"] for row in read_lock() if row["source"] == text and row["sha256"]}
 
 
 def check_unchanged(text: str, digests: dict[str, str]) -> None:
     """Raise TableError if a downloaded file has changed; `digests` are by path. Own copies may differ."""
-    expected = expected_digests(text)
+    expected = read_expected_digests(text)
     for path, sha256 in digests.items():
         if path.startswith(f"{FETCHED}/") and expected.get(path.removeprefix(f"{FETCHED}/"), sha256) != sha256:
             raise TableError(

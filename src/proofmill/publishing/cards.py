@@ -94,7 +94,7 @@ class TableCard:
     def entry(self) -> str:
         """The entry as in config.yaml, without null fields."""
         values = {key.replace("_", "-"): value for key, value in self.stamp["entry"].items() if value is not None}
-        return fenced(yaml.safe_dump({self.name: values}, sort_keys=False, allow_unicode=True, width=1000), "yaml")
+        return fence(yaml.safe_dump({self.name: values}, sort_keys=False, allow_unicode=True, width=1000), "yaml")
 
 
 def dataset(id: str, recipes: Sequence[str], tables: Sequence[TableCard], models: Mapping[str, str]) -> str:
@@ -114,7 +114,7 @@ def dataset(id: str, recipes: Sequence[str], tables: Sequence[TableCard], models
         recipes=_recipes(recipes),
         tables=tables,
         example=configs[0]["config_name"] if configs else None,
-        empty=_named(table.name for table in tables if not table.rows),
+        empty=_join_names(table.name for table in tables if not table.rows),
         extra_files=[table for table in tables if table.extra_files],
         models=models,
         origins=list(_origins(tables)) or ["The stamps name no source."],
@@ -141,7 +141,7 @@ def model(
         rollouts=table.extra_files.get(ROLLOUTS),
         lineage=[_ancestor(shown) for shown in lineage],
         scores=[_score(row) for row in scores],
-        unknown=[*_unknown([table], "this model", of_weights=True), *_unmeasured(scores)],
+        unknown=[*_unknown([table], "this model", of_weights=True), *_describe_unmeasured(scores)],
     )
 
 
@@ -204,16 +204,16 @@ def _unknown(tables: Sequence[TableCard], what: str, of_weights: bool = False) -
     basis = "its parent model and training data" if of_weights else "the sources and models above"
     yield f"License of {what}: not recorded in the stamps. It depends on the licenses and terms of {basis}."
     if costs := [table.name for table in tables if table.stamp.get("cost", 0) is None]:
-        yield f"Cost of the calls of {_named(costs)}: the price of a called model is declared unknown."
+        yield f"Cost of the calls of {_join_names(costs)}: the price of a called model is declared unknown."
     if commits := [table.name for table in tables if not table.stamp["commit"]]:
-        yield f"Commit of the project for {_named(commits)}: built outside a checkout."
+        yield f"Commit of the project for {_join_names(commits)}: built outside a checkout."
     here = {table.name for table in tables}
     behind = dict.fromkeys(name for table in tables for name in table.stamp["parents"] if name not in here)
     if behind and not of_weights:
-        yield f"Contents of {_named(behind)}: these parent tables are not published."
+        yield f"Contents of {_join_names(behind)}: these parent tables are not published."
 
 
-def _unmeasured(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _describe_unmeasured(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ("Quality on tasks other than those scored above." if scores else "Quality: no scores are published with it.")
 
 
@@ -279,7 +279,7 @@ def _licences() -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------- Markdown
 
 
-def fenced(text: str, language: str) -> str:
+def fence(text: str, language: str) -> str:
     """Return a block of code whose fence is longer than any in the text."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
@@ -289,7 +289,7 @@ def _yaml(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _named(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

@@ -32,7 +32,7 @@ from proofmill.config import yaml_files
 from proofmill.config.config import Config, expand
 from proofmill.publishing.private import Private
 from proofmill.publishing.repositories import SHOWN, Publication, Repository
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import HubError, ProofmillError, SettingError, TableError
 from proofmill.text.suggestions import among
 
@@ -41,7 +41,7 @@ _TO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 def publish(
-    book: Config,
+    config: Config,
     wanted: Sequence[str],
     to: str,
     results: Path = Path("results"),
@@ -58,26 +58,26 @@ def publish(
     """
     if not _TO.fullmatch(to):
         raise SettingError(f"--to: found {to!r}; expected NAMESPACE/PREFIX, such as my-group/nano.")
-    names = _selected(book, wanted, only)
-    _check_finished(book, names, results)
+    names = _select(config, wanted, only)
+    _check_finished(config, names, results)
     hub, place = (None, folder) if folder else (Hub(private), Path())
-    hidden = Private(book.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
+    hidden = Private(config.entries.values(), results, {"HF_TOKEN": hub.key} if hub else {})
     with tempfile.TemporaryDirectory(prefix="proofmill-") as scratch:
-        planned = Publication(book, wanted, to, results, names, hidden, Path(scratch)).repositories()
+        planned = Publication(config, wanted, to, results, names, hidden, Path(scratch)).repositories()
         return hub.take(planned) if hub else {r.id: _write(r, place / r.id.partition("/")[2]) for r in planned}
 
 
-def at_end(targets: Sequence[str], results: Path, book: Config | None = None) -> None:
+def at_end(targets: Sequence[str], results: Path, config: Config | None = None) -> None:
     """Publish the recipes among a finished run's targets if PROOFMILL_PUBLISH=NAMESPACE/PREFIX is set.
 
-    `book` is the configuration of the run (default: config.yaml). PROOFMILL_PUBLISH_PRIVATE=1 is `--private`.
+    `config` is the configuration of the run (default: config.yaml). PROOFMILL_PUBLISH_PRIVATE=1 is `--private`.
     """
     if not (to := os.environ.get("PROOFMILL_PUBLISH")):
         return
-    book = book or expand(yaml_files.read("config.yaml"))
-    if wanted := [target for target in targets if target in book.recipes]:
+    config = config or expand(yaml_files.read("config.yaml"))
+    if wanted := [target for target in targets if target in config.recipes]:
         try:
-            publish(book, wanted, to, results, private=os.environ.get("PROOFMILL_PUBLISH_PRIVATE") == "1")
+            publish(config, wanted, to, results, private=os.environ.get("PROOFMILL_PUBLISH_PRIVATE") == "1")
         except ProofmillError as error:  # rerunning a finished run does nothing, so it would never publish
             command = f"proofmill publish {' '.join(wanted)} --to {to}"
             raise type(error)(f"{error} The run itself is finished; to publish it, run: {command}") from error
@@ -86,12 +86,12 @@ def at_end(targets: Sequence[str], results: Path, book: Config | None = None) ->
 # ------------------------------------------------------------------------------------------------------------ selection
 
 
-def _selected(book: Config, wanted: Sequence[str], only: Sequence[str]) -> list[str]:
+def _select(config: Config, wanted: Sequence[str], only: Sequence[str]) -> list[str]:
     """Return the artifacts of the recipes, each once, limited to `only` if set. Raises SettingError for unknown ones."""
     for recipe in wanted:
-        if recipe not in book.recipes:
-            raise SettingError(f"{recipe}: no such recipe; expected one of {among(recipe, book.recipes)}")
-    names = list(dict.fromkeys(name for recipe in wanted for name in book.targeted(recipe)))
+        if recipe not in config.recipes:
+            raise SettingError(f"{recipe}: no such recipe; expected one of {among(recipe, config.recipes)}")
+    names = list(dict.fromkeys(name for recipe in wanted for name in config.list_target(recipe)))
     for name in only:
         if name not in names:
             raise SettingError(
@@ -100,9 +100,9 @@ def _selected(book: Config, wanted: Sequence[str], only: Sequence[str]) -> list[
     return [name for name in names if name in only] if only else names
 
 
-def _check_finished(book: Config, names: Sequence[str], results: Path) -> None:
+def _check_finished(config: Config, names: Sequence[str], results: Path) -> None:
     """Raise TableError with the tables that are missing or out of date."""
-    states = States(book, results)
+    states = States(config, results)
     due = {name: states[name].why for name in names if states[name].name != "done"}
     if faults := [f"{name} ({'; '.join(why) or 'archived, not restored'})" for name, why in due.items()]:
         more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
@@ -122,7 +122,7 @@ def _write(repository: Repository, folder: Path) -> str:
             (folder / path).write_bytes(content)
         else:
             shutil.copyfile(content, folder / path)
-    say(repository.id, f"{len(repository.contents):,} files written to {folder}; nothing was sent")
+    log(repository.id, f"{len(repository.contents):,} files written to {folder}; nothing was sent")
     return "written"
 
 
@@ -155,12 +155,12 @@ class Hub:
             _, manifest = states[repository.id]
             if manifest == repository.manifest:
                 outcomes[repository.id] = "same"
-                say(repository.id, "up to date, nothing to send")
+                log(repository.id, "up to date, nothing to send")
                 continue
             self.send(repository, *states[repository.id])
             outcomes[repository.id] = "sent"
             self.sent.append(repository.id)
-            say(repository.id, f"sent: {len(repository.contents):,} files in one commit")
+            log(repository.id, f"sent: {len(repository.contents):,} files in one commit")
         return outcomes
 
     def check(self, repository: Repository) -> tuple[Any, dict | None]:
@@ -169,7 +169,7 @@ class Hub:
         from huggingface_hub.errors import RepositoryNotFoundError
         from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-        with self.translated_errors(repository):
+        with self.translate_errors(repository):
             try:
                 info = self.api.repo_info(repository.id, repo_type=repository.type)
             except RepositoryNotFoundError:
@@ -204,7 +204,7 @@ class Hub:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         old_files = {*manifest["files"]} - {*repository.files} if manifest else set()
-        with self.translated_errors(repository):
+        with self.translate_errors(repository):
             if info is None:
                 self.api.create_repo(repository.id, repo_type=repository.type, private=self.private or None)
             present_files = {file.rfilename for file in info.siblings} if info else set()
@@ -220,7 +220,7 @@ class Hub:
             )
 
     @contextmanager
-    def translated_errors(self, repository: Repository) -> Iterator[None]:
+    def translate_errors(self, repository: Repository) -> Iterator[None]:
         """Turn errors of the hub, the connection or the client into HubError."""
         from httpx import HTTPError
 

@@ -17,7 +17,7 @@ from proofmill.publishing.cards import TableCard
 from proofmill.publishing.private import Private
 from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS
-from proofmill.schema.names import TABLES, kind_of, model_suffix, seed_of, without_seed
+from proofmill.schema.names import TABLES, kind_of, model_suffix, parse_seed, without_seed
 
 REVISION = 3  # raise it if the same tables now result in different files or cards
 SHOWN = 5  # names in a message
@@ -49,7 +49,7 @@ class Repository:
 class Publication:
     """Builds the repositories of the artifacts `names` of the recipes `wanted`; cleaned files go to `scratch`."""
 
-    book: Config
+    config: Config
     wanted: Sequence[str]
     to: str
     results: Path
@@ -88,7 +88,7 @@ class Publication:
             for extra in (file for file in KINDS[table.kind].extra_files if (weights / file).exists()):
                 cleaned = self.scratch / path / extra
                 files[f"{path}/{extra}"] = self.private.rows(weights / extra, str(weights / extra), cleaned)
-        card = cards.dataset(self.tables_id, self.wanted, [self.shown(name) for name in self.names], models)
+        card = cards.dataset(self.tables_id, self.wanted, [self.show_table(name) for name in self.names], models)
         return self.repository(self.tables_id, "dataset", card, files, tables)
 
     def model(self, name: str, id: str) -> Repository:
@@ -100,7 +100,7 @@ class Publication:
                 files[path.name] = self.private.of_a_model(path)
         scores = {score: self.scores_of(name, score) for score in self.names if kind_of(score) == "scores"}
         rows = [{"table": score, **row} for score, score_rows in scores.items() for row in score_rows]
-        lineage = [self.shown(ancestor) for ancestor in self.lineage(name)]
+        lineage = [self.show_table(ancestor) for ancestor in self.lineage(name)]
         card = cards.model(id, self.wanted, lineage, rows, self.tables_id)
         made_from = [table, *(table.other(score) for score, score_rows in scores.items() if score_rows)]
         return self.repository(id, "model", card, files, made_from)
@@ -110,7 +110,7 @@ class Publication:
             id, type, {"README.md": self.private.text(card, f"{id}: the card"), **files}, made_from, self.wanted
         )
 
-    def shown(self, name: str) -> TableCard:
+    def show_table(self, name: str) -> TableCard:
         """Return an artifact's table as cards show it."""
         table = Table(name, self.results)
         extra_files = [file for file in KINDS[table.kind].extra_files if (table.folder / file).exists()]
@@ -126,18 +126,18 @@ class Publication:
         """Return the model, its parent model, and so on, up to a `base`."""
         names = [name]
         while KINDS[kind_of(names[-1])].trains:
-            names.append(self.book.entries[names[-1]].model)
+            names.append(self.config.entries[names[-1]].model)
         return names
 
     def scores_of(self, name: str, score: str) -> list[dict[str, Any]]:
         """Return the rows of a `scores` table about this model alone, without other seeds of its entry."""
-        entries = self.book.entries
+        entries = self.config.entries
         models = {entries[entries[grades].responses].model for grades in entries[score].grades}
         seedless = without_seed(name)
         trainings = {model for model in models if without_seed(model) == seedless}
         if name not in trainings:
             return []
-        split = None if len(trainings) == 1 else f"seed {seed_of(name)}"
+        split = None if len(trainings) == 1 else f"seed {parse_seed(name)}"
         rows = Table(score, self.results).rows()
         return [row for row in rows if row["model"] == seedless and split in (None, row["slice"])]
 

@@ -27,7 +27,7 @@ calling these functions.
 import re
 from itertools import groupby
 
-from proofmill.answers.extraction import boxed
+from proofmill.answers.extraction import find_boxes
 from proofmill.text.languages import BY_CHARACTER, FENCED, script
 from proofmill.text.reasoning import after_one_thought
 
@@ -53,9 +53,9 @@ def think_format(text: str) -> float:
     return float(after_one_thought(text) != "")
 
 
-def boxed_format(text: str) -> float:
+def reward_boxed_format(text: str) -> float:
     r"""Return 1 for `think_format` with exactly one `\boxed{...}` in the text after the reasoning, else 0."""
-    return float(len(boxed(after_one_thought(text))) == 1)
+    return float(len(find_boxes(after_one_thought(text))) == 1)
 
 
 def tag_count(text: str) -> float:

@@ -41,9 +41,9 @@ def reference_penalty(tokens_G: ArrayLike, right_G: ArrayLike, reference: float 
     L* is `reference`, the tokens of the reference solution; without one every reward is NaN. The maximum runs over the
     group. The study does not publish its weight.
     """
-    tokens_S, _, scored_G = _scored(tokens_G, right_G)
+    tokens_S, _, scored_G = _select_scored(tokens_G, right_G)
     apart_S = np.abs(tokens_S - (np.nan if reference is None else reference))
-    return _placed(-weight * _share_of_largest(apart_S), scored_G)
+    return _place(-weight * _share_of_largest(apart_S), scored_G)
 
 
 def group_penalty(
@@ -55,11 +55,11 @@ def group_penalty(
     a quantile in [0, 1] of the right ones' lengths. Wrong attempts pay as well. If no attempt is right, or none is
     longer than o, all get 0. Raises ValueError for another `base`.
     """
-    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    tokens_S, right_S, scored_G = _select_scored(tokens_G, right_G)
     if not right_S.any():
-        return _placed(np.zeros(len(tokens_S)), scored_G)
+        return _place(np.zeros(len(tokens_S)), scored_G)
     excess_S = np.maximum(0.0, tokens_S - _base(tokens_S[right_S], base))
-    return _placed(-weight * right_S.mean() ** power * _share_of_largest(excess_S), scored_G)
+    return _place(-weight * right_S.mean() ** power * _share_of_largest(excess_S), scored_G)
 
 
 def lead_reward(
@@ -71,12 +71,12 @@ def lead_reward(
     it means; here it is the population's (divided by n), so that a single right attempt has z = 0. This reward includes
     the reward for correctness.
     """
-    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    tokens_S, right_S, scored_G = _select_scored(tokens_G, right_G)
     rewards_S = np.full(len(tokens_S), float(wrong))
     if right_S.any():
         lengths_R = tokens_S[right_S]
         rewards_S[right_S] = np.exp(-alpha * (lengths_R - lengths_R.mean()) / (lengths_R.std() + epsilon))
-    return _placed(rewards_S, scored_G)
+    return _place(rewards_S, scored_G)
 
 
 def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
@@ -84,14 +84,14 @@ def kimi_reward(tokens_G: ArrayLike, right_G: ArrayLike) -> np.ndarray:
 
     Minimum and maximum are the group's; if they are equal, 0 for all.
     """
-    tokens_S, right_S, scored_G = _scored(tokens_G, right_G)
+    tokens_S, right_S, scored_G = _select_scored(tokens_G, right_G)
     if not len(tokens_S) or tokens_S.min() == tokens_S.max():
-        return _placed(np.zeros(len(tokens_S)), scored_G)
+        return _place(np.zeros(len(tokens_S)), scored_G)
     lambda_S = 0.5 - (tokens_S - tokens_S.min()) / (tokens_S.max() - tokens_S.min())
-    return _placed(np.where(right_S, lambda_S, np.minimum(0.0, lambda_S)), scored_G)
+    return _place(np.where(right_S, lambda_S, np.minimum(0.0, lambda_S)), scored_G)
 
 
-def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _select_scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return tokens_S and right_S of the scored attempts, and their mask scored_G. Raises ValueError for other arrays."""
     tokens_G, right_G = np.asarray(tokens_G, dtype=float), np.asarray(right_G, dtype=float)  # None becomes NaN
     if tokens_G.ndim != 1 or tokens_G.shape != right_G.shape:
@@ -108,7 +108,7 @@ def _scored(tokens_G: ArrayLike, right_G: ArrayLike) -> tuple[np.ndarray, np.nda
     return tokens_G[scored_G], right_S.astype(bool), scored_G
 
 
-def _placed(rewards_S: np.ndarray, scored_G: np.ndarray) -> np.ndarray:
+def _place(rewards_S: np.ndarray, scored_G: np.ndarray) -> np.ndarray:
     """Return the rewards at the indices of their attempts, NaN elsewhere."""
     rewards_G = np.full(len(scored_G), np.nan)
     rewards_G[scored_G] = rewards_S + 0.0  # no -0.0
@@ -148,13 +148,13 @@ def cosine_reward(
     `max_tokens`. A wrong attempt rises from the minimum to the maximum: the longer it thought before it failed, the
     less it is punished. With `wrong_range=OPEN_R1_CLI_WRONG_RANGE` it is punished more, as with open-r1's command line.
     """
-    tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
+    tokens_S, right_S, scored_N = _select_scored(tokens_N, right_N)
     if max_tokens <= 0:
         raise ValueError(f"cosine: max_tokens {max_tokens:g}; expected more than 0. Give the longest length allowed.")
     (least_right, most_right), (least_wrong, most_wrong) = right_range, wrong_range
     end_S, start_S = np.where(right_S, least_right, most_wrong), np.where(right_S, most_right, least_wrong)
     fallen_S = 0.5 * (1 + np.cos(np.pi * np.minimum(1.0, tokens_S / max_tokens)))
-    return _placed(end_S + (start_S - end_S) * fallen_S, scored_N)
+    return _place(end_S + (start_S - end_S) * fallen_S, scored_N)
 
 
 def soft_overlong(tokens_N: ArrayLike, max_tokens: int = 16_384, buffer: int = 4_096) -> np.ndarray:
@@ -212,7 +212,7 @@ def model_efficiency(reference_N: ArrayLike, tokens_N: ArrayLike, right_N: Array
     More than 1: shorter than the references. A problem counts as often as it is answered right. Attempts with an
     unknown reference (NaN) are left out. NaN when no attempt is left.
     """
-    tokens_S, right_S, scored_N = _scored(tokens_N, right_N)
+    tokens_S, right_S, scored_N = _select_scored(tokens_N, right_N)
     reference_S = np.asarray(reference_N, dtype=float)[scored_N]
     counts_S = right_S & ~np.isnan(reference_S)
     written = tokens_S[counts_S].sum()

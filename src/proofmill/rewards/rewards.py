@@ -112,11 +112,11 @@ def _grade(rollout: Rollout) -> float | None:
     return None if verdict.grade is None else verdict.grade / verdict.max_points
 
 
-def _solved(rollout: Rollout) -> float | None:
+def _reward_solved(rollout: Rollout) -> float | None:
     return None if rollout.verdict.grade is None else rollout.right
 
 
-def _thresholded(rollout: Rollout) -> float | None:
+def _reward_thresholded(rollout: Rollout) -> float | None:
     """Apply QED-Nano's `custom_reward_threshold`: grades from 1 to below 6 (of 7) count as 1."""
     grade, max_points = rollout.verdict.grade, rollout.verdict.max_points
     if grade is None:
@@ -124,7 +124,7 @@ def _thresholded(rollout: Rollout) -> float | None:
     return (1 if 1 <= grade < 6 else grade) / max_points
 
 
-def _discounted(rollout: Rollout, rate: float) -> float | None:
+def _reward_discounted(rollout: Rollout, rate: float) -> float | None:
     grade = _grade(rollout)
     return None if grade is None else grade * float(lengths.discount([rollout.tokens], rate)[0])
 
@@ -206,12 +206,14 @@ def _of_text(value: Callable[..., float]) -> Callable[..., list[float | None]]:
 
 REWARDS: dict[str, Reward] = {
     "grade": Reward(each(_grade), "the grade as a share of all points", of_verdict=True),
-    "solved": Reward(each(_solved), "1 for all points, else 0", of_verdict=True),
+    "solved": Reward(each(_reward_solved), "1 for all points, else 0", of_verdict=True),
     "grade-thresholded": Reward(
-        each(_thresholded), "the grade of 7 points in three steps: below 1, 1 (for 1 to 5), 6 and 7", of_verdict=True
+        each(_reward_thresholded),
+        "the grade of 7 points in three steps: below 1, 1 (for 1 to 5), 6 and 7",
+        of_verdict=True,
     ),
     "grade-discounted": Reward(
-        each(_discounted),
+        each(_reward_discounted),
         "the grade as a share, times `rate` to the power of the tokens",
         {"rate": None},
         of_verdict=True,
@@ -229,7 +231,7 @@ REWARDS: dict[str, Reward] = {
     "think-format": Reward(
         _of_text(format_checks.think_format), "1 for one block of reasoning at the beginning and an answer after it"
     ),
-    "boxed-format": Reward(_of_text(format_checks.boxed_format), "the same with exactly one box in the answer"),
+    "boxed-format": Reward(_of_text(format_checks.reward_boxed_format), "the same with exactly one box in the answer"),
     "answer-format": Reward(
         _of_text(format_checks.answer_format), "1 for R1's think and answer tags, once each and nothing around"
     ),

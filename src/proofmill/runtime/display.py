@@ -39,7 +39,7 @@ WIDE, MIDDLE = 110, 84  # terminal widths that show a stage's speed; its counts 
 SETTINGS = {None: True, "yes": True, "plain": False}
 
 
-def wanted() -> bool:
+def is_wanted() -> bool:
     """Return whether to show the display: both streams are a capable terminal in the foreground, and it is not declined.
 
     Raises SettingError if PROOFMILL_DISPLAY is neither `plain` nor `yes`.
@@ -282,7 +282,7 @@ class Display(logging.Handler):
         self.console.print(line, soft_wrap=True)
 
     def _open(self) -> None:
-        live = Live(console=self.console, get_renderable=self._drawn, auto_refresh=False, transient=True)
+        live = Live(console=self.console, get_renderable=self._draw, auto_refresh=False, transient=True)
         with self.console:
             live.start()
         self.console.show_cursor(True)  # a killed run must not leave the cursor hidden
@@ -302,7 +302,7 @@ class Display(logging.Handler):
 
     # ----------------------------------------------------------------------------------------------------- drawing
 
-    def _drawn(self) -> RenderableType:
+    def _draw(self) -> RenderableType:
         width, height = self.console.size
         stages = sorted(self.running.values(), key=lambda stage: stage.started)
         room = max(1, height - 4)

@@ -11,7 +11,7 @@ GROUPS = {
 
 def least() -> int | None:
     """Return the bytes that are free and allowed; None if unknown."""
-    return min([*available(), *allowed()], default=None)
+    return min([*available(), *read_limits()], default=None)
 
 
 def available(meminfo: Path = Path("/proc/meminfo")) -> list[int]:
@@ -20,7 +20,7 @@ def available(meminfo: Path = Path("/proc/meminfo")) -> list[int]:
     return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
 
 
-def allowed(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+def read_limits(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """Return the bytes left under each memory limit of this process: of its control group and all parents."""
     left = []
     for line in membership.read_text().splitlines() if membership.exists() else []:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proofmill.runtime import environment
 from proofmill.runtime.cluster import slurm
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 
 
 def wait_seconds() -> float:
@@ -32,7 +32,7 @@ def take(file: int, where: str, wait: float, shared: bool = False) -> bool:
             if time.monotonic() - start > wait:
                 return False
             if not announced:
-                say(
+                log(
                     where,
                     f"another process is writing here ({holder(file)}); waiting up to {wait:g} s for the lock",
                 )
@@ -53,7 +53,7 @@ def sign(file: int) -> None:
     os.pwrite(file, text.encode(), 0)
 
 
-def held(path: Path, shared: bool = False) -> bool:
+def is_held(path: Path, shared: bool = False) -> bool:
     """Return whether some process holds the lock on `path`, which may belong to another user and be read-only.
 
     With `shared`, also a lock that several may hold; the file must then be writable.
@@ -87,20 +87,20 @@ def slurm_job(path: Path) -> str | None:
 
 @contextmanager
 def together(path: Path) -> Iterator[None]:
-    """Hold a shared lock on `path`, so that it is `held(path, shared=True)`. Waits for an exclusive holder."""
-    with _waited_for(path, fcntl.LOCK_SH):
+    """Hold a shared lock on `path`, so that it is `is_held(path, shared=True)`. Waits for an exclusive holder."""
+    with _wait_for(path, fcntl.LOCK_SH):
         yield
 
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
     """Hold the lock on `path` exclusively, for a short operation; waits without a message."""
-    with _waited_for(path, fcntl.LOCK_EX):
+    with _wait_for(path, fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
-def _waited_for(path: Path, how: int) -> Iterator[None]:
+def _wait_for(path: Path, how: int) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

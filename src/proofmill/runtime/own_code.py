@@ -111,7 +111,7 @@ class Folder:
             self._read[name] = Module(path, name) if path else None
         return self._read[name]
 
-    def reached(self, module: Module, *nodes: ast.AST) -> dict[str, Module]:
+    def find_imports(self, module: Module, *nodes: ast.AST) -> dict[str, Module]:
         """Return the modules of the folder, by name and sorted, that some nodes of a module import, transitively."""
         modules: dict[str, Module] = {}
         pending = [(module, node) for node in nodes]
@@ -131,7 +131,7 @@ class Folder:
     def digest_of(self, module: Module, dictionary: str, key: str) -> str:
         """Return a digest of one entry of a plugin's dictionary and of all that it depends on."""
         nodes = _slice(module.tree, dictionary, key)
-        others = self.reached(module, *nodes)
+        others = self.find_imports(module, *nodes)
         return digest(*map(ast.unparse, nodes), *([name, ast.unparse(other.tree)] for name, other in others.items()))
 
 

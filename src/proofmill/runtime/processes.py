@@ -60,15 +60,15 @@ def leave() -> None:
 
 def any_of(flag: bool) -> bool:
     """Return whether the flag is set in any process. Every process must call this."""
-    return flag if world() == 1 else _summed(float(flag)) > 0
+    return flag if world() == 1 else _sum(float(flag)) > 0
 
 
 def mean(value: float) -> float:
     """Return the mean of a number over the processes. Every process must call this, and waits for all."""
-    return value if world() == 1 else _summed(value) / world()
+    return value if world() == 1 else _sum(value) / world()
 
 
-def _summed(value: float) -> float:
+def _sum(value: float) -> float:
     import torch
 
     number = torch.tensor(value, dtype=torch.float32, device=_join_group().device)

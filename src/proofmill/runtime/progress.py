@@ -19,7 +19,7 @@ SOON, AT_LAST = 10.0, 300.0  # seconds between two lines: at first, and after 15
 NOW = "PROOFMILL_STATUS_DIR"
 
 
-def say(name: str, text: str) -> None:
+def log(name: str, text: str) -> None:
     """Write one line of a job's log, to standard error."""
     print(f"{name}  {text}", file=sys.stderr, flush=True)
 
@@ -35,7 +35,7 @@ class ProgressRate:
         """Seconds since the step began."""
         return time.monotonic() - self.start
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Return whether it is time for a line, and start the next interval if so."""
         now = time.monotonic()
         due = now - self.last >= min(max(SOON, (now - self.start) / 3), AT_LAST)
@@ -44,8 +44,8 @@ class ProgressRate:
 
     def tell(self, name: str, line: Callable[[], str]) -> None:
         """Log the progress of a step if it is time, and report it every second under a live display."""
-        if self.due():
-            say(name, line())
+        if self.is_due():
+            log(name, line())
         if NOW in os.environ and time.monotonic() - self.shown >= 1:
             self.shown = time.monotonic()
             with suppress(OSError):  # a failing display never stops a job
@@ -86,21 +86,21 @@ class Progress:
         parts += [f"{self.failed:,} failed"] * bool(self.failed)
         parts += [f"{self.tokens / max(seconds, 1e-9):,.0f} tokens/s"] * bool(self.tokens)
         parts += [f"${self.cost:.2f}"] * bool(self.cost)
-        if (left := self._left()) is not None:
+        if (left := self._seconds_left()) is not None:
             parts.append(f"{clock(left)} left")
         return ", ".join(parts)
 
     def _how_far(self) -> list[str]:
-        return [counted(self.done, self.total, self.unit)]
+        return [format_count(self.done, self.total, self.unit)]
 
-    def _left(self) -> float | None:
+    def _seconds_left(self) -> float | None:
         """Return the seconds left at the present speed; None if unknown."""
         return _rest(self.pace.seconds, self.done - self.cached, self.done, self.total)
 
     def close(self) -> None:
         """Log the last line, unless the step was short and has nothing to report."""
         if 2 * self.cached > self.done or self.failed or self.cost or self.pace.seconds >= SOON:
-            say(self.name, f"{self.line()}, took {clock(self.pace.seconds)}")
+            log(self.name, f"{self.line()}, took {clock(self.pace.seconds)}")
 
 
 class NestedProgress(Progress):
@@ -114,7 +114,7 @@ class NestedProgress(Progress):
         self.total_ended, self.unit_ended = total, unit
         self.all_ended = self._ended_before = 0  # before: units without a call in this run
 
-    def ended(self) -> None:
+    def end_unit(self) -> None:
         """Count a finished unit."""
         self.all_ended += 1
         if self.done == self.cached:
@@ -125,16 +125,16 @@ class NestedProgress(Progress):
         if self.done:
             super().close()
         else:
-            say(self.name, self.line())
+            log(self.name, self.line())
 
     def _how_far(self) -> list[str]:
-        return [counted(self.all_ended, self.total_ended, self.unit_ended), *super()._how_far()]
+        return [format_count(self.all_ended, self.total_ended, self.unit_ended), *super()._how_far()]
 
-    def _left(self) -> float | None:
+    def _seconds_left(self) -> float | None:
         return _rest(self.pace.seconds, self.all_ended - self._ended_before, self.all_ended, self.total_ended)
 
 
-def counted(done: int, total: int | None, unit: str) -> str:
+def format_count(done: int, total: int | None, unit: str) -> str:
     """Return `1,280 of 3,200 rows (40 %)`, or `1,280 rows` without a total."""
     return f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit} ({100 * done // max(total, 1)} %)"
 

@@ -30,7 +30,7 @@ class Records:
         try:
             self._file.write(record)
         except OSError as error:
-            raise _located(error) from None
+            raise _locate(error) from None
         self._starts.append(self._starts[-1] + len(record))
 
     def __getitem__(self, place: int) -> bytes:
@@ -38,11 +38,11 @@ class Records:
         try:
             self._file.flush()
         except OSError as error:
-            raise _located(error) from None
+            raise _locate(error) from None
         return os.pread(self._file.fileno(), end - start, start)
 
 
-def _located(error: OSError) -> OSError:
+def _locate(error: OSError) -> OSError:
     return OSError(error.errno, error.strerror, tempfile.gettempdir())
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-from proofmill.runtime.progress import ProgressRate, clock, say
+from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.runtime.signals import grace_seconds
 from proofmill.schema.errors import ServiceError, SettingError
 
@@ -55,18 +55,18 @@ class Steps(TrainerCallback):
     def on_train_end(self, args, state, control, **_):
         """Put the last step's loss into the job's last line."""
         if state.global_step > self.first:
-            self.job.remark = self._speed(self._rate(state.global_step))
+            self.job.remark = self._format_speed(self._rate(state.global_step))
 
     def line(self, step: int, steps: int) -> str:
         """Return the line of progress without the name."""
         rate = self._rate(step)
-        return f"step {step:,} of {steps:,}, {self._speed(rate)}, {clock((steps - step) / rate)} left"
+        return f"step {step:,} of {steps:,}, {self._format_speed(rate)}, {clock((steps - step) / rate)} left"
 
     def _rate(self, step: int) -> float:
         """Return the steps per second."""
         return (step - self.first) / self.pace.seconds
 
-    def _speed(self, rate: float) -> str:
+    def _format_speed(self, rate: float) -> str:
         """Return the latest loss or reward, and the speed."""
         pace = f"{60 * rate:,.0f}" if rate > 1 / 6 else f"{60 * rate:.2g}"
         parts = [*self.latest, f"{pace} steps/min"]
@@ -100,7 +100,7 @@ class Watch(TrainerCallback):
         while not self.over.wait(min(6 * self.minutes, 5.0)):
             if time.monotonic() - self.latest > 60 * self.minutes:
                 self.stalled = True
-                say(self.name, f"no progress for {self.minutes:g} minutes; the stacks of all threads:")
+                log(self.name, f"no progress for {self.minutes:g} minutes; the stacks of all threads:")
                 faulthandler.dump_traceback(all_threads=True)
                 self._end()
                 return

@@ -129,22 +129,22 @@ class Checks:
         return faults
 
 
-def _joined(*sources: str) -> str:
+def _join(*sources: str) -> str:
     return "\n\n".join(source for source in sources if source.strip())
 
 
 def _recording(check: SandboxCheck) -> Execution:
     record = _RECORD.format(function=check.function)
-    return Execution(_joined(check.setup, check.reference, record, check.check), "_check_calls")
+    return Execution(_join(check.setup, check.reference, record, check.check), "_check_calls")
 
 
 def _trial(check: SandboxCheck, code: str, calls: str) -> Execution:
-    return Execution(_joined(check.setup, code), calls)
+    return Execution(_join(check.setup, code), calls)
 
 
 def _replay(check: SandboxCheck, results: str) -> Execution:
     replay = _REPLAY.format(function=check.function, values=results)
-    return Execution(_joined(check.setup, check.reference, replay, check.check), "len(_check_values)")
+    return Execution(_join(check.setup, check.reference, replay, check.check), "len(_check_values)")
 
 
 def _call_list(check: SandboxCheck, result: Result) -> tuple[str | None, str]:

@@ -189,12 +189,12 @@ class TestCase:
         if not (isinstance(body, ast.Compare) and len(body.ops) == 1 and isinstance(body.ops[0], (ast.Eq, ast.NotEq))):
             return None
         try:
-            sides = [values.parse(self._filled(side, results)) for side in (body.left, body.comparators[0])]
+            sides = [values.parse(self._fill(side, results)) for side in (body.left, body.comparators[0])]
         except ValueError:
             return None
         return values.same(*sides) == isinstance(body.ops[0], ast.Eq)
 
-    def _filled(self, node: ast.AST, results: Sequence[str]) -> str:
+    def _fill(self, node: ast.AST, results: Sequence[str]) -> str:
         if isinstance(node, ast.Name) and node.id.startswith("_part_"):
             return results[int(node.id[6:])]
         return ast.unparse(node)

@@ -266,7 +266,7 @@ def _library() -> Path:
     return Path(sysconfig.get_path("stdlib")).resolve()
 
 
-def _linked() -> list[Path]:
+def _find_linked() -> list[Path]:
     """Return the folders and files of the shared libraries that Python's own library needs."""
     own = Path(sysconfig.get_config_var("LIBDIR") or "/", sysconfig.get_config_var("INSTSONAME") or "")
     folders = map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"))
@@ -297,7 +297,11 @@ def _readable() -> dict[str, bool]:
     """Return the paths visible under landlock: True for readable ones, False for folders that can only be listed."""
     others = ("site-packages", "dist-packages")
     names = [_library(), *(path.parent for path in _packages().values())]
-    files = [*_linked(), *(path for path in _library().iterdir() if path.name not in others), *_packages().values()]
+    files = [
+        *_find_linked(),
+        *(path for path in _library().iterdir() if path.name not in others),
+        *_packages().values(),
+    ]
     return {**{str(path): False for path in names}, **{str(path): True for path in files}}
 
 
@@ -305,7 +309,7 @@ def _readable() -> dict[str, bool]:
 def _bubblewrap() -> tuple[str, ...]:
     """Return the bubblewrap command that precedes Python's."""
     command = ["bwrap", "--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
-    for path in _linked():
+    for path in _find_linked():
         if path.is_symlink() and path.is_dir():
             command += ["--symlink", os.readlink(path), str(path)]
         else:

@@ -108,7 +108,7 @@ class Pool:
         for thread in self._threads:
             thread.join()
         while not self._jobs.empty():
-            fail(self._jobs.get(), _closed())
+            fail(self._jobs.get(), _closing_error())
 
     def add(self, job: SandboxJob) -> None:
         self._jobs.put(job)
@@ -132,7 +132,7 @@ class Pool:
                     while len(jobs) < AHEAD and (job := self._next(wait=not jobs)):
                         jobs.append(job)
                 if self._closing:
-                    raise _closed()
+                    raise _closing_error()
                 try:
                     jail = jail or self._start()
                     more = [] if sent else [jobs[0]]
@@ -185,7 +185,7 @@ class Pool:
             jail.close()
 
 
-def _closed() -> SandboxError:
+def _closing_error() -> SandboxError:
     return SandboxError(
         "sandbox: closed while a program ran; expected it to be open. Read all results before you close it."
     )

@@ -21,7 +21,7 @@ APPROACH = re.compile(r"^#{1,6}[ \t]*suggested approach\b[^\n]*$", re.IGNORECASE
 _CHOICE = re.compile(r"\\?(?:text|textbf|mathrm|mathbf)|[{}\s.*\\()]")
 
 
-def lettered(solutions: Sequence[ScaffoldStep]) -> str:
+def letter(solutions: Sequence[ScaffoldStep]) -> str:
     """Format candidates for a prompt, each under its letter."""
     return escapes.Enclosed(
         "\n\n".join(
@@ -33,20 +33,20 @@ def lettered(solutions: Sequence[ScaffoldStep]) -> str:
 
 def merging(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> Call:
     """Build the call that merges several solutions into one."""
-    return Call("merger", name, play.prompt("merge", candidates=lettered(solutions)), solutions)
+    return Call("merger", name, play.prompt("merge", candidates=letter(solutions)), solutions)
 
 
 def select(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) -> Dialogue:
     """Return the candidate that the selector prefers. Makes no call if there is only one."""
     if len(solutions) == 1:
         return solutions[0]
-    step = yield from play.ask("selector", name, play.prompt("select", candidates=lettered(solutions)), solutions)
+    step = yield from play.ask("selector", name, play.prompt("select", candidates=letter(solutions)), solutions)
     return solutions[choice(step.solution, len(solutions), play.rng(name))]
 
 
 def choice(text: str, number: int, rng: random.Random) -> int:
     """Return the position of the candidate in the last box with a letter; random for `equal`, or without such a box."""
-    for box in reversed(extraction.boxed(text)):
+    for box in reversed(extraction.find_boxes(text)):
         letter = _CHOICE.sub("", box).upper()
         if len(letter) == 1 and letter in ascii_uppercase[:number]:
             return ascii_uppercase.index(letter)
@@ -62,7 +62,7 @@ def knockout(play: ScaffoldRun, name: str, solutions: Sequence[ScaffoldStep]) ->
         turn += 1
         pairs = [left[place : place + 2] for place in range(0, len(left), 2)]
         calls = [
-            Call("selector", f"{name} {turn}.{n}", play.prompt("select", candidates=lettered(pair)), pair)
+            Call("selector", f"{name} {turn}.{n}", play.prompt("select", candidates=letter(pair)), pair)
             for n, pair in enumerate(pairs, 1)
             if len(pair) == 2
         ]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proofmill.calls.dialogues import Dialogue
-from proofmill.graders.verdicts import boxed_number
+from proofmill.graders.verdicts import read_boxed_number
 from proofmill.prompts import escapes
 from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
@@ -45,20 +45,20 @@ def deepseek_math(play: ScaffoldRun, pool: int, verifications: int, shown: int, 
     """Return the ending, after at most pool * (1 + verifications) * (1 + iterations) calls."""
     asked = (*play.system, ("user", play.prompt("prove")))
     written = yield from play.ask_all([Call("solver", f"prove {n}", asked) for n in range(1, pool + 1)])
-    proofs = yield from _verified(play, "", written, verifications)
+    proofs = yield from _find_verified(play, "", written, verifications)
     for turn in range(1, iterations + 1):
         if not proofs or max(proof.mean for proof in proofs) >= 1.0:
             break
         best = sorted(proofs, key=lambda proof: proof.mean)[-pool:]
         calls = [_refining(play, f"round {turn}, refine {n}", proof, shown) for n, proof in enumerate(best, 1)]
-        proofs += yield from _verified(play, f"round {turn}, ", (yield from play.ask_all(calls)), verifications)
+        proofs += yield from _find_verified(play, f"round {turn}, ", (yield from play.ask_all(calls)), verifications)
     if not proofs:
         return play.nothing()
     best_one = max(proofs, key=lambda proof: proof.mean)
     return play.answer(best_one.step, best_one.text)
 
 
-def _verified(play: ScaffoldRun, turn: str, steps: Sequence[ScaffoldStep], times: int) -> Dialogue:
+def _find_verified(play: ScaffoldRun, turn: str, steps: Sequence[ScaffoldStep], times: int) -> Dialogue:
     """Return the proofs in some steps, with their verifications."""
     proofs = [Proof(step, text, []) for step in steps if (text := proof_in(step.solution))]
     calls = [
@@ -83,7 +83,7 @@ def _refining(play: ScaffoldRun, name: str, proof: Proof, shown: int) -> Call:
 
 def score_in(text: str) -> float | None:
     """Return the score 0, 0.5 or 1 in the box that ends a verification; None without one."""
-    score = boxed_number(text)
+    score = read_boxed_number(text)
     return score if score in (0, 0.5, 1) else None
 
 

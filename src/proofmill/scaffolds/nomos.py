@@ -39,7 +39,7 @@ def nomos(play: ScaffoldRun, solutions: int, kept: int, perfect: int) -> Dialogu
     full = [pair for pair in scored if scores[pair[0].number] == 7]
     ranked = sorted(scored, key=lambda pair: _rank(scores[pair[0].number]), reverse=True)
     chosen = (full if len(full) >= perfect else ranked)[:kept]
-    left = yield from _consolidated(play, chosen)
+    left = yield from _consolidate(play, chosen)
     turn = 0
     while len(left) > 1:
         turn += 1
@@ -56,7 +56,7 @@ def _solving(play: ScaffoldRun, number: int) -> Call:
     return Call("solver", f"solve {number}", (*play.system, ("user", play.statement)))
 
 
-def _consolidated(play: ScaffoldRun, scored: list[tuple[ScaffoldStep, ScaffoldStep]]) -> Dialogue:
+def _consolidate(play: ScaffoldRun, scored: list[tuple[ScaffoldStep, ScaffoldStep]]) -> Dialogue:
     """Return the solutions of the group that the consolidator considers correct."""
     blocks = (
         escapes.in_blocks("solution", [s.solution]) + "\n" + escapes.in_blocks("judgement", [f.solution])
@@ -89,7 +89,7 @@ def _round(play: ScaffoldRun, turn: int, left: list[ScaffoldStep]) -> Dialogue:
 
 def score_in(text: str) -> int | None:
     """Return the last boxed whole number from 0 to 7; None without one."""
-    scores = [int(box) for raw in extraction.boxed(text) if re.fullmatch(r"[0-7]", box := raw.strip())]
+    scores = [int(box) for raw in extraction.find_boxes(text) if re.fullmatch(r"[0-7]", box := raw.strip())]
     return scores[-1] if scores else None
 
 

@@ -104,34 +104,34 @@ def _tool(desk: Desk, place: str, asked: dict[str, Any]) -> Dialogue:
     """
     play, tool = desk.play, str(asked.get("tool"))
     if tool == "solve" and "approach" not in asked:
-        return _filed(desk, "solution", play.solve(f"solve {place}"))
+        return _file(desk, "solution", play.solve(f"solve {place}"))
     if tool == "solve":
         step, approach = desk.get("approach", asked["approach"])
         talk = (*play.system, ("user", play.prompt("solve-with-approach", approach=approach)))
-        return _filed(desk, "solution", Call("solver", f"solve {place}", talk, [step]))
+        return _file(desk, "solution", Call("solver", f"solve {place}", talk, [step]))
     if tool == "approaches":
         return _approaches(desk, place, asked.get("number", 1))
     if tool == "verify":
         step, _ = desk.get("solution", asked.get("solution"))
         prompt = play.prompt("verify", solution=step.solution)
-        return _filed(desk, "report", Call("verifier", f"verify {place}", prompt, [step]))
+        return _file(desk, "report", Call("verifier", f"verify {place}", prompt, [step]))
     if tool == "improve":
         step, _ = desk.get("solution", asked.get("solution"))
         report, _ = desk.get("report", asked.get("report"))
         prompt = play.prompt("improve", solution=step.solution, report=report.solution)
-        return _filed(desk, "solution", Call("improver", f"improve {place}", prompt, [step, report]))
+        return _file(desk, "solution", Call("improver", f"improve {place}", prompt, [step, report]))
     if tool in ("merge", "select"):
         names = asked.get("solutions")
         some = [desk.get("solution", name)[0] for name in (names if isinstance(names, list) else [])]
         if len(some) < 2:
             raise LookupError(f"`{tool}` works on at least two solutions, `solutions: [1, 2]`.")
         if tool == "merge":
-            return _filed(desk, "solution", components.merging(play, f"merge {place}", some))
-        return _selected(desk, f"select {place}", some)
+            return _file(desk, "solution", components.merging(play, f"merge {place}", some))
+        return _select(desk, f"select {place}", some)
     raise LookupError(f"there is no tool `{tool}`.")
 
 
-def _filed(desk: Desk, word: str, call: Call) -> Dialogue:
+def _file(desk: Desk, word: str, call: Call) -> Dialogue:
     (step,) = yield from desk.play.ask_all([call])
     if not step.solution:
         return f"The call for a {word} gave nothing.", step
@@ -144,8 +144,8 @@ def _approaches(desk: Desk, place: str, number: Any) -> Dialogue:
     return "\n\n".join(desk.name("approach", step, text) for text in texts) or "No approach was suggested.", step
 
 
-def _selected(desk: Desk, name: str, some: list[ScaffoldStep]) -> Dialogue:
-    asked = desk.play.prompt("select", candidates=components.lettered(some))
+def _select(desk: Desk, name: str, some: list[ScaffoldStep]) -> Dialogue:
+    asked = desk.play.prompt("select", candidates=components.letter(some))
     step = yield from desk.play.ask("selector", name, asked, some)
     best = some[components.choice(step.solution, len(some), desk.play.rng(name))]
     desk.chosen = next(

@@ -105,10 +105,10 @@ class Played:
 
 @dataclass(frozen=True)
 class Player:
-    """A model in a role: `question` builds a request from a conversation and the sample index."""
+    """A model in a role: `request` builds a request from a conversation and the sample index."""
 
     who: str
-    question: Callable[[Talk, int], ModelRequest]
+    request: Callable[[Talk, int], ModelRequest]
 
 
 @dataclass(frozen=True)
@@ -189,16 +189,16 @@ class ScaffoldRun:
         player = self.players[call.role]
         name = f"{self.place}: {call.name}" if self.place else call.name
         if isinstance(player, Nested):
-            return (yield from self._nested(player, call, talk, name))
-        question = player.question(talk, 0)
-        key = (player.who, question.key)
+            return (yield from self._nest(player, call, talk, name))
+        request = player.request(talk, 0)
+        key = (player.who, request.key)
         sample = self.attempt * SAMPLES + self.asked[key]
         self.asked[key] += 1
         depth = 1 + max((step.depth for step in self.steps), default=0)  # dialogues advance in lock-step
-        (answer,) = yield [Ask(player.who, replace(question, sample=sample))]
-        return self._taken(name, call, player.who, answer, depth)
+        (answer,) = yield [Ask(player.who, replace(request, sample=sample))]
+        return self._take(name, call, player.who, answer, depth)
 
-    def _nested(self, player: Nested, call: Call, talk: Talk, name: str) -> Dialogue:
+    def _nest(self, player: Nested, call: Call, talk: Talk, name: str) -> Dialogue:
         statement = "\n\n".join(content for _, content in talk)
         play = replace(self, statement=statement, players=player.players, prompts=player.prompts, place=name)
         ending = yield from player.run(play)
@@ -209,9 +209,9 @@ class ScaffoldRun:
             # Its calls count its tokens and its cost.
             answer = ModelOutput(ending.text, ending.step.answer.stop_reason, reasoning="", cost=0.0)
         shown = [ending.step] if ending.step else inside[-1:]
-        return self._taken(name, replace(call, shown=shown), "", answer, max(step.depth for step in inside))
+        return self._take(name, replace(call, shown=shown), "", answer, max(step.depth for step in inside))
 
-    def _taken(self, name: str, call: Call, who: str, answer: ModelOutput, depth: int) -> ScaffoldStep:
+    def _take(self, name: str, call: Call, who: str, answer: ModelOutput, depth: int) -> ScaffoldStep:
         shown = tuple(step.number for step in call.shown)
         self.steps.append(step := ScaffoldStep(name, call.role, who, answer, len(self.steps), shown, depth))
         if answer.reason in TRANSIENT:
@@ -228,7 +228,7 @@ class Ending:
     reason: str = Reason.OK
 
 
-def played(run: Callable[[ScaffoldRun], Dialogue], play: ScaffoldRun) -> Dialogue:
+def run_scaffold(run: Callable[[ScaffoldRun], Dialogue], play: ScaffoldRun) -> Dialogue:
     """Run a scaffold to its end and return a Played."""
     try:
         ending = yield from run(play)

@@ -56,14 +56,14 @@ def _rounds(number: int) -> int:
     return math.ceil(math.log2(max(number, 1)))
 
 
-def _fixed(most: Mapping[str, int], depth: int) -> Calls:
+def _fix(most: Mapping[str, int], depth: int) -> Calls:
     return Calls(most, most, depth)
 
 
 def _rsa(population: int, rounds: int, block: int, pairwise: bool) -> Calls:
     select = population - 1 if pairwise else min(1, population - 1)
     chosen = _rounds(population) if pairwise else select
-    return _fixed({SOLVER: population, "merger": population * rounds, "selector": select}, 1 + rounds + chosen)
+    return _fix({SOLVER: population, "merger": population * rounds, "selector": select}, 1 + rounds + chosen)
 
 
 def _deepseek_math(pool: int, verifications: int, shown: int, iterations: int) -> Calls:
@@ -79,7 +79,7 @@ def _nomos(solutions: int, kept: int, perfect: int) -> Calls:
 
 
 def _reasoning_cache(iterations: int) -> Calls:
-    return _fixed({SOLVER: iterations, "summarizer": iterations - 1}, 2 * iterations - 1)
+    return _fix({SOLVER: iterations, "summarizer": iterations - 1}, 2 * iterations - 1)
 
 
 def _selfcheck(passes: int, failures: int, iterations: int, or_best: bool) -> Calls:
@@ -100,7 +100,7 @@ def _graph(approaches: int, free: int, solutions: int, verifications: int, merge
         "merger": branches * several * merge,
         "selector": branches * several * (not merge) + int(branches > 1),
     }
-    return _fixed(most, int(approaches > 0) + 1 + 2 * verifications + several + int(branches > 1))
+    return _fix(most, int(approaches > 0) + 1 + 2 * verifications + several + int(branches > 1))
 
 
 def _planner(calls: int, solutions: int, approaches: int) -> Calls:

@@ -32,7 +32,7 @@ def selfcheck(play: ScaffoldRun, passes: int, failures: int, iterations: int, or
     draft = yield from play.ask("solver", "solve", opening)
     if not draft.solution:
         return play.nothing()
-    review = (*opening, _said(draft), ("user", play.prompt("review")))
+    review = (*opening, _read_verdict(draft), ("user", play.prompt("review")))
     solution: ScaffoldStep = yield from play.ask("improver", "review", review, [draft])
     solution = solution if solution.solution else draft
     passed = failed = 0
@@ -53,13 +53,13 @@ def selfcheck(play: ScaffoldRun, passes: int, failures: int, iterations: int, or
         if failed >= failures:
             break
         findings = _LOG.split(report.solution, maxsplit=1)[0].strip() or report.solution
-        talk = (*opening, _said(solution), ("user", play.prompt("correct", report=findings)))
+        talk = (*opening, _read_verdict(solution), ("user", play.prompt("correct", report=findings)))
         corrected = yield from play.ask("improver", f"correct {turn}", talk, [solution, report])
         solution = corrected if corrected.solution else solution
     return play.answer(best) if or_best else play.nothing()
 
 
-def _said(step: ScaffoldStep) -> tuple[str, str]:
+def _read_verdict(step: ScaffoldStep) -> tuple[str, str]:
     return "assistant", escapes.without_control_tokens(step.solution)
 
 
@@ -71,5 +71,5 @@ def proof_in(text: str) -> str:
 
 def passes_in(text: str) -> bool:
     """Return whether the last box says yes."""
-    boxes = extraction.boxed(text)
+    boxes = extraction.find_boxes(text)
     return bool(boxes) and re.sub(r"\\text|[{}\s.]", "", boxes[-1]).lower() == "yes"

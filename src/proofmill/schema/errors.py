@@ -79,22 +79,22 @@ class SandboxError(ServiceError):
 # ----------------------------------------------------------------------------------------------------- quoting values
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Escape all characters that cannot be printed, including line ends, as Python does."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def short(text: str) -> str:
     """Return the beginning of a text, escaped."""
-    return escaped(text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}...")
+    return escape(text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}...")
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return the beginning of a value's `repr`, escaped."""
     return short(repr(value))
 
 
-def listed(names: Iterable[Any]) -> str:
+def list_names(names: Iterable[Any]) -> str:
     """Return the first names and the number of further ones."""
     names = iter(names)
     first = [short(str(name)) for name in islice(names, LISTED)]
@@ -106,4 +106,4 @@ def legible(message: str) -> str:
     """Escape each line of a message, and shorten lines that are too long in the middle."""
     half = LONGEST_LINE // 2
     lines = (line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}" for line in message.split("\n"))
-    return "\n".join(map(escaped, lines))
+    return "\n".join(map(escape, lines))

@@ -78,7 +78,7 @@ class Entry:
         """Return the models that it calls in addition to those in its fields."""
         return []
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """Estimate the rows of its table (the rollouts of a training); None if unknown.
 
         `rows_of` returns the estimate of another artifact by name.
@@ -93,7 +93,7 @@ def doc(text: str, default: Any = ..., **limits: Any) -> Any:
     return Field(default, description=text, **limits)
 
 
-def required(value: T | None) -> T:
+def require(value: T | None) -> T:
     """Return the value of an optional field that the checks of the configuration require in this entry."""
     if value is None:
         raise TypeError("found a field without a value; expected the checks of the configuration to refuse it")

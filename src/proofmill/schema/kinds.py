@@ -26,18 +26,15 @@ class Kind:
 
     entry: type[Entry]  # the entry class
     key: str | None = None  # the column with the unique id of a row
-    calls_models: bool = (
-        False  # may call a model; unless it trains, its module has `questions(entry, job)` for the plan
-    )
+    calls_models: bool = False  # may call a model; unless it trains, its module has `requests(entry, job)` for the plan
     trains: str | None = None  # the name of the training method, if it trains
     weights: bool = False  # has a folder of weights next to its table
     # Further files in the weights folder, with a description of one row.
     extra_files: Mapping[str, str] = field(default_factory=dict)
     reseeded: bool = False  # `repeat` rebuilds it with another `seed`
     registries: tuple[tuple[str, str], ...] = ()  # (field, the registry of its names)
-    splits: str | None = (
-        None  # the field of the table whose rows are divided among shards (calls/shards.py); None: no shards
-    )
+    # The field of the table whose rows are divided among shards (calls/shards.py); None: no shards
+    splits: str | None = None
     indirect_parents: tuple[str, ...] = ()  # further tables that it opens, as paths of fields from its entry
 
 
@@ -84,12 +81,12 @@ DECLARED: dict[str, type] = {"api": Api, "grader": Grader}  # not artifacts; ent
 ENTRY_TYPES: dict[str, type] = {**DECLARED, **{name: kind.entry for name, kind in KINDS.items()}}
 
 
-def accepted(ref: Ref) -> list[str]:
+def list_accepted(ref: Ref) -> list[str]:
     """Return the kinds and words that a reference may name."""
     with_weights = [name for name, kind in KINDS.items() if kind.weights]
     return [name for word in ref.kinds for name in (with_weights if word == "weights" else [word])]
 
 
-def learned() -> tuple[str, ...]:
+def list_trained() -> tuple[str, ...]:
     """Return the kinds that train weights."""
     return tuple(name for name, kind in KINDS.items() if kind.trains)

@@ -60,12 +60,12 @@ def sampling_of(name: str) -> str | None:
     return name.split("@")[2] if name.count("@") > 1 else None
 
 
-def reseeded(name: str, seed: int) -> str:
+def reseed(name: str, seed: int) -> str:
     """Return the name of the same artifact with another seed."""
     return f"{name}@seed-{seed}"
 
 
-def seed_of(name: str) -> int:
+def parse_seed(name: str) -> int:
     """Return the seed in a derived name; 0 for other names."""
     match = _SEED.search(name)
     return int(match[1]) if match else 0

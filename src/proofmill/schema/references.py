@@ -46,12 +46,12 @@ def parents(entry: Any) -> list[str]:
     return [name for name in references(entry) if kind_of(name) not in DECLARED]
 
 
-def served(entry: Any, declared: Mapping[str, Any]) -> list[str]:
+def list_served(entry: Any, declared: Mapping[str, Any]) -> list[str]:
     """Return the artifacts whose weights act as a remote model that an entry refers to, directly or not."""
-    return [name for other in relied_on(entry, declared).values() for name in parents(other)]
+    return [name for other in list_used(entry, declared).values() for name in parents(other)]
 
 
-def relied_on(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+def list_used(entry: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return the remote models and graders that an entry refers to, directly or not, by name."""
     reached, stack = {}, references(entry)
     while stack:
@@ -68,7 +68,7 @@ def reads(
 
     `entry_of` returns the entry of a name, from the configuration or as the mapping in a table's stamp.
     """
-    names = [*parents(entry), *served(entry, declared)]
+    names = [*parents(entry), *list_served(entry, declared)]
     for path in KINDS[kind].indirect_parents:
         some = [entry]
         for step in path.split("."):
@@ -76,10 +76,10 @@ def reads(
             reached = [n for v in values for n in ([v] if isinstance(v, str) else v or [])]
             some = [entry_of(name) for name in reached]
         names += reached
-    return list(dict.fromkeys([*names, *_given_chain(kind, entry, entry_of)]))
+    return list(dict.fromkeys([*names, *_find_given_chain(kind, entry, entry_of)]))
 
 
-def _given_chain(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
+def _find_given_chain(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[str]:
     """Return the chain of problems tables that given attempts or human grades came with, or []."""
     if kind == "responses" and entry.model == "given":
         names = [entry.problems]
@@ -94,7 +94,7 @@ def _given_chain(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> list[
 
 def origin_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | None:
     """Return the problems table whose source has the attempts or human grades of an entry."""
-    return next(reversed(_given_chain(kind, entry, entry_of)), None)
+    return next(reversed(_find_given_chain(kind, entry, entry_of)), None)
 
 
 def value_of(entry: Any, name: str) -> Any:

@@ -80,7 +80,7 @@ class Buffers:
         pool = self.programs() if kind == "induce" else self.tasks[kind]
         for size in range(min(count, len(pool)), 0, -1):
             for _ in range(TRIES):
-                drawn = _weighted(pool, size, rng) if weighting == "step" else rng.sample(pool, size)
+                drawn = _draw_weighted(pool, size, rng) if weighting == "step" else rng.sample(pool, size)
                 if fits(drawn):
                     return drawn
         return []
@@ -146,7 +146,7 @@ class Buffers:
         return self.add(from_row(row) for row in table.to_pylist())
 
 
-def _weighted(pool: Sequence[Task], size: int, rng: random.Random) -> list[Task]:
+def _draw_weighted(pool: Sequence[Task], size: int, rng: random.Random) -> list[Task]:
     """Draw tasks without replacement, weighted by step + 1 (Efraimidis and Spirakis, 2006: the largest u^(1/w))."""
     keys = [rng.random() ** (1 / (task.step + 1)) for task in pool]
     return [pool[place] for place in sorted(range(len(pool)), key=keys.__getitem__, reverse=True)[:size]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from proofmill.selfplay_tasks.program_text import EntryRule, Part, Unfit, normalize
 from proofmill.selfplay_tasks.tasks import Invalid, TaskName
-from proofmill.text.fences import answer, fenced
+from proofmill.text.fences import answer, find_fenced
 
 INPUTS = 10  # inputs of an induction, as published
 _LINE = {
@@ -78,7 +78,7 @@ def parse(
 
 def _program_and_input(text: str) -> tuple[str, str]:
     """Return the first program and the first input of a text; each empty if missing."""
-    programs, inputs = fenced(text, "python", ""), fenced(text, "input") or _LINE["input"].findall(text)
+    programs, inputs = find_fenced(text, "python", ""), find_fenced(text, "input") or _LINE["input"].findall(text)
     if programs or inputs:
         source = programs[0] if programs else _INPUT.split(text)[0]
         return source.strip("\n"), inputs[0].strip() if inputs else ""
@@ -88,8 +88,8 @@ def _program_and_input(text: str) -> tuple[str, str]:
 
 
 def _induction(text: str, program: str, inputs: int) -> Proposal | Invalid:
-    input_texts = [each.strip() for each in fenced(text, "input") or _LINE["input"].findall(text)]
-    messages = fenced(text, "message") or _LINE["message"].findall(text)
+    input_texts = [each.strip() for each in find_fenced(text, "input") or _LINE["input"].findall(text)]
+    messages = find_fenced(text, "message") or _LINE["message"].findall(text)
     if not input_texts:
         lines = text.splitlines()
         calls = [(number, call) for number, line in enumerate(lines) if (call := call_arguments(line))]

@@ -21,7 +21,7 @@ from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.selfplay_tasks.program_text import Unfit, arguments, normalize, parse_program
 from proofmill.selfplay_tasks.proposals import call_arguments
 from proofmill.selfplay_tasks.tasks import Task, TaskName
-from proofmill.text.fences import answer, fenced
+from proofmill.text.fences import answer, find_fenced
 
 Partial = Literal["all", "mean", "any"]
 _BLOCK = {"deduce": "output", "abduce": "input", "error": "output"}
@@ -38,10 +38,10 @@ def parse(kind: TaskName, reply: str, tags: bool = True) -> str | None:
     if not text.strip():
         return None
     if kind == "induce":
-        programs = fenced(text, "python", "")
+        programs = find_fenced(text, "python", "")
         return (programs[-1] if programs else text).strip("\n") or None
     name = _BLOCK[kind]
-    blocks = fenced(text, name)
+    blocks = find_fenced(text, name)
     if kind == "abduce" and blocks and not blocks[-1].strip():
         return ""  # a call without arguments
     candidate = (

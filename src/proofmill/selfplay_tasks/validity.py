@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from proofmill.prompts.escapes import NONE, enclosed
+from proofmill.prompts.escapes import NONE, enclose
 from proofmill.sandbox import values
 from proofmill.sandbox.executor import Execution, Executor, Result
 from proofmill.selfplay_tasks.composites import misuse
@@ -84,7 +84,7 @@ def _check(
     texts = [proposal.program, *proposal.inputs, proposal.message]
     if any(len(text) > longest for text in texts):
         return Invalid("too-long", f"{max(map(len, texts)):,} characters")
-    if not all("```" not in text and enclosed(text) in (text, NONE) for text in texts):
+    if not all("```" not in text and enclose(text) in (text, NONE) for text in texts):
         return Invalid("unshowable")
     if _PROGRAM.search(proposal.message):
         return Invalid("tells")

@@ -22,11 +22,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.errors import TableError, shown
+from proofmill.schema.errors import TableError, shorten
 from proofmill.sources import files
 from proofmill.sources.file_formats import VALUE_LIMIT, parse_json
 from proofmill.sources.record_fields import field, records, text, texts, word
-from proofmill.sources.triplets import fenced
+from proofmill.sources.triplets import fence
 
 READS_AND_PRINTS = "stdin_stdout"
 
@@ -60,7 +60,7 @@ def humaneval(entry: Problems) -> Iterator[dict[str, Any]]:
         test = f"{_source(where, record, 'test').strip()}\n\ncheck({function})\n"
         yield {
             "problem": word(where, record, "task_id"),
-            "statement": f"{fenced('python', stub)}\n\nWrite the function `{function}`.",
+            "statement": f"{fence('python', stub)}\n\nWrite the function `{function}`.",
             "origin": where,
             **_function_columns(test, function, _stub_prefix(where, stub, function), reference),
         }
@@ -70,7 +70,7 @@ def mbpp(entry: Problems) -> Iterator[dict[str, Any]]:
     """Yield the problems of MBPP, plain or sanitized, and of MBPP+, whose `test` has more than the public `test_list`."""
     for where, record in files.records(entry):
         asserts, code = texts(where, record, "test_list"), _source(where, record, "code").replace("\r\n", "\n")
-        function = _tested_function(where, code, asserts)
+        function = _find_tested_function(where, code, asserts)
         setup = texts(where, record, "test_imports") if "test_imports" in record else []
         setup += [text(where, record, "test_setup_code") or ""] if "test_setup_code" in record else []
         before = "\n".join(line for line in setup if line.strip())
@@ -80,7 +80,7 @@ def mbpp(entry: Problems) -> Iterator[dict[str, Any]]:
         task = text(where, record, "prompt" if "prompt" in record else "text") or ""
         yield {
             "problem": f"mbpp-{word(where, record, 'task_id')}",
-            "statement": f"{task.strip()}\n\n{fenced('python', chr(10).join(shown_asserts))}\n\nWrite the function `{function}`.",
+            "statement": f"{task.strip()}\n\n{fence('python', chr(10).join(shown_asserts))}\n\nWrite the function `{function}`.",
             "origin": where,
             **_function_columns(f"{test}\n", function, before, code),
         }
@@ -90,7 +90,7 @@ def _function_columns(check: str, function: str, setup: str, reference: str) -> 
     """Build the columns from asserts; `setup` precedes both the reference and the tested code."""
     test = {"check": check, "function": function, "setup": setup, "reference": reference}
     return {
-        "solution": fenced("python", reference),
+        "solution": fence("python", reference),
         "answer": json.dumps([test], ensure_ascii=False),
         "question_type": "code",
         "tags": ["function"],
@@ -103,7 +103,7 @@ def livecodebench(entry: Problems) -> Iterator[dict[str, Any]]:
         stub, task = text(where, record, "starter_code") or "", _source(where, record, "question_content").strip()
         tests = [*_read_tests(where, record, "public_test_cases"), *_read_tests(where, record, "private_test_cases")]
         function = word(where, _object(where, record, "metadata"), "func_name") if stub else None
-        asked = f"Write this:\n\n{fenced('python', stub)}" if stub else "The program reads standard input and prints."
+        asked = f"Write this:\n\n{fence('python', stub)}" if stub else "The program reads standard input and prints."
         yield {
             "problem": f"livecodebench-{word(where, record, 'question_id')}",
             "statement": f"{task}\n\n{asked}",
@@ -187,7 +187,7 @@ def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, 
             f"{where}: `{column}` is not JSON ({error}); expected an object. Fix or remove the row."
         ) from error
     if not isinstance(value, Mapping):
-        raise TableError(f"{where}: `{column}` is {shown(value)}; expected an object.")
+        raise TableError(f"{where}: `{column}` is {shorten(value)}; expected an object.")
     return value
 
 
@@ -205,7 +205,7 @@ def _stub_prefix(where: str, stub: str, function: str) -> str:
     return "\n".join(stub.splitlines()[: last[-1].lineno - 1]).strip()
 
 
-def _tested_function(where: str, code: str, asserts: list[str]) -> str:
+def _find_tested_function(where: str, code: str, asserts: list[str]) -> str:
     """Return the first function of the code that the asserts call."""
     defined = {node.name for node in ast.walk(_parse(where, "code", code)) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(_parse(where, "test_list", "\n".join(asserts))):

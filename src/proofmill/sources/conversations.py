@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proofmill.schema.errors import TableError, listed, shown
+from proofmill.schema.errors import TableError, list_names, shorten
 from proofmill.sources import record_fields
 from proofmill.sources.file_formats import parse_json
 
@@ -58,7 +58,7 @@ def read(where: str, record: Mapping[str, Any], columns: Mapping[str, str]) -> C
     form = form or next(iter([*filled, *present]), None)
     if form is None:
         raise TableError(
-            f"{where}: no conversation among the columns {listed(record)}; expected `messages`, `conversations`, or `prompt` and "
+            f"{where}: no conversation among the columns {list_names(record)}; expected `messages`, `conversations`, or `prompt` and "
             "`completion`. Set yours, such as `columns: {prompt: question, completion: answer}`."
         )
     speakers = {"prompt": "user", "completion": "assistant"}
@@ -80,7 +80,7 @@ def _number(where: str, record: Mapping[str, Any], column: str) -> float | None:
     value = record_fields.field(where, record, column)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TableError(
-            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shown(value)}); expected a number."
+            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shorten(value)}); expected a number."
         )
     return None if value is None or math.isnan(value) else float(value)
 
@@ -129,7 +129,7 @@ def _call(where: str, call: Any) -> dict[str, Any]:
     if isinstance(function.get("arguments"), str):
         function["arguments"] = _json(where, "arguments", function["arguments"] or "{}", "an object")
     if not isinstance(function.get("name"), str):
-        raise TableError(f"{where}: a tool call has no `name` ({shown(function)}); expected `name` and `arguments`.")
+        raise TableError(f"{where}: a tool call has no `name` ({shorten(function)}); expected `name` and `arguments`.")
     extra = {key: value for key, value in call.items() if key in ("id", "type")}
     return {"type": "function", **extra, "function": function}
 
@@ -160,7 +160,7 @@ def _fault(messages: list[dict[str, Any]]) -> str | None:
 def _json(where: str, column: str, text: Any, expected: str) -> Any:
     if not isinstance(text, str):
         raise TableError(
-            f"{where}: `{column}` is a {record_fields.kind_of(text)} ({shown(text)}); expected the JSON of {expected}."
+            f"{where}: `{column}` is a {record_fields.kind_of(text)} ({shorten(text)}); expected the JSON of {expected}."
         )
     try:
         return parse_json(text)
@@ -172,13 +172,15 @@ def _json(where: str, column: str, text: Any, expected: str) -> Any:
 
 def _list(where: str, value: Any, column: str) -> list[Any]:
     if not isinstance(value, list):
-        raise TableError(f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shown(value)}); expected a list.")
+        raise TableError(
+            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shorten(value)}); expected a list."
+        )
     return value
 
 
 def _object(where: str, value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise TableError(f"{where}: {what} is a {record_fields.kind_of(value)} ({shown(value)}); expected an object.")
+        raise TableError(f"{where}: {what} is a {record_fields.kind_of(value)} ({shorten(value)}); expected an object.")
     return value
 
 

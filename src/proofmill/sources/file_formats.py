@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from proofmill.schema.errors import TableError, listed, short
+from proofmill.schema.errors import TableError, list_names, short
 from proofmill.sources.record_fields import kind_of
 
 FIELD_LIMIT = 1_000_000  # characters of one text; the longest AoPS post is far below a tenth of it
@@ -130,7 +130,7 @@ def parse_json(text: str, logged: bool = False) -> Any:
 
     Strict texts are Unicode and nested at most DEPTH_LIMIT levels deep.
     """
-    value = _decoded(text, logged)
+    value = _decode(text, logged)
     pending = [] if logged else [(value, 0)]
     while pending:
         part, depth = pending.pop()
@@ -145,7 +145,7 @@ def parse_json(text: str, logged: bool = False) -> Any:
     return value
 
 
-def _decoded(text: str, logged: bool = False) -> Any:
+def _decode(text: str, logged: bool = False) -> Any:
     try:
         return (_LOGGED if logged else _JSON).decode(text)
     except json.JSONDecodeError as error:
@@ -256,7 +256,7 @@ def jsonl(path: Path, _: FixCells | None = None) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = _decoded(line)
+            record = _decode(line)
         except ValueError as error:
             raise TableError(
                 f"{path}:{number}: not JSON ({error}); expected one JSON object per line. Fix or remove the line."
@@ -285,7 +285,7 @@ def comma_separated(path: Path, fix: FixCells | None = None, delimiter: str = ",
                 header = [name.strip() for name in cells]
                 if "" in header or len(set(header)) < len(header):
                     raise TableError(
-                        f"{where}: the columns are {listed(map(repr, header))}; expected distinct column names in the "
+                        f"{where}: the columns are {list_names(map(repr, header))}; expected distinct column names in the "
                         "first line."
                     )
                 continue

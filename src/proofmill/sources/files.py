@@ -12,7 +12,7 @@ from proofmill.public_data.locations import files_of, local_path
 from proofmill.schema.entries.problem_entries import Problems
 from proofmill.schema.entries.response_entries import Examples
 from proofmill.schema.errors import HubError, TableError
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.sources import record_fields
 from proofmill.sources.file_formats import FixCells, Record, check_texts, comma_separated, jsonl, tab_separated
 
@@ -65,17 +65,17 @@ def records(entry: Problems | Examples, fix: FixCells | None = None) -> Iterator
     if entry.path:
         rows = read(local_path(entry.path), fix)
     else:
-        rows = hub(required(entry.id), entry.commit, entry.subset, entry.split)
+        rows = hub(require(entry.id), entry.commit, entry.subset, entry.split)
     return rows if isinstance(entry, Examples) else select(rows, entry)
 
 
 def select(rows: Iterator[Record], entry: Problems) -> Iterator[Record]:
     """Yield the records that `every` and `where` select."""
     each = islice(rows, 0, None, entry.every)
-    return (row for row in each if _selected(*row, entry.where)) if entry.where else each
+    return (row for row in each if _is_selected(*row, entry.where)) if entry.where else each
 
 
-def _selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
+def _is_selected(where: str, record: Mapping[str, Any], wanted: Mapping[str, list]) -> bool:
     return all(
         record_fields.word(where, record, column) in [str(value) for value in values]
         for column, values in wanted.items()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.selfplay_tasks import requests
 from proofmill.selfplay_tasks.tasks import Task, TaskName
 from proofmill.sources.threads import thread
@@ -56,7 +56,7 @@ def arithmetic(entry: Problems) -> Iterator[Row]:
 def arithmetic_threads(entry: Problems) -> Iterator[Row]:
     """Yield congruences from threads of a synthetic forum."""
     families = tuple(entry.families) or congruences.FAMILIES
-    for record in forum.threads(entry.split, entry.seed, required(entry.rows), families, entry.sizes):
+    for record in forum.threads(entry.split, entry.seed, require(entry.rows), families, entry.sizes):
         yield thread(f"arithmetic-threads/{record['topic_id']}", record)
 
 
@@ -132,7 +132,7 @@ def _solution(kind: str, chain: tiny_programs.Chain, inputs: Sequence[int]) -> s
         return _reply(tiny_programs.forward(chain, inputs[0]), str(chain(inputs[0])))
     if kind == "abduce":
         return _reply(tiny_programs.backward(chain, inputs[0]), str(inputs[0]))
-    thought, shorter = tiny_programs.shortened(chain)
+    thought, shorter = tiny_programs.shorten(chain)
     return _reply(thought, shorter.source)
 
 

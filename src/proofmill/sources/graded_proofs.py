@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.errors import TableError, listed, shown
+from proofmill.schema.errors import TableError, list_names, shorten
 from proofmill.schema.ids import digest
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import files, record_fields
@@ -134,7 +134,7 @@ def _writer(where: str, record: Mapping[str, Any]) -> str | None:
 def _column(where: str, record: Mapping[str, Any], names: Any, what: str) -> str:
     if (column := next((name for name in names if name in record), None)) is None:
         raise TableError(
-            f"{where}: no column for {what} among {listed(record)}; expected one of {', '.join(names)}. "
+            f"{where}: no column for {what} among {list_names(record)}; expected one of {', '.join(names)}. "
             "Rename the column."
         )
     return column
@@ -164,7 +164,7 @@ def _grade(where: str, record: Mapping[str, Any], columns: Sequence[str]) -> tup
     max_points = _max_points(record)
     if not 0 <= grade <= max_points:
         raise TableError(
-            f"{where}: `{column}` is {shown(value)}; expected a grade from 0 to {max_points}, or correct / incorrect. Fix the row."
+            f"{where}: `{column}` is {shorten(value)}; expected a grade from 0 to {max_points}, or correct / incorrect. Fix the row."
         )
     return grade, max_points
 
@@ -181,7 +181,7 @@ def _scheme(where: str, record: Mapping[str, Any], columns: Sequence[str]) -> st
     column = next((name for name in columns if record.get(name)), None)
     if column is None:
         return None
-    return (record_fields.rendered if isinstance(record[column], list) else text)(where, record, column)
+    return (record_fields.render if isinstance(record[column], list) else text)(where, record, column)
 
 
 def _tokens(record: Mapping[str, Any], which: str) -> int | None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proofmill.public_data.locations import local_path
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.errors import TableError, listed, shown
-from proofmill.schema.fields import required
+from proofmill.schema.errors import TableError, list_names, shorten
+from proofmill.schema.fields import require
 from proofmill.schema.reasons import Reason, StopReason
 from proofmill.sources import file_formats, files, inspect_files, record_fields
 from proofmill.sources.file_formats import Record
@@ -39,7 +39,7 @@ def attempts(entry: Problems) -> Iterator[tuple[str, GradedProof]]:
     for where, sample in _samples(entry):
         yield _id(where, sample), _attempt(where, sample, *grades.of(where, sample))
     if sentence := grades.sentence():
-        say(entry.source, sentence)
+        log(entry.source, sentence)
 
 
 def _samples(entry: Problems) -> Iterator[Record]:
@@ -48,7 +48,7 @@ def _samples(entry: Problems) -> Iterator[Record]:
         raise TableError(
             f"columns: `{unknown[0]}` is not a column that `{entry.source}` reads; expected some of {', '.join(READ)}, given_grade, max_points."
         )
-    rows = files.read(local_path(required(entry.path)), readers=inspect_files.READERS, but=inspect_files.OTHER_FILES)
+    rows = files.read(local_path(require(entry.path)), readers=inspect_files.READERS, but=inspect_files.OTHER_FILES)
     for number, row in enumerate(files.select(rows, entry)):
         if entry.rows is not None and number >= entry.rows:
             return
@@ -61,7 +61,7 @@ def _samples(entry: Problems) -> Iterator[Record]:
 def _id(where: str, sample: Mapping[str, Any]) -> str:
     """Return task and sample id: ids of different tasks are often 1, 2, ..."""
     if not (id := word(where, sample, "id")):
-        raise TableError(f"{where}: `id` is {shown(id)}; expected the sample's id. Fix or remove the sample.")
+        raise TableError(f"{where}: `id` is {shorten(id)}; expected the sample's id. Fix or remove the sample.")
     return f"{sample['eval']['task'].rpartition('/')[2]}-{id}"
 
 
@@ -187,7 +187,7 @@ def _object(where: str, record: Mapping[str, Any], column: str) -> Mapping[str, 
     value = record.get(column)
     if value is not None and not isinstance(value, Mapping):
         raise TableError(
-            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shown(value)}); expected an object."
+            f"{where}: `{column}` is a {record_fields.kind_of(value)} ({shorten(value)}); expected an object."
         )
     return value or {}
 
@@ -231,32 +231,32 @@ class _Grades:
             return grade, max_points
         if self.scorer:
             raise TableError(
-                f"{where}: `{scorer}` scored {shown(value)}; expected a grade from 0 to {max_points}, or C, P, I, N. Set another "
+                f"{where}: `{scorer}` scored {shorten(value)}; expected a grade from 0 to {max_points}, or C, P, I, N. Set another "
                 "scorer in `columns` (`given_grade`), or its maximum (`max_points`)."
             )
-        self.unread.append(f"{scorer} {shown(value)}")
+        self.unread.append(f"{scorer} {shorten(value)}")
         return None, None
 
     def _full(self, where: str, sample: Mapping[str, Any]) -> int:
         written = self.max_points if self.max_points.isdecimal() else (word(where, sample, self.max_points) or "")
         if not written.isdecimal() or not 0 < int(written) <= file_formats.FIELD_LIMIT:
             raise TableError(
-                f"{where}: `max_points` is {shown(written)}; expected a whole number of at least 1, or its column."
+                f"{where}: `max_points` is {shorten(written)}; expected a whole number of at least 1, or its column."
             )
         return int(written)
 
     def sentence(self) -> str | None:
         """Return the log line about the grades. Raises TableError if the named scorer graded nothing."""
-        names = listed(sorted(self.met))
+        names = list_names(sorted(self.met))
         if self.scorer and self.met and not {self.scorer, self.scorer.rpartition(".")[0]} & self.met:
             raise TableError(
                 f"columns: no sample has a score of `{self.scorer}`; expected one of {names}. Fix `given_grade`."
             )
         texts = []
         if self.several and not self.scorer:
-            taken = listed(sorted(self.among & set(self.first.values())))
+            taken = list_names(sorted(self.among & set(self.first.values())))
             texts.append(
-                f"samples with several scorers ({listed(sorted(self.among))}): {self.several:,}; read: {taken}"
+                f"samples with several scorers ({list_names(sorted(self.among))}): {self.several:,}; read: {taken}"
             )
         if self.unread:
             texts.append(

@@ -18,8 +18,8 @@ import yaml
 from proofmill.public_data.locations import local_path
 from proofmill.public_data.registry import is_public
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.errors import TableError, shown
-from proofmill.schema.fields import required
+from proofmill.schema.errors import TableError, shorten
+from proofmill.schema.fields import require
 from proofmill.sources import (
     coding,
     file_formats,
@@ -230,7 +230,7 @@ def _olympiadbench(entry: Problems) -> Iterator[Row]:
 
 def _usamo(entry: Problems) -> Iterator[Row]:
     """Yield a MathArena contest: a table, or a folder of problems/*.tex, solutions/*.tex, grading_scheme.json, config.yaml."""
-    place = required(entry.path)
+    place = require(entry.path)
     folder = local_path(place)
     if is_public(place) or folder.is_file():
         yield from _contest_table(entry)
@@ -253,7 +253,7 @@ def _usamo(entry: Problems) -> Iterator[Row]:
             "problem": f"{folder.name}-{problem.stem}",
             "statement": _tex(problem),
             "solution": _tex(solution) if solution.exists() else None,
-            "guidelines": record_fields.rendered(f"{path}: scheme {problem.stem}", schemes[problem.stem], "scheme"),
+            "guidelines": record_fields.render(f"{path}: scheme {problem.stem}", schemes[problem.stem], "scheme"),
             "question_type": "proof",
             "origin": f"{folder.name}/problems/{problem.name}",
             "year": int(date[:4]) if re.match(r"\d{4}", date) else None,
@@ -262,7 +262,7 @@ def _usamo(entry: Problems) -> Iterator[Row]:
 
 def _contest_table(entry: Problems) -> Iterator[Row]:
     """Yield a contest from its table as MathArena publishes it; the year is in its name."""
-    path = required(entry.path)
+    path = require(entry.path)
     year = _YEAR.search(path.rpartition("@")[0] or path)
     for where, record in files.records(entry):
         number = word(where, record, "problem_idx")
@@ -270,7 +270,7 @@ def _contest_table(entry: Problems) -> Iterator[Row]:
             "problem": f"usamo_{year[1]}-{number}" if year else f"usamo-{number}",
             "statement": text(where, record, "problem"),
             "solution": _optional(where, record, text, "sample_solution"),
-            "guidelines": record_fields.rendered(where, record, "grading_scheme"),
+            "guidelines": record_fields.render(where, record, "grading_scheme"),
             "question_type": "proof",
             "origin": where,
             "year": int(year[1]) if year else None,
@@ -321,11 +321,11 @@ def _table(entry: Problems) -> Iterator[Row]:
         row = {ours: READ[ours](where, record, theirs) for ours, theirs in mapped.items()}
         if row.get("question_type") not in (None, "proof", "answer"):
             raise TableError(
-                f"{where}: `{mapped['question_type']}` is {shown(row['question_type'])}; expected `proof` or `answer`."
+                f"{where}: `{mapped['question_type']}` is {shorten(row['question_type'])}; expected `proof` or `answer`."
             )
         if (id := row.get("problem")) is not None and (before := ids.setdefault(id, where)) != where:
             raise TableError(
-                f"{where}: `{mapped['problem']}` is {shown(id)} as in {before}; expected each id once. "
+                f"{where}: `{mapped['problem']}` is {shorten(id)} as in {before}; expected each id once. "
                 "Map another column to `problem`, or remove it: ids then come from the statements."
             )
         yield {"origin": where, **row}

@@ -85,7 +85,7 @@ def in_float32(folder: Path) -> dict[str, Any]:
     block = quantized.get("weight_block_size") or [BLOCK, BLOCK]
     uneven = [
         name
-        for name, size in _quantized_sizes(folder)
+        for name, size in _read_quantized_sizes(folder)
         if any(length % side and length > side for length, side in zip(size, block, strict=True))
     ]
     if uneven:
@@ -100,7 +100,7 @@ def in_float32(folder: Path) -> dict[str, Any]:
     return {**options, "config": config}
 
 
-def _quantized_sizes(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
+def _read_quantized_sizes(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
     """Return the layers with scales, and their rows and columns, from the headers of the files."""
     from safetensors import safe_open
 

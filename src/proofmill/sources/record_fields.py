@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from proofmill.schema.errors import TableError, listed, short, shown
+from proofmill.schema.errors import TableError, list_names, short, shorten
 
 # Spellings of a missing number in files without types; `Infinity` may be an answer.
 _NO_NUMBER = re.compile(r"\s*[+-]?(?:(?i:nan)|inf)\s*")
@@ -16,13 +16,13 @@ _NO_NUMBER = re.compile(r"\s*[+-]?(?:(?i:nan)|inf)\s*")
 def field(where: str, record: Mapping[str, Any], column: str) -> Any:
     """Return the value of a column, also of a nested one (`metadata.path`); the TableError suggests the nearest column."""
     if not isinstance(record, Mapping):
-        raise TableError(f"{where}: a {kind_of(record)} ({shown(record)}) has no `{column}`; expected an object.")
+        raise TableError(f"{where}: a {kind_of(record)} ({shorten(record)}) has no `{column}`; expected an object.")
     if column in record:
         return record[column]
     value: Any = record
     for part in column.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            raise TableError(f"{where}: no column `{column}` among {listed(record)}; {_nearest(column, record)}")
+            raise TableError(f"{where}: no column `{column}` among {list_names(record)}; {_nearest(column, record)}")
         value = value[part]
     return value
 
@@ -39,7 +39,7 @@ def text(where: str, record: Mapping[str, Any], column: str) -> str | None:
     """Return a text or null; raises TableError for other values."""
     value = field(where, record, column)
     if value is not None and not isinstance(value, str):
-        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected text.")
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shorten(value)}); expected text.")
     return value
 
 
@@ -80,7 +80,7 @@ def year(where: str, record: Mapping[str, Any], column: str) -> int | None:
     if value is None or not value.strip():
         return None
     if not re.fullmatch(r"\s*(1[0-9]{3}|2[0-9]{3})\s*", value):
-        raise TableError(f"{where}: `{column}` is {shown(value)}; expected a year of four digits.")
+        raise TableError(f"{where}: `{column}` is {shorten(value)}; expected a year of four digits.")
     return int(value)
 
 
@@ -90,7 +90,7 @@ def texts(where: str, record: Mapping[str, Any], column: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or any(item is not None and not isinstance(item, str) for item in value):
-        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected a list of texts.")
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shorten(value)}); expected a list of texts.")
     return [item for item in value if item is not None]
 
 
@@ -100,11 +100,11 @@ def records(where: str, record: Mapping[str, Any], column: str) -> list[Mapping[
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shown(value)}); expected a list of records.")
+        raise TableError(f"{where}: `{column}` is a {kind_of(value)} ({shorten(value)}); expected a list of records.")
     return value
 
 
-def rendered(where: str, scheme: Mapping[str, Any], column: str) -> str:
+def render(where: str, scheme: Mapping[str, Any], column: str) -> str:
     """Render a structured grading scheme as text, two lines per item; raises TableError for a missing column."""
     blocks = []
     for item in records(where, scheme, column):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from proofmill.schema.errors import TableError, shown
+from proofmill.schema.errors import TableError, shorten
 from proofmill.sources.record_fields import field, records, text
 from proofmill.text import question_types
 from proofmill.text.question_types import BOX, END_OF_PROOF
@@ -64,7 +64,7 @@ def _objects(record: Mapping, column: str) -> list[Mapping]:
 def _whole(where: str, post: Mapping, column: str, default: int | None = None) -> int:
     value = post.get(column, default)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TableError(f"{where}: a post has `{column}` {shown(value)}; expected a whole number.")
+        raise TableError(f"{where}: a post has `{column}` {shorten(value)}; expected a whole number.")
     return value
 
 
@@ -75,7 +75,7 @@ def _year(where: str, post: Mapping) -> int | None:
         return datetime.fromtimestamp(_whole(where, post, "post_time"), UTC).year
     except (ValueError, ArithmeticError, OSError) as error:
         raise TableError(
-            f"{where}: a post has `post_time` {shown(post['post_time'])}; expected seconds since 1970. Fix the row."
+            f"{where}: a post has `post_time` {shorten(post['post_time'])}; expected seconds since 1970. Fix the row."
         ) from error
 
 

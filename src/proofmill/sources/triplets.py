@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from proofmill.schema.entries.problem_entries import Problems
-from proofmill.schema.errors import TableError, shown
+from proofmill.schema.errors import TableError, shorten
 from proofmill.sources import files
 from proofmill.sources.record_fields import field, text, texts, word
 
@@ -27,7 +27,7 @@ Load = Callable[[Problems], Iterator[Row]]
 Asked = Literal["deduce", "abduce"]
 
 
-def fenced(language: str, code: str) -> str:
+def fence(language: str, code: str) -> str:
     """Return code as a fenced block of Markdown."""
     fence = "`" * (4 if "```" in code else 3)
     return f"{fence}{language}\n{code.strip(chr(10)).rstrip()}\n{fence}"
@@ -35,15 +35,15 @@ def fenced(language: str, code: str) -> str:
 
 def _prediction(kind: Asked, code: str, function: str, arguments: str, output: str) -> Row:
     """Build the columns from a triplet. The statement shows `code`; in the program `f` is an alias of its function."""
-    program = fenced("python", code)
+    program = fence("python", code)
     if kind == "deduce":
-        call = fenced("python", f"{function}({arguments})")
+        call = fence("python", f"{function}({arguments})")
         statement = f"{program}\n\nWhat is the value of this call?\n\n{call}"
-        solution = fenced("output", output)
+        solution = fence("output", output)
     else:
-        value = fenced("python", output)
+        value = fence("python", output)
         statement = f"{program}\n\nWith which arguments does `{function}` return this value?\n\n{value}"
-        solution = fenced("input", arguments)
+        solution = fence("input", arguments)
     named = code if function == "f" else f"{code.rstrip()}\n\nf = {function}\n"
     task = {"kind": kind, "program": named, "input": arguments, "output": output}
     return {
@@ -79,7 +79,7 @@ def livecodebench(kind: Asked) -> Load:
             call = call.strip()
             if not (call.startswith(f"{function}(") and call.endswith(")")):
                 raise TableError(
-                    f"{where}: `input` is {shown(call)}; expected a call of `{function}`. Check that the file is "
+                    f"{where}: `input` is {shorten(call)}; expected a call of `{function}`. Check that the file is "
                     "LiveCodeBench's execution part."
                 )
             arguments = call[len(function) + 1 : -1]
@@ -122,8 +122,8 @@ def _induction(code: str, inputs: list[str], outputs: list[str], message: str) -
     hint = f"\n\n{message}" if message else ""
     task = {"kind": "induce", "program": code, "inputs": inputs, "outputs": outputs, "message": message}
     return {
-        "statement": f"Which function `f` gives these values?\n\n{fenced('python', calls)}{hint}",
-        "solution": fenced("python", code),
+        "statement": f"Which function `f` gives these values?\n\n{fence('python', calls)}{hint}",
+        "solution": fence("python", code),
         "answer": json.dumps(task, ensure_ascii=False),
         "question_type": "code",
         "tags": ["induce"],
@@ -141,7 +141,7 @@ def _pair(where: str, record: Mapping[str, Any]) -> tuple[str, str]:
     written = [field(where, record, column) for column in ("input", "output")]
     for column, value in zip(("input", "output"), written, strict=True):
         if not isinstance(value, str):
-            raise TableError(f"{where}: `{column}` is {shown(value)}; expected a Python literal as text.")
+            raise TableError(f"{where}: `{column}` is {shorten(value)}; expected a Python literal as text.")
     return written[0], written[1]
 
 

@@ -98,7 +98,7 @@ def of_request(body: Mapping[str, Any]) -> Biases:
 def _with_correct_lines(problem: Congruence, proof: str) -> str:
     """Replace each line of a proof that looks like a calculation by the correct one."""
     correct = iter(congruences.checkpoints(problem))
-    lines = grading.written_lines(proof)
+    lines = grading.split_lines(proof)
     return "\n".join(next(correct, line) if grading.is_calculation(line) else line for line in lines)
 
 

@@ -133,7 +133,7 @@ class _Thread:
         return {"topic_id": self.topic, "response": {"response": {"posts": self.posts, "tags": tags}}}
 
 
-def _solved(thread: _Thread, problem: Congruence, wording: int) -> None:
+def _post_solved(thread: _Thread, problem: Congruence, wording: int) -> None:
     rng = thread.rng
     thread.say(congruences.statement(problem, wording))
     thread.sometimes(0.10, _PRAISE)
@@ -200,7 +200,7 @@ def _computational(thread: _Thread, problem: None, wording: int) -> None:
     )
 
 
-def _unsolved(thread: _Thread, problem: Congruence, wording: int) -> None:
+def _post_unsolved(thread: _Thread, problem: Congruence, wording: int) -> None:
     thread.say(congruences.statement(problem, wording))
     thread.say("Any ideas?", user=0)
     thread.sometimes(0.3, _PRAISE)
@@ -216,6 +216,6 @@ def _partial(thread: _Thread, problem: Congruence, wording: int) -> None:
 
 
 THREADS: dict[str, Callable] = {
-    "solved": _solved, "reworded": _solved, "repost": _solved, "spam": _spam, "image": _image,
-    "false": _untrue, "computational": _computational, "unsolved": _unsolved, "partial": _partial,
+    "solved": _post_solved, "reworded": _post_solved, "repost": _post_solved, "spam": _spam, "image": _image,
+    "false": _untrue, "computational": _computational, "unsolved": _post_unsolved, "partial": _partial,
 }  # fmt: skip

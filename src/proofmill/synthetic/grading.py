@@ -73,7 +73,7 @@ def check(problem: Congruence, text: str, answer_only: bool = False) -> Grading:
         if thought is None:
             return worthless("It does not begin with one closed thought.")
         text = text[thought.end() :]
-    *body, last = written_lines(text) or [""]
+    *body, last = split_lines(text) or [""]
     conclusion = _CONCLUSION.fullmatch(last.strip(" "))
     if conclusion is None:
         return worthless("It does not end in a conclusion with the residue in a box.")
@@ -140,7 +140,7 @@ class _Line:
     steps: tuple[_Step, ...]
 
 
-def written_lines(answer: str) -> list[str]:
+def split_lines(answer: str) -> list[str]:
     """Return the lines of an answer that are not blank, without the first words of a brief proof."""
     return [line for line in answer.strip(" \n").removeprefix(BRIEF).split("\n") if line.strip(" ")]
 

@@ -50,7 +50,7 @@ def verdict(prompt: str, biases: Biases = UNBIASED) -> str:
     if "problem" not in block:
         return UNKNOWN
     if "other" in block:
-        return compare(_stated(block["problem"]), _stated(block["other"]))
+        return compare(_find_stated(block["problem"]), _find_stated(block["other"]))
     problem = congruences.read(block["problem"])
     if "reasoning" in block:
         return sum_up(problem, block.get("summary", ""), block["reasoning"])
@@ -154,7 +154,7 @@ def prefer(problem: Congruence | None, text: str) -> str:
         return "<assessment>It says nothing.</assessment>\n<points>0</points>"
     facts = {
         "It has no line that I know to be false.": not _false(problem, text),
-        "Its last line has a box.": bool(extraction.boxed(last)),
+        "Its last line has a box.": bool(extraction.find_boxes(last)),
         "It is short.": len(text) <= SHORT,
     }
     assessment = " ".join(["It says something.", *(fact for fact, holds in facts.items() if holds)])
@@ -185,11 +185,11 @@ def teach(prompt: str) -> str | None:
     block = blocks(prompt)
     if not set(block) <= {"problem", "summary"}:
         return None
-    problem = _stated(block.get("problem", prompt))
+    problem = _find_stated(block.get("problem", prompt))
     return congruences.proof(problem) if problem else UNKNOWN
 
 
-def _stated(text: str) -> Congruence | None:
+def _find_stated(text: str) -> Congruence | None:
     """Return the first problem of the family in the lines of a text; None without one."""
     return next(filter(None, map(congruences.read, text.split("\n"))), None)
 

@@ -107,7 +107,7 @@ def backward(chain: Chain, digit: int) -> str:
     return "\n".join(reversed(lines))
 
 
-def shortened(chain: Chain) -> tuple[str, Chain]:
+def shorten(chain: Chain) -> tuple[str, Chain]:
     """Write the reasoning that finds a program from the values of a chain at 0 and 1. Return it with the program.
 
     The program has one or two lines.

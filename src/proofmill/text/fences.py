@@ -7,7 +7,7 @@ _FORM = re.compile(r"\s*<think>.*</think>\s*<answer>.*</answer>\s*", re.DOTALL)
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 
-def fenced(text: str, *languages: str) -> list[str]:
+def find_fenced(text: str, *languages: str) -> list[str]:
     """Return the contents of the closed fenced blocks of some languages, in order; a bare one has the language ``."""
     return [content.rstrip("\n") for language, content in _FENCE.findall(text) if language.lower() in languages]
 

@@ -37,7 +37,7 @@ def tools_from(text: str | None) -> list[dict[str, Any]] | None:
 # ----------------------------------------------------------------------------------------- omissions of a chat template
 
 
-def unrendered(
+def find_unrendered(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, rendered: str, answer_only: bool = False
 ) -> str | None:
     """Return the name of the first part of a conversation that is missing in its rendered text; None if all are in it.

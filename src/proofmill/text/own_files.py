@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from proofmill.schema.errors import RecipeError, short, shown
+from proofmill.schema.errors import RecipeError, short, shorten
 
 LARGEST = 4 * 2**20  # characters of a file; the largest of this project has 40,000
 _OTHER_BASE = re.compile(r"[-+]?0[0-7_]+|.*:.*")
@@ -79,7 +79,7 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     value = loader.construct_yaml_int(node) if kind == "int" else loader.construct_yaml_float(node)
     if _OTHER_BASE.fullmatch(node.value):
         raise RecipeError(
-            f"{node.start_mark.name}:{node.start_mark.line + 1}: `{short(node.value)}` is {shown(value)} in YAML; expected a "
+            f"{node.start_mark.name}:{node.start_mark.line + 1}: `{short(node.value)}` is {shorten(value)} in YAML; expected a "
             f'decimal number. Write it without leading zeros and colons, or "{short(node.value)}" for a text.'
         )
     return value

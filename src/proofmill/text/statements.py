@@ -73,7 +73,7 @@ _TOKEN = re.compile(  # the most frequent alternatives come first
     |(?P<environment>\\(?:begin|end)\s*\{[^{}]*\}(?:\{[lcr|\s]*\})?)
     |(?P<dollar>\$\$?|\\[\[\]()])
     |\\(?P<macro>[A-Za-z]+)\*?
-    |\\(?P<escaped>.)
+    |\\(?P<escape>.)
     |(?P<superscript>[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<sign>\S)""",
     re.VERBOSE | re.DOTALL,
@@ -146,8 +146,8 @@ class _StatementReader:
         written = "" if name in NOTHING else MACROS.get(name, name.lower())
         return self._one(written) if written else ()
 
-    def _escaped(self, text: str, match: re.Match) -> Iterable:
-        return self._one(match["escaped"]) if match["escaped"] in "{}%|" else ()
+    def _escape(self, text: str, match: re.Match) -> Iterable:
+        return self._one(match["escape"]) if match["escape"] in "{}%|" else ()
 
     def _number(self, text: str, match: re.Match) -> Iterable:
         return self._one(text if text.isdecimal() else re.sub(r"[^0-9.]", "", text), "number")
@@ -183,11 +183,11 @@ class _StatementReader:
 
 
 @lru_cache(maxsize=4)
-def cached(text: str) -> tuple[StatementToken, ...]:
+def cache_tokens(text: str) -> tuple[StatementToken, ...]:
     """Return the tokens of a statement, cached because consecutive filters need those of the same statement."""
     return tuple(_StatementReader(text).read())
 
 
 def normal(text: str) -> str:
     """Return the tokens of a statement with spaces between them: one form for all spellings."""
-    return " ".join(token.text for token in cached(text))
+    return " ".join(token.text for token in cache_tokens(text))

@@ -27,7 +27,7 @@ EPSILON = 1e-4  # added to the deviation, as in TRL and PipelineRL
 VARIANCE_EPSILON = 1e-8  # added to the variance, as in veRL
 
 
-def counted(rewards_NK: ArrayLike, applies_NK: ArrayLike, unscored: str) -> np.ndarray:
+def mask_uncounted(rewards_NK: ArrayLike, applies_NK: ArrayLike, unscored: str) -> np.ndarray:
     """Mask the rewards NK with NaN where one does not apply to the attempt or must not count.
 
     If an attempt lacks a reward that applies, `drop` discards all its rewards; `zero` counts 0 for the missing one.
@@ -55,10 +55,10 @@ def total(rewards_NK: Any, weights_K: Any, applies_NK: Any = None) -> Any:
     return library.where(applies_NK.any(1), sums_N, np.nan)
 
 
-def centred(rewards_PG: Any, weights_PG: Any = None) -> Any:
+def center(rewards_PG: Any, weights_PG: Any = None) -> Any:
     """Subtract the mean of each group's scored attempts from the rewards PG."""
     rewards_PG = _array(rewards_PG)
-    return rewards_PG - _mean(rewards_PG, _scored_weights(rewards_PG, weights_PG))
+    return rewards_PG - _mean(rewards_PG, _mask_weights(rewards_PG, weights_PG))
 
 
 def divisors(rewards_PG: Any, scale: str, weights_PG: Any = None) -> Any:
@@ -87,7 +87,7 @@ def advantages(rewards_PG: Any, scale: str, weights_PG: Any = None) -> Any:
     `weights_PG` are the weights of the attempts in mean and deviation (default: equal), such as their tokens.
     """
     rewards_PG = _array(rewards_PG)
-    scaled_PG = centred(rewards_PG, weights_PG) / divisors(rewards_PG, scale, weights_PG)
+    scaled_PG = center(rewards_PG, weights_PG) / divisors(rewards_PG, scale, weights_PG)
     return _library(rewards_PG).nan_to_num(scaled_PG, nan=0.0)
 
 
@@ -125,7 +125,7 @@ def _library(values: Any) -> Any:
     return torch
 
 
-def _scored_weights(rewards_PG: Any, weights_PG: Any) -> Any:
+def _mask_weights(rewards_PG: Any, weights_PG: Any) -> Any:
     """Return the weights PG of scored attempts (default: 1), and 0 for the others."""
     library = _library(rewards_PG)
     weights_PG = library.ones_like(rewards_PG) if weights_PG is None else _array(weights_PG)
@@ -143,7 +143,7 @@ def _mean(values_PG: Any, weights_PG: Any) -> Any:
 def _variance(values_PG: Any, weights_PG: Any) -> Any:
     """Return the weighted variance of each row (divided by n - 1), shape (P, 1); NaN for fewer than two values."""
     library = _library(values_PG)
-    weights_PG = _scored_weights(values_PG, weights_PG)
+    weights_PG = _mask_weights(values_PG, weights_PG)
     squares_P1 = _mean((values_PG - _mean(values_PG, weights_PG)) ** 2, weights_PG)
     total_P1 = library.where((weights_PG > 0).sum(1, keepdims=True) > 1, weights_PG.sum(1, keepdims=True), np.nan)
     return squares_P1 * (total_P1 / (total_P1 - 1))

@@ -37,7 +37,7 @@ from transformers.trainer_utils import IntervalStrategy
 from proofmill.artifacts.archive import link
 from proofmill.artifacts.jobs import Job
 from proofmill.runtime import durable, processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.runtime.signals import StopRequest
 from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.schema.ids import file_sha256
@@ -92,7 +92,7 @@ def seal(checkpoint: Path, sums: dict[str, Any]) -> None:
     durable.write(checkpoint / RUNNING, f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}")
 
 
-def unsealed(checkpoint: Path) -> dict[str, Any] | str:
+def unseal(checkpoint: Path) -> dict[str, Any] | str:
     """Return the sums of a checkpoint, or why it cannot be used; for any bytes in any of its files."""
     try:
         body, _, sha256 = (checkpoint / RUNNING).read_bytes().rpartition(b"\n")
@@ -136,11 +136,11 @@ def settle(job: Job) -> None:
     """
     if not processes.rank():
         for path in _newest_first(job.checkpoints):
-            why = unsealed(path)
+            why = unseal(path)
             if not isinstance(why, str):
                 break
             if (path / RUNNING).exists():  # without it the run was killed while it wrote
-                say(
+                log(
                     job.name,
                     f"{path}: {why}; expected the checkpoint that was written. Removed, in favour of an older one",
                 )
@@ -172,7 +172,7 @@ def is_finished(checkpoint: Path, last: int | None = None) -> bool:
 
 def save_state(job: Job) -> None:
     """Move the last checkpoint of a finished training next to its archived table, if its state must be kept."""
-    kept, last = job.table.kept(job.fingerprint), last_checkpoint(job)
+    kept, last = job.table.archive_of(job.fingerprint), last_checkpoint(job)
     if job.keeps_state and last and kept.exists() and not processes.rank():
         shutil.rmtree(kept.state, ignore_errors=True)
         kept.state.mkdir()
@@ -184,10 +184,10 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
     if processes.rank() or last_checkpoint(job):
         return
     table = job.parent(before)
-    found = sorted(table.kept(table.stamp["fingerprint"]).state.glob("checkpoint-*"))
-    sums = unsealed(found[0]) if found else "`save-state` is not set there"
+    found = sorted(table.archive_of(table.stamp["fingerprint"]).state.glob("checkpoint-*"))
+    sums = unseal(found[0]) if found else "`save-state` is not set there"
     if isinstance(sums, str):
-        say(job.name, f"{before} has no state ({sums}): starts at the first step, with the same result")
+        log(job.name, f"{before} has no state ({sums}): starts at the first step, with the same result")
         return
     step = int(found[0].name.rpartition("-")[2])
     new = job.checkpoints / f"new-{step}"
@@ -202,7 +202,7 @@ def go_on_from(job: Job, before: str, evaluate_every: int) -> None:
     (new / TRAINER_STATE_NAME).write_text(json.dumps(state))
     seal(new, sums)
     durable.replace(new, job.checkpoints / found[0].name)
-    say(job.name, f"continues from the last step of {before}, {step:,}")
+    log(job.name, f"continues from the last step of {before}, {step:,}")
 
 
 def block_of(trainer: Any) -> int:

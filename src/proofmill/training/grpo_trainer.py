@@ -80,7 +80,7 @@ class GrpoTrainer(PolicyTrainer):
     def _get_train_sampler(self, dataset=None):
         """Repeat a problem for each of its states if there is a reasoning cache; each state has its own group."""
         if self.turns is None:
-            return self._advanced(super()._get_train_sampler(dataset))
+            return self._advance(super()._get_train_sampler(dataset))
         attempts = self.num_generations * self.entry.summaries
         sampler = RepeatSampler(
             data_source=self.train_dataset if dataset is None else dataset,
@@ -90,9 +90,9 @@ class GrpoTrainer(PolicyTrainer):
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
-        return self._advanced(sampler)
+        return self._advance(sampler)
 
-    def _advanced(self, sampler):
+    def _advance(self, sampler):
         """Advance the sampler by the shuffles of finished epochs; on a resume, transformers skips only current batches."""
         batches = len(sampler) // self.args.generation_batch_size
         steps_per_epoch = max(math.ceil(batches / self.args.gradient_accumulation_steps), 1)
@@ -101,15 +101,15 @@ class GrpoTrainer(PolicyTrainer):
         return sampler
 
     def _prepare_inputs(self, generation_batch):
-        """Return the rows of the next micro-batch (`_arranged`)."""
+        """Return the rows of the next micro-batch (`_arrange`)."""
         before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = self._arranged(self._buffered_inputs)  # a new rollout batch
+        self._buffered_inputs = self._arrange(self._buffered_inputs)  # a new rollout batch
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
-    def _arranged(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _arrange(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Split a rollout batch into micro-batches of trained rows of similar lengths.
 
         Each has the trained tokens of its step on all devices (`step_tokens`).
@@ -119,11 +119,11 @@ class GrpoTrainer(PolicyTrainer):
             step = parts[start : start + size]
             whole = {name: torch.cat([part[name] for part in step]) for name, value in step[0].items() if value.dim()}
             tokens = self.accelerator.reduce(whole["completion_mask"].sum(), reduction="sum")
-            for part in micro_batches.by_length({**step[0], **whole}, size, self._learned(whole)):
+            for part in micro_batches.by_length({**step[0], **whole}, size, self._has_gradient(whole)):
                 arranged.append({**part, "step_tokens": tokens})
         return arranged
 
-    def _learned(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _has_gradient(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return which rows N go through the model: those with a gradient, if there is one device.
 
         Without divergence and entropy, a gradient takes tokens and an advantage. Several devices run a micro-batch
@@ -138,7 +138,7 @@ class GrpoTrainer(PolicyTrainer):
     def _generate_and_score_completions(self, inputs):
         self.made_for = self.state.global_step + 1
         if self.turns is not None:
-            inputs = self.turns.prepared(self, inputs, self.made_for)
+            inputs = self.turns.prepare(self, inputs, self.made_for)
             self._metrics["train"]["unsummarized"].append(self.turns.unsummarized)
         self.awaited = [partial(self._judge, row) for row in inputs] if self.rewards else ()
         outputs = super()._generate_and_score_completions(inputs)
@@ -155,7 +155,7 @@ class GrpoTrainer(PolicyTrainer):
         self.awaited, self.writing = (), {}
         return outputs
 
-    def ended(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+    def on_completion(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
         """Receive a finished completion of a prompt, while others are still being sampled."""
         if heard := self.writing.get(tuple(prompt)):
             heard(ids)
@@ -196,14 +196,14 @@ class GrpoTrainer(PolicyTrainer):
 
     def _row(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        return rollout_log.described(problem, ids, self._tokenizer, ends, self.opening)
+        return rollout_log.describe(problem, ids, self._tokenizer, ends, self.opening)
 
     def _score(self, rows: list[dict]) -> np.ndarray:
         """Compute the rewards NK of all processes' rollouts and log their metrics; main process only."""
         assert self.rewards is not None, "the main process has the rewards"
         tokens, references = ([row[name] for row in rows] for name in ("tokens", "reference_tokens"))
-        self._scored = self.rewards.rewarded([*map(rollout_log.submission, rows)], tokens, references, self.made_for)
-        self._counted_NK = self._scored.counted(self.entry.unscored)
+        self._scored = self.rewards.reward([*map(rollout_log.submission, rows)], tokens, references, self.made_for)
+        self._counted_NK = self._scored.mask_uncounted(self.entry.unscored)
         metrics = rollout_rewards.curves(self._scored, self.entry.max_tokens, [row["question_tokens"] for row in rows])
         for name, value in {**metrics, **self._by_turn(rows)}.items():
             self._metrics["train"][name].append(value)

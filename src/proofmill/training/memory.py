@@ -128,7 +128,7 @@ def plan(
     there: int | None = None,
     cuda: bool = False,
 ) -> MemoryPlan:
-    """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or the result of `made`.
+    """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or the result of `build_empty`.
 
     rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `learned_tokens` (default: all)
     have a loss. adapter: as in an entry (schema/entries/model_entries.py). masked: attention gets a mask, because rows are
@@ -139,9 +139,9 @@ def plan(
     offloaded: FSDP2 keeps its shares and what is checkpointed in the host's memory (fsdp2-offload.yaml).
     there, cuda: the results of `device_memory`.
     """
-    network = made(model)
+    network = build_empty(model)
     total, linear = parameters(network), sum(a * b for a, b in linear_layers(network).values())
-    adapted = adapted_layers(network, adapter) if adapter else {}
+    adapted = find_adapted_layers(network, adapter) if adapter else {}
     trained = adapter["rank"] * sum(a + b for a, b in adapted.values()) if adapter else total
     quantized = bool(adapter and adapter.get("quantized"))
     weight, gradient, moments = bytes_per_parameter(sharded, devices, precision, quantized)
@@ -154,11 +154,12 @@ def plan(
     here = 0 if offloaded else 1
     checkpointing = checkpointing or offloaded
     resident = {
-        "weights": here * (trained * weight + frozen) + (0 if quantized else gathered(network, sharded, precision)),
+        "weights": here * (trained * weight + frozen)
+        + (0 if quantized else count_gathered_bytes(network, sharded, precision)),
         "bfloat16 copies": linear * WIDTH["bfloat16"] if copied else 0,
         "optimizer": here * trained * moments,
         "reference": here * reference_bytes,
-        "reward models": sum(parameters(made(other)) for other in reward_models) * WIDTH["float32"],
+        "reward models": sum(parameters(build_empty(other)) for other in reward_models) * WIDTH["float32"],
     }
     vllm = {"vLLM": vllm_share * (there or 0)}
     dropped = sum(a for a, _ in adapted.values()) if adapter and adapter.get("dropout") else 0
@@ -183,10 +184,10 @@ def plan(
     host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
     smaller = changes(rows, checkpointing, adapter, sharded)
     kept = round(host) if offloaded else 0
-    return MemoryPlan(total, trained, _rounded(learning), _rounded(sampling), there, devices, smaller, kept)
+    return MemoryPlan(total, trained, _round(learning), _round(sampling), there, devices, smaller, kept)
 
 
-def _rounded(parts: Mapping[str, float]) -> dict[str, int]:
+def _round(parts: Mapping[str, float]) -> dict[str, int]:
     return {part: round(number) for part, number in parts.items()}
 
 
@@ -211,7 +212,7 @@ def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, s
 # -------------------------------------------------------------------------------------------------------------- weights
 
 
-def made(model: Path | Any) -> Any:
+def build_empty(model: Path | Any) -> Any:
     """Build the model without its weights: shapes on torch's meta device."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -242,7 +243,7 @@ def linear_layers(network: Any) -> dict[str, tuple[int, int]]:
     }
 
 
-def adapted_layers(network: Any, adapter: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def find_adapted_layers(network: Any, adapter: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """Return the linear layers whose names end with one in the adapter (peft's `target_modules`); all if it has none."""
     ends = adapter.get("target_modules")
     linear = linear_layers(network)
@@ -264,7 +265,7 @@ def bytes_per_parameter(sharded: str, devices: int, precision: str, quantized: b
     return width / (1 if sharded == "zero2" else devices), width / devices, moments / devices
 
 
-def gathered(network: Any, sharded: str, precision: str) -> int:
+def count_gathered_bytes(network: Any, sharded: str, precision: str) -> int:
     """Return the bytes of sharded weights gathered at once: two layers plus embeddings and head."""
     if sharded not in ("zero3", "fsdp2"):
         return 0

@@ -28,7 +28,7 @@ import torch
 
 from proofmill.artifacts.jobs import Job
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import RecipeError, SettingError
 from proofmill.training import memory
 from proofmill.training.checkpoints import last_checkpoint
@@ -49,17 +49,17 @@ def split(entry: Any, job: Job, batch: int, tokens: int, at_least: int = 1, **mo
     chosen = None
     if processes.rank() == 0:
         available, cuda = memory.device_memory()
-        network = memory.made(job.parent(entry.model).weights())
+        network = memory.build_empty(job.parent(entry.model).weights())
         if "learned_tokens" in more:
             check_context(entry.model, network, more["learned_tokens"] + 1, "a prompt with its answer may have")
-        planned = planner(
+        plan_rows = planner(
             network, entry, tokens, devices=processes.world(), sharded=processes.sharding(),
             offloaded=processes.offloads(), there=available, cuda=cuda, **more,
         )  # fmt: skip
         limit = available if cuda or available is None else available * memory.part_of_machine(job.threads)
         rows = by_hand or _rows_before(job, share)
-        chosen = choice(planned, share, limit, max(share // at_least, 1), rows, again)
-        _announce(job, batch, *chosen, share, planned(*chosen), by_hand=by_hand is not None)
+        chosen = choice(plan_rows, share, limit, max(share // at_least, 1), rows, again)
+        _announce(job, batch, *chosen, share, plan_rows(*chosen), by_hand=by_hand is not None)
     rows, again = processes.broadcast(chosen)
     return {
         "per_device_train_batch_size": rows,
@@ -90,7 +90,7 @@ def planner(network: Any, entry: Any, tokens: int, **more: Any) -> Planned:
     masked = getattr(entry, "packing", False)
     flash = os.environ.get("PROOFMILL_ATTENTION", "").startswith(("flash", "kernels-community/flash"))
 
-    def planned(rows: int, checkpointing: bool = False) -> memory.MemoryPlan:
+    def plan_rows(rows: int, checkpointing: bool = False) -> memory.MemoryPlan:
         return memory.plan(
             network,
             rows=rows,
@@ -102,16 +102,16 @@ def planner(network: Any, entry: Any, tokens: int, **more: Any) -> Planned:
             **more,
         )
 
-    return planned
+    return plan_rows
 
 
 def choice(
-    planned: Planned, share: int, limit: float | None, most: int, rows: int | None = None, again: bool | None = None
+    plan_rows: Planned, share: int, limit: float | None, most: int, rows: int | None = None, again: bool | None = None
 ) -> tuple[int, bool]:
     """Choose the micro-batch size, and whether to recompute activations: only if they do not fit otherwise."""
     for checkpointing in [False, True] if again is None else [again]:
-        taken = rows or fitting(lambda rows: planned(rows, checkpointing), share, limit, most)  # noqa: B023 (called here)
-        if limit is None or planned(taken, checkpointing).step <= memory.TIGHT * limit:
+        taken = rows or fitting(lambda rows: plan_rows(rows, checkpointing), share, limit, most)  # noqa: B023 (called here)
+        if limit is None or plan_rows(taken, checkpointing).step <= memory.TIGHT * limit:
             break
     return taken, checkpointing
 
@@ -168,11 +168,11 @@ def checkpointing_by_hand(job: Job) -> bool | None:
 
 
 def fitting(
-    planned: Callable[[int], memory.MemoryPlan], share: int, limit: float | None, most: int | None = None
+    plan_rows: Callable[[int], memory.MemoryPlan], share: int, limit: float | None, most: int | None = None
 ) -> int:
     """Return the largest divisor of `share` whose step leaves some memory free; at least 1."""
     divisors = [rows for rows in range(most or share, 1, -1) if share % rows == 0]
-    return next((rows for rows in divisors if limit is None or planned(rows).step <= memory.TIGHT * limit), 1)
+    return next((rows for rows in divisors if limit is None or plan_rows(rows).step <= memory.TIGHT * limit), 1)
 
 
 def by_length(rows: dict[str, Any], passes: int, learned_N: torch.Tensor) -> list[dict[str, Any]]:
@@ -183,10 +183,10 @@ def by_length(rows: dict[str, Any], passes: int, learned_N: torch.Tensor) -> lis
     order = (rows["prompt_mask"].sum(dim=1) + rows["completion_mask"].sum(dim=1)).argsort(stable=True)
     learned, others = order[learned_N[order]], order[~learned_N[order]]
     parts = [part if len(part) else others[:1] for part in learned.tensor_split(passes)]
-    return [trimmed({name: value[part] if value.dim() else value for name, value in rows.items()}) for part in parts]
+    return [trim({name: value[part] if value.dim() else value for name, value in rows.items()}) for part in parts]
 
 
-def trimmed(inputs: dict[str, Any]) -> dict[str, Any]:
+def trim(inputs: dict[str, Any]) -> dict[str, Any]:
     """Remove the columns that are padding in every row: at the start of prompts, at the end of completions."""
     lengths = {side: int(inputs[f"{side}_mask"].sum(dim=1).max()) for side in ("prompt", "completion")}
 
@@ -214,9 +214,9 @@ def _announce(job: Job, batch: int, rows: int, again: bool, share: int, plan: me
         why = ", as many at a time as the memory has room for" if not by_hand and rows != share else ""
         why += "; activations are computed again" * again
         split = f"{processes.world()} x {rows:,} x {share // rows:,} (devices, micro-batch, accumulation steps)"
-        say(job.name, f"{batch:,} rows a step: {split}{why}")
+        log(job.name, f"{batch:,} rows a step: {split}{why}")
     for line in plan.lines():
-        say(job.name, line)
+        log(job.name, line)
     if plan.there is not None and plan.least > plan.there:
         raise SettingError(
             f"{job.name}: training {plan.parameters:,} parameters takes {memory.size(plan.least)} for weights, gradients and the "

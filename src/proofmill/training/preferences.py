@@ -25,7 +25,7 @@ class PreferenceModel(Protocol):
         ...
 
 
-def seen(submission: Submission, sees: str) -> Submission:
+def select_input(submission: Submission, sees: str) -> Submission:
     """Return the part of a submission that a preference reads: `summary` is the text after the reasoning, `all` is all."""
     return submission if sees == "summary" else replace(submission, reasoning="")
 
@@ -37,7 +37,7 @@ class JudgedPreference:
         self.grader, self.sees = grader, sees
 
     def __call__(self, submissions: Sequence[Submission]) -> list[float | None]:
-        verdicts = self.grader([seen(submission, self.sees) for submission in submissions], quiet=True)
+        verdicts = self.grader([select_input(submission, self.sees) for submission in submissions], quiet=True)
         return [None if verdict.grade is None else verdict.grade / verdict.max_points for verdict in verdicts]
 
 
@@ -49,7 +49,7 @@ class ModelPreference:
 
         folder = job.parent(model).weights()
         self.sees = sees
-        self.tokenizer = chat_templates.required(AutoTokenizer.from_pretrained(folder), model)
+        self.tokenizer = chat_templates.require_template(AutoTokenizer.from_pretrained(folder), model)
         self.tokens = ControlTokens(self.tokenizer)
         self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
         if self.model.config.num_labels != 1:
@@ -63,7 +63,7 @@ class ModelPreference:
 
         if torch.cuda.is_available():
             self.model.cuda()
-        visible = [seen(submission, self.sees) for submission in submissions]
+        visible = [select_input(submission, self.sees) for submission in submissions]
         values: list[float | None] = []
         for start in range(0, len(visible), AT_ONCE):
             texts = [self._text(submission) for submission in visible[start : start + AT_ONCE]]
@@ -78,4 +78,4 @@ class ModelPreference:
         messages = [("user", submission.statement), ("assistant", submission.final)]
         # Neither text may end its turn and speak for the other role.
         talk = [{"role": role, "content": escapes.without_control_tokens(text)} for role, text in messages]
-        return self.tokenizer.apply_chat_template(self.tokens.escaped(talk), tokenize=False)
+        return self.tokenizer.apply_chat_template(self.tokens.escape(talk), tokenize=False)

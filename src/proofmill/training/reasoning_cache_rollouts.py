@@ -24,14 +24,14 @@ from proofmill.prompts import escapes, templates
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
 from proofmill.schema.entries.grpo_entry import Grpo
-from proofmill.schema.fields import required
+from proofmill.schema.fields import require
 from proofmill.schema.reasons import Reason
 from proofmill.text.reasoning import thought_or_all
 from proofmill.training import rollout_log
 
 
 class ReasoningCache:
-    """The states of problems: `prepared` turns a step's rows into attempts from drawn states.
+    """The states of problems: `prepare` turns a step's rows into attempts from drawn states.
 
     Every process generates the thoughts of its own problems; the main process, which alone has `askers`, requests all
     summaries.
@@ -51,7 +51,7 @@ class ReasoningCache:
         self.tokens = ControlTokens(tokenizer)
         self.unsummarized = 0.0  # share of thoughts in the last step
 
-    def prepared(self, trainer: Any, rows: Sequence[dict], step: int) -> list[dict]:
+    def prepare(self, trainer: Any, rows: Sequence[dict], step: int) -> list[dict]:
         """Return the rows with prompts from drawn states; the `states` groups of a problem are consecutive."""
         per_problem = self.entry.group_size * self.entry.summaries
         problems = rows[::per_problem]
@@ -74,9 +74,9 @@ class ReasoningCache:
                 {"statement": p["statement"], "summary": summary or None}
                 for p, summary in zip(problems, states[-1], strict=True)
             ]
-            thoughts = self._sampled(trainer, conversations, asked)
-            questions = [{**of, "reasoning": thought} for of, thought in zip(asked, thoughts, strict=True)]
-            summaries = self._summaries_here(questions)
+            thoughts = self._sample(trainer, conversations, asked)
+            requests = [{**of, "reasoning": thought} for of, thought in zip(asked, thoughts, strict=True)]
+            summaries = self._summaries_here(requests)
             missing += summaries.count(None)
             states.append([new if new is not None else old for new, old in zip(summaries, states[-1], strict=True)])
         self.unsummarized = missing / (self.entry.turns * len(problems))
@@ -84,43 +84,43 @@ class ReasoningCache:
 
     def _conversation(self, problem: Mapping[str, Any], summary: str) -> list[dict]:
         text = templates.fill(self.entry.turn_prompt, {"statement": problem["statement"], "summary": summary or None})
-        return self.tokens.escaped([{"role": "user", "content": text}])
+        return self.tokens.escape([{"role": "user", "content": text}])
 
-    def _sampled(self, trainer: Any, conversations: list[list[dict]], asked: list[dict]) -> list[str]:
+    def _sample(self, trainer: Any, conversations: list[list[dict]], asked: list[dict]) -> list[str]:
         """Sample one thought per conversation from the current policy, and request each summary as soon as it ends."""
         ends = {*trainer.eos_token_ids, self.tokenizer.pad_token_id}
 
         def thought(ids: Sequence[int]) -> str:
-            return thought_or_all(rollout_log.written(self.tokenizer, [ids], ends)[0]).strip()
+            return thought_or_all(rollout_log.decode(self.tokenizer, [ids], ends)[0]).strip()
 
-        def begin(question: dict, ids: Sequence[int]) -> None:
+        def begin(request: dict, ids: Sequence[int]) -> None:
             if self.stream and (text := thought(ids)):
-                self.stream.begin("a thought", self._dialogue({**question, "reasoning": text}))
+                self.stream.begin("a thought", self._dialogue({**request, "reasoning": text}))
 
         prompt_ids, images, fields = trainer._tokenize_prompts(conversations)
-        trainer.awaited = [partial(begin, question) for question in asked] if self.stream else ()
+        trainer.awaited = [partial(begin, request) for request in asked] if self.stream else ()
         completion_ids, _ = trainer._generate_single_turn(prompt_ids, images, fields, num_generations=1)
         return [thought(ids) for ids in completion_ids]
 
-    def _summaries_here(self, questions: list[dict]) -> list[str | None]:
+    def _summaries_here(self, requests: list[dict]) -> list[str | None]:
         """Return the summaries of this process's thoughts."""
         from accelerate.utils import broadcast_object_list, gather_object
 
-        all_questions = gather_object(questions)
-        shared: list[Any] = [self._summarized(all_questions) if self.askers else None]
+        all_questions = gather_object(requests)
+        shared: list[Any] = [self._summarize(all_questions) if self.askers else None]
         broadcast_object_list(shared)
-        start = processes.rank() * len(questions)
-        return shared[0][start : start + len(questions)]
+        start = processes.rank() * len(requests)
+        return shared[0][start : start + len(requests)]
 
-    def _summarized(self, questions: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    def _summarize(self, requests: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """Return a summary for each thought; None if the thought is empty or the summary failed."""
-        indices = [index for index, row in enumerate(questions) if row["reasoning"]]
+        indices = [index for index, row in enumerate(requests) if row["reasoning"]]
 
         def dialogues() -> Iterator[tuple[str, Dialogue]]:
             for number, index in enumerate(indices, 1):
-                yield f"thought {number}", self._dialogue(questions[index])
+                yield f"thought {number}", self._dialogue(requests[index])
 
-        summaries: list[str | None] = [None] * len(questions)
+        summaries: list[str | None] = [None] * len(requests)
         if self.stream:
             answers = iter(self.stream.results(dialogues))
         else:
@@ -130,8 +130,8 @@ class ReasoningCache:
                 summaries[index] = escapes.without_control_tokens(answer.text.strip())
         return summaries
 
-    def _dialogue(self, question: Mapping[str, Any]) -> Dialogue:
+    def _dialogue(self, request: Mapping[str, Any]) -> Dialogue:
         """Return the dialogue that requests a summary."""
-        summarizer = required(self.entry.summarizer)
-        request = build_prompt_request(self.declared[summarizer], self.entry.summary_prompt, question)
-        return one_answer(summarizer, request, lambda _: False)
+        summarizer = require(self.entry.summarizer)
+        summary = build_prompt_request(self.declared[summarizer], self.entry.summary_prompt, request)
+        return one_answer(summarizer, summary, lambda _: False)

@@ -64,7 +64,7 @@ def columns(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def written(tokenizer: Any, completions: Sequence[Sequence[int]], ends: Collection[int]) -> list[str]:
+def decode(tokenizer: Any, completions: Sequence[Sequence[int]], ends: Collection[int]) -> list[str]:
     """Decode completions, without the tokens that end them.
 
     Special tokens within a text are kept, so that a policy cannot hide text from a grader.
@@ -80,11 +80,11 @@ PROBLEM = (
 )
 
 
-def described(
+def describe(
     problem: Mapping[str, Any], ids: Sequence[int], tokenizer: Any, ends: Collection[int], opening: str
 ) -> dict[str, Any]:
     """Return a rollout's row: its problem's fields, and its text with the `opening` of the template."""
-    (text,) = written(tokenizer, [ids], ends)
+    (text,) = decode(tokenizer, [ids], ends)
     return {
         **{key: problem.get(key) for key in PROBLEM},
         "prompt": problem["prompt"][-1]["content"],

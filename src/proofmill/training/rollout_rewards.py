@@ -27,7 +27,7 @@ from proofmill.graders.submissions import Submission
 from proofmill.graders.verdicts import Verdict
 from proofmill.rewards import lengths
 from proofmill.rewards.rewards import REWARDS, Rollout, RolloutGroup, weight
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.entries.grpo_entry import Grpo
 from proofmill.schema.errors import ServiceError
 from proofmill.schema.names import preference_name
@@ -52,12 +52,12 @@ class Rewarded:
     def unscored_N(self) -> np.ndarray:
         return (self.applies_NK & np.isnan(self.values_NK)).any(axis=1)
 
-    def counted(self, unscored: str) -> np.ndarray:
+    def mask_uncounted(self, unscored: str) -> np.ndarray:
         """Return the rewards NK that count: none for an unscored rollout (`drop`), or 0 for missing ones (`zero`)."""
-        return advantages.counted(self.values_NK, self.applies_NK, unscored)
+        return advantages.mask_uncounted(self.values_NK, self.applies_NK, unscored)
 
 
-def decided(verdict: Verdict) -> Verdict:
+def decide(verdict: Verdict) -> Verdict:
     """Return the verdict as a reward: the grade 0 if a program could not decide, with the reason.
 
     An answer that the policy left in its reasoning does not count.
@@ -94,25 +94,26 @@ class Rewarding:
         graded = [submission for submission in submissions if submission.question_type != "chat"]
         return self.grader.begin(graded) if self.grader.stream or programs else []
 
-    def rewarded(
+    def reward(
         self, submissions: Sequence[Submission], tokens: Sequence[int], references: Sequence[int | None], step: int
     ) -> Rewarded:
         """Compute the rewards of a step's rollouts; those of a group are consecutive."""
         indices = [index for index, submission in enumerate(submissions) if submission.question_type != "chat"]
         graded = self.grader([submissions[index] for index in indices], quiet=True)
-        verdicts = dict(zip(indices, map(decided, graded), strict=True))
+        verdicts = dict(zip(indices, map(decide, graded), strict=True))
         rollouts = [
             Rollout(submission, verdicts.get(index, UNASKED), count, reference)
             for index, (submission, count, reference) in enumerate(zip(submissions, tokens, references, strict=True))
         ]
-        columns = [self._named(name, settings, rollouts) for name, settings in self.entry.rewards.items()]
+        columns = [self._score_named(name, settings, rollouts) for name, settings in self.entry.rewards.items()]
         columns += [
-            self._preferred(name, settings, submissions, step) for name, settings in self.entry.preferences.items()
+            self._score_preference(name, settings, submissions, step)
+            for name, settings in self.entry.preferences.items()
         ]
         values, applies = zip(*columns, strict=True)
         return Rewarded(rollouts, np.array(values, dtype=float).T, np.array(applies, dtype=bool).T)
 
-    def _named(self, name: str, settings: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
+    def _score_named(self, name: str, settings: Any, rollouts: Sequence[Rollout]) -> tuple[list, list[bool]]:
         size = self.entry.group_size
         groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
         values = [
@@ -122,7 +123,7 @@ class Rewarding:
         ]
         return values, [not REWARDS[name].of_verdict or r.verdict is not UNASKED for r in rollouts]
 
-    def _preferred(
+    def _score_preference(
         self, name: str, settings: Mapping[str, Any], submissions: Sequence[Submission], step: int
     ) -> tuple[list, list[bool]]:
         has_begun = step >= settings.get("from_step", 0)
@@ -157,7 +158,7 @@ def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> floa
     return math.fsum(gaps) / len(gaps) if gaps else math.nan
 
 
-def drifted(gaps: Sequence[float], most: float | None) -> bool:
+def has_drifted(gaps: Sequence[float], most: float | None) -> bool:
     """Return whether the mean gap of the last samples exceeds that of the first by more than `most` (None: never)."""
     known = [gap for gap in gaps if gap == gap]
     if most is None or len(known) < 2 * OPINIONS:
@@ -180,7 +181,7 @@ class SecondGrader:
     @property
     def over(self) -> bool:
         """True once the audit grader has stopped the training."""
-        return drifted(self.gaps, self.entry.audit_gap)
+        return has_drifted(self.gaps, self.entry.audit_gap)
 
     def opinions(
         self, rollouts: Sequence[Rollout], first_step: int, last_step: int
@@ -193,7 +194,7 @@ class SecondGrader:
         gap = apart(rollouts, opinions)
         self.gaps.append(gap)
         if self.over:
-            say(self.name, f"stops at step {first_step}: grades exceed the audit grader's by {gap:+.2f} of all points")
+            log(self.name, f"stops at step {first_step}: grades exceed the audit grader's by {gap:+.2f} of all points")
         known = [opinion for opinion in opinions if opinion is not None]
         return opinions, {"audit/grade": float(np.mean(known)) if known else math.nan, "audit/gap": gap}
 

@@ -29,7 +29,7 @@ from proofmill.artifacts.jobs import Job
 from proofmill.calls import sampling
 from proofmill.prompts import chat_templates
 from proofmill.runtime import processes
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.runtime.signals import gracefully, leave
 from proofmill.runtime.watchdog import Steps, watching
 from proofmill.schema.errors import SettingError
@@ -62,7 +62,7 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
 def tokenizer_of(job: Job, model: str) -> Any:
     """Load the tokenizer of an artifact's checked weights. Raises TableError without a chat template."""
     logits_of_learned_tokens()
-    return chat_templates.required(AutoTokenizer.from_pretrained(job.parent(model).weights()), model)
+    return chat_templates.require_template(AutoTokenizer.from_pretrained(job.parent(model).weights()), model)
 
 
 def logits_of_learned_tokens() -> None:
@@ -132,7 +132,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     if processes.rank() == 0:
         trainer.add_callback(Steps(job, last))
         if checkpoint:
-            say(job.name, f"resumes from {checkpoint.name}")
+            log(job.name, f"resumes from {checkpoint.name}")
     with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
         checkpoints = Checkpoints(trainer, job, checkpoint, stop, last)
         for callback in (checkpoints, *watches):

@@ -26,7 +26,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from proofmill.prompts.escapes import ControlTokens
 from proofmill.runtime import processes
-from proofmill.runtime.progress import Progress, say
+from proofmill.runtime.progress import Progress, log
 from proofmill.sandbox.executor import Executor
 from proofmill.schema.entries.selfplay_entry import Selfplay
 from proofmill.schema.errors import SandboxError
@@ -77,7 +77,7 @@ class SelfplayTrainer(PolicyTrainer):
         if processes.broadcast(self.play is not None and not self.play.begun):
             self._begin()
         step = self.state.global_step + 1
-        self.turns = self._led(lambda play: self._played(play, step))
+        self.turns = self._lead(lambda play: self._play(play, step))
         self._must_be_scored()
         outputs = super()._generate_and_score_completions(inputs)
         own, device = self._own(len(inputs)), self.accelerator.device
@@ -87,7 +87,7 @@ class SelfplayTrainer(PolicyTrainer):
         outputs["num_items_in_batch"] = self.accelerator.gather(outputs["completion_mask"].sum()).sum()
         return outputs
 
-    def _played(self, play: SelfplayRound, step: int) -> list[dict[str, Any]]:
+    def _play(self, play: SelfplayRound, step: int) -> list[dict[str, Any]]:
         """Play a round; return tokens, reward and advantage of each turn."""
         played = play.step(step, self.replies)
         for name, value in metrics(played, play).items():
@@ -135,12 +135,15 @@ class SelfplayTrainer(PolicyTrainer):
         if not processes.broadcast(kept.exists()):
             with torch.random.fork_rng():
                 torch.manual_seed(self.entry.seed + processes.rank())
-                refused = self._led(lambda play: play.begin(ask, self.first))
+                refused = self._lead(lambda play: play.begin(ask, self.first))
             if self.play:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 self.play.save(kept)
                 tasks = {f"to {kind}": len(tasks) for kind, tasks in self.play.buffers.tasks.items()}
-                say(self.name, f"first tasks: {_listed(tasks)}" + f"; not valid: {_listed(refused)}" * bool(refused))
+                log(
+                    self.name,
+                    f"first tasks: {_list_counts(tasks)}" + f"; not valid: {_list_counts(refused)}" * bool(refused),
+                )
         elif self.play:
             self.play.restore(kept)
 
@@ -161,33 +164,33 @@ class SelfplayTrainer(PolicyTrainer):
 
     # -------------------------------------------------------------------------------------------------------- sampling
 
-    def _led(self, act: Callable[[SelfplayRound], Any]) -> Any:
+    def _lead(self, act: Callable[[SelfplayRound], Any]) -> Any:
         """Return the main process's result in every process; the others sample their share whenever it needs replies."""
         if self.play:
             made = act(self.play)
             processes.broadcast(None)
             return processes.broadcast(made)
         while (prompts := processes.broadcast()) is not None:
-            self._sampled(prompts)
+            self._sample(prompts)
         return processes.broadcast()
 
-    def encoded(self, messages: Messages) -> list[int]:
+    def encode(self, messages: Messages) -> list[int]:
         """Return the tokens of a prompt."""
-        escaped = self.escapes.escaped(messages)
+        escaped = self.escapes.escape(messages)
         return self._tokenizer.apply_chat_template(escaped, add_generation_prompt=True, return_dict=True)["input_ids"]
 
     def fits(self, messages: Messages) -> bool:
         """Return whether a prompt is short enough."""
-        return len(self.encoded(messages)) <= self.entry.max_prompt_tokens
+        return len(self.encode(messages)) <= self.entry.max_prompt_tokens
 
     def replies(self, prompts: Sequence[Messages]) -> list[PolicyReply]:
         """Sample a reply to each prompt from the current policy; main process only."""
         if not prompts:
             return []
-        encoded = [self.encoded(messages) for messages in prompts]
-        made = self._sampled(processes.broadcast(encoded))
+        encoded = [self.encode(messages) for messages in prompts]
+        made = self._sample(processes.broadcast(encoded))
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        texts = rollout_log.written(self._tokenizer, [ids for ids, _ in made], ends)
+        texts = rollout_log.decode(self._tokenizer, [ids for ids, _ in made], ends)
         return [
             PolicyReply(
                 self.opening + text, StopReason.END if ids[-1] in ends else StopReason.LENGTH, prompt, ids, logprobs
@@ -195,7 +198,7 @@ class SelfplayTrainer(PolicyTrainer):
             for text, prompt, (ids, logprobs) in zip(texts, encoded, made, strict=True)
         ]
 
-    def _sampled(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float] | None]]:
+    def _sample(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float] | None]]:
         """Sample the tokens after each prompt, with vLLM's log-probabilities, in all processes together."""
         share = -(-len(prompts) // processes.world())
         filled = prompts + prompts[-1:] * (share * processes.world() - len(prompts))
@@ -213,7 +216,7 @@ class SelfplayTrainer(PolicyTrainer):
 
     def _prepare_inputs(self, generation_batch):
         """Return the rows of a micro-batch, without the padding that only longer replies of the step need."""
-        return micro_batches.trimmed(super()._prepare_inputs(generation_batch))
+        return micro_batches.trim(super()._prepare_inputs(generation_batch))
 
     # ----------------------------------------------------------------------------------------------------- checkpoints
 
@@ -257,5 +260,5 @@ def reward(**_: Any) -> list[float]:
     raise AssertionError("the game computes the rewards")
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items())

@@ -35,10 +35,10 @@ class SftTrainer(SFTTrainer):
         self.parts: list[int] = []  # learned tokens of the passes of a step
         self.steps_a_pass = math.ceil(self.rows / self.get_total_train_batch_size(self.args))
         if self.args.world_size > 1:
-            self.train_dataset = self._filled(self.train_dataset)
-            self.eval_dataset = self.eval_dataset and self._filled(self.eval_dataset)
+            self.train_dataset = self._fill(self.train_dataset)
+            self.eval_dataset = self.eval_dataset and self._fill(self.eval_dataset)
 
-    def _filled(self, data: Dataset) -> Dataset:
+    def _fill(self, data: Dataset) -> Dataset:
         """Return the rows, followed by filler rows that make the shares of all devices equal."""
         missing = -len(data) % (self.args.per_device_train_batch_size * self.args.world_size)
         if not missing:

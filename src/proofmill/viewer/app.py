@@ -37,7 +37,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.calls import budget
 from proofmill.config.config import Config
 from proofmill.schema.errors import ProofmillError, SettingError
-from proofmill.schema.kinds import KINDS, ROLLOUTS, learned
+from proofmill.schema.kinds import KINDS, ROLLOUTS, list_trained
 from proofmill.viewer import human_grades, problem_pages, recipes, rendering, rollout_pages, table_pages
 
 HERE = Path(__file__).parent
@@ -116,10 +116,10 @@ class Pages:
         return RedirectResponse(f"/recipe/{next(iter(self.book_of().recipes))}", 303)
 
     def recipe(self, request: Request) -> Response:
-        book, name = self.book_of(), request.path_params["name"]
-        if name not in book.recipes:
-            raise SettingError(f"{name}: no recipe; expected one of {', '.join(book.recipes)}.")
-        shown = recipes.stages(book, name, self.results)
+        config, name = self.book_of(), request.path_params["name"]
+        if name not in config.recipes:
+            raise SettingError(f"{name}: no recipe; expected one of {', '.join(config.recipes)}.")
+        shown = recipes.stages(config, name, self.results)
         pages = [stage.name for stage in shown if Table(stage.name, self.results).page.exists()]
         return self.page(
             "recipe",
@@ -127,10 +127,10 @@ class Pages:
             here=name,
             stages=shown,
             by_kind=list(recipes.by_kind(shown)),
-            graph=recipes.graph(book, shown),
+            graph=recipes.graph(config, shown),
             box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
             summary=recipes.summary(shown),
-            money=budget.spent_of(self.results / "calls", book.budget),
+            money=budget.format_spent(self.results / "calls", config.budget),
             pages=pages,
         )
 
@@ -145,7 +145,9 @@ class Pages:
             bars = table_pages.histogram(table, settings) if settings.histogram else []
         except SettingError as error:
             fault, shown = str(error), table_pages.page(table, table_pages.PageSettings())
-        drawn = table.kind in learned() or (table.kind == "scores" and curves.read_scores([table.name], self.results))
+        drawn = table.kind in list_trained() or (
+            table.kind == "scores" and curves.read_scores([table.name], self.results)
+        )
         return self.page(
             "table",
             title=table.name,
@@ -158,7 +160,7 @@ class Pages:
             funnel=table_pages.funnel(table, order),
             written=show_artifact.page_of(table).partition("\n")[2],  # without the title, which the page has
             drawn=drawn,
-            rolled=table.kind in learned() and (table.weights() / ROLLOUTS).exists(),
+            rolled=table.kind in list_trained() and (table.weights() / ROLLOUTS).exists(),
             per_page=table_pages.PAGE,
             twins=[
                 (a, b) for a, b in problem_pages.comparable(problem_pages.entries(self.results)) if table.name in (a, b)

@@ -34,24 +34,24 @@ class JobView:
     last_line: str  # of its log
 
 
-def stages(book: Config, recipe: str, results: Path) -> list[JobView]:
+def stages(config: Config, recipe: str, results: Path) -> list[JobView]:
     """Return the artifacts of a recipe in build order."""
-    states = States(book, results)
-    names = ordered(book, recipe)
+    states = States(config, results)
+    names = sort_artifacts(config, recipe)
     return [_stage(states, name, results) for name in names]
 
 
-def ordered(book: Config, recipe: str) -> list[str]:
+def sort_artifacts(config: Config, recipe: str) -> list[str]:
     """Return the artifacts of a recipe, each after its parents."""
     names: dict[str, None] = {}
 
     def add(name: str) -> None:
         if name not in names:
-            for parent in references.parents(book.entries[name]):
+            for parent in references.parents(config.entries[name]):
                 add(parent)
             names[name] = None
 
-    for target in book.recipes[recipe]:
+    for target in config.recipes[recipe]:
         add(target)
     return list(names)
 
@@ -99,10 +99,10 @@ class Graph:
     height: float
 
 
-def graph(book: Config, shown: list[JobView]) -> Graph:
+def graph(config: Config, shown: list[JobView]) -> Graph:
     """Arrange boxes in columns: each to the right of its parents, near their mean height."""
     by_name = {stage.name: stage for stage in shown}
-    parents = {name: [p for p in references.parents(book.entries[name]) if p in by_name] for name in by_name}
+    parents = {name: [p for p in references.parents(config.entries[name]) if p in by_name] for name in by_name}
     column: dict[str, int] = {}
     for name in by_name:
         column[name] = 1 + max((column[parent] for parent in parents[name]), default=-1)

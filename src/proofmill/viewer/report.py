@@ -24,7 +24,7 @@ from proofmill.artifacts.tables import Table
 from proofmill.config.config import Config
 from proofmill.runtime.progress import clock
 from proofmill.schema.errors import ProofmillError, SettingError
-from proofmill.schema.kinds import learned
+from proofmill.schema.kinds import list_trained
 from proofmill.schema.names import kind_of
 from proofmill.schema.reasons import Reason
 from proofmill.text.suggestions import among
@@ -45,11 +45,11 @@ class Sample:
     grade: Mapping[str, Any]
 
 
-def written(book: Config, recipe: str, results: Path) -> str:
+def write(config: Config, recipe: str, results: Path) -> str:
     """Return the report as HTML. Raises SettingError for an unknown recipe, or one without finished tables."""
-    if recipe not in book.recipes:
-        raise SettingError(f"{recipe}: no recipe; expected one of {among(recipe, book.recipes)}")
-    stages = recipes.stages(book, recipe, results)
+    if recipe not in config.recipes:
+        raise SettingError(f"{recipe}: no recipe; expected one of {among(recipe, config.recipes)}")
+    stages = recipes.stages(config, recipe, results)
     made = [stage.name for stage in stages if Table(stage.name, results).path.exists() and stage.state != "damaged"]
     if not made:
         raise SettingError(f"{recipe}: has no finished table; expected some in {results}/. Run it: snakemake {recipe}")
@@ -65,7 +65,7 @@ def written(book: Config, recipe: str, results: Path) -> str:
         missing=[stage.name for stage in stages if stage.name not in made],
         stages=stages,
         by_kind=list(recipes.by_kind(stages)),
-        graph=recipes.graph(book, stages),
+        graph=recipes.graph(config, stages),
         box={"width": recipes.WIDTH, "height": recipes.HEIGHT},
         facts=_facts(stamps, results),
         scores=list(_scores(made, results)),
@@ -122,7 +122,7 @@ def _funnels(
 
 def _trainings(made: Sequence[str], results: Path) -> Iterator[tuple[str, str]]:
     """Yield the curves of each kind of training, one image a kind."""
-    for kind in learned():
+    for kind in list_trained():
         names = [name for name in made if kind_of(name) == kind]
         if names and curves.read(names, results):
             yield kind, _image(names, results)

@@ -8,7 +8,7 @@ import polars as pl
 
 from proofmill.artifacts.tables import Table
 from proofmill.schema.errors import SettingError, TableError
-from proofmill.schema.kinds import ROLLOUTS, learned
+from proofmill.schema.kinds import ROLLOUTS, list_trained
 
 PREVIEW = 300  # characters of a text in a list
 MOST = 100  # disagreements in a list
@@ -37,8 +37,8 @@ class RolloutPage:
 
 def path(table: Table) -> Path:
     """Return the file of a training's rollouts. Raises SettingError for a kind without rollouts, TableError if missing."""
-    if table.kind not in learned():
-        kinds = " or ".join(f"{kind}/<name>" for kind in learned())
+    if table.kind not in list_trained():
+        kinds = " or ".join(f"{kind}/<name>" for kind in list_trained())
         raise SettingError(f"{table.name}: has no rollouts; expected {kinds}. Fix the address.")
     file = table.weights() / ROLLOUTS
     if not file.exists():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proofmill.config import yaml_files
 from proofmill.config.config import Config, expand
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 
@@ -41,7 +41,7 @@ def serve(files: Sequence[str], results: Path, port: int) -> None:
     socket.listen(128)
     chosen = socket.getsockname()[1]
     print(f"http://127.0.0.1:{chosen}/?token={token}", flush=True)
-    say(
+    log(
         "view",
         f"serves {results}/ until Ctrl-C; from another machine: ssh -L {chosen}:127.0.0.1:{chosen} HOST, then open the same address",
     )

@@ -48,7 +48,7 @@ class Bar:
 
 def page(table: Table, settings: PageSettings) -> TableView:
     """Return the rows of one page. Raises SettingError for an invalid condition or column."""
-    frame, names = show_artifact.numbered(table), show_artifact.columns_of(table)
+    frame, names = show_artifact.number_rows(table), show_artifact.columns_of(table)
     key = show_artifact.id_column(table)
     columns = list(settings.columns) or [name for name in names if name not in LONG][:FIRST]
     show_artifact.require_columns(table, [*columns, *([settings.sort] if settings.sort else [])], names)
@@ -69,11 +69,11 @@ def page(table: Table, settings: PageSettings) -> TableView:
 def histogram(table: Table, settings: PageSettings) -> list[Bar]:
     """Count each value of a column, or each range of its numbers, among the rows that satisfy the condition."""
     column = settings.histogram
-    frame, names = show_artifact.numbered(table), show_artifact.columns_of(table)
+    frame, names = show_artifact.number_rows(table), show_artifact.columns_of(table)
     show_artifact.require_columns(table, [column], names)
     if settings.where:
         frame = frame.filter(show_artifact.condition(settings.where, table, names))
-    values = show_artifact.collected(table, settings.where, frame.select(column)).to_series()
+    values = show_artifact.collect_rows(table, settings.where, frame.select(column)).to_series()
     if values.dtype.is_numeric() and values.n_unique() > BINS:
         return _ranges(column, values)
     if values.dtype.is_nested():

@@ -40,32 +40,32 @@ class UnusedFiles:
     paths: tuple[Path, ...]
 
 
-def unused_files(
-    book: Config, results: Path, sorts: tuple[str, ...] = SORTS[:3], others: Sequence[Configuration] = ()
+def find_unused(
+    config: Config, results: Path, sorts: tuple[str, ...] = SORTS[:3], others: Sequence[Configuration] = ()
 ) -> list[UnusedFiles]:
     """Return what can go, by sort and artifact, except files of running stages and files that `others` need."""
-    unused = [*_unfinished(book, results), *_unreachable(book, results), *_calls(book, results)]
+    unused = [*_find_unfinished(config, results), *_unreachable(config, results), *_calls(config, results)]
     needed = {name for other in others for name in other.artifacts}
-    unused = [*_kept(book, results, others), *(each for each in unused if each.artifact not in needed)]
+    unused = [*_find_archived(config, results, others), *(each for each in unused if each.artifact not in needed)]
     busy = {each.artifact for each in unused if Table(each.artifact, results).is_being_made}
     return [each for each in unused if each.sort in sorts and each.artifact not in busy]
 
 
-def held_by_others(
-    book: Config, results: Path, sorts: tuple[str, ...], others: Sequence[Configuration]
+def list_held_by_others(
+    config: Config, results: Path, sorts: tuple[str, ...], others: Sequence[Configuration]
 ) -> dict[str, list[str]]:
     """Return, by title of each other configuration, the artifacts with files that stay only because it needs them."""
-    going = {path for each in unused_files(book, results, sorts, others) for path in each.paths}
-    held = {each.artifact for each in unused_files(book, results, sorts) if not going.issuperset(each.paths)}
+    going = {path for each in find_unused(config, results, sorts, others) for path in each.paths}
+    held = {each.artifact for each in find_unused(config, results, sorts) if not going.issuperset(each.paths)}
     return {other.title: sorted(held & other.artifacts.keys()) for other in others}
 
 
-def _kept(book: Config, results: Path, others: Sequence[Configuration]) -> Iterator[UnusedFiles]:
+def _find_archived(config: Config, results: Path, others: Sequence[Configuration]) -> Iterator[UnusedFiles]:
     """Yield archived tables that neither today's entry nor one of `others` would restore."""
-    states = States(book, results)
+    states = States(config, results)
     for name, folder in _artifact_folders(results / "archive"):
         current = ""
-        if name in book.entries:
+        if name in config.entries:
             if states[name].name != "done":  # the next build may restore one of its archived tables
                 continue
             current = Table(name, results).stamp["fingerprint"]
@@ -75,40 +75,40 @@ def _kept(book: Config, results: Path, others: Sequence[Configuration]) -> Itera
             yield UnusedFiles("archive", name, f"{len(copies)} of other entries than today's", tuple(copies))
 
 
-def _unfinished(book: Config, results: Path) -> Iterator[UnusedFiles]:
+def _find_unfinished(config: Config, results: Path) -> Iterator[UnusedFiles]:
     """Yield scratch folders and shard logs of artifacts that are finished or in no recipe."""
-    states = States(book, results)
+    states = States(config, results)
     paths: dict[str, list[Path]] = defaultdict(list)
     for name, folder in _artifact_folders(results / "unfinished"):
-        if name not in book.entries or any(folder.iterdir()):
+        if name not in config.entries or any(folder.iterdir()):
             paths[name].append(folder)
     for kind in KINDS:
         for log in sorted((results / kind).glob("*.log")):
             if of_shard := SHARD_LOG.fullmatch(log.name):
                 paths[f"{kind}/{of_shard['name']}"].append(log)
     for name, files in paths.items():
-        if name not in book.entries:
+        if name not in config.entries:
             yield UnusedFiles("unfinished", name, "in no recipe", tuple(files))
         elif states[name].name == "done":
             yield UnusedFiles("unfinished", name, "its table is finished", tuple(files))
 
 
-def _unreachable(book: Config, results: Path) -> Iterator[UnusedFiles]:
+def _unreachable(config: Config, results: Path) -> Iterator[UnusedFiles]:
     """Yield tables, logs, pages and weights of artifacts in no recipe."""
     for kind in KINDS:
         for path in sorted((results / kind).glob("*.parquet")):
             table = Table(f"{kind}/{path.stem}", results)
-            if table.name not in book.entries:
+            if table.name not in config.entries:
                 files = (path, path.with_suffix(".log"), table.page, table.folder)
                 yield UnusedFiles(
                     "unreachable", table.name, "in no recipe", tuple(each for each in files if each.exists())
                 )
 
 
-def _calls(book: Config, results: Path) -> Iterator[UnusedFiles]:
+def _calls(config: Config, results: Path) -> Iterator[UnusedFiles]:
     """Yield journals of artifacts in no recipe."""
     for name, folder in _artifact_folders(results / "calls"):
-        if name not in book.entries:
+        if name not in config.entries:
             yield UnusedFiles("calls", name, "in no recipe; its outputs were paid for", (folder,))
 
 
@@ -122,7 +122,7 @@ def _artifact_folders(top: Path) -> Iterator[tuple[str, Path]]:
 # ---------------------------------------------------------------------------------------------------- report and delete
 
 
-def freed_bytes(unused: list[UnusedFiles]) -> int:
+def count_freed_bytes(unused: list[UnusedFiles]) -> int:
     """Return the bytes that deleting all of them frees. A file with a hard link elsewhere frees none."""
     links: Counter[tuple[int, int]] = Counter()
     inodes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -144,8 +144,8 @@ def _files(top: Path) -> Iterator[Path]:
 def lines(unused: list[UnusedFiles], deleted: bool) -> Iterator[str]:
     """Yield the report: a line for each, and the total."""
     for each in unused:
-        yield f"{each.sort:<12} {each.artifact}: {each.why}; {format_bytes(freed_bytes([each]))}"
-    total = format_bytes(freed_bytes(unused))
+        yield f"{each.sort:<12} {each.artifact}: {each.why}; {format_bytes(count_freed_bytes([each]))}"
+    total = format_bytes(count_freed_bytes(unused))
     if not unused:
         yield "no unused files"
     elif deleted:

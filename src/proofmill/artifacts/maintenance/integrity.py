@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proofmill.artifacts.tables import Table
 from proofmill.calls import records
-from proofmill.runtime.progress import Progress, say
+from proofmill.runtime.progress import Progress, log
 from proofmill.schema.errors import JournalError, SettingError, TableError
 from proofmill.schema.kinds import KINDS
 from proofmill.text.suggestions import among
@@ -39,7 +39,7 @@ def artifacts_in(results: Path) -> set[str]:
     return {part.name for part in _parts(results, deep=False)}
 
 
-def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator[TableError]:
+def find_damage(names: Sequence[str], results: Path, deep: bool = False) -> Iterator[TableError]:
     """Yield one error for each damaged part of these artifacts; of all artifacts if `names` is empty.
 
     Raises SettingError for a name that is not in the results folder.
@@ -54,12 +54,12 @@ def damaged(names: Sequence[str], results: Path, deep: bool = False) -> Iterator
     progress = Progress("check", sum(part.megabytes for part in chosen), "MB")
     for part in chosen:
         if Table(part.name, results).is_being_made:
-            say(part.name, f"is being built: its {part.what} is not checked")
+            log(part.name, f"is being built: its {part.what} is not checked")
             continue
         try:
             part.check()
             if deep and part.what == "table" and "page" not in Table(part.name, results).stamp:
-                say(part.name, "written before page checksums existed; readable but not verifiable")
+                log(part.name, "written before page checksums existed; readable but not verifiable")
         except TableError as error:
             yield error
         progress.add(part.megabytes)
@@ -74,7 +74,7 @@ def _parts(results: Path, deep: bool) -> Iterator[ResultPart]:
         yield ResultPart(table.name, "table", [table.path, *weights], partial(table.check, deep))
     for name in _names(results / "archive", "*"):
         for folder in sorted((results / "archive" / name).iterdir()):
-            kept = Table(name, results).kept(folder.name)
+            kept = Table(name, results).archive_of(folder.name)
             if kept.exists() and not kept.is_aside:
                 yield ResultPart(name, "archived table", _files(folder) if deep else [], partial(kept.check, deep))
     for name in _names(results / "calls", "*"):

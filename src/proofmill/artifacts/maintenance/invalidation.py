@@ -16,13 +16,13 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from proofmill.artifacts.archive import ASKED_AGAIN
-from proofmill.artifacts.fingerprints import fingerprint_of, made_from
+from proofmill.artifacts.fingerprints import digest_inputs, fingerprint_of
 from proofmill.artifacts.jobs import Job, with_weights
 from proofmill.artifacts.tables import Table
 from proofmill.calls import merging, records
 from proofmill.calls.calls import split_reasoning
 from proofmill.calls.journal import AT_ONCE, Journal
-from proofmill.calls.model_requests import ModelOutput, ModelRequest, Questions
+from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests
 from proofmill.config.config import Config
 from proofmill.runtime import locks
 from proofmill.schema.columns import COLUMNS
@@ -45,17 +45,17 @@ class _JournalModel:
     asked: dict[str, set[str]]  # keys by the row's id
     is_open: ClassVar[bool] = False
 
-    def __call__(self, questions: Questions, *_: Any, **__: Any) -> Iterator[ModelOutput]:
-        for row, question in questions.named():
-            self.asked[row].add(question.key)
-        return self.recalled(questions)
+    def __call__(self, requests: Requests, *_: Any, **__: Any) -> Iterator[ModelOutput]:
+        for row, request in requests.with_rows():
+            self.asked[row].add(request.key)
+        return self.recall(requests)
 
-    def recalled(self, questions: Iterable[ModelRequest]) -> Iterator[ModelOutput]:
+    def recall(self, requests: Iterable[ModelRequest]) -> Iterator[ModelOutput]:
         """Yield the journal's outputs in order; an error for a request that it lacks."""
-        questions = iter(questions)
-        while batch := list(islice(questions, AT_ONCE)):
-            answers = self.journal.answers([question for question in batch if question in self.journal])
-            yield from (self.read(next(answers)) if question in self.journal else _MISSING for question in batch)
+        requests = iter(requests)
+        while batch := list(islice(requests, AT_ONCE)):
+            answers = self.journal.answers([request for request in batch if request in self.journal])
+            yield from (self.read(next(answers)) if request in self.journal else _MISSING for request in batch)
 
 
 @dataclass
@@ -98,14 +98,14 @@ class Invalidated:
         return bool(self.answers or self.rows)
 
 
-def invalidate(book: Config, table: Table, where: Sequence[str] = (), everything: bool = False) -> Invalidated:
+def invalidate(config: Config, table: Table, where: Sequence[str] = (), everything: bool = False) -> Invalidated:
     """Invalidate the outputs of the rows where all of `column=value` hold; without any, of unsettled rows.
 
     A row is unsettled if its reason is not `ok`, or if it was dropped. `everything`: all outputs of the journal. Can be
     killed and rerun at any time. Raises SettingError for a table without journal or column, TableError if a job is
     building the table, or a parent is missing.
     """
-    entry = book.entries[table.name]
+    entry = config.entries[table.name]
     if not table.calls.is_dir():
         raise SettingError(f"{table.name}: has no journal in {table.calls}; expected model outputs to invalidate.")
     if KINDS[table.kind].trains and not everything:
@@ -114,8 +114,8 @@ def invalidate(book: Config, table: Table, where: Sequence[str] = (), everything
             "repeat the training with new outputs."
         )
     is_selected = _condition(where, table.kind)
-    parents, sources = made_from(table, entry, book.declared)
-    fingerprint = fingerprint_of(entry, book.declared, parents, sources)
+    parents, sources = digest_inputs(table, entry, config.declared)
+    fingerprint = fingerprint_of(entry, config.declared, parents, sources)
     with locks.alone(table.lock) as alone:
         if not alone:
             raise TableError(f"{table.name}: another process is building it; expected none. Wait for it, or cancel it.")
@@ -123,7 +123,7 @@ def invalidate(book: Config, table: Table, where: Sequence[str] = (), everything
             if everything:
                 keys, rows = {row.key for row in records.all_rows(table.calls)}, None
             else:
-                stamp, declared = {"parents": parents}, with_weights(book.declared, table, parents)
+                stamp, declared = {"parents": parents}, with_weights(config.declared, table, parents)
                 job = _DryJob(table, declared, fingerprint, stamp, journal=journal, is_selected=is_selected)
                 import_module(f"proofmill.{table.kind}").main(entry, job)
                 keys, rows = _keys(job)
@@ -143,10 +143,10 @@ def _condition(where: Sequence[str], kind: str) -> Callable[[Mapping[str, Any]],
         if not equals or column not in COLUMNS[kind]:
             known = among(column, COLUMNS[kind], 30)
             raise SettingError(f"--where {column}{equals}{value}: expected column=value with one of {known}")
-    return lambda row: all(_shown(row[column]) == value for column, _, value in pairs)
+    return lambda row: all(_format_value(row[column]) == value for column, _, value in pairs)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value as it is written after --where."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -180,10 +180,10 @@ def _row(key: str, detail: str = "") -> records.CallRecord:
 
 def _make_due(table: Table, fingerprint: str) -> None:
     """Move the table, if it matches its entry, and the archived copy that would be restored, out of use."""
-    kept, current = table.kept(fingerprint), table.path.exists() and table.stamp["fingerprint"] == fingerprint
+    kept, current = table.archive_of(fingerprint), table.path.exists() and table.stamp["fingerprint"] == fingerprint
     if current and not kept.exists():
         kept.keep(table.path, table.folder, table.page)
     if kept.exists():
-        kept.put_aside(ASKED_AGAIN)
+        kept.set_invalid(ASKED_AGAIN)
     if current:
         table.path.unlink()

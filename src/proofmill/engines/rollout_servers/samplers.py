@@ -93,7 +93,7 @@ class ProcessSampler:
     def coming(self, step: int) -> None:
         self._coming = step
 
-    def arrived(self, step: int) -> None:
+    def report_weights(self, step: int) -> None:
         """Do nothing: the step comes with the weights."""
 
     def stop(self) -> None:
@@ -140,12 +140,12 @@ class ServerSampler:
     def require_taking_weights(self) -> None:
         """Wait until the server is up. Raises ServiceError if it is late, or was started without weight transfer."""
 
-        async def asked() -> Any:
+        async def ask_server() -> Any:
             async with _session() as self._session:
                 return await self._answer("GET", "/server_info?config_format=json", SHORT)
 
         try:
-            takes = asyncio.run(asked())["vllm_config"].get("weight_transfer_config")
+            takes = asyncio.run(ask_server())["vllm_config"].get("weight_transfer_config")
         except ServiceError as error:
             if not str(error).startswith("404 "):
                 self.check()
@@ -179,9 +179,9 @@ class ServerSampler:
         for request in requests:
             for place in request.places:
                 asked = asyncio.run_coroutine_threadsafe(self._attempt(request, place), self._loop)
-                asked.add_done_callback(self._ended)
+                asked.add_done_callback(self._receive_end)
 
-    def _ended(self, asked: Future) -> None:
+    def _receive_end(self, asked: Future) -> None:
         if not asked.cancelled() and (error := asked.exception()):
             self._fault = self._fault or f"{type(error).__name__}: {error}"
 
@@ -238,7 +238,7 @@ class ServerSampler:
     def coming(self, step: int) -> None:
         """Do nothing: until the weights have arrived, attempts start with the previous ones."""
 
-    def arrived(self, step: int) -> None:
+    def report_weights(self, step: int) -> None:
         self._policy = step
 
     def stop(self) -> None:

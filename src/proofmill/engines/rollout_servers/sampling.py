@@ -100,7 +100,7 @@ def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int
     logprobs: list[torch.Tensor] = []
     open_rows = set(range(len(batch)))
 
-    def ended(row: int, written: list[int]) -> None:
+    def on_end(row: int, written: list[int]) -> None:
         open_rows.discard(row)
         group, _, place = batch[row]
         drawn = torch.stack([of_rows[row] for of_rows in logprobs[: len(written)]])
@@ -114,11 +114,11 @@ def sample(model: Any, settings: Settings, batch: Sequence[Waiting], policy: int
         eos_token_id=[*settings.ends],
         pad_token_id=settings.pad,
     )
-    ours = partial(decode, ended=ended, logprobs=logprobs, heat=settings.temperature)
+    ours = partial(decode, ended=on_end, logprobs=logprobs, heat=settings.temperature)
     with torch.inference_mode():
         written = model.generate(ids, attention_mask=mask, generation_config=config, custom_generate=ours)
     for row in sorted(open_rows):  # truncated
-        ended(row, written[row, width:].tolist())
+        on_end(row, written[row, width:].tolist())
 
 
 def _end_with_training() -> None:

@@ -87,19 +87,19 @@ class Service:
         replicas = []
         for path in sorted(self.folder.glob("[0-9]*.json")):
             with suppress(FileNotFoundError):  # withdrawn meanwhile
-                if locks.held(path.with_suffix(".lock")):
+                if locks.is_held(path.with_suffix(".lock")):
                     replicas.append(Replica(**json.loads(path.read_text())))
         return replicas
 
     def has_job(self) -> bool:
         """Return whether a job serves a replica; its server may not be up yet."""
-        return any(locks.held(path) for path in self.folder.glob("[0-9]*.lock"))
+        return any(locks.is_held(path) for path in self.folder.glob("[0-9]*.lock"))
 
     def starting(self) -> int:
         """Return the number of replicas with a job but without a server that is up."""
-        return sum(locks.held(path) for path in self.folder.glob("[0-9]*.lock")) - len(self.replicas())
+        return sum(locks.is_held(path) for path in self.folder.glob("[0-9]*.lock")) - len(self.replicas())
 
-    def needed(self) -> AbstractContextManager[None]:
+    def keep_alive(self) -> AbstractContextManager[None]:
         """Return a context in which the service is needed, so it does not end."""
         return locks.together(self.folder / "needed")
 
@@ -109,4 +109,4 @@ class Service:
         The check takes the lock for a moment. Two replicas that checked at once would take each other for such a job.
         """
         with locks.in_turn(self.folder / "looks"):
-            return locks.held(self.folder / "needed", shared=True)
+            return locks.is_held(self.folder / "needed", shared=True)

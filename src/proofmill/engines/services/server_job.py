@@ -24,7 +24,7 @@ from proofmill.engines import servers, vllm_memory
 from proofmill.engines.servers import Server
 from proofmill.engines.services.directory import Replica, Service
 from proofmill.runtime import environment, locks
-from proofmill.runtime.progress import clock, say
+from proofmill.runtime.progress import clock, log
 from proofmill.schema.errors import ServiceError, SettingError
 from proofmill.synthetic.referee import KEY
 
@@ -70,7 +70,7 @@ def weights_of(table: Table, arguments: str = "", threads: int = 1) -> ServerPro
         fit = vllm_memory.fit(table.name, Path(folder), asked, threads, torch.cuda.is_available())
         vllm_memory.check_length(fit, table.name, fit.model_context)  # the server would report rows as too long
         if fit.notice:
-            say(table.name, fit.notice)
+            log(table.name, fit.notice)
         chosen = vllm.flags({name: value for name, value in fit.options.items() if name not in asked})
         return [*chosen, *shlex.split(arguments)]
 
@@ -104,12 +104,12 @@ def vllm_server(model: str, name: str, flags: Callable[[], Sequence[str]]) -> Se
 
 
 def server_of(
-    name: str, program: ServerProcess, log: Path | None = None, host: str = "127.0.0.1", key: str | None = None
+    name: str, program: ServerProcess, log_file: Path | None = None, host: str = "127.0.0.1", key: str | None = None
 ) -> Server:
     """Return the server of a program. Without a `key` it gets a random one, which identifies this server."""
     key = key or secrets.token_urlsafe(32)
     variables = {**program.environment, program.key: key}
-    return Server(name, partial(program.command, host), program.seconds, variables, log, program.reason, host, key)
+    return Server(name, partial(program.command, host), program.seconds, variables, log_file, program.reason, host, key)
 
 
 def on_nodes(program: ServerProcess, node: int, nodes: int, head: str) -> ServerProcess:
@@ -156,7 +156,7 @@ def _outgoing_address() -> str | None:
         return probe.getsockname()[0]
 
 
-def serve(service: Service, replica: int, program: ServerProcess, log: Path) -> None:
+def serve(service: Service, replica: int, program: ServerProcess, log_file: Path) -> None:
     """Serve one replica while it is needed. Raises ServiceError if its server keeps dying or another job has it."""
     idle = environment.seconds("PROOFMILL_SERVICE_IDLE_SECONDS", 600.0)
     name, here = f"{service.name}.{replica}", host()
@@ -166,7 +166,7 @@ def serve(service: Service, replica: int, program: ServerProcess, log: Path) -> 
                 f"{name}: another process serves it; expected one for each replica. Set another --replica, or stop that job."
             )
         service.requested.unlink(missing_ok=True)
-        server = server_of(name, program, log, here, service.key())
+        server = server_of(name, program, log_file, here, service.key())
         server.restarts_left = program.restarts
         try:
             with server:
@@ -174,7 +174,7 @@ def serve(service: Service, replica: int, program: ServerProcess, log: Path) -> 
                 _supervise(server, service, replica, idle)
         finally:
             service.withdraw(replica)
-    say(name, f"no job has needed it for {clock(idle)}; ended")
+    log(name, f"no job has needed it for {clock(idle)}; ended")
 
 
 def _supervise(server: Server, service: Service, replica: int, idle: float) -> None:
@@ -182,7 +182,7 @@ def _supervise(server: Server, service: Service, replica: int, idle: float) -> N
 
     def announce() -> None:
         service.announce(replica, Replica(server.url, os.uname().nodename, os.getpid()))
-        say(server.name, f"is up at {server.url}")
+        log(server.name, f"is up at {server.url}")
 
     announce()
     last_needed = last_look = time.monotonic()
@@ -211,7 +211,7 @@ def _supervise(server: Server, service: Service, replica: int, idle: float) -> N
 def follow(service: Service, replica: int, program: ServerProcess) -> None:
     """Run a further node of a replica, as long as the job of its first node. Raises ServiceError if it dies earlier."""
     name, start = f"{service.name}.{replica}", time.monotonic()
-    while not locks.held(service.lock(replica)):
+    while not locks.is_held(service.lock(replica)):
         if time.monotonic() - start > program.seconds:
             raise ServiceError(
                 f"{name}: its first node has not started in {clock(program.seconds)}; expected both to start together. Start it."
@@ -219,7 +219,7 @@ def follow(service: Service, replica: int, program: ServerProcess) -> None:
         time.sleep(TICK)
     with Server(name, lambda port: program.command("127.0.0.1", port), program.seconds, program.environment) as worker:
         worker.launch(0)
-        while locks.held(service.lock(replica)):
+        while locks.is_held(service.lock(replica)):
             if not worker.alive():
                 raise ServiceError(
                     f"{name}: a further node died ({worker.last_words()}); expected all nodes to run. Restart it."

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from proofmill.engines.services.directory import Service
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.schema.errors import SettingError
 
 START = "PROOFMILL_SERVICE_COMMAND"
@@ -42,7 +42,7 @@ def request_start(service: Service) -> bool:
         file.write(f"{time.time():.0f}")
         file.flush()
         output = _run(command.replace("{name}", shlex.quote(service.name)), service)
-    say(service.name, f"requested its service{': ' + output if output else ''}")
+    log(service.name, f"requested its service{': ' + output if output else ''}")
     return True
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmill.runtime.cluster import slurm
-from proofmill.runtime.progress import say
+from proofmill.runtime.progress import log
 from proofmill.runtime.project import project_folder
 from proofmill.schema.errors import ProofmillError, ServiceError, SettingError
 
@@ -48,7 +48,7 @@ class Command:
     node: str | None = None  # None: here
     environment: dict[str, str] = field(default_factory=dict)
 
-    def started(self) -> tuple[str, ...]:
+    def start_words(self) -> tuple[str, ...]:
         """Return the words of the command, or of the step that runs it on its node."""
         if self.node is None:
             return self.words
@@ -71,7 +71,7 @@ class LaunchPlan:
         """Return the command that starts all launches: the launch itself, or a step with one task per node."""
         first = self.launches[0]
         if len(self.launches) == 1:
-            return first.started()
+            return first.start_words()
         rank = first.words.index("--machine_rank") + 1
         before, after = first.words[:rank], first.words[rank + 1 :]
         line = f'{IGNORE_USR1}{shlex.join(before)} "$SLURM_NODEID" "$@"'
@@ -201,13 +201,13 @@ def _gpus_of_slurm() -> list[str]:
 
 
 @contextmanager
-def served(plan: LaunchPlan, name: str) -> Iterator[None]:
+def serve_rollouts(plan: LaunchPlan, name: str) -> Iterator[None]:
     """Run the rollout server during the training. Raises ServiceError if it stops before it is ready."""
     if plan.server is None:
         yield
         return
-    say(name, "starting the rollout server")
-    server = subprocess.Popen(plan.server.started(), env={**os.environ, **plan.server.environment})
+    log(name, "starting the rollout server")
+    server = subprocess.Popen(plan.server.start_words(), env={**os.environ, **plan.server.environment})
     try:
         while not _answers(plan.health):
             if (code := server.poll()) is not None:
@@ -257,7 +257,7 @@ def main() -> None:
         environment = {**os.environ, **planned.launches[0].environment}
         if planned.server is None:
             os.execvpe(planned.training()[0], planned.training(), environment)
-        with served(planned, options.arguments[0]):
+        with serve_rollouts(planned, options.arguments[0]):
             code = subprocess.run(planned.training(), env=environment, check=False).returncode
         sys.exit(code)
     except ProofmillError as error:

@@ -156,7 +156,7 @@ def _check_word(where: str, layer: str, word: str, value: Any) -> None:
     """Raise SettingError for an unknown word, a value of another type, or a GPU for jobs that never use one."""
     if word not in WORDS:
         raise SettingError(f"{where}: `{word}`; expected one of {', '.join(WORDS)}.{_near(word, WORDS)}")
-    if expected := _expected(word, value):
+    if expected := _describe_expected(word, value):
         raise SettingError(f"{where}: {word} is `{value}`; expected {expected}.")
     computes = layer in ("every", "cpu", "ask") or (layer in KINDS and sort_of(KINDS[layer]) == "cpu")
     if computes and _wants_gpus(word, value):
@@ -166,7 +166,7 @@ def _check_word(where: str, layer: str, word: str, value: Any) -> None:
         )
 
 
-def _expected(word: str, value: Any) -> str:
+def _describe_expected(word: str, value: Any) -> str:
     """Return the expected values of a word; empty if `value` is one of them."""
     if word == "nodes":
         return "" if type(value) is int and value >= 1 else "one or more"

@@ -154,7 +154,7 @@ class Grpo(Entry):
         """The number of rollout batches: `mini-batches` steps each, repeated `iterations` times."""
         return -(-self.steps // (self.mini_batches * self.iterations))
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return self.steps * self.problems_per_step * self.group_size // self.iterations
 
     def other_calls(self) -> dict[tuple[str, str | None], int]:

@@ -77,7 +77,7 @@ class Problems(Entry):
     overlap_words: Count = doc("Length of a shared run of words that counts as the same text (`decontaminate`).", 13)
     overlap_similarity: Share = doc("Minimum Jaccard similarity of the same text (`decontaminate`).", 0.7)
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         source = self.source if "/" in self.source else self.path
         there = rows_of(source) if source else None
         own = self.rows if there is None else min(-(-there // self.every), self.rows or there)
@@ -162,7 +162,7 @@ class Overlaps(Entry):
     def prompt_names(self) -> list[str]:
         return [self.prompt] if self.model else []
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """Return the maximum number of pairs that the judge compares."""
         rows = [rows_of(name) for name in self.against]
         known = [number for number in rows if number is not None]
@@ -193,7 +193,7 @@ class Labels(Entry):
     def prompt_names(self) -> list[str]:
         return [self.prompt]
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return rows_of(self.problems)
 
     def faults(self, context: Context) -> Iterator[str]:
@@ -237,7 +237,7 @@ class Schemes(Entry):
     def prompt_names(self) -> list[str]:
         return [self.prompt] if self.model else []
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return rows_of(self.problems)
 
     def faults(self, context: Context) -> Iterator[str]:

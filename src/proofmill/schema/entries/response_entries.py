@@ -74,7 +74,7 @@ class Responses(Entry):
     def also_asks(self) -> list[str]:
         return models_in(self.scaffold)
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         if self.rollouts:
             return rows_of(self.model)
         problems = rows_of(self.problems)
@@ -111,7 +111,7 @@ class Grades(Entry):
     def graders(self) -> list[tuple[str, str | None]]:
         return [] if self.grader == "human" else [(self.grader, self.grader_prompt)]
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return rows_of(self.responses)
 
     def faults(self, context: Context) -> Iterator[str]:
@@ -163,7 +163,7 @@ class Examples(Entry):
     def prompt_names(self) -> list[str]:
         return [] if self.mix or self.concatenate or self.source else [self.prompt]
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         """Return the number of rows if no row is dropped."""
         if self.concatenate:
             parts = [(rows_of(name), share) for name, share in self.concatenate.items()]

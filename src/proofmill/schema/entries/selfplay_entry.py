@@ -187,7 +187,7 @@ class Selfplay(Entry):
         unused = {f"{role}-{task}" for role in ("propose", "solve") for task in {*get_args(TaskName)} - {*self.tasks}}
         return [prompt for part, prompt in self.words.items() if part not in unused]
 
-    def expected_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
+    def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         return self.steps * self.rows // self.iterations
 
     def faults(self, context: Context) -> Iterator[str]:

@@ -45,8 +45,8 @@ def tree_attention(
 
     Segments and paths are padded to the longest, and attended to together.
     """
-    q_index_SQ, q_there_SQ = _padded(tree_cu_seqlens_q, tree_max_seqlen_q)
-    k_place_SK, k_there_SK = _padded(tree_cu_seqlens_k, tree_max_seqlen_k)
+    q_index_SQ, q_there_SQ = _pad(tree_cu_seqlens_q, tree_max_seqlen_q)
+    k_place_SK, k_there_SK = _pad(tree_cu_seqlens_k, tree_max_seqlen_k)
     before_S = tree_cu_seqlens_k.diff() - tree_cu_seqlens_q.diff()  # tokens of the path before the segment
     own_SQ1 = (before_S[:, None] + torch.arange(tree_max_seqlen_q, device=query.device))[:, :, None]
     places_K = torch.arange(tree_max_seqlen_k, device=query.device)
@@ -66,7 +66,7 @@ def tree_attention(
     return out.transpose(1, 2)[q_there_SQ].unsqueeze(0), None
 
 
-def _padded(bounds: torch.Tensor, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(bounds: torch.Tensor, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return for S consecutive sequences the place of each token, and whether it exists, both padded to the longest."""
     offsets = torch.arange(longest, device=bounds.device)
     there = offsets < bounds.diff()[:, None]

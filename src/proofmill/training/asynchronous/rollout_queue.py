@@ -88,21 +88,21 @@ class RolloutQueue:
 
     def _append(self, line: dict[str, Any]) -> None:
         with open(self.path, "ab") as file:
-            file.write(_encoded(line))
+            file.write(_encode(line))
 
     def _write(self, forgotten: int, attempts: Iterable[dict[str, Any]]) -> None:
         """Rewrite the file, in one rename, with the groups of the trained steps and with these attempts."""
         new = self.path.with_suffix(".new")
         steps = sorted({*self._learned.values()})
         with open(new, "wb") as file:
-            file.write(_encoded({"step": forgotten, "below": self._below, "groups": []}))
+            file.write(_encode({"step": forgotten, "below": self._below, "groups": []}))
             for step in steps:
-                file.write(_encoded({"step": step, "groups": [g for g, at in self._learned.items() if at == step]}))
-            file.writelines(map(_encoded, attempts))
+                file.write(_encode({"step": step, "groups": [g for g, at in self._learned.items() if at == step]}))
+            file.writelines(map(_encode, attempts))
         durable.replace(new, self.path)
 
 
-def _encoded(line: dict[str, Any]) -> bytes:
+def _encode(line: dict[str, Any]) -> bytes:
     return f"{json.dumps(line)}\n".encode()
 
 

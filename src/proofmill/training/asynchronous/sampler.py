@@ -52,7 +52,7 @@ class Sampler(Protocol):
         """Announce that the next weights are those after this step."""
         ...
 
-    def arrived(self, step: int) -> None:
+    def report_weights(self, step: int) -> None:
         """Report that the weights after this step have arrived."""
         ...
 

@@ -73,7 +73,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         worker = None
         if sampler and rewards and attempts:
             begin = partial(rewards.begin, programs=True)
-            worker = Worker(entry, problems, attempts, sampler, self._described, rollout_log.submission, begin, start)
+            worker = Worker(entry, problems, attempts, sampler, self._describe, rollout_log.submission, begin, start)
         if not torch.cuda.is_available():
             attention.without_cuda()
         level = logging.get_verbosity()
@@ -94,9 +94,9 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         """True once the audit grader has stopped the training."""
         return self.second.over
 
-    def _described(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
+    def _describe(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        return rollout_log.described(problem, ids, self._tokenizer, ends, self.opening)
+        return rollout_log.describe(problem, ids, self._tokenizer, ends, self.opening)
 
     @property
     def _tokenizer(self) -> Any:
@@ -113,21 +113,21 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         world, passes = self.accelerator.num_processes, self.args.gradient_accumulation_steps
         made: tuple[list[list[Learned]], float, str | None] = ([], 0.0, None)
         if self.accelerator.is_main_process:
-            made = self._made(self.rollout_worker.step(), world * passes)
+            made = self._make(self.rollout_worker.step(), world * passes)
         dealt, tokens, fault = processes.broadcast(made)
         if fault:
             kept_rollouts = Path(self.args.output_dir) / ROLLOUT_LOG
             raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, kept_rollouts)
         for rollouts_N in dealt[self.accelerator.process_index :: world]:
-            yield self._packed(rollouts_N, tokens)
+            yield self._pack(rollouts_N, tokens)
 
-    def _made(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[Learned]], float, str | None]:
+    def _make(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[Learned]], float, str | None]:
         """Return a step's rollouts in `count` micro-batches, its trained tokens, and a fault, if any."""
         rollouts_N = [
             (group, group.attempts[place], group.rows[place]) for group in groups for place in sorted(group.rows)
         ]
         rows = [{**row, "policy_step": attempt.policy_step} for _, attempt, row in rollouts_N]
-        advantages_N, learned_N, fault = self._scored(groups, rows)
+        advantages_N, learned_N, fault = self._score(groups, rows)
         if self.entry.mask_truncated:
             learned_N &= [row["stop_reason"] == StopReason.END for row in rows]
         tokens_N = np.array([row["tokens"] for row in rows])
@@ -150,15 +150,15 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         ]
         return deal(learned, count, self.args.per_device_train_batch_size), tokens, fault
 
-    def _scored(
+    def _score(
         self, groups: Sequence[PendingGroup], rows: list[dict[str, Any]]
     ) -> tuple[np.ndarray, np.ndarray, str | None]:
         """Return the advantages N of a step, which rollouts have rewards, and a fault, if any; log metrics and rollouts."""
         assert self.rewards is not None and self.kept_rollouts is not None, "the main process has them"
         entry, names, step = self.entry, self.rewards.names, self.state.global_step + 1
         lengths = ([row["tokens"] for row in rows], [row["reference_tokens"] for row in rows])
-        scored = self.rewards.rewarded([*map(rollout_log.submission, rows)], *lengths, step)
-        counted_NK = scored.counted(entry.unscored)
+        scored = self.rewards.reward([*map(rollout_log.submission, rows)], *lengths, step)
+        counted_NK = scored.mask_uncounted(entry.unscored)
         totals_N = advantages.total(counted_NK, Rewarding.columns(entry)[1], ~np.isnan(counted_NK))
         totals_PG = totals_N.reshape(-1, entry.group_size)
         advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
@@ -183,7 +183,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
 
-    def _packed(self, rollouts_N: Sequence[Learned], tokens: float) -> dict[str, torch.Tensor]:
+    def _pack(self, rollouts_N: Sequence[Learned], tokens: float) -> dict[str, torch.Tensor]:
         """Pack a micro-batch, with `weights` of its M trained tokens and the tokens of the step on all devices."""
         weights = [torch.full((len(one.ids_T),), one.weight, dtype=torch.float32) for one in rollouts_N]
         return {**tree(rollouts_N).pack(), "weights": torch.cat(weights), "step_tokens": torch.tensor(tokens)}

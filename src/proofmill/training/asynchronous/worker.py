@@ -68,7 +68,7 @@ class Worker:
         self._sampled: queue.Queue[SampledRollout | None] = queue.Queue()
         self._thread = ThreadPoolExecutor(1, "rollouts")
         self._listening: Future[None] | None = None
-        self._order = lru_cache(2)(self._shuffled)
+        self._order = lru_cache(2)(self._shuffle)
 
     # -------------------------------------------------------------------------------------------------- TRL's protocol
 
@@ -88,7 +88,7 @@ class Worker:
     def update_model_version(self, model_version: int) -> None:
         """Record that the sampler has new weights; TRL counts the first weights as well."""
         self.policy, self._learning = self.after + model_version - 1, 0
-        self.sampler.arrived(self.policy)
+        self.sampler.report_weights(self.policy)
         if self._listening:
             self._take_up()
 
@@ -107,10 +107,10 @@ class Worker:
         requests: list[RolloutRequest] = []
         with self._news:
             while len(self._groups) < most:
-                requests += self._taken_up(next(self._fresh))
+                requests += self._start_group(next(self._fresh))
         self.sampler.ask(requests)
 
-    def _taken_up(self, number: int) -> list[RolloutRequest]:
+    def _start_group(self, number: int) -> list[RolloutRequest]:
         """Start a group and request its missing rollouts, which are all of them unless a run was killed."""
         kept = self.attempts.waiting.get(number, {})
         usable = {
@@ -125,7 +125,7 @@ class Worker:
         missing = [place for place in places if place not in usable]
         return [RolloutRequest(number, group.problem["tokens"], missing)] if missing else []
 
-    def _shuffled(self, epoch: int) -> list[int]:
+    def _shuffle(self, epoch: int) -> list[int]:
         """Return the order of the problems in an epoch."""
         order = list(range(len(self.problems)))
         random.Random(f"{self.entry.seed} {epoch}").shuffle(order)
@@ -145,11 +145,11 @@ class Worker:
             group.attempts[attempt.place], group.rows[attempt.place] = attempt, row
             futures = self.begin([self.submission(row)])
             for future in futures:
-                future.add_done_callback(partial(self._graded, group))
+                future.add_done_callback(partial(self._grade, group))
             if not futures:  # none of it is graded
-                self._graded(group)
+                self._grade(group)
 
-    def _graded(self, group: PendingGroup, _: Any = None) -> None:
+    def _grade(self, group: PendingGroup, _: Any = None) -> None:
         with self._news:
             group.ungraded -= 1
             group.ended = time.monotonic()

@@ -59,7 +59,7 @@ def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple
     estimator = ESTIMATORS[objective.loss]
     ratios, kl = torch.exp(tokens.logprobs - tokens.old), None
     if objective.objective == "clipped":
-        values = clipped(ratios, tokens.advantages, objective.low, objective.high, objective.dual_clip)
+        values = clip(ratios, tokens.advantages, objective.low, objective.high, objective.dual_clip)
     else:
         values = reinforce(tokens.logprobs, ratios, tokens.advantages, objective.high)
     if tokens.correction is not None:
@@ -80,7 +80,7 @@ def policy_loss(tokens: Tokens, objective: Objective, step_tokens: Any) -> tuple
     return loss, sums
 
 
-def clipped(
+def clip(
     ratios: torch.Tensor, advantages: torch.Tensor, low: float, high: float, dual_clip: float | None = None
 ) -> torch.Tensor:
     """Return min(r A, clip(r, 1 - low, 1 + high) A) (PPO, equation 7); `dual_clip` is the largest r of the first term."""
