@@ -51,18 +51,4 @@ rule unknown:
         target=r"[^/.]+|(" + "|".join(KINDS) + r")/[^/]+",
 
 
-# Publish the recipe if PROOFMILL_PUBLISH is set (docs/publishing.md).
-onsuccess:
-    DISPLAY.close()
-    if "PROOFMILL_PUBLISH" in os.environ:
-        from proofmill.publishing.hub import at_end
-
-        targets = workflow.dag_settings.targets or [next(iter(CONFIG.recipes))]
-        at_end([str(target) for target in targets], Path(RESULTS), CONFIG)
-
-
-# Repeat the last words of each failed job: other jobs have logged since.
-onerror:
-    DISPLAY.close()
-    for line in GRAPH.failures(STARTED):
-        print(line, file=sys.stderr)
+include: "workflow/hooks.smk"

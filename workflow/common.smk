@@ -1,4 +1,4 @@
-"""The glue between Snakemake and `proofmill.artifacts.graph`: configuration, functions of the rules, hooks."""
+"""The glue between Snakemake and `proofmill.artifacts.graph`: configuration and functions of the rules."""
 
 import _thread
 import contextlib
@@ -10,16 +10,14 @@ import sys
 import time
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
 from snakemake.io import contains_wildcard
 from snakemake.logging import logger
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.settings.enums import Quietness, RerunTrigger
 
-from proofmill.artifacts import configurations
 from proofmill.artifacts.graph import Graph, command, find_forced, format_forced, shell_word
 from proofmill.planning import data
-from proofmill.planning.connections import connections, require_addresses, require_answers
+from proofmill.planning.connections import require_addresses
 from proofmill.config.config import expand
 from proofmill.config.identity import arguments, identity_of
 from proofmill.config.yaml_files import overlay, read
@@ -27,10 +25,8 @@ from proofmill.runtime import environment
 from proofmill.schema.errors import MissingData, ProofmillError
 from proofmill.schema.kinds import KINDS
 
-STARTED = time.time()
 PYTHON = f"{shell_word(sys.executable)} -m"
 LAUNCH = f"{shlex.quote(sys.executable)} -m"  # of trainings; a profile may start a process per device instead
-DISPLAY = contextlib.ExitStack()  # closes the live display before the last lines are printed
 
 
 wildcard_constraints:
@@ -171,43 +167,3 @@ def job(kind, start=PYTHON, shard=False):
 def due_jobs():
     """Return the artifacts that this run builds or restores."""
     return [f"{job.rule.name}/{job.wildcards.name}" for job in workflow.dag.needrun_jobs() if job.rule.name in KINDS]
-
-
-# Before the first job: report entries left out, then call every model that is needed, so that nothing starts in vain.
-onstart:
-    for mistake in dict.fromkeys(line for lines in CONFIG.faults.values() for line in lines.splitlines()):
-        print(f"skipped until it is fixed: {mistake}", file=sys.stderr)
-    names = due_jobs()
-    try:
-        if not workflow.touch:
-            models = connections(CONFIG, [name for name in names if GRAPH.states[name].name == "make"])
-            require_answers(models, Path(RESULTS), CONFIG.budget)
-        record_configuration(names)
-        start_display(names)
-    except ProofmillError as error:
-        raise WorkflowError(f"{type(error).__name__}: {error}")
-
-
-def record_configuration(names):
-    """Record what the configuration declares, for `proofmill gc`. A read-only folder matters only if jobs run."""
-    files = ["config.yaml", *workflow.overwrite_configfiles]
-    try:
-        configurations.note(CONFIG, Path(RESULTS), files, workflow.config_settings.config)
-    except OSError as error:
-        if names:
-            raise WorkflowError(f"{error.filename}: {error.strerror}; expected a writable results folder.")
-
-
-def start_display(names):
-    """Show local jobs in a live display on a terminal; PROOFMILL_DISPLAY=plain turns it off."""
-    from proofmill.calls import budget
-    from proofmill.runtime.display import Display, is_wanted
-
-    if not names or not workflow.local_exec or workflow.touch or not is_wanted():
-        return
-    workflow.scheduler.print_progress = True  # else Snakemake does not log that a job has ended
-    lines = [each for each in logger.handlers if getattr(each, "stream", None) is sys.stderr]
-    spent = lambda: budget.format_spent(Path(RESULTS, "calls"), CONFIG.budget)
-    shown = Display(names, Path(RESULTS), spent, lines, colour=not workflow.output_settings.nocolor)
-    logger.addHandler(shown)
-    DISPLAY.callback(shown.close)
