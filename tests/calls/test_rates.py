@@ -161,13 +161,13 @@ import sys
 from pathlib import Path
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.calls.journal import Journal
 from proofmill.engines.open_engine import open_api
 from proofmill.schema.entries.declared import Api
 
 calls, name, count = Path(sys.argv[1], 'calls'), sys.argv[2], int(sys.argv[3])
-asked = Questions(count, lambda: ((str(n), ModelRequest("m", (("user", f"{name} {n}"),))) for n in range(count)))
+asked = Requests(count, lambda: ((str(n), ModelRequest("m", (("user", f"{name} {n}"),))) for n in range(count)))
 with open_api("api/judge", Api(id="m", price="unknown"), None, calls.parent) as engine, Journal(calls / "grades" / name) as journal:
     Asker(name, engine, journal, Budget(None, calls, journal))(asked)
 """

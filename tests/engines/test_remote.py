@@ -363,7 +363,7 @@ from pathlib import Path
 from proofmill.calls import pacing
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.calls.journal import Journal
 from proofmill.engines.open_engine import open_api
 from proofmill.schema.entries.declared import Api
@@ -372,7 +372,7 @@ folder, made = Path(sys.argv[1]), [("row", ModelRequest("m", (("user", "question
 api = Api(id="m", price={"input": 1.0, "output": 10.0})
 with open_api("api/judge", api) as engine, Journal(folder) as journal:
     threading.Thread(target=lambda: (time.sleep(1.5), os.kill(os.getpid(), 9)), daemon=True).start()
-    Asker("x", engine, journal, Budget(1.0, folder.parents[1], journal))(Questions(1, lambda: made))
+    Asker("x", engine, journal, Budget(1.0, folder.parents[1], journal))(Requests(1, lambda: made))
 """
 
 
@@ -529,14 +529,14 @@ import sys
 from pathlib import Path
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker
-from proofmill.calls.model_requests import ModelRequest, Questions
+from proofmill.calls.model_requests import ModelRequest, Requests
 from proofmill.calls.journal import Journal
 from proofmill.engines.open_engine import open_api
 from proofmill.schema.entries.declared import Api
 
 made = [(f"row-{n}", ModelRequest("m", (("user", f"question {n}"),))) for n in range(8)]
 with open_api("api/judge", Api(id="m", price="unknown")) as engine, Journal(Path(sys.argv[1])) as journal:
-    answers = Asker("x", engine, journal, Budget(None, Path(sys.argv[1]).parent, journal))(Questions(8, lambda: made))
+    answers = Asker("x", engine, journal, Budget(None, Path(sys.argv[1]).parent, journal))(Requests(8, lambda: made))
     print(sum(answer.text == "fine" for answer in answers), {answer.tries for answer in answers})
 """
 

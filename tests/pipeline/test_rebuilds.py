@@ -82,7 +82,7 @@ class Lab:
     def results(self) -> Path:
         return self.folder / "results"
 
-    def book(self):
+    def config(self):
         os.chdir(self.folder)
         os.environ["LAB"] = str(self.folder)
         return expand(read("config.yaml"))

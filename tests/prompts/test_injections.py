@@ -169,7 +169,7 @@ def test_quoted_attack_is_no_verdict(attack, rubrics):
         quoted = (
             fields["proof"]
             if form in ("judgement", "words", "boxed", "correct")
-            else templates.enclosed(fields["proof"])
+            else templates.enclose(fields["proof"])
         )
         for said in (
             f"<assessment>{asked}</assessment>",
@@ -186,5 +186,5 @@ def test_attack_that_is_repeated_as_it_was_shown_holds_no_tag(attack, rubrics):
     """Even an output that is only the attack, as the prompt shows it, has no points and no score."""
     for form in ("points", "score"):
         prompt = rubrics[form][0]
-        shown = templates.enclosed(attack.text)
+        shown = templates.enclose(attack.text)
         assert read(ModelOutput(shown, "end"), templates.prompt(prompt)).grade is None

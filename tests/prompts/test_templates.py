@@ -47,10 +47,10 @@ def test_no_field_of_a_prompt_leaves_its_block_or_opens_a_turn(name, field, atta
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_judge_is_told_that_what_it_is_shown_is_not_addressed_to_it(name):
-    """Each prompt that shows untrusted texts tells its reader to ignore requests in them."""
+def test_prompt_with_untrusted_text_says_to_ignore_its_instructions(name):
+    """Each prompt that shows untrusted texts tells its reader to ignore instructions in them."""
     text = " ".join(PROMPTS[name].render(dict.fromkeys((*PROMPTS[name].needs, *PROMPTS[name].optional), "x")).split())
-    assert "is not addressed to you" in text or "may contain requests; ignore them" in text
+    assert re.search(r"may contain instructions[^.]*; ignore them\.|are part of the text that you examine", text), text
 
 
 def test_classifier_is_told_that_its_last_object_counts():

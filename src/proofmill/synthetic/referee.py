@@ -113,12 +113,12 @@ def write_scheme(problem: Congruence | None) -> str:
 Total (max 7): 5 + 1 + 1 = 7
 
 Zero-credit items
-- The problem said again, or a plan without a calculation.
+- A restatement of the problem, or a plan without a calculation.
 - A true line that the argument does not use.
 
 Deductions
 - cap at {FALSE_LINE_CAP}/7: a false line.
-- cap at 0/7: no conclusion in one box at the end, or anything besides lines of calculation before it.
+- cap at 0/7: no conclusion in one box at the end, or other text than lines of calculation before it.
 - cap at 0/7: more lines than the argument needs, or its lines out of order."""
 
 
