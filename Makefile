@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-deps --no-build-isolation
 PIP := $(BIN)/python -m pip install $(PIP_FLAGS)
 CORES ?= all
 # Test files run concurrently, each in one process, because its tests share fixtures. Those with the largest budgets
-# (tests/budgets.csv) start first.
+# (tests/budgets.csv) start first. There is one process more than cores, because some tests mostly wait.
 PYTEST := $(BIN)/pytest -q --dist loadfile --no-loadscope-reorder
 SNAKEMAKE := $(BIN)/snakemake --cores $(CORES)
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -40,12 +40,11 @@ test: lint test-fast test-slow ## lint, then the fast tests, then the slow ones:
 
 test-all: test test-long ## `make test` and `make test-long`
 
-test-fast: $(VENV)/ready $(TOOLS)/ready ## tests without complete runs, vLLM, SLURM or a browser: under 6 minutes
-	$(PYTEST) -n 2 -m "not long and not pipeline and not vllm and not slurm and not browser"
+test-fast: $(VENV)/ready $(TOOLS)/ready ## tests without training, complete runs, vLLM, SLURM or a browser: under 6 minutes
+	$(PYTEST) -n 3 -m "not long and not slow and not pipeline and not vllm and not slurm and not browser"
 
-# One process more than cores, because tests with SLURM and with dead servers mostly wait.
-test-slow: $(VENV)/ready ## one complete run of each sort, with vLLM, SLURM and a browser
-	$(PYTEST) -n 3 -m "not long and (pipeline or vllm or slurm or browser)"
+test-slow: $(VENV)/ready ## trainings, and one complete run of each sort, with vLLM, SLURM and a browser
+	$(PYTEST) -n 3 -m "not long and (slow or pipeline or vllm or slurm or browser)"
 
 test-long: $(VENV)/ready ## tests that `make test` omits (pytest marker `long`)
 	$(PYTEST) -n 3 -m long

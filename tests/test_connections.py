@@ -26,6 +26,8 @@ def run(folder, *command: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(0, "sft/")
 @pytest.mark.parametrize("name", TRAININGS)
 def test_training_reports_to_nobody(small, tmp_path, name):
     """Without any variable set, a training ends well and has looked up no name and opened no connection elsewhere."""

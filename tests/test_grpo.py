@@ -33,6 +33,8 @@ from proofmill.training.preferences import ModelPreference
 from proofmill.training.rollout_log import constant
 from proofmill.training.rollout_rewards import Rewarding
 
+pytestmark = pytest.mark.slow
+
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
     "rewards": {"grade": 1, "repetition": 0.5}, "unscored": "drop", "group-size": 4, "problems-per-step": 2, "steps": 2,

@@ -258,6 +258,7 @@ def test_plan_counts_the_judged_pairs(mill, tmp_path):
     assert not stage.exact and stage.calls == 6 * JUDGED["candidates"]
 
 
+@pytest.mark.slow
 def test_kill_loses_no_output(tmp_path):
     """After a `kill -9` the next run makes only the remaining calls, and ends with the table of an undisturbed run."""
     rows = [(f"r{n}", statement(problem, 1)) for n, problem in enumerate(islice(problems("train", 3), 30))]

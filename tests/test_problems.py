@@ -83,6 +83,7 @@ def _peak(mill, path, rows: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_problems_take_few_bytes_for_each_further_row(mill, tmp_path, monkeypatch):
     """From 1,500 to 4,500 rows the peak grows by less than 600 bytes per row, with the index of near duplicates.
 

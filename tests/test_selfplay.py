@@ -17,6 +17,8 @@ from proofmill.schema.kinds import BUFFER, ROLLOUTS
 from proofmill.selfplay_tasks import round
 from proofmill.selfplay_tasks.tasks import Task
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def player(tmp_path_factory) -> Mill:

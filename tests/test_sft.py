@@ -34,6 +34,8 @@ from proofmill.training import run
 from proofmill.training.checkpoints import Intervals
 from proofmill.training.sft_trainer import FilledSampler, SftTrainer
 
+pytestmark = pytest.mark.slow
+
 COLD = {**SMALL["sft/cold"], "log-every": 1}
 TALK = [
     {"role": "user", "content": "What is 2 + 2?"},

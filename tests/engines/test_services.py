@@ -30,6 +30,8 @@ from proofmill.engines.services.directory import Replica, Service
 from proofmill.runtime import locks
 from proofmill.schema.errors import ServiceError, SettingError
 
+pytestmark = pytest.mark.slow
+
 REFEREE = {"id": "referee-1", "program": "referee", "price": {"input": 0, "output": 0}, "temperature": 0}
 SERVE = """
 import sys

@@ -15,6 +15,8 @@ from packaging.utils import canonicalize_name
 
 from mill import ROOT
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs/library.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^## [^\n]*`proofmill(?:\[(\w+)\])?`\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 # Runs examples from standard input, with imports limited to some distributions.

@@ -20,6 +20,8 @@ from proofmill.artifacts.weights import MANIFEST
 from proofmill.calls import records
 from proofmill.schema.errors import HubError, JournalError, RecipeError, ServiceError, SettingError, TableError
 
+pytestmark = pytest.mark.slow
+
 ERRORS = tuple(
     f"{error.__name__}: " for error in (RecipeError, TableError, JournalError, SettingError, ServiceError, HubError)
 )

@@ -16,6 +16,8 @@ from mill import SMALL
 from proofmill.scaffolds.scaffolds import SCAFFOLDS
 from served import good, server
 
+pytestmark = pytest.mark.slow
+
 KILLS = 4
 IN_FLIGHT = 4
 SIZES = {
@@ -68,6 +70,7 @@ def reply(request, number):
     return 200, good(PLAN if plans else f"Text {drawn}. \\boxed{{{score}}}"), {}
 
 
+@pytest.mark.sampled(0, "deepseek-math", "rsa")
 @pytest.mark.parametrize("name", list(SCAFFOLDS))
 def test_killed_scaffold_repeats_no_answered_call(small, mill, monkeypatch, host, name):
     """After four times kill -9 and a complete run, the rows and the calls are those of an uninterrupted run."""

@@ -268,6 +268,7 @@ def test_readers_give_a_value_or_a_reason_for_any_text(family, data):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("family", READERS)
+@pytest.mark.slow
 def test_readers_end_with_long_dull_texts(family):
     """Each reader handles 100,000 characters of one repeated text; in quadratic time this takes minutes."""
     for text in dull(SYNTAX[family], SIZE):

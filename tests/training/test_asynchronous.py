@@ -29,6 +29,8 @@ from proofmill.training.asynchronous.sampler import SampledRollout
 from proofmill.training.asynchronous.worker import Worker
 from trained import Gradients
 
+pytestmark = pytest.mark.slow
+
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 LAGGED = {
     "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group-size": 4, "max-staleness": 2,

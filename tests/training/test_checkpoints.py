@@ -12,6 +12,8 @@ from mill import SMALL, Mill
 from proofmill.training.checkpoints import RUNNING, seal, unseal
 from proofmill.training.rollout_log import ROLLOUT_LOG
 
+pytestmark = pytest.mark.slow
+
 SUMS = {"loss": 0.25, "logged": 4, "tokens": 12, "metrics": {"entropy": [1.5]}, "training": True}
 CASES = 400
 SFT = {**SMALL["sft/cold"], "steps": 8}

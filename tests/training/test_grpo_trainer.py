@@ -29,6 +29,8 @@ from proofmill.training import run
 from proofmill.training.rollout_rewards import Rewarded, Rewarding, Unscored, causes
 from trained import Gradients, held_up_until_asked
 
+pytestmark = pytest.mark.slow
+
 TAUGHT = {**SMALL["sft/cold"], "steps": 120, "batch-size": 8, "learning-rate": 0.01}
 GRPO = {
     "model": "sft/taught", "problems": "problems/train", "grader": "arithmetic", "unscored": "drop", "group-size": 4,

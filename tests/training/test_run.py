@@ -14,6 +14,8 @@ from proofmill.graders.verdicts import Verdict
 from proofmill.training import run
 from proofmill.training.rollout_log import RolloutLog
 
+pytestmark = pytest.mark.slow
+
 GRPO = {
     "model": "sft/cold", "problems": "problems/train", "schemes": "schemes/train", "grader": "api/referee",
     "rewards": {"grade": 1, "format": 0.5}, "unscored": "drop", "group-size": 4, "problems-per-step": 2, "steps": 3,

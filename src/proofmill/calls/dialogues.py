@@ -41,7 +41,7 @@ class Ask:
     what: Any
 
 
-Dialogue = Generator[list[Ask], list[Any], Any]  # receives Answers to Questions, and outputs of programs
+Dialogue = Generator[list[Ask], list[Any], Any]  # receives the outputs of its requests, and those of programs
 Begin = Callable[[], Iterable[tuple[str, Dialogue]]]  # all dialogues as (row's id, dialogue), new ones at each call
 Program = Callable[[Sequence[Any]], Iterable[Any]]  # inputs -> outputs, in order
 
