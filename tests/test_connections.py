@@ -29,7 +29,7 @@ def run(folder, *command: str) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 @pytest.mark.sampled(0, "sft/")
 @pytest.mark.parametrize("name", TRAININGS)
-def test_training_reports_to_nobody(small, tmp_path, name):
+def test_training_reports_nothing(small, tmp_path, name):
     """Without any variable set, a training ends well and has looked up no name and opened no connection elsewhere."""
     config = Mill(small.results, **SMALL, **TRAININGS).config
     identity = identity_of(config.entries[name], config.declared)

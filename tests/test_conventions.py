@@ -51,7 +51,7 @@ def test_versions_of_python_are_the_same_everywhere():
 
 
 def test_no_type_error_is_ignored():
-    """mypy is told to ignore the errors of no module, and an ignored line says which error and why."""
+    """mypy ignores the errors of no module, and an ignored line says which error and why."""
     mypy = SETTINGS["tool"]["mypy"]
     assert not any("ignore_errors" in table or "disable_error_code" in table for table in (mypy, *mypy["overrides"]))
     for path in sorted((ROOT / "src").rglob("*.py")):

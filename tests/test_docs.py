@@ -82,7 +82,7 @@ def test_make_knows_it(page, words):
 
 
 def test_picture_is_that_of_the_table():
-    """docs/images/nano-scores.svg shows the marks that README.md has."""
+    """docs/images/nano-scores.svg shows the grades that README.md has."""
     made = runpy.run_path(str(ROOT / "docs/images/nano-scores.py"))
     assert len(made["ROW"].findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 8
     assert made["picture"]() == (ROOT / "docs/images/nano-scores.svg").read_text(encoding="utf-8")

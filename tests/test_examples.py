@@ -276,8 +276,8 @@ def test_chat_file_becomes_rows(mill, tmp_path):
 
 def test_filters_and_mixtures_accept_conversations_of_a_file(mill, tmp_path):
     """`keep` sees the assistant's text and the file's own grades, `rows` limits the rows, and shares mix such tables."""
-    records = [{"messages": [{**ASKED, "content": f"{n}?"}, SAID], "mark": n} for n in range(9)]
-    chat = {"source": "table", "path": chat_file(tmp_path, *records), "columns": {"grade": "mark"}, "rows": 8}
+    records = [{"messages": [{**ASKED, "content": f"{n}?"}, SAID], "points": n} for n in range(9)]
+    chat = {"source": "table", "path": chat_file(tmp_path, *records), "columns": {"grade": "points"}, "rows": 8}
     entries = {
         "examples/good": {**chat, "keep": [{"at-least": 6}]},
         "examples/all": {**chat, "keep": ["has-text", "finished", "one-per-problem"]},

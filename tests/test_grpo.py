@@ -1,4 +1,4 @@
-"""GRPO: losses against the formulas, rewards that may be missing, preferences, a second opinion, turns of thought, references."""
+"""GRPO: losses against the formulas, rewards that may be missing, preferences, an audit grader, turns of thought, references."""
 
 import math
 import shutil
@@ -55,18 +55,18 @@ def train(small):
 
 
 @pytest.fixture
-def taste(small, tmp_path):
+def preference_model(small, tmp_path):
     """Return the entry of a reward model with random weights and this many scores: it likes texts a little differently."""
 
     def made(scores: int) -> dict:
         from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-        weights, folder = small.table("sft/cold").weights(), tmp_path / f"taste{scores}"
+        weights, folder = small.table("sft/cold").weights(), tmp_path / f"preference{scores}"
         torch.manual_seed(0)
         config = AutoConfig.from_pretrained(weights, num_labels=scores)
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
         AutoTokenizer.from_pretrained(weights).save_pretrained(folder)
-        return {"base/taste": {"source": "folder", "path": str(folder)}}
+        return {"base/preference": {"source": "folder", "path": str(folder)}}
 
     return made
 
@@ -273,21 +273,23 @@ def test_grpo_trains_with(train, changed):
         assert "entropy" in names and measured(table, "ratio/mean")[0] == pytest.approx(1, abs=1e-3)
 
 
-def test_advantage_is_the_reward_over_its_groups_mean(train, taste):
+def test_advantage_is_the_reward_over_its_groups_mean(train, preference_model):
     """Without scaling the advantage of an attempt is its weighed reward minus the mean of its group's."""
-    _, rollouts = train("plain", taste(1), scale_rewards="none", preferences={"base/taste": {"weight": 2}})
-    total = rollouts["reward_grade"] + 0.5 * rollouts["reward_repetition"] + 2 * rollouts["reward_taste"]
+    _, rollouts = train(
+        "plain", preference_model(1), scale_rewards="none", preferences={"base/preference": {"weight": 2}}
+    )
+    total = rollouts["reward_grade"] + 0.5 * rollouts["reward_repetition"] + 2 * rollouts["reward_preference"]
     assert total.n_unique() > 4
     centred = rollouts.with_columns(total=total).with_columns(
         wanted=pl.col("total") - pl.col("total").mean().over("step", "group")
     )
     assert centred["advantage"].to_list() == pytest.approx(centred["wanted"].to_list(), abs=1e-6)
-    assert rollouts["rewards_defined"].to_list() == [["grade", "repetition", "taste"]] * rollouts.height
+    assert rollouts["rewards_defined"].to_list() == [["grade", "repetition", "preference"]] * rollouts.height
 
 
 @pytest.mark.long
 def test_accumulation_learns_the_same(train, monkeypatch):
-    """Two rows at a time or all at once: the same rollouts and the same first loss up to rounding."""
+    """Micro-batches of two rows or of all: the same rollouts and the same first loss up to rounding."""
     whole, _ = train("whole", steps=1)
     monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", "2")
     parts, _ = train("parts", steps=1)
@@ -295,11 +297,11 @@ def test_accumulation_learns_the_same(train, monkeypatch):
     assert measured(parts, "grade") == measured(whole, "grade")
 
 
-def test_reference_is_the_model_of_its_last_step(train, taste):
-    """Without it the divergence from the start grows; taken over after every step there is none."""
-    liked = {"preferences": {"base/taste": {"weight": 1}}, "kl": 1e-6, "steps": 4}
-    far, _ = train("far", taste(1), **liked)
-    near, _ = train("near", taste(1), **liked, **{"reference-sync-steps": 1})
+def test_reference_is_the_model_of_its_last_step(train, preference_model):
+    """Without it the divergence from the start grows; synchronized after every step it is zero."""
+    liked = {"preferences": {"base/preference": {"weight": 1}}, "kl": 1e-6, "steps": 4}
+    far, _ = train("far", preference_model(1), **liked)
+    near, _ = train("near", preference_model(1), **liked, **{"reference-sync-steps": 1})
     assert measured(far, "kl")[0] == measured(near, "kl")[0] == 0 < measured(far, "kl")[1]
     assert measured(near, "kl")[1:] == [0, 0, 0]
 
@@ -309,7 +311,7 @@ def test_reference_is_the_model_of_its_last_step(train, taste):
 ENTRY = Grpo(
     model="sft/x", problems="problems/x", grader="api/x", unscored="drop", steps=1, group_size=2,
     rewards={"grade": 1, "format": 0.5},
-    preferences={"api/taste": {"weight": 2.0, "question_types": ["chat"], "from_step": 3, "prompt": "prefer-helpful"}},
+    preferences={"api/preference": {"weight": 2.0, "question_types": ["chat"], "from_step": 3, "prompt": "prefer-helpful"}},
 )  # fmt: skip
 
 
@@ -331,8 +333,8 @@ def submissions(*asks: str) -> list[Submission]:
 
 
 def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
-    """Talk has no grades, a proof no taste; each has the rewards that apply, and none is unscored."""
-    rewards = Rewarding(ENTRY, Grading([7, 0]), {"api/taste": lambda shown: [0.25] * len(shown)})
+    """Small talk has no grade, a proof no preference; each has the rewards that apply, and none is unscored."""
+    rewards = Rewarding(ENTRY, Grading([7, 0]), {"api/preference": lambda shown: [0.25] * len(shown)})
     found = rewards.reward(submissions("proof", "proof", "chat", "chat"), [3] * 4, [None] * 4, step=3)
     assert found.applies_NK.tolist() == [[True, True, False]] * 2 + [[False, True, True]] * 2
     counted = found.mask_uncounted("drop")
@@ -342,9 +344,9 @@ def test_reward_that_does_not_apply_is_none_and_leaves_the_others():
 
 
 def test_preference_counts_from_its_step_on():
-    """Before its step taste does not apply, and no calls are made."""
+    """Before its step the preference does not apply, and no calls are made."""
     asked = []
-    rewards = Rewarding(ENTRY, Grading([]), {"api/taste": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
+    rewards = Rewarding(ENTRY, Grading([]), {"api/preference": lambda shown: asked.extend(shown) or [1.0] * len(shown)})
     assert (
         not rewards.reward(submissions("chat", "chat"), [3] * 2, [None] * 2, step=2).applies_NK[:, 2].any()
         and not asked
@@ -358,7 +360,7 @@ def test_preference_counts_from_its_step_on():
 @pytest.mark.parametrize(("unscored", "wanted"), [("drop", [None, None]), ("zero", [0.0, 0.0])])
 def test_missing_reward_takes_the_others_with_it_or_counts_zero(unscored, wanted):
     """Without a verdict a rollout has no reward at all; as zero it keeps its format and loses its grades."""
-    rewards = Rewarding(ENTRY, Grading([None, 7]), {"api/taste": lambda shown: []})
+    rewards = Rewarding(ENTRY, Grading([None, 7]), {"api/preference": lambda shown: []})
     found = rewards.reward(submissions("proof", "proof"), [3] * 2, [None] * 2, step=0)
     assert found.unscored_N.tolist() == [True, False]
     first = [None if math.isnan(v) else v for v in found.mask_uncounted(unscored)[0, :2]]
@@ -394,11 +396,11 @@ def _values(entry) -> dict:
     return asdict(entry)
 
 
-# --------------------------------------------------------------------------------------- a second grader, taste, thoughts
+# --------------------------------------------------------------------------------------- audit, preferences, thoughts
 
 
-def test_hold_out_grader_grades_samples_and_rewards_nothing(train):
-    """Every second step some rollouts have its marks; those of the checker and of the referee agree, so that nothing is apart."""
+def test_audit_grader_grades_samples_and_rewards_nothing(train):
+    """Every second step some rollouts have its grades; those of the checker and of the referee agree, so that nothing is apart."""
     table, rollouts = train("watched", **{"audit": "arithmetic", "audit-every": 2, "audit-rows": 3, "steps": 4})
     sampled = rollouts.filter(pl.col("audit").is_not_null())
     assert sampled.group_by("step").len().sort("step").rows() == [(2, 3), (4, 3)]
@@ -429,15 +431,17 @@ def test_reward_that_is_gamed_stops_the_training(train, monkeypatch):
     assert measured(table, "audit/gap")[-1] > 0.3
 
 
-def test_reward_model_scores_each_text(train, taste):
+def test_reward_model_scores_each_text(train, preference_model):
     """A sequence classifier's one score is a reward; a classifier of several classes is refused."""
-    _, rollouts = train("liked", taste(1), preferences={"base/taste": {"weight": 0.1, "input": "summary"}})
-    assert rollouts["reward_taste"].null_count() == 0 and rollouts["reward_taste"].n_unique() > 2
+    _, rollouts = train(
+        "liked", preference_model(1), preferences={"base/preference": {"weight": 0.1, "input": "summary"}}
+    )
+    assert rollouts["reward_preference"].null_count() == 0 and rollouts["reward_preference"].n_unique() > 2
     with pytest.raises(TableError, match="3 scores a text; expected a reward model with one"):
-        train("classes", taste(3), preferences={"base/taste": {"weight": 0.1}})
+        train("classes", preference_model(3), preferences={"base/preference": {"weight": 0.1}})
 
 
-def test_judge_of_taste_is_shown_the_summary_or_everything(train):
+def test_preference_judge_reads_the_summary_or_everything(train):
     """Helpfulness by the referee: of the summary alone, as a share of all points; nothing of it is unscored."""
     _, rollouts = train(
         "tasteful",
@@ -448,7 +452,7 @@ def test_judge_of_taste_is_shown_the_summary_or_everything(train):
     assert rollouts["reward_referee"].is_between(0, 1).all()
 
 
-def test_metric_that_nobody_had_has_no_row(train):
+def test_metric_without_values_has_no_row(train):
     """A preference before its step has no mean; the table has no row for it, and the others have theirs."""
     late = {"api/referee": {"weight": 1, "from-step": 3, "prompt": "prefer-helpful"}}
     table, rollouts = train("late", preferences=late, steps=3)
@@ -458,7 +462,7 @@ def test_metric_that_nobody_had_has_no_row(train):
 
 
 def test_turns_of_thought_give_states_that_are_trained_on(train):
-    """Two groups for each problem, from different turns; prompts after the first hold the summary; marks are by turn."""
+    """Two groups for each problem, from different turns; prompts after the first hold the summary; grades are by turn."""
     cached = {"summarizer": "api/referee", "turns": 2, "summaries": 2, "problems-per-step": 4, "max-tokens": 24}
     table, rollouts = train("cached", **cached)
     groups = rollouts.group_by("step", "group").agg(pl.col("problem").n_unique(), pl.col("turn").n_unique(), pl.len())
@@ -511,7 +515,7 @@ def test_killed_in_the_second_pass_goes_on_with_the_problems_that_were_next(smal
 
 
 def test_unscored_rollouts_move_nothing(train, monkeypatch):
-    """Where nobody has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
+    """Where no rollout has a verdict, neither entropy nor divergence changes a weight, and no group is said to be of use."""
     monkeypatch.setattr("proofmill.grpo.SubmissionGrader", Silent)
     for loss in ("sequence_sum", "dapo"):
         table, rollouts = train(
@@ -611,7 +615,7 @@ def test_prompt_of_a_rollout_has_no_token_but_those_of_the_template(tmp_path):
     [
         (40, {}, "longest"),  # however short answers are
         (2000, {}, 512 - 8),  # what the model's context leaves
-        (40, {"summarizer": "api/referee", "summaries": 1}, 512 - 8),  # a summary is in it that nobody has written
+        (40, {"summarizer": "api/referee", "summaries": 1}, 512 - 8),  # includes a summary that is not written yet
         (40, {"max_staleness": 1}, "longest"),
     ],
 )

@@ -55,7 +55,7 @@ def folder(module: str) -> str:
 
 
 def test_every_folder_has_its_place_in_the_order():
-    """A new folder says above which others it stands, and each says what is in it."""
+    """A new folder has a place in the order, and each says what is in it."""
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ORDER) - {"kinds", "__main__"}
     for name in folders:
@@ -114,7 +114,7 @@ def test_no_broad_except_and_nothing_left_open(module):
 
 
 def test_lines_of_yaml_and_markdown_have_one_width():
-    """Like those of the code. A table's row is one line; prompts and cards are sent as they stand."""
+    """Like those of the code. A table's row is one line; prompts and cards are sent unchanged."""
     for path in [*ROOT.glob("*.md"), *ROOT.glob("*.yaml"), *folders("docs", "data", "workflow", "tests")]:
         if path.suffix in (".md", ".yaml", ".smk"):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

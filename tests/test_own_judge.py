@@ -1,4 +1,4 @@
-"""A model of ours plays a remote one: it labels and marks, and what it says is made again when it is another model."""
+"""A model of ours plays a remote one: it labels and grades, and its outputs are rebuilt when it is another model."""
 
 import pytest
 

@@ -192,7 +192,7 @@ def test_problems_with_grades_keep_strictly_between_the_bounds(mill, tmp_path):
     assert [row["evidence"] for row in rows[3:]] == ["no graded attempt"] * 2
 
 
-def test_problems_apart_from_a_benchmark_show_the_matched_text(mill, tmp_path):
+def test_decontaminated_problems_show_the_matched_text(mill, tmp_path):
     """A statement of a benchmark is dropped, whatever its LaTeX, with the span and the benchmark's row."""
     text = "Alice the architect and Bob the builder play a game. Alice chooses two points $P$ and $Q$ in the plane."
     bench = write(tmp_path / "bench.jsonl", text, "Prove that $3^2+5^3+2$ is a multiple of $7$.", id=["B-1", "B-2"])
@@ -214,7 +214,7 @@ def test_problems_apart_from_a_benchmark_show_the_matched_text(mill, tmp_path):
     assert "formulas 1.00 similar, same numbers" in found[1]["evidence"]
 
 
-def test_problems_of_one_part_are_apart_from_those_of_another(mill):
+def test_problems_of_one_split_are_not_in_another(mill):
     """Train and test of the arithmetic family share no problem, and decontamination finds none."""
     made = mill(
         {

@@ -59,7 +59,7 @@ def test_solutions_are_attempts(small, mill):
         (ModelOutput("<think>hm", "end"), "reasoning-only"),
         (ModelOutput("<think>hm", "length"), "ok"),
         (ModelOutput("<think>hm</think>x", "end"), "ok"),
-        (ModelOutput("it opens <think> and goes on", "end"), "ok"),
+        (ModelOutput("it opens <think> and continues", "end"), "ok"),
         (ModelOutput("", "end", "refused"), "refused"),
         (ModelOutput("x", "end"), "ok"),
     ],

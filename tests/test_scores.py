@@ -142,7 +142,7 @@ def test_scores_of_a_chain_are_long_form(small, mill):
     assert "| sft/cold | problems/bench |" in table.page.read_text()
 
 
-def test_calls_that_failed_or_came_from_another_model_stand_beside_the_score(mill, monkeypatch):
+def test_calls_that_failed_or_came_from_another_model_are_next_to_the_score(mill, monkeypatch):
     """Stamp and page count an unknown finish reason, with its word, and report the name of another model."""
     entries = {
         "api/solver": {"id": "asked", "price": "unknown", "max-failed": 0.5},

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: which tokens are learned, which examples, in what rows, and what is kept and gone on from."""
+"""Supervised fine-tuning: which tokens are trained on, which examples, in what rows, and how a training resumes from."""
 
 import json
 import math
@@ -222,7 +222,7 @@ def test_batch_of_forged_turns_learns_the_turns_that_are_ours(small, tmp_path):
     ],
 )
 def test_message_that_a_template_rewrites_later_is_refused(tokenizer, role, learn, refused):
-    """A template that shortens what stands before shows no turn as it was asked for; the last answer alone is still to be had."""
+    """A template that shortens earlier turns shows no turn as it was asked for; the last answer alone is still to be had."""
     other = train_tokenizer(["x"], 300)
     whole = f"(message['content'] if loop.last or message['role'] != '{role}' else 'x')"
     other.chat_template = CHAT_TEMPLATE.replace("message['content']", whole)
@@ -233,7 +233,7 @@ def test_message_that_a_template_rewrites_later_is_refused(tokenizer, role, lear
         assert learned(other, TALK, learn) == f"That is 6.{END}"
 
 
-def test_marks_of_a_template_decide_what_is_learned(tokenizer):
+def test_generation_tags_of_a_template_decide_what_is_trained_on(tokenizer):
     """Where a template has generation tags, what they enclose is learned and nothing else."""
     other = train_tokenizer(["x"], 300)
     marked = "{% generation %}{{ message['content'] }}{% endgeneration %}"
@@ -245,7 +245,7 @@ def test_marks_of_a_template_decide_what_is_learned(tokenizer):
 
 
 def test_learned_tokens_of_a_published_template_end_with_its_end_token(data):
-    """With Qwen2's tokenizer an answer is learned with `<|im_end|>`, and no token of a question is."""
+    """With Qwen2's tokenizer an answer is trained on with `<|im_end|>`, and no token of a question is."""
     qwen = AutoTokenizer.from_pretrained(data / "qwen2_tokenizer")
     assert learned(qwen, TALK, "answer") == "That is 6.<|im_end|>\n"
     assert learned(qwen, TALK, "assistant") == "It is 4.<|im_end|>\nThat is 6.<|im_end|>\n"
@@ -707,7 +707,7 @@ def test_last_step_ends_a_longer_schedule(trained):
         trained({"steps": None, "epochs": 0.5, "last-step": 9}, "sft/beyond")
 
 
-# ----------------------------------------------------------------------------------------------- going on with more steps
+# ----------------------------------------------------------------------------------------------- continuing with more steps
 
 CONSTANT = {"schedule": "constant", "steps": 5}
 
@@ -732,7 +732,7 @@ def shorter_and_longer(small, results, first, longer):
     ids=["constant", "cosine", "adapter", "epochs", "evaluated"],
 )
 def test_longer_training_is_that_of_all_steps_from_the_start(small, tmp_path, first, longer):
-    """Rows and weights of a training that goes on are those of an unbroken one, bit by bit, and it trains the new steps alone."""
+    """Rows and weights of a training that continues are those of an unbroken one, bit by bit, and it trains the new steps alone."""
     made = shorter_and_longer(small, tmp_path / "results", first, longer)
     made.make("problems/other", "examples/other", "sft/x")
     steps = []
@@ -1003,7 +1003,7 @@ def test_broken_checkpoint_is_not_gone_on_from(trained, tmp_path, monkeypatch):
     ids=["each step takes longer", "all steps take less", "steps"],
 )
 def test_checkpoint_is_made_by_the_clock_or_after_so_many_steps(trained, tmp_path, monkeypatch, environment, kept):
-    """A training that dies in its eighth step has the two latest checkpoints that were due, and goes on to the same table."""
+    """A training that dies in its eighth step has the two latest checkpoints that were due, and resumes to the same table."""
     fields = {"steps": 11, "log-every": 4}
     whole = trained(fields).content
     for name, value in environment.items():
@@ -1039,7 +1039,7 @@ def test_training_that_stands_still_is_ended(trained, monkeypatch):
 
 @pytest.mark.long
 def test_training_that_hangs_in_foreign_code_is_ended_too():
-    """Where the main thread hears no signal, the process ends with the same sentence, and every thread's stack before it."""
+    """Where the main thread receives no signal, the process ends with the same sentence, and every thread's stack before it."""
     code = (
         "import signal, time; from proofmill.runtime.watchdog import watching\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
@@ -1057,7 +1057,7 @@ def test_training_that_hangs_in_foreign_code_is_ended_too():
 
 @pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "workflow/accelerate").glob("*.yaml")))
 def test_launch_files_are_accelerates_and_leave_the_entry_alone(file):
-    """accelerate reads each of them as it stands, and none sets precision, clipping or accumulation."""
+    """accelerate reads each of them unchanged, and none sets precision, clipping or accumulation."""
     from accelerate.commands.config.config_args import load_config_from_file
 
     read = load_config_from_file(str(ROOT / "workflow/accelerate" / file))
@@ -1114,7 +1114,7 @@ def test_error_of_one_process_ends_all_of_them(chain, tmp_path):
 
 @pytest.mark.long
 def test_training_reports_to_the_trackers_that_are_asked_for(mill, monkeypatch):
-    """TensorBoard's file has the loss of every logged step that the table has; without the variable there is none."""
+    """TensorBoard's file has the loss of every logged step that the table has; without the variable there is no file."""
     from tensorboardX.proto.event_pb2 import Event
 
     made = mill({**SMALL})

@@ -124,7 +124,7 @@ SCALE, UNSCORED = st.sampled_from(["group", "batch", "none"]), st.sampled_from([
 @FEW
 @given(STEPS, SCALE, UNSCORED)
 def test_replay_of_own_terms_changes_nothing(steps, scale, unscored):
-    """Under its own rewards and marks every reward and advantage is the recorded one, to float32, and no group changes."""
+    """Under its own rewards and grades every reward and advantage is the recorded one, to float32, and no group changes."""
     with tempfile.TemporaryDirectory() as folder:
         results = stored(Path(folder), steps, scale_rewards=scale, unscored=unscored, group_size=len(steps[0][0]))
         made = replay.replay_run("grpo/x", results)
@@ -136,7 +136,7 @@ def test_replay_of_own_terms_changes_nothing(steps, scale, unscored):
 
 
 def test_rounding_of_rewards_that_cancel_is_no_advantage(tmp_path):
-    """6 marks of 7 less 6/7 for the format are 0, and in float32 nearly; what a run made of that is no sign to change."""
+    """6 of 7 points minus 6/7 for the format are 0, and in float32 nearly; what a run made of that is no sign to change."""
     noise = pl.Series("advantage", [4e-4, -4e-4])
     rewards = [pl.Series("reward_grade", [0.8571429252624512, 0.0]), pl.Series("reward_format", [1.0, 0.0])]
     results = stored(
@@ -160,7 +160,7 @@ def test_shown_rewards_are_those_that_were_counted(tmp_path):
 
 
 class GradesByPlace(SubmissionGrader):
-    """Marks 0, 1 and 2 in turn, and no verdict on every fifth submission."""
+    """Grades 0, 1 and 2 in turn, and no verdict on every fifth submission."""
 
     def __call__(self, submissions, quiet=False):
         all_points = (None if place % 5 == 0 else float(place % 3) for place in range(len(submissions)))
@@ -216,7 +216,7 @@ def test_replay_by_grades_of_a_trained_runs_rollouts_finds_them_all(small):
 
 
 def test_replay_says_when_the_code_is_no_longer_that_of_the_run(tmp_path):
-    """A recorded reward that its text and marks no longer give is counted, and the difference is not blamed on the terms."""
+    """A recorded reward that its text and grades no longer give is counted, and the difference is not blamed on the terms."""
     results = stored(tmp_path, [[[attempt(7), attempt(0, reward_format=0.25), attempt(3)]]])
     found = replay.replay_run("grpo/x", results)
     assert found.as_recorded()[0] == 2
@@ -357,14 +357,14 @@ def talk(liked):
 
 
 def test_preference_is_taken_from_the_table(tmp_path):
-    """A judge's taste is not asked again: small talk is rewarded by it alone, mathematics by grades and by it."""
+    """A preference judge is not called again: small talk is rewarded by it alone, mathematics by grades and by it."""
     proof = [attempt(7, rewards_defined=["grade", "helpful"], reward_helpful=0.0), attempt(0, rewards_defined=["grade", "helpful"], reward_helpful=1.0)]  # fmt: skip
     results = stored(tmp_path, [[[talk(0.25), talk(0.75)], proof]], group_size=2, **LIKED)
     found = replay.replay_run("grpo/x", results)
     assert found.now.totals_PG.tolist() == [[0.5, 1.5], [1, 2]]
     assert not found.now.unscored_PG.any()
     fewer = replay.replay_run("grpo/x", results, rewards="{helpful: 1, solved: 3}")
-    assert fewer.now.totals_PG.tolist() == [[0.25, 0.75], [3, 1]], "full marks are of no small talk"
+    assert fewer.now.totals_PG.tolist() == [[0.25, 0.75], [3, 1]], "`solved` does not apply to small talk"
 
 
 def test_grades_where_none_are_wanted_count_nothing(tmp_path):
@@ -444,7 +444,7 @@ def test_wrong_rewards_are_named(tmp_path, rewards, message):
 
 
 def test_preference_has_no_arguments(tmp_path):
-    """Nobody is asked again, so that a preference is a weight and nothing else."""
+    """No judge is called again, so that a preference is a weight and nothing else."""
     results = stored(tmp_path, [[[talk(0.25), talk(0.75)]]], group_size=2, **LIKED)
     with pytest.raises(SettingError, match=r"`helpful` has the weight .'input': 'all'.; expected a number"):
         replay.replay_run("grpo/x", results, rewards="{helpful: {input: all}}")
@@ -503,7 +503,7 @@ def run(monkeypatch, *words):
 
 
 def test_command_shows_and_writes_the_replay(tmp_path, monkeypatch, capsys):
-    """The rollouts come back as they are, in order, with the new rewards and advantages beside them; missing is null."""
+    """The rollouts come back as they are, in order, with the new rewards and advantages as columns; missing is null."""
     results = stored(tmp_path / "results", [[TURNED], [[attempt(7), attempt(0), attempt(None)]]])
     monkeypatch.setattr(replay, "AT_ONCE", 2)
     out = tmp_path / "replayed.parquet"

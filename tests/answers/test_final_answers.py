@@ -302,7 +302,7 @@ def test_check_that_is_left_leaves_no_verdicts_to_the_next(pool):
     assert [check.status for check in pool.check(pairs)] == ["wrong", "correct"] * 250
 
 
-def test_check_beside_another_is_refused(pool):
+def test_second_check_at_once_is_refused(pool):
     """One verifier runs one check at a time; a second one raises an error."""
     first, second = pool.check([("x", r"\boxed{y}")] * 3), pool.check([])
     next(first)

@@ -35,7 +35,7 @@ def kept(own: Mill, name: str):
 
 HARM = {
     "zeros": lambda folder: zero(folder / "table.parquet", 400),
-    "cut-off": lambda folder: truncate(folder / "table.parquet", 700),
+    "truncated": lambda folder: truncate(folder / "table.parquet", 700),
     "not-parquet": lambda folder: truncate(folder / "table.parquet", 0),
     "stamp": lambda folder: zero(folder / "table.parquet", (folder / "table.parquet").stat().st_size - 2000, 1500),
 }
@@ -97,7 +97,7 @@ def test_whole_copy_brings_lost_weights_back(made):
 
 
 def test_copy_under_the_fingerprint_of_another_is_not_restored(made, mill):
-    """A copy in the place of another is moved away, although it is complete."""
+    """A copy at the path of another is moved away, although it is complete."""
     own, computed = made
     copy = kept(own, "problems/train")
     fewer = mill({"problems/train": {**SMALL["problems/train"], "rows": 5}})

@@ -40,7 +40,7 @@ def found(made, sorts=garbage.SORTS):
     return {(each.sort, each.artifact): each for each in garbage.find_unused(made.config, made.results, sorts)}
 
 
-def test_copies_of_other_entries_and_tables_of_nobody_can_go(made):
+def test_copies_of_other_entries_and_undeclared_tables_can_go(made):
     """The table of an edited entry stays, its older copy can go; so can all that no recipe has."""
     listed = found(made)
     assert set(listed) == {
@@ -132,7 +132,7 @@ def test_copy_that_an_entry_would_bring_back_stays(made):
     assert ("archive", "problems/q") not in {(each.sort, each.artifact) for each in listed}
 
 
-def test_what_somebody_makes_right_now_is_left_alone(made):
+def test_running_stage_is_left_alone(made):
     """A held lock keeps everything of its artifact."""
     lock = made.table("schemes/s").lock
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ SHALLOW = {
         lambda own: zero(separately(own.table("problems/train").path), 600, 400),
         "train.parquet: is damaged",
     ),
-    "cut-off": (
+    "truncated": (
         "grades/cold",
         lambda own: truncate(separately(own.table("grades/cold").path), 900),
         "cold.parquet: is damaged",

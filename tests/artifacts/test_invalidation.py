@@ -57,7 +57,7 @@ def state(mill, name):
     return States(mill.config, mill.results)[name].name
 
 
-def test_mended_judge_is_asked_about_unreadable_rows_alone(mill, made):
+def test_fixed_judge_gets_only_the_unparsable_rows(mill, made):
     """All calls of a row are repeated, retries and the expensive judge included; other rows keep their outputs."""
     garbled = mill.table("problems/p").rows("problem", "statement")[2]
 
@@ -100,7 +100,7 @@ def test_rows_are_chosen_by_their_columns(mill, made, where, everything, asked_a
 
 
 def test_attempt_of_a_problem_is_asked_alone(mill, made):
-    """Of several attempts at a problem only the one that was refused is asked again."""
+    """Of several attempts at a problem only the refused one is repeated."""
     filtered = good("", finish_reason="content_filter")
     rows, _ = made("responses/asked", lambda _, number: filtered if number == 4 else good("proof"))
     refused = [row["response"] for row in rows if row["reason"] == "refused"]

@@ -128,14 +128,14 @@ def test_leader_that_looks_for_what_was_kept_heeds_no_launcher(tmp_path):
     assert requeued and said.count("stopped by SIGUSR1") == 1
 
 
-def test_process_beside_the_leader_waits_for_the_end_of_the_job(tmp_path):
+def test_other_process_waits_for_the_end_of_the_job(tmp_path):
     """One that ended at once would have its launcher end the leader before its last words."""
     start, ranks = time.monotonic(), {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     code, said, requeued = stopped_by_its_walltime(tmp_path, "sft", "jobs.signals.LAST_WORDS = 4.0", **ranks)
     assert (code, said, requeued) == (1, "", False) and time.monotonic() - start > 4
 
 
-def test_process_beside_the_leader_ends_with_the_job(tmp_path):
+def test_other_process_ends_with_the_job(tmp_path):
     """A signal while it waits is the end of the job, or of a leader that kept nothing."""
     start, ranks = time.monotonic(), {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     body = "import threading; threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()"

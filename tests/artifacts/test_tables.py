@@ -92,7 +92,7 @@ def test_corrupt_table_is_named(tmp_path, content):
         _ = table.stamp
 
 
-def test_parquet_of_somebody_else_is_refused(tmp_path):
+def test_foreign_parquet_file_is_refused(tmp_path):
     """A file without a stamp is not taken for a table."""
     table = Table("labels/x", tmp_path)
     table.path.parent.mkdir(parents=True)

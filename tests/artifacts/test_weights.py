@@ -49,7 +49,7 @@ def middle(path: Path) -> int:
 
 DAMAGE = {
     "zeros": (SAFETENSORS, lambda path: zero(path, middle(path), 400), "is damaged or another file of the same size"),
-    "cut-off": (
+    "truncated": (
         SAFETENSORS,
         lambda path: truncate(path, middle(path)),
         "has [0-9,]+ bytes; expected [0-9,]+, as written",
@@ -217,7 +217,7 @@ def test_forgotten_byte_is_seen_by_the_deep_check(big):
 # -------------------------------------------------------------------------------------------------------- who loads them
 
 
-def test_nobody_loads_damaged_weights(small, tmp_path):
+def test_damaged_weights_are_not_loaded(small, tmp_path):
     """Sampling and both trainings stop with the message, before a question is asked."""
     results = copied(small.results, tmp_path)
     entries = {

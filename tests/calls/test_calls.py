@@ -110,7 +110,7 @@ def test_key_tells_messages_apart():
     assert len(keys) == 4
 
 
-def test_failure_is_parked_and_asked_again(tmp_path):
+def test_failed_row_is_recorded_and_retried(tmp_path):
     """A failed call is an output with its reason; the next run repeats it, and no other call."""
     with Journal(tmp_path) as journal:
         answers = list(asker(tmp_path, Echo(failing="b"), journal)(requests(*"abc")))
@@ -120,7 +120,7 @@ def test_failure_is_parked_and_asked_again(tmp_path):
     assert engine.asked == ["b"]
 
 
-def test_stage_fails_when_too_much_is_parked_and_says_which_rows(tmp_path):
+def test_stage_fails_with_too_many_failed_rows_and_names_them(tmp_path):
     """More than the declared share stops the stage; the message names rows, reasons and the fix; outputs are kept."""
     with Journal(tmp_path) as journal, pytest.raises(ServiceError) as error:
         asker(tmp_path, Echo(failing="abef"), journal)(requests(*"abcdef"))

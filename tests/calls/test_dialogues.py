@@ -146,7 +146,7 @@ def test_dialogues_side_by_side_inside_one_are_as_apart(tmp_path, either):
             assert [short, three, two] == list(running(lambda alone=alone: iter(alone)))
 
 
-def test_program_answers_beside_models(tmp_path, either):
+def test_programs_and_models_answer_concurrently(tmp_path, either):
     """A program answers in the same step as models, and the dialogue sees no difference."""
 
     def mixed(text):
@@ -174,7 +174,7 @@ def test_dialogue_that_asks_nothing_has_its_result(tmp_path, either):
 
 
 def test_same_again_until_it_can_be_read(tmp_path):
-    """Each turn is another sample, at most `requeries` retries are made, and all calls are paid for."""
+    """Each turn is another sample, at most `parse_retries` retries are made, and all calls are paid for."""
     desk = Desk(tmp_path / "calls", {"a": Echo("a")})
     question = ModelRequest("a", (("user", "q"),))
     with desk as running:

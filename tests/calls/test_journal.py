@@ -264,7 +264,7 @@ def test_journal_is_readable_while_it_is_written(tmp_path):
         assert pl.read_parquet(tmp_path / "*.parquet")["text"].to_list() == ["a"]
 
 
-def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
+def test_concurrent_reader_sees_complete_outputs_only(tmp_path, monkeypatch):
     """A reader sees only complete outputs at any time, and never fewer than before."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 20_000)
     seen, done = [], threading.Event()
@@ -286,7 +286,7 @@ def test_reader_beside_a_writer_sees_whole_answers_only(tmp_path, monkeypatch):
     assert len(seen) > 1
 
 
-def test_parked_row_is_asked_again_and_replaced(tmp_path):
+def test_failed_row_is_retried_and_replaced(tmp_path):
     """A failure is stored with its reason and is not an output. An output replaces it; its cost still counts."""
     write(tmp_path, "a", stop_reason="error", reason="provider")
     with Journal(tmp_path) as journal:

@@ -81,7 +81,7 @@ def test_calls_that_were_in_flight_together_cut_once(clock):
     assert cut.window == pytest.approx(49)
 
 
-def test_accident_slows_nobody_down(clock):
+def test_single_overload_slows_no_call_down(clock):
     """One complaint among many outputs, as from one restarted replica, neither reduces the window nor pauses."""
     lucky = Pace(most=100, clock=clock)
     for number in range(1000):

@@ -58,7 +58,7 @@ def test_clocks_that_differ_count_each_second_once(tmp_path, skew):
     assert used(buckets(tmp_path, clocks[2:]), clocks[2:], 60)[0] >= 600 - ROOM - 2 * skew * MINUTE / 60
 
 
-def test_clock_that_is_quite_wrong_stops_nobody(tmp_path):
+def test_wrong_clock_stops_no_job(tmp_path):
     """A machine that is a year ahead wrote last; the others continue at the limit."""
     wrong, right = Clock(1e9 + 3e7), Clock()
     used(buckets(tmp_path, [wrong]), [wrong], 5)
@@ -109,7 +109,7 @@ def test_amount_larger_than_the_bucket_waits_for_a_full_one_and_is_owed(tmp_path
 
 
 @pytest.mark.parametrize("amount", [3.0, 9.0])
-def test_job_with_long_calls_goes_on_beside_jobs_with_short_ones(tmp_path, amount):
+def test_job_with_long_calls_progresses_next_to_jobs_with_short_ones(tmp_path, amount):
     """All that wait get about as much, though what a long call needs is never in the bucket at once."""
     clocks = [Clock() for _ in range(4)]
     jobs, counts = buckets(tmp_path, clocks), Counter()

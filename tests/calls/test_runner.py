@@ -20,7 +20,7 @@ from proofmill.calls.model_requests import ModelOutput
 from proofmill.schema.errors import ServiceError
 
 
-def test_slow_one_holds_up_nobody(desk):
+def test_slow_dialogue_delays_no_other(desk):
     """The second dialogue makes all of its five calls while the first call of the first is in flight."""
     others_ended = threading.Event()
 

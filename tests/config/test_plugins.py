@@ -148,13 +148,13 @@ def test_edit_of_a_part_changes_what_names_it_and_nothing_else(parts, old):
     assert {name for name in before if before[name] != after[name]} == expected
 
 
-def test_edit_beside_a_part_counts_where_it_is_imported(parts):
+def test_edit_of_an_imported_module_counts(parts):
     """A module next to the file belongs to the parts that import it."""
-    beside = parts.parent / "my_numbers.py"
-    beside.write_text("LIMIT = 40\n")
+    module = parts.parent / "my_numbers.py"
+    module.write_text("LIMIT = 40\n")
     parts.write_text(PARTS.replace("LIMIT = 40  # characters", "from my_numbers import LIMIT"))
     before = identities(parts)
-    beside.write_text("LIMIT = 50\n")
+    module.write_text("LIMIT = 50\n")
     after = identities(parts)
     assert {name for name in before if before[name] != after[name]} == {"problems/long"}
 
@@ -337,7 +337,7 @@ def test_edited_scaffold_is_another_entry(tmp_path, config):
     assert "plugins" not in json.loads(identity(SCAFFOLD, "rsa"))
 
 
-# ----------------------------------------------------------------------------------------------- modules beside a plugin
+# --------------------------------------------------------------------------------------------- modules that plugins import
 
 NUMBER = "from proofmill.schema.registry_items import Named\n{}\nFILTERS = {{'long': Named(lambda row: {}, 'x')}}\n"
 # How a plugin comes to LIMIT of a module in its folder: its import and expression, the files, and the one with LIMIT.

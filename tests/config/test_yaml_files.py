@@ -44,7 +44,7 @@ def test_paths_are_from_the_file_that_lists_them(files, monkeypatch):
     assert read("config.yaml")["plugins"] == ["more/p.py", "more/../q.py", "/r.py", "$PARTS/s.py"]
 
 
-def test_prompts_are_beside_the_file_that_names_them(files, monkeypatch):
+def test_prompts_are_relative_to_the_file_that_names_them(files, monkeypatch):
     """Paths of prompts and system prompts are relative to the file; names, texts and other fields stay unchanged.
 
     The path is the same for a relative and an absolute path of the file, since it is part of the identity.

@@ -159,7 +159,7 @@ def test_filter_is_problem_lets_what_only_begins_like_a_pointer_pass():
     assert refused("is-problem", statement=f"Solution{' ' * 50_000}of it: $x=1$?") is None
 
 
-def test_filter_no_image_lets_a_drawing_beside_a_solution_pass():
+def test_filter_no_image_keeps_a_drawing_in_a_solution():
     """A solution with an Asymptote drawing can be read without the drawing."""
     assert refused("no-image", solution="Let $O$ be the center. [asy] draw(O--A); [/asy] Then $OA=OB$.") is None
 
@@ -239,7 +239,7 @@ def test_real_word_problems_are_no_spam(data):
     assert [row["statement"] for row in rows if FILTERS["not-spam"].apply(row)] == []
 
 
-def test_apart_from_finds_benchmarks_in_other_latex_and_in_part(data):
+def test_decontaminate_finds_benchmarks_in_other_latex_and_in_part(data):
     """Of 466 benchmark statements, respelled between other text or cut to two thirds, at least 19 of 20 are found."""
     from proofmill.config.entry_values import entry_from
     from proofmill.sources.loaders import SOURCES

@@ -95,7 +95,7 @@ def test_call_without_arguments_has_an_empty_input(code):
     ],
 )
 @pytest.mark.parametrize("kind", ["deduce", "abduce"])
-def test_task_whose_program_does_not_give_its_value_grades_nobody(code, kind, change, found):
+def test_task_whose_program_does_not_give_its_value_has_no_gold(code, kind, change, found):
     """A recorded value that is wrong or unavailable leaves all attempts unscored."""
     broken = json.dumps({**json.loads(DEDUCE), "kind": kind, **change})
     verdict = graded_rows(code, broken, "```output\n[2, 2]\n```\n```input\n[1], (2,)\n```")

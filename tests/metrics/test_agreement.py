@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from proofmill.metrics import estimates
 from proofmill.metrics.agreement import AGREEMENTS, DECISIONS, Agreement, build_balanced_accuracy, cohen_kappa
 
-HALF_MARKS = st.integers(0, 14).map(lambda n: n / 2)
+HALF_POINTS = st.integers(0, 14).map(lambda n: n / 2)
 PROBLEMS = st.lists(
-    st.lists(st.tuples(HALF_MARKS, HALF_MARKS), max_size=5), max_size=5
+    st.lists(st.tuples(HALF_POINTS, HALF_POINTS), max_size=5), max_size=5
 )  # (grader, human) of each proof
 UNTIMED = settings(deadline=None)
 SYMMETRIC = sorted(set(AGREEMENTS) - {"local-consistency"})
@@ -113,7 +113,7 @@ def test_agreement_is_its_definition(name, problems):
 
 @pytest.mark.parametrize(("name", "slow"), [("balanced-accuracy", slow_balanced_accuracy), ("cohen-kappa", slow_kappa)])
 @UNTIMED
-@given(problems=PROBLEMS, threshold=HALF_MARKS, human_threshold=HALF_MARKS)
+@given(problems=PROBLEMS, threshold=HALF_POINTS, human_threshold=HALF_POINTS)
 def test_agreement_of_decisions_is_its_definition(name, slow, problems, threshold, human_threshold):
     """Each metric of decisions equals its formula in fractions over all proofs, and is undefined if it is 0/0."""
     pairs = [(g >= threshold, h >= human_threshold) for proofs in problems for g, h in proofs]

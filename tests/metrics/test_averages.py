@@ -115,7 +115,7 @@ def test_difference_of_averages_weighs_benchmarks_alike_and_is_tested():
     assert 0 < row["low"] < 0.5 < row["high"] and row["p_value"] < 0.01
 
 
-def test_page_shows_published_numbers_beside_ours_with_their_source():
+def test_page_shows_published_numbers_below_ours_with_their_source():
     """Our numbers have intervals; published ones have a source, and dashes for missing numbers."""
     groups = {cell("m", "a"): attempts([1.0, 0.0]), cell("m", "b"): attempts([1.0, 1.0])}
     reported = {"AZR": {"source": "AZR, table 1", "percent": {"both": 46.8, "problems/a": 71.3}}}

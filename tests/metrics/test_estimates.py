@@ -16,7 +16,7 @@ from proofmill.metrics import estimates
 from proofmill.metrics.estimates import Variance, _components
 
 CLOSE = {"rel": 1e-9, "abs": 1e-12}
-MARKS = st.integers(0, 7)
+POINTS = st.integers(0, 7)
 UNTIMED = settings(deadline=None)
 
 
@@ -70,7 +70,7 @@ def test_pass_at_k_agrees_with_the_product_of_chen_et_al():
 
 
 @UNTIMED
-@given(st.lists(st.tuples(st.integers(0, 3), MARKS), min_size=1, max_size=8), st.data())
+@given(st.lists(st.tuples(st.integers(0, 3), POINTS), min_size=1, max_size=8), st.data())
 def test_best_at_k_is_the_mean_over_draws_and_ties(attempts, data):
     """best@k equals the mean over all draws of k attempts of the mean value of those with the highest score."""
     k = data.draw(st.integers(1, len(attempts)))
@@ -85,7 +85,7 @@ def test_best_at_k_is_the_mean_over_draws_and_ties(attempts, data):
 
 
 @UNTIMED
-@given(st.lists(MARKS, min_size=1, max_size=8), st.data())
+@given(st.lists(POINTS, min_size=1, max_size=8), st.data())
 def test_best_at_k_by_the_value_itself_is_the_expected_maximum(values, data):
     """Selected by its own value, the best of k has the mean over all draws of their maximum."""
     k = data.draw(st.integers(1, len(values)))
@@ -115,7 +115,7 @@ def slow_majority(answers, values, k):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([None, "1", "2", "3", "4"]), MARKS), min_size=1, max_size=9), st.data())
+@given(st.lists(st.tuples(st.sampled_from([None, "1", "2", "3", "4"]), POINTS), min_size=1, max_size=9), st.data())
 def test_majority_at_k_is_the_mean_over_draws_and_ties(attempts, data):
     """majority@k equals the mean over all draws of k attempts of the mean value of the most frequent answers."""
     k = data.draw(st.integers(1, len(attempts)))
@@ -535,7 +535,7 @@ def test_problems_needed_for_no_difference_is_refused():
 
 
 @UNTIMED
-@given(st.lists(st.lists(MARKS, min_size=1, max_size=5), min_size=2, max_size=5))
+@given(st.lists(st.lists(POINTS, min_size=1, max_size=5), min_size=2, max_size=5))
 def test_runs_are_merged_by_their_means(runs):
     """Mean, largest and smallest run mean, and the root of their squared deviations over one less than their number."""
     means = [sum(run) / len(run) for run in runs]

@@ -36,7 +36,7 @@ def test_limit_of_the_server_is_told_from_ours():
     assert "truncated after at most 2,048 tokens, below `max-tokens` (8,192): raise the limit of the server" in said
 
 
-def test_attempts_that_nobody_was_asked_for_have_no_limit_to_raise():
+def test_attempts_without_a_call_have_no_limit_to_raise():
     """For truncated attempts of others the notice has no advice."""
     assert noticed(("length", "empty"), limit=None) == ["1 of 1 attempts (100.0%) were truncated"]
 
@@ -109,7 +109,7 @@ def test_attempts_of_a_remote_model_have_its_own_limit_and_a_prompt_for_it(mill,
     assert table.stamp["notices"] == [] and "raise" not in table.page.read_text()
 
 
-def test_zero_that_was_cut_off_says_so_beside_itself(mill, tmp_path, monkeypatch, capfd):
+def test_zero_of_a_truncated_attempt_says_so(mill, tmp_path, monkeypatch, capfd):
     """With a limit of 128 tokens in an entry, a score of 0 has a notice in every log, stamp and page."""
     sampling = {"s": {"attempts": 1, "max-tokens": 128}}
     table, made, requests = scored(

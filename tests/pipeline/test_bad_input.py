@@ -183,7 +183,7 @@ def test_parent_with_damaged_rows_is_refused(desk):
 
 
 @pytest.mark.long
-def test_parent_of_somebody_else_is_refused(desk):
+def test_foreign_parent_is_refused(desk):
     """A Parquet file that proofmill did not write is not taken for a table."""
     pl.DataFrame({"problem": ["p"]}).write_parquet(desk.results / "problems/train.parquet")
     desk.refused("schemes/train", "problems/train.parquet", "no stamp")
@@ -287,7 +287,7 @@ def test_configuration_that_contradicts_itself_is_refused(desk, text, said):
     desk.refused("problems/x", *said, text=text)
 
 
-def test_name_that_nobody_declares_is_refused(desk):
+def test_undeclared_name_is_refused(desk):
     """A name on the command line that no recipe has is answered with those that there are."""
     desk.refused("problems/nobody", "problems/nobody", "problems/train")
 
@@ -344,7 +344,7 @@ def test_read_only_results_are_refused(small_disk):
 
 
 def test_full_disk_leaves_the_tables_as_they_were(small_disk):
-    """On a full disk no part of a table is left; with room the same command makes it."""
+    """On a full disk nothing of a table is left; with room the same command makes it."""
     entries = {"problems/new": {**NEW["problems/new"], "rows": 400}}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)  # its page is taken before the disk is full
     filler = fill(small_disk.folder, leave=12_288)

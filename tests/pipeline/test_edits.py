@@ -144,7 +144,7 @@ EDITS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
     "a price": (config("output: 1}", "output: 2}"), {"schemes/train", *GRADED}),
     "a setting of a model": (config("max-tokens: 1024", "max-tokens: 1025"), {"schemes/train", *GRADED}),
     "a share that may fail": (config("max-tokens: 1024", "max-tokens: 1024, max-failed: 0.2"), set()),
-    "a measure": (config("[avg-at-k]", "[avg-at-k, solve-rate]"), {"scores/given"}),
+    "a metric": (config("[avg-at-k]", "[avg-at-k, solve-rate]"), {"scores/given"}),
     "a selector": (config("[one-per-problem]", "[solved]"), {"examples/given"}),
     "a prompt": (text("prompts/mine.md", "\n", "\n"), set()),
     "a prompt's text": (lambda project: text("prompts/mine.md", "# ", "# The ")(project), GRADED),

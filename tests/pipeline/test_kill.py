@@ -102,7 +102,7 @@ def copy(chain, tmp_path) -> Callable[..., Project]:
     ],
 )
 def test_killed_judging_goes_on_and_repeats_no_answered_call(chain, copy, name, how):
-    """Of the answers before the kill none is asked again; at most the calls in flight are."""
+    """No call answered before the kill is repeated; at most the calls in flight are."""
     project = copy(name)
     with slow_referee(0.01) as (environment, asked):
         code = killed(
@@ -254,11 +254,11 @@ def test_killed_grpo_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy
 
 
 @pytest.mark.long
-def test_killed_training_with_a_lag_goes_on_and_asks_no_judge_twice(copy):
+def test_killed_training_with_staleness_resumes_and_repeats_no_call(copy):
     """After kill -9 all steps exist, no rollout is older than `max-staleness`, and each judge request was sent once."""
     name = "grpo/cold"
     project = copy(name)
-    project.edit("iterations: 2", "lag: 2")
+    project.edit("iterations: 2", "max-staleness: 2")
     often = {"PROOFMILL_SAVE_STEPS": "4"}
 
     def in_the_seventh_step() -> bool:

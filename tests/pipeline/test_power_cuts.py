@@ -48,7 +48,7 @@ def undisturbed(monkeypatch):
 
 
 def test_journal_after_a_cut_has_every_answer_that_was_synced_once(tmp_path, monkeypatch):
-    """All synced answers are there as they were, each once and with its dollars; what is missing can be asked again."""
+    """All synced answers are there as they were, each once and with its dollars; missing ones can be repeated."""
     recording = record("journal", tmp_path / "journal", tmp_path)
     monkeypatch.setattr(journals, "SEGMENT_BYTES", 2**14)
     every = range(subjects.ANSWERS)

@@ -116,7 +116,7 @@ def test_rehearsed_graders_agree_with_the_checker(rehearsed):
 
 
 @pytest.mark.long
-def test_rehearsed_averages_stand_beside_published_ones(rehearsed):
+def test_rehearsed_averages_are_next_to_published_ones(rehearsed):
     """Nine benchmarks, two averages and their mean; what others report is on the page and not in the table."""
     table = rehearsed.table("scores/absolute-zero")
     rows = [row for row in table.rows() if row["metric"] == "avg@1" and row["slice"] == "all" and not row["against"]]
@@ -171,7 +171,7 @@ def test_rehearsed_benchmarks_are_measured(rehearsed):
 
 
 @pytest.mark.long
-def test_rehearsed_corpora_are_apart_from_the_benchmarks(rehearsed):
+def test_rehearsed_corpora_are_decontaminated(rehearsed):
     """Problems that `decontaminate` kept are in no benchmark by the same method; the evidence table agrees."""
     found = rehearsed.table("overlaps/corpus").rows()
     benchmarks = ("problems/proofbench", "problems/answerbench", "problems/aime", "problems/usamo")

@@ -281,7 +281,7 @@ def test_cancelled_stage_is_reported_and_the_next_run_pays_only_for_the_rest(cha
 
 @pytest.mark.long
 def test_requeued_stage_goes_on_without_a_new_command(chain, ended):
-    """One Snakemake waits through `scontrol requeue`, for one job, and the answers of before are not asked again."""
+    """One Snakemake waits through `scontrol requeue`, for one job, and earlier calls are not repeated."""
     outcome = ended(requeued)
     assert_made_once(chain, outcome, 0)
     assert len(numbers(outcome.project)) == 1 and "stopped by SIGTERM" in outcome.log(LABELS)

@@ -308,7 +308,7 @@ def test_jury_is_counted_by_judge_and_may_ask_more(small):
     )
 
 
-def test_program_first_asks_nobody_for_certain(small):
+def test_program_first_makes_no_certain_call(small):
     """Verdicts of a program need no call: the plan counts none, and says that there may be some."""
     graders = {
         "grader/first": {"judges": ["final-answer"], "escalate-to": "grader/then"},

@@ -70,7 +70,7 @@ def test_context_of_an_entry_is_that_of_the_shape(shapes):
     ]
 
 
-def test_model_that_nobody_published_has_no_shape_until_it_is_here(shapes, tmp_path, small, monkeypatch):
+def test_unpublished_model_has_no_shape_until_it_is_here(shapes, tmp_path, small, monkeypatch):
     """An unknown id is never guessed; config.json is read from a folder, and from the hub's cache before any weights."""
     assert shapes(**{"base/x": hub("somebody/model")}).of("base/x") is None
     there = tmp_path / "hub/models--somebody--model/snapshots" / ("a" * 40)

@@ -19,7 +19,7 @@ from proofmill.text.folding import fold, unescape
 
 FIELDS = ("statement", "scheme", "reference", "proof")
 HONEST = {field: f"An honest {field} of $a<b$, $|x|<|y|$ and $[a,b]$." for field in FIELDS}
-MARKING = [
+RUBRICS = [
     name
     for name in templates.names()
     if templates.prompt(name).verdict and "other" not in templates.prompt(name).needs  # that one compares statements
@@ -87,7 +87,7 @@ def test_attacks_are_many_and_distinct():
 def test_attack_stays_in_its_block(attack):
     """In every field of every grader prompt, only the attack is escaped, and it has no tag or token."""
     seen = set()
-    for prompt in MARKING:
+    for prompt in RUBRICS:
         shows = (*templates.prompt(prompt).needs, *templates.prompt(prompt).optional)
         for field in {*FIELDS} & {*shows}:
             honest, fields = sent(prompt)

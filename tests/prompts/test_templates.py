@@ -228,7 +228,7 @@ def test_shipped_prompt_is_no_path():
     ],
     ids=lambda entry: min(entry),
 )
-def test_field_that_nobody_can_fill_is_refused_before_anything_is_asked(mill, tmp_path, entry):
+def test_field_without_a_value_is_refused_before_any_call(mill, tmp_path, entry):
     """Every field of a user's own prompt must have a value, for any kind of call."""
     verdict = "verdict: points\nscale: [0, 1]\n" * ("grader/x" in entry)
     (tmp_path / "mine.md").write_text(

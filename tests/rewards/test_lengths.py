@@ -40,7 +40,7 @@ def per_attempt(attempts, reward):
     return [None if right is None else reward(tokens, right) for tokens, right in attempts]
 
 
-# --------------------------------------------------------------------------------------------- beside the other attempts
+# --------------------------------------------------------------------------------------------- with the other attempts
 
 
 @UNTIMED
@@ -77,7 +77,7 @@ BASES = {
 @UNTIMED
 @given(ATTEMPTS, WEIGHTS, st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.sampled_from(list(BASES)))
 def test_group_penalty_is_the_formula(attempts, weight, power, base):
-    """-weight c^p e / max e, e the tokens beyond the base of the right ones; 0 for all if nobody is right or longer."""
+    """-weight c^p e / max e, e the tokens beyond the base of the right ones; 0 for all if no attempt is right or longer."""
     scored = [(tokens, right) for tokens, right in attempts if right is not None]
     right_lengths = [tokens for tokens, right in scored if right]
 
@@ -172,7 +172,7 @@ def test_group_reward_does_not_depend_on_the_order_of_attempts(reward, attempts,
 @UNTIMED
 @given(attempts=ATTEMPTS)
 def test_group_reward_of_the_scored_is_as_if_the_unscored_were_not_there(reward, attempts):
-    """An unscored attempt has no reward, and changes nobody else's."""
+    """An unscored attempt has no reward, and changes no other reward."""
     found = reward(*split(attempts))
     unscored = np.array([right is None for _, right in attempts], dtype=bool)
     assert np.isnan(found[unscored]).all()
@@ -335,10 +335,10 @@ def test_model_efficiency_is_the_formula(attempts):
 
 
 def test_model_efficiency_by_hand():
-    """Right answers of 50 and 100 tokens to references of 100 and 50 are as long as these; the wrong one is left out."""
+    """Correct answers of 50 and 100 tokens to references of 100 and 50 are as long as these; the wrong one is left out."""
     assert lengths.model_efficiency([100, 50, 500], [50, 100, 1], [True, True, False]) == 1
 
 
 def test_model_efficiency_without_a_right_token_is_unknown():
-    """A right answer of no tokens has no efficiency, and it is not infinite."""
+    """A correct answer of no tokens has no efficiency, and it is not infinite."""
     assert math.isnan(lengths.model_efficiency([5], [0], [True]))

@@ -158,7 +158,7 @@ def test_reward_that_cannot_be_is_refused(rewards, message):
         grpo(rewards)
 
 
-def test_weight_is_a_number_or_stands_beside_the_arguments():
+def test_weight_is_a_number_or_one_of_the_arguments():
     """`{grade: 0.5}` and `{length-group: {weight: 0.5, power: 2}}` weigh a half; without a weight it is 1."""
     entry = grpo({"grade": 0.5, "length-group": {"weight": 0.5, "power": 2}, "length-lead": {"alpha": 1}})
     assert [weight(value) for value in entry.rewards.values()] == [0.5, 0.5, 1]

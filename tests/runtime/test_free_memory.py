@@ -28,7 +28,7 @@ def test_limits_of_the_first_version_are_respected(tmp_path):
     assert free_memory.read_limits(tmp_path / "cgroup", tmp_path / "fs") == [450]
 
 
-def test_memory_that_nobody_tells_is_unknown(tmp_path):
+def test_memory_that_is_not_reported_is_unknown(tmp_path):
     """Without the files of Linux there is nothing to say, and no error."""
     assert free_memory.available(tmp_path / "absent") == [] == free_memory.read_limits(tmp_path / "absent", tmp_path)
 

@@ -181,7 +181,7 @@ def test_further_options_of_sbatch_leave_the_notice_and_whole_nodes(resources, m
 
 
 @pytest.mark.parametrize("profile", WITH_SITES, ids=lambda path: path.name)
-def test_size_of_one_side_is_refused_or_has_another_beside_it(profile, resources):
+def test_size_of_one_side_is_refused_or_has_a_counterpart(profile, resources):
     """Snakemake stops at an expression that gives no size: memory is shipped for both sides, a disk has to be said."""
     memory = resources("serve: {mem_mb: 64000}\n", profile)["labels"]["mem_mb"]
     assert evaluated("mem_mb", memory, "results/problems/x.parquet") == 4000

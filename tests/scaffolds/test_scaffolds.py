@@ -167,7 +167,7 @@ def test_nomos_keeps_perfect_ones_and_plays_them_off():
     assert went.asked["selector"] == 2
 
 
-def test_consolidator_that_keeps_nobody_keeps_all():
+def test_consolidator_that_keeps_none_keeps_all():
     """An empty list, or unknown numbers, does not end the play without an answer."""
     went = perform(
         {"name": "nomos", "solutions": 4}, lambda role, text, n: "<keep>[99]</keep>" if "keep" in text else f"S{n}"

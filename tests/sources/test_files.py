@@ -162,7 +162,7 @@ def test_read_of_corrupt_parquet_says_so(tmp_path):
         assert "cannot be read as Parquet" in mistake(tmp_path / "f.parquet")
 
 
-def test_read_of_parquet_leaves_alone_what_nobody_asks_for(tmp_path):
+def test_read_of_parquet_ignores_other_columns(tmp_path):
     """A column with unconvertible values fails only when it is read, with a message and its row."""
     times = [
         pa.array([2**62], pa.timestamp("us")),

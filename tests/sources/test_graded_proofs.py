@@ -263,7 +263,7 @@ def test_guidelines_of_a_run_are_its_own_scheme(tmp_path):
     assert runs(tmp_path, {**bare, "grading_scheme": "1. Idea"})[0][0]["guidelines"] == "1. Idea"
 
 
-def test_grades_of_a_grader_study_are_read_beside_those_of_humans(tmp_path):
+def test_grades_of_a_grader_study_are_read_with_those_of_humans(tmp_path):
     """`grading.py` adds `graded_score` to the human `points`; `qed-nano` reads the former, `graded` the latter."""
     judged = {**MATHARENA, "graded_score": 5}
     _, (attempt,) = runs(tmp_path, judged)
@@ -357,7 +357,7 @@ def test_olympiadbench_is_read(mill, tmp_path):
     assert (two["answer"], two["question_type"], two["problem"]) == (None, "proof", "olympiadbench-2")
 
 
-def test_graded_attempts_of_the_family_disagree_with_nobody(mill):
+def test_graded_attempts_of_the_family_agree_with_the_checker(mill):
     """Flawed proofs for rehearsals have the checker's grades, some below all points."""
     entry = Problems(source="arithmetic-graded", rows=10)
     found = list(graded_proofs.attempts(entry))

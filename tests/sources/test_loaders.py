@@ -201,9 +201,9 @@ def test_proofbench_and_answerbench_keep_their_ids(data):
     answers = load(source="answerbench", path=str(data / "imobench/answerbench_v2.csv"))
     assert (len(proofs), proofs[0]["problem"], len(answers)) == (60, "PB-Basic-001", 400)
     assert all(row["guidelines"] and row["solution"] for row in proofs)
-    mended = next(row for row in answers if row["problem"] == "imo-bench-algebra-036")
-    assert mended["answer"] == "$Y(x)=A+\\frac{B}{x}-x$"
-    assert mended["statement"].endswith("\\]")
+    fixed = next(row for row in answers if row["problem"] == "imo-bench-algebra-036")
+    assert fixed["answer"] == "$Y(x)=A+\\frac{B}{x}-x$"
+    assert fixed["statement"].endswith("\\]")
     assert all(row["answer"] for row in answers)
 
 

@@ -159,9 +159,9 @@ def shown(text: str) -> str:
 READERS: dict[str, dict[str, Reader]] = {
     "verdicts": {
         "points": Reader(judged("grade-strict", "end"), is_verdict),
-        "points of a cut-off answer": Reader(judged("grade-strict", "length"), is_verdict),
+        "points of a truncated output": Reader(judged("grade-strict", "length"), is_verdict),
         "box": Reader(judged("answer-equivalence", "end"), is_verdict),
-        "box of a cut-off answer": Reader(judged("answer-equivalence", "length"), is_verdict),
+        "box of a truncated output": Reader(judged("answer-equivalence", "length"), is_verdict),
         "number in a box": Reader(judged("grade-evaluation", "end"), is_score),
         "judgement": Reader(judged("answer-judgement", "end"), is_verdict),
         "word": Reader(judged("grade-words", "end"), is_verdict),
@@ -234,7 +234,7 @@ READERS: dict[str, dict[str, Reader]] = {
         "proof with reasoning": Reader(lambda text: grading.check(PROBLEM, text).points(), are_grades),
         "verdict": Reader(referee.verdict, is_text),
         "lesson": Reader(referee.teach, is_text_or_none),
-        "mark": Reader(lambda text: referee.grade(PROBLEM, text, text), is_text),
+        "grade": Reader(lambda text: referee.grade(PROBLEM, text, text), is_text),
         "summary": Reader(lambda text: referee.sum_up(PROBLEM, text, text), is_text),
         "preference": Reader(lambda text: referee.prefer(PROBLEM, text), is_text),
         "classification": Reader(lambda text: referee.classify(PROBLEM, text, text), is_text),

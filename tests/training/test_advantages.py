@@ -120,7 +120,7 @@ def test_advantages_by_the_batch_share_a_divisor_and_not_a_mean():
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_advantage_of_the_only_scored_attempt_is_0(scale):
-    """One scored attempt in a group has nobody to be compared with; a group without any has no advantage either."""
+    """One scored attempt in a group has no other to be compared with; a group without any has no advantage either."""
     found = advantages([[0.7, NAN, NAN], [NAN, NAN, NAN], [1.0, 0.0, 0.2]], scale)
     assert not found[:2].any() and found[2].all()
 
@@ -137,9 +137,9 @@ def test_advantages_of_a_group_add_up_to_nothing(batch, scale):
 def test_unscored_attempt_changes_nothing_for_the_others(batch, data):
     """A group with a further unscored attempt has the advantages that it has without it."""
     group = data.draw(st.sampled_from(batch))
-    alone, beside = advantages(array([group]), "group"), advantages(array([[*group, None]]), "group")
-    assert beside[0, :-1] == pytest.approx(alone[0], rel=1e-9, abs=1e-12)
-    assert beside[0, -1] == 0
+    alone, together = advantages(array([group]), "group"), advantages(array([[*group, None]]), "group")
+    assert together[0, :-1] == pytest.approx(alone[0], rel=1e-9, abs=1e-12)
+    assert together[0, -1] == 0
 
 
 def test_centred_rewards_keep_what_is_missing():
@@ -148,7 +148,7 @@ def test_centred_rewards_keep_what_is_missing():
 
 
 def test_unknown_scale_is_refused():
-    """A scale that nobody knows is an error that names the three."""
+    """An unknown scale is an error that names the three."""
     with pytest.raises(ValueError, match="expected group, batch, none"):
         advantages([[1.0, 0.0]], "token")
 
@@ -175,7 +175,7 @@ def test_total_is_the_weighted_sum_of_what_applies(cells, data):
 
 
 def test_total_without_a_word_on_what_applies_needs_every_reward():
-    """Rewards 1 and 0.5 at weights 1 and 2 are 2; with either missing, or both, there is none."""
+    """Rewards 1 and 0.5 at weights 1 and 2 are 2; with either or both missing, there is no total."""
     found = total([[1.0, 0.5], [1.0, NAN], [NAN, 0.5], [NAN, NAN]], [1, 2])
     assert np.array_equal(found, [2, NAN, NAN, NAN], equal_nan=True)
 
@@ -217,7 +217,7 @@ def test_advantages_by_reply_are_the_paper_s(replies):
 @UNTIMED
 @given(REPLIES)
 def test_advantages_by_token_weigh_replies_by_their_length(replies):
-    """As if each reward stood there once for every token of its reply."""
+    """As if each reward occurred once for every token of its reply."""
     rewards, groups, lengths = columns(replies)
     expected = slow(rewards, groups, lengths)
     assert task_advantages(rewards, groups, lengths) == pytest.approx(np.array(expected), abs=1e-9)
@@ -244,7 +244,7 @@ def test_group_does_not_know_of_the_others(replies, group, factor, shift):
 
 
 def test_reply_without_a_reward_changes_nothing_and_gets_nothing():
-    """NaN is in no mean, and a reply that is alone then has nobody to be compared with."""
+    """NaN is in no mean, and a reply that is then alone has no other to be compared with."""
     assert task_advantages([1, NAN, 0], ["a"] * 3)[[0, 2]] == pytest.approx(task_advantages([1, 0], ["a"] * 2))
     assert task_advantages([1, NAN], ["a", "a"]).tolist() == [0, 0]
     assert task_advantages([NAN], ["a"]).tolist() == [0]

@@ -55,8 +55,8 @@ def rollouts_of(table) -> pl.DataFrame:
     return pl.read_parquet(table.folder / "rollouts.parquet")
 
 
-def test_rollouts_are_no_older_than_the_lag_and_each_is_learned_once(taught):
-    """Six steps of three groups: as many rollouts as without a lag, none older than two steps, some older than none."""
+def test_rollouts_keep_max_staleness_and_each_is_trained_on_once(taught):
+    """Six steps of three groups: as many rollouts as without staleness, none older than two steps, some older than none."""
     table = mill(taught).make("grpo/lagged")
     rollouts = rollouts_of(table)
     assert rollouts.height == 6 * 3 * 4 == rollouts["rollout"].n_unique()
@@ -180,7 +180,7 @@ def test_tree_attention_is_that_of_each_sequence_alone(taught):
     assert torch.allclose(logits, wanted, atol=1e-5)
 
 
-# ------------------------------------------------------------------------------------------------- what goes on side by side
+# ------------------------------------------------------------------------------------------------- concurrent work
 
 
 @pytest.mark.long
@@ -217,7 +217,7 @@ def test_rollouts_of_later_steps_are_judged_before_the_first_step_is_learned(tau
 
 
 def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, monkeypatch):
-    """Killed from outside, it is missed within a second; nobody waits for rollouts that do not come."""
+    """Killed from outside, it is missed within a second; no step waits for rollouts that do not come."""
     from proofmill.engines.rollout_servers.samplers import ProcessSampler
 
     start = ProcessSampler.start
@@ -231,7 +231,7 @@ def test_process_that_samples_and_dies_ends_the_training_with_its_name(taught, m
         mill(taught, "grpo/orphan").make("grpo/orphan")
 
 
-def test_engine_that_cannot_sample_beside_the_training_is_refused(taught):
+def test_engine_that_cannot_sample_during_the_training_is_refused(taught):
     """vLLM in the same process samples or learns; the message says what can do both."""
     with pytest.raises(SettingError, match="expected an engine that samples next to the training"):
         mill(taught, "grpo/beside").make("grpo/beside", engine="vllm")
@@ -239,7 +239,7 @@ def test_engine_that_cannot_sample_beside_the_training_is_refused(taught):
 
 @pytest.mark.long
 def test_adapter_learns_ahead_and_is_merged(taught):
-    """With a lag an adapter is trained too: the process that samples gets the merged weights, which are what is saved."""
+    """With staleness an adapter is trained too: the process that samples gets the merged weights, which are what is saved."""
     table = mill(taught, "grpo/thin", lora={"rank": 4, "alpha": 8}, steps=3).make("grpo/thin")
     assert (table.folder / "adapter/adapter_config.json").exists()
     measured = {(row["step"], row["metric"]): row["value"] for row in table.rows()}
@@ -329,8 +329,8 @@ def test_attempts_are_forgotten_when_no_kill_can_undo_their_step(tmp_path):
     }  # without a checkpoint they are not learned
 
 
-def test_attempts_of_lost_weights_are_taken_up_within_the_lag_and_else_forgotten(tmp_path):
-    """Those that are too far from the step that is gone on from do not come back when the training gets there."""
+def test_attempts_of_lost_weights_are_kept_within_max_staleness(tmp_path):
+    """Those that are too far from the step that is resumed from do not come back when the training gets there."""
     first = RolloutQueue(tmp_path, after=0, max_staleness=2)
     for step in range(6):
         first.add(attempt(step, 0, step))

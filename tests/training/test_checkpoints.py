@@ -1,4 +1,4 @@
-"""Checkpoints: whatever bytes they have, a training resumes from one that is what was written, or begins again."""
+"""Checkpoints: whatever bytes they have, a training resumes from an undamaged one, or begins again."""
 
 import hashlib
 import json

@@ -37,7 +37,7 @@ GRPO = {
     "rewards": {"grade": 1, "format": 0.5, "think-format": 0.5, "language": 0.1}, "problems-per-step": 4, "steps": 1,
     "learning-rate": 1e-3, "max-tokens": 64, "log-every": 1,
 }  # fmt: skip
-# As in TRL's for Qwen3: what stands in the tags is the reasoning, and the rest is the content.
+# As in TRL's for Qwen3: the text in the tags is the reasoning, and the rest is the content.
 RESPONSE = {
     "defaults": {"role": "assistant"},
     "start_anchor": "<|assistant|>",
@@ -84,7 +84,7 @@ def test_rollout_is_all_that_was_written_whatever_the_tokenizer_parses(taught, t
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", [{}, {"temperature": 0.7, "top-p": 0.9}, {"lora": {"rank": 4, "alpha": 8}}], ids=str)
 def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
-    """From the same seed, in each of three steps: what is written, rewarded and learned does not depend on whose loop it is."""
+    """From the same seed, in each of three steps: texts, rewards and updates do not depend on whose loop it is."""
     entries = {"sft/taught": TAUGHT, "grpo/looped": {**GRPO, **way, "steps": 3}}
     frames = []
     monkeypatch.setenv("PROOFMILL_FORCE", "all")
@@ -100,7 +100,7 @@ def test_rollouts_are_those_of_transformers_own_loop(taught, monkeypatch, way):
 
 
 def test_judge_is_asked_about_the_first_rollout_while_others_are_written(taught, monkeypatch):
-    """Sampling goes on only once the judge has been asked; texts, verdicts and advantages are those of asking at the end."""
+    """Sampling continues only once the judge has been asked; texts, verdicts and advantages are those of asking at the end."""
     judged = {**GRPO, "grader": "api/referee", "schemes": "schemes/train", "steps": 2}
     frames = []
     with held_up_until_asked() as heard:
@@ -140,7 +140,7 @@ class SilentOnSome(SubmissionGrader):
     ids=lambda changed: " ".join(f"{name}={value}" for name, value in changed.items()),
 )
 def test_gradient_of_a_step_does_not_depend_on_the_rows_of_a_pass(taught, monkeypatch, changed):
-    """8, 4, 2 or 1 rows at a time: the gradient of each step is the same to five digits, unscored rollouts included."""
+    """Micro-batches of 8, 4, 2 or 1 rows: the gradient of each step is the same to five digits, unscored rollouts included."""
     monkeypatch.setattr("proofmill.grpo.SubmissionGrader", SilentOnSome)
     steps = changed.get("mini-batches", 1) * changed.get("iterations", 1)
     # The weights stay where they are, so that a step's gradient is no consequence of the rounding in the one before.
@@ -261,7 +261,7 @@ def test_checkpoint_falls_on_the_end_of_the_steps_that_share_rollouts(taught, mo
     assert list(whole.rows()) == list(killed.rows())
 
 
-# ------------------------------------------------------------------------------------------------- nobody has a verdict
+# ------------------------------------------------------------------------------------------------- no rollout has a verdict
 
 
 class Silent(SubmissionGrader):
@@ -275,8 +275,8 @@ class Silent(SubmissionGrader):
         return verdicts if Silent.calls == 1 else [Verdict(None, 7, "no-verdict") for _ in verdicts]
 
 
-def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taught, monkeypatch):
-    """It stops in its third step and says why; with a higher limit it goes on from its checkpoint, and not from its beginning."""
+def test_training_without_scored_rollouts_stops_and_resumes(taught, monkeypatch):
+    """It stops in its third step and says why; with a higher limit it resumes from its checkpoint, and not from its beginning."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "1")
     monkeypatch.setattr("proofmill.grpo.SubmissionGrader", Silent)
     Silent.calls = 0
@@ -300,7 +300,7 @@ def test_training_of_which_nobody_is_scored_stops_and_goes_on_where_it_was(taugh
 
 
 @pytest.mark.long
-def test_processes_of_a_training_stop_together_when_nobody_is_scored(taught, tmp_path):
+def test_processes_of_a_training_stop_together_without_scored_rollouts(taught, tmp_path):
     """The main process alone counts the verdicts; both end with the same sentence, and neither waits for the other."""
     path = tmp_path / "others.jsonl"
     path.write_text("".join(f'{{"statement": "What is love, part {n}?"}}\n' for n in range(4)))
@@ -347,7 +347,7 @@ ENTRY = {"model": "sft/x", "problems": "problems/x", "grader": "api/x", "unscore
     ],
 )  # fmt: skip
 def test_unscored_rollouts_are_a_share_of_those_of_the_latest_rounds(fields, rounds, said):
-    """A round too many is told with its reasons, and not one before; what is older than ten rounds does not count."""
+    """One rollout batch too many is reported with its reasons, and not one before; what is older than ten rounds does not count."""
     entry = Grpo(**{**ENTRY, "group_size": 4, "problems_per_step": 1, "max_unscored": 0.25, **fields})
     unscored = Unscored(entry.max_unscored, entry.mini_batches * entry.group_size, entry.rounds)
     *before, last = [unscored.add(causes(rewarded(*reasons))) for reasons in rounds]

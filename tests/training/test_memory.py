@@ -343,7 +343,7 @@ def test_key_value_cache_has_the_bytes_of_the_real_one(precision):
 
 
 def test_rollouts_do_not_meet_gradients():
-    """Learning and sampling are two sums that share what stands all the time; the larger is what is needed."""
+    """Learning and sampling are two sums that share the permanent part; the larger is what is needed."""
     found = memory.plan(QWEN, rows=1, tokens_per_row=64, reference=True, sampled=4096)
     shared = {"weights", "optimizer", "reference", "bfloat16 copies", "reward models"}
     assert shared == set(found.learning) & set(found.sampling)

@@ -148,7 +148,7 @@ def test_training_goes_on_with_the_rows_of_its_passes(tmp_path, monkeypatch):
     st.sampled_from([None, True, False]),
 )
 def test_activations_are_computed_again_only_where_one_row_does_not_fit(resident, each, saved, limit, by_hand):
-    """They are kept as long as a row fits so; a decision by hand stands; without room for either, a pass has one row."""
+    """They are kept as long as a row fits so; a manual setting is kept; without room for either, a pass has one row."""
 
     def planned(rows, checkpointing=False):
         return SimpleNamespace(step=resident + rows * max(each - checkpointing * saved, 0))

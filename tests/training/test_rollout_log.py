@@ -1,4 +1,4 @@
-"""The diary of a training: rollouts as they are made, whole or not at all."""
+"""The rollout log of a training: rollouts as they are made, each complete or absent."""
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ def rows(step: int, reward: float):
     return entries("grpo/x", step, asked, rewarded, ["grade"], 1, rewarded.mask_uncounted("drop"), [0.0], [None])
 
 
-def test_diary_forgets_what_came_after_its_checkpoint(tmp_path):
+def test_rollout_log_drops_what_came_after_its_checkpoint(tmp_path):
     """A run that resumes from step 2 writes step 3 once, whatever an earlier run wrote, torn lines included."""
     path = tmp_path / "rollouts.jsonl"
     kept_rollouts = RolloutLog(path, rollout_log.columns(["grade"]), after=0)

@@ -175,7 +175,7 @@ def test_logits_are_computed_for_learned_tokens_alone(trained):
 
 
 def test_checkpoint_brings_a_training_on_and_what_lies_before_it_does_not(small, monkeypatch):
-    """The job is told after the second step, whose checkpoint is complete, and neither by the diary nor by a judge's answers."""
+    """The job is signalled after the second step, whose checkpoint is complete, and neither by the rollout log nor by a judge's answers."""
     monkeypatch.setenv("PROOFMILL_SAVE_STEPS", "2")
     advanced, told, add = threading.Event(), [], RolloutLog.add
     monkeypatch.setattr(RolloutLog, "add", lambda self, rows: told.append(advanced.is_set()) or add(self, rows))

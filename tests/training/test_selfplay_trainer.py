@@ -161,7 +161,7 @@ def test_unscored_reply_is_in_no_baseline(trainer):
     assert found == pytest.approx([*trainer()._advantages(scored), 0.0])
 
 
-def test_diary_says_why_there_is_no_task_or_no_verdict():
+def test_rollout_log_says_why_there_is_no_task_or_no_verdict():
     """An invalid proposal has its reason and what was found; a reply that was not judged is `unscored`."""
     request = TaskRequest("deduce", [{"role": "user", "content": "?"}], [])
     refused = Turn("propose", request, PolicyReply("x"), Invalid("raised", "ZeroDivisionError"), True, [], -1.0)

@@ -21,7 +21,7 @@ RECIPE = {
     "grades/right": {"responses": "responses/right", "grader": "arithmetic"},
     "grades/round-2": {"responses": "responses/right", "grader": "final-answer"},
     "overlaps/all": {"problems": ["problems/train"], "against": ["problems/bench"]},
-    "scores/marks": {
+    "scores/grades": {
         "grades": ["grades/cold", "grades/right"], "metrics": ["avg-at-k", "solve-rate"], "max-unscored": 1,
     },
 }  # fmt: skip
@@ -47,7 +47,7 @@ def text_of(html: str) -> str:
 def test_report_has_every_score(made):
     """The report has each value of each scores table, with its interval."""
     shown = text_of(report.write(book(), "r", made.results))
-    rows = [row for row in made.table("scores/marks").rows() if row["model"] and row["slice"] == "all"]
+    rows = [row for row in made.table("scores/grades").rows() if row["model"] and row["slice"] == "all"]
     assert len(rows) == 4
     for row in rows:
         assert _cell(row) in shown, row
