@@ -33,7 +33,7 @@ def test_catalog_finds_what_it_asks_for():
     assert (ROOT / "config/README.md").is_file() and (ROOT / "workflow/Snakefile").is_file()
 
 
-def test_citation_names_this_version_and_licence():
+def test_citation_names_this_version_and_license():
     """CITATION.cff does not fall behind the package."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["license"]) == (proofmill.__version__, PROJECT["license"])

@@ -152,6 +152,21 @@ def test_no_module_is_called_like_one_of_the_standard_library():
     assert not names & sys.stdlib_module_names
 
 
+def test_modules_named_in_prose_exist():
+    """A docstring or comment of src names files of this project; those of other projects are in backticks."""
+    ours = [path for folder in ("src", "workflow", "tests", "benchmarks") for path in (ROOT / folder).rglob("*")]
+    names = {"setup.py", "my_parts.py", *(path.name for path in ours)}  # the second is an example of a user's file
+    stale = [
+        f"{path}: {name}"
+        for path, text in language.files(("src",), (".py",))
+        for where, _, piece in language.pieces(path, text)
+        if where == "prose" and (piece[0] == "#" or piece.startswith('"""'))
+        for name in re.findall(r"(?<![\w/.{}-])\w+\.(?:py|smk)\b", piece)
+        if name not in names
+    ]
+    assert not stale, "\n".join(stale)
+
+
 def test_verbs_are_sorted_and_in_lower_case():
     """Each verb is listed once, in order."""
     lines = language.VERBS.read_text(encoding="utf-8").splitlines()

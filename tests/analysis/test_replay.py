@@ -383,7 +383,7 @@ def test_rollouts_that_do_not_say_what_applies_need_every_reward(tmp_path):
     assert replay.replay_run("grpo/x", results).now.unscored_PG.tolist() == [[False, True]]
 
 
-# ---------------------------------------------------------------------------------------------------------- other marks
+# --------------------------------------------------------------------------------------------------------- other grades
 
 
 def test_other_grades_turn_a_group_round(tmp_path):

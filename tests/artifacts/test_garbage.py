@@ -104,7 +104,7 @@ def test_delete_leaves_every_table_of_the_recipes_as_it_was(made, monkeypatch, c
     assert capsys.readouterr().out.splitlines()[-1] == "no unused files"
 
 
-def test_entry_with_a_mistake_is_not_nobodys(made, monkeypatch, tmp_path):
+def test_entry_with_a_mistake_keeps_its_tables(made, monkeypatch, tmp_path):
     """A slip of the pen in an entry deletes nothing of it: such a configuration is refused, in full."""
     before = snapshot(made.results)
     config = {

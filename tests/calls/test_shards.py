@@ -204,7 +204,7 @@ def test_shards_take_in_what_one_left_that_was_killed_while_it_did(tmp_path, mon
 
 
 @pytest.mark.parametrize("left", ["claim.new", "00001.new", "reserve", "damaged.jsonl", "notes.txt"])
-def test_what_a_kill_left_in_a_shards_folder_is_in_nobodys_way(tmp_path, left):
+def test_what_a_kill_left_in_a_shards_folder_hinders_no_run(tmp_path, left):
     """Another number of shards begins, twice: damaged lines are kept next to the artifact's, once; other files are removed."""
     whole = tmp_path / "calls/responses/x"
     folder = whole / "shards/1-of-2"

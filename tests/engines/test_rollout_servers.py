@@ -92,9 +92,9 @@ def test_server_that_refuses_is_named_with_its_message(server):
 
 def test_judge_is_asked_while_vllm_writes_other_rollouts(small, tmp_path):
     """Also with vLLM in the process of the training: sampling continues only after a call to the judge."""
-    command = [sys.executable, str(FIXTURES / "heard_rollouts.py"), str(small.results), "sft/cold"]
+    command = [sys.executable, str(FIXTURES / "received_rollouts.py"), str(small.results), "sft/cold"]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    heard, of = map(int, re.search(r"heard (\d+) of (\d+)", done.stdout).groups())
-    assert heard == of > 0
+    received, of = map(int, re.search(r"received (\d+) of (\d+)", done.stdout).groups())
+    assert received == of > 0

@@ -128,7 +128,7 @@ def test_filter_over_labels_never_passes_a_row_without_them(item):
     "statement",
     [
         "Carla downloads a 200 GB file. Windows restarts to install updates. How long does it take?",
-        "James had two browsers on his computer. In each he opened three windows. What's the total number of windows?",
+        "James had two browsers on his laptop. In each he opened three windows. What's the total number of windows?",
         "A shop for sale signs sells 5 signs. Find the price.",
         "Show that in any group of six people there are three friends.",
         "Is it true that every planar graph has four colours?",

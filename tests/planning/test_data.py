@@ -23,7 +23,7 @@ from proofmill.schema.ids import file_sha256
 
 ROWS = b'{"statement": "Prove that 1 + 1 = 2."}\n{"statement": "Prove that 2 + 2 = 4."}\n'
 HUB = "hub:me/set@main/rows.jsonl"
-REGISTER = f"name,source,file,bytes,sha256,licence,rows,checked\nA set,{HUB},set/rows.jsonl,1500000,,MIT,2000,\n"
+REGISTER = f"name,source,file,bytes,sha256,license,rows,checked\nA set,{HUB},set/rows.jsonl,1500000,,MIT,2000,\n"
 JUDGE = {"id": "judge-1", "price": "unknown", "expected-tokens": {"input": 10, "output": 10}}
 ENTRIES = {
     "api/judge": JUDGE,
@@ -55,12 +55,12 @@ def run(monkeypatch, *arguments):
 
 
 def test_every_address_of_a_shipped_recipe_is_registered():
-    """Each address and each model of the hub in config.yaml has a row in data/sources.csv with a licence; no path is local."""
+    """Each address and each model of the hub in config.yaml has a row in data/sources.csv with a license; no path is local."""
     config = expand(yaml_files.read(ROOT / "config.yaml"))
     sources = [item.source for item in listing.list_needed(config, config.entries)]
     assert len(sources) > 20
     assert {source for source in sources if source not in registry.register()} == set()
-    assert all(registry.register()[source].licence for source in sources)
+    assert all(registry.register()[source].license for source in sources)
     paths = [entry.path for entry in config.entries.values() if getattr(entry, "path", None)]
     assert [path for path in paths if not registry.is_public(path)] == []
 
@@ -84,7 +84,7 @@ def test_registered_digest_is_that_of_the_copy(data):
         assert (file_sha256(path), path.stat().st_size) == (row.sha256, row.bytes), row.name
 
 
-def test_list_names_every_address_with_size_and_licence(alone, monkeypatch, capsys):
+def test_list_names_every_address_with_size_and_license(alone, monkeypatch, capsys):
     """`proofmill fetch --list` works offline; unknown metadata is shown as unknown."""
     run(monkeypatch, "fetch", "mine", "--list")
     text = capsys.readouterr().out

@@ -45,7 +45,7 @@ MODELS = {
     "base/seven": hub("Qwen/Qwen2.5-7B"),
     "base/thirty-two": hub("Qwen/Qwen2.5-32B"),
     "base/v3": hub("deepseek-ai/DeepSeek-V3-Base"),
-    "base/nobody": hub("somebody/model"),
+    "base/unknown": hub("somebody/model"),
 }
 JUDGE = {"weights": "base/maths", "price": {"input": 0, "output": 0}, "temperature": 0, "max-tokens": 512}
 GRADERS = {
@@ -288,14 +288,14 @@ def test_training_does_not_open_a_judge_on_its_own_gpus(judged, asked):
 
 
 @pytest.mark.parametrize(
-    "entries", [entry("sft", "nobody"), entry("grpo", "half", preferences={"base/nobody": {"weight": 1}})]
+    "entries", [entry("sft", "unknown"), entry("grpo", "half", preferences={"base/unknown": {"weight": 1}})]
 )
 def test_unknown_shape_is_neither_yes_nor_no(feasibility, entries):
     """A model of unknown shape, trained or rewarding, is named; its stage has no verdict, and fails no other."""
     (name,) = entries
     whole = feasibility(name, entries)
     said = {v.stage: v.faults for v in whole.verdicts if v.fits is None}
-    assert said == {name: ["base/nobody: its shape is unknown until it is downloaded"]} and whole.fits
+    assert said == {name: ["base/unknown: its shape is unknown until it is downloaded"]} and whole.fits
 
 
 def test_model_that_cannot_be_built_does_not_fit(judged, tmp_path):

@@ -22,7 +22,7 @@ from proofmill.schema.errors import HubError, MissingData, SettingError, TableEr
 
 ROWS = b'{"statement": "Prove that 1 + 1 = 2.", "answer": "2"}\n{"statement": "What is 2 + 2?", "answer": "4"}\n'
 COMMIT = "5" * 40
-HEADER = "name,source,file,bytes,sha256,licence,rows,checked\n"
+HEADER = "name,source,file,bytes,sha256,license,rows,checked\n"
 
 
 @pytest.fixture

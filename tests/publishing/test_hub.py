@@ -690,7 +690,7 @@ def test_paths_of_the_machine_are_replaced(finished, hub, monkeypatch):
     """Values of `${VARIABLES}`, the folders of the run and the home are replaced by their names in all files."""
     place, home = os.environ["PLACE"], str(Path.home())
     results = f"{Path(place).parent}/results"
-    trace = f"File {place}/rows.jsonl, {home}/x/y.py, {results}/sft/one, and {place}-other is none"
+    trace = f"File {place}/rows.jsonl, {home}/x/y.py, {results}/sft/one, and {place}-other is unknown"
     mill = finished(
         {
             "problems/rows": {"rows": [problem(evidence=trace, candidates=[f"in {place}"], tags=["plain"])]},
@@ -710,7 +710,7 @@ def test_paths_of_the_machine_are_replaced(finished, hub, monkeypatch):
         assert f"{place}/" not in texts and not re.search(rf"{place}(?!-)", texts), (id, path)
         assert f"{results}/" not in texts, (id, path)
     row = frame(found[TABLES, "results/problems/rows.parquet"]).to_dicts()[0]
-    assert row["evidence"] == f"File ${{PLACE}}/rows.jsonl, ~/x/y.py, results/sft/one, and {place}-other is none"
+    assert row["evidence"] == f"File ${{PLACE}}/rows.jsonl, ~/x/y.py, results/sft/one, and {place}-other is unknown"
     assert (row["candidates"], row["tags"], row["statement"]) == (["in ${PLACE}"], ["plain"], "Why?")
     assert list(stamp_of(found[TABLES, "results/problems/rows.parquet"])["sources"]) == ["${PLACE}/rows.jsonl"]
     assert json.loads(found["me/mill-sft-one", "config.json"]) == {"_name_or_path": "results/base/x"}
@@ -940,7 +940,7 @@ def test_license_of_a_source_is_found_by_its_digest(finished, read, tmp_path, mo
     mill = finished()
     (digest,) = mill.table("problems/rows").stamp["sources"].values()
     known = tmp_path / "sources.csv"
-    known.write_text(f"name,source,file,sha256,licence,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
+    known.write_text(f"name,source,file,sha256,license,rows\nA set,https://example.org,x.jsonl,{digest},CC-BY-4.0,1\n")
     monkeypatch.setattr(cards, "SOURCES", known)
     assert f"(SHA-256 `{digest}`): A set (https://example.org), license CC-BY-4.0" in read(mill)["mill-tables"].text
 

@@ -135,7 +135,7 @@ def test_how_far_reads_lines_of_every_shape(line, expected):
         "3 of 9 calls (33 %), 2 failed; HTTP 401: no such key",
         "18,528 parameters; a step takes 0.3 GB",
         "300 of 348 attempts (86.2%) were truncated at 32 tokens: raise `max-tokens`",
-        "1 of 58 problems are left out: their attempts could never be marked",
+        "skipped 1 of 58 problems: the grader needs an answer or a scheme",
     ],
 )
 def test_how_far_takes_nothing_else_for_progress(line):

@@ -97,7 +97,7 @@ CORE = r"""Put $x = \tan t$, so that $dx = (1+x^2)\,dt$ and $I = \int_0^{\pi/4} 
 @pytest.mark.parametrize(
     "evaluation",
     [
-        "## Self-Evaluation\n\nThe proof is complete and rigorous. Every step is justified, so it deserves full marks.",
+        "## Self-Evaluation\n\nThe proof is complete and rigorous. Every step is justified, so it deserves all points.",
         "## Self-Evaluation\n\nThe bound $f(x) \\geq 1$ is right. The identity for the sum was checked for $n = 1$: it holds.\n\n"
         "Based on this the overall score is \\boxed{1}.",
         "**Final Evaluation:** The case $a = 0$ is covered. Score: 7/7",

@@ -54,8 +54,10 @@ def mutated(folder, draw):
         case "random":
             path.write_bytes(draw.randbytes(draw.randint(0, 4000)))
         case "json":  # sealed, and of another form
-            other = draw.choice(("[]", "null", "{}", '{"files": 1}', '{"files": {"a": 1}, "sums": {}, "diary": null}'))
-            other = draw.choice((other, "[" * 100_000, '{"files": {}, "diary": [1, 2, 3], "sums": 4}', "\udcff"))
+            other = draw.choice(
+                ("[]", "null", "{}", '{"files": 1}', '{"files": {"a": 1}, "sums": {}, "rollouts": null}')
+            )
+            other = draw.choice((other, "[" * 100_000, '{"files": {}, "rollouts": [1, 2, 3], "sums": 4}', "\udcff"))
             body = other.encode(errors="surrogateescape")
             (folder / RUNNING).write_bytes(body + b"\n" + hashlib.sha256(body).hexdigest().encode())
         case "pickle":

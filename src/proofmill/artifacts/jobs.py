@@ -262,7 +262,7 @@ def make(
 ) -> None:
     """Make the artifact `name` from the identity of its entry (config/identity.py), or restore it from the archive.
 
-    `terms` (`Book.terms`) limits cost and failures; `how` has the fields of Job that depend on this machine.
+    `terms` (`Config.terms`) limits cost and failures; `how` has the fields of Job that depend on this machine.
     """
     allowed = json.loads(terms) if terms else {"budget": None, "max_failed": {}}
     if "plugins" in allowed:

@@ -42,7 +42,7 @@ class Engine(Protocol):
     model: str
     max_failed: float  # share of the calls that may fail
     price: Any
-    flows: bool  # whether it accepts requests while others are in flight (flow.py)
+    flows: bool  # whether it accepts requests while others are in flight (runner.py)
     pace: Any  # of a server (pacing.Pace); None for weights in this process
 
     def batches(self, requests: Iterable[ModelRequest]) -> Iterable[Iterable[ModelRequest]]:

@@ -5,7 +5,7 @@
         (second,) = yield [Ask(model, request(problem, first.text))]
         return second.text
 
-flow.py runs them. All requests and outputs are in the journal, so a kill loses only the calls in flight: the next run
+runner.py runs them. All requests and outputs are in the journal, so a kill loses only the calls in flight: the next run
 replays each dialogue from its old outputs and continues. A dialogue must therefore yield the same requests whenever it
 receives the same outputs.
 
@@ -34,7 +34,7 @@ RETRY_TEMPERATURE = 0.7
 class Ask:
     """A dialogue's next request: to a model, or to a program.
 
-    `who` is a model's reference and `what` a Question, or `who` is a program's name and `what` that program's input.
+    `who` is a model's reference and `what` a ModelRequest, or `who` is a program's name and `what` that program's input.
     """
 
     who: str

@@ -3,7 +3,7 @@
 Differences from reading JSON and Parquet:
 1. A line is valid if its checksum is correct and its values have the types of an output (model_requests.ModelOutput).
 2. Segments are written with checksums of their pages, which are verified whenever they are read.
-3. An output whose finish word is not a proper end is read as a failure (exchange.py), however it was written. Its call
+3. An output whose finish word is not a proper end is read as a failure (model_requests.py), however it was written. Its call
    is repeated, and its text and cost stay in the journal.
 """
 

@@ -1,7 +1,7 @@
 """The complete sampling setting, under vLLM's names, and the defaults in a model's own files that would override it.
 
 A library fills in what a request leaves out, from its own defaults or from the model's `generation_config.json`. So
-every request names every setting (`Question.sampling`), vLLM is started with FLAGS, and transformers samples with a
+every request names every setting (`ModelRequest.sampling`), vLLM is started with FLAGS, and transformers samples with a
 configuration that `neutralize` has emptied. Of the model's own configuration only the end-of-sequence tokens count.
 """
 

@@ -3,7 +3,7 @@
 A training grades its rollouts in this way. The judge gets the first rollout that ends while others are being sampled,
 and in asynchronous training (`max-staleness`) also while the policy is trained.
 
-Everything else is as in flow.py. A dialogue continues as soon as its own requests are answered, and each output is in
+Everything else is as in runner.py. A dialogue continues as soon as its own requests are answered, and each output is in
 the journal before another call starts in its slot.
 """
 

@@ -134,7 +134,7 @@ class _Mistakes:
 def expand(config: Mapping, drafts: bool = False) -> Config:
     """Check and expand the configuration. Raises RecipeError with all mistakes.
 
-    With `drafts`, entries with mistakes and entries that need them are left out, with the mistakes in `Book.faults`. Other
+    With `drafts`, entries with mistakes and entries that need them are left out, with the mistakes in `Config.faults`. Other
     targets can be built meanwhile.
     """
     plugins_module.use(config.get("plugins", []))

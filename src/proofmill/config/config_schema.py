@@ -2,7 +2,7 @@
 
 Generated from the same dataclasses as the manual. `python -m proofmill.config.manual` writes workflow/config.schema.json, and
 `proofmill manual --schema` prints a schema that includes the user's plugins. The schema checks one file at a time and the form
-of each entry only. References between entries are checked when the configuration is read (checks.py).
+of each entry only. References between entries are checked when the configuration is read (reference_checks.py).
 """
 
 import json

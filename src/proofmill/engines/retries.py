@@ -10,7 +10,7 @@ Differences from a loop that retries:
    cost of a failed try is in the journal before the next try.
 5. With a budget, a model's calls are made one at a time until one is answered. Its cost is the minimum to reserve for
    the next. So a server that ignores `max_tokens` overruns the budget by one call, not by all in flight.
-6. Server failures are logged at once, and at growing intervals after that (complaints.py).
+6. Server failures are logged at once, and at growing intervals after that (error_log.py).
 """
 
 import asyncio

@@ -163,7 +163,7 @@ def _missing(plan: Any) -> Iterator[str]:
         yield ""
         yield f"not on this machine ({format_total(plan.missing)}); `proofmill fetch {plan.target}` downloads it:"
         yield from (
-            f"  {item.name}, {format_bytes(item.bytes)}, license {item.licence}: {item.source}" for item in plan.missing
+            f"  {item.name}, {format_bytes(item.bytes)}, license {item.license}: {item.source}" for item in plan.missing
         )
 
 

@@ -27,7 +27,7 @@ class Needed:
     source: str
     name: str
     bytes: int | None
-    licence: str
+    license: str
     rows: int | None
     where: str | None
     fetch: Callable[[], None]
@@ -82,7 +82,7 @@ def _find_needed(source: str, otherwise: str, where: str | None, fetch: Callable
     known = register().get(source)
     if known is None:
         return Needed(source, otherwise, None, "not known", None, where, fetch)
-    return Needed(source, known.name, known.bytes, known.licence or "not known", known.rows, where, fetch)
+    return Needed(source, known.name, known.bytes, known.license or "not known", known.rows, where, fetch)
 
 
 # ------------------------------------------------------------------------------------------------------------- as text
@@ -97,7 +97,7 @@ def lines(data: list[Needed]) -> Iterator[str]:
     for item in data:
         rows = f"{item.rows:,} rows" if item.rows is not None else "rows not known"
         yield (
-            f"{item.name:<{width}}  {format_bytes(item.bytes):>8}  {rows:>14}  {item.licence:<26}  "
+            f"{item.name:<{width}}  {format_bytes(item.bytes):>8}  {rows:>14}  {item.license:<26}  "
             f"{'missing' if item.missing else item.where}"
         )
         yield f"{'':<{width}}  {item.source}"
@@ -138,7 +138,7 @@ def fetch(data: list[Needed]) -> None:
         if not item.missing:
             log(item.name, f"found: {item.where}")
             continue
-        log(item.name, f"downloading {format_bytes(item.bytes)} from {item.source}, license {item.licence}")
+        log(item.name, f"downloading {format_bytes(item.bytes)} from {item.source}, license {item.license}")
         try:
             item.fetch()
             log(item.name, "downloaded")

@@ -1,6 +1,6 @@
 """Paths of entries on this machine, and the files that they name.
 
-A path is on this machine, or is the address of public data (public_data.py). `${VARIABLES}` in a path come from the
+A path is on this machine, or is the address of public data (registry.py). `${VARIABLES}` in a path come from the
 environment and do not affect the fingerprint.
 """
 

@@ -52,7 +52,7 @@ class Known:
     file: str
     bytes: int | None
     sha256: str | None
-    licence: str
+    license: str
     rows: int | None
     checked: str
 

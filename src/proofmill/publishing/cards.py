@@ -154,7 +154,7 @@ def _recipes(names: Sequence[str]) -> str:
 
 def _origins(tables: Iterable[TableCard]) -> Iterator[str]:
     """Yield a sentence for each source, and for each model that was called."""
-    licenses = _licences()
+    licenses = _licenses()
     models: dict[str, str] = {}
     for table in tables:
         entry = table.stamp["entry"]
@@ -266,13 +266,13 @@ def _columns(columns: Mapping[str, tuple[Any, str]]) -> list[dict[str, str]]:
     ]
 
 
-def _licences() -> dict[str, str]:
+def _licenses() -> dict[str, str]:
     """Return name, address and license of each file in data/sources.csv, by its SHA-256."""
     if not SOURCES.exists():
         return {}
     with open(SOURCES, encoding="utf-8", newline="") as file:
         return {
-            row["sha256"]: f"{row['name']} ({row['source']}), license {row['licence']}" for row in csv.DictReader(file)
+            row["sha256"]: f"{row['name']} ({row['source']}), license {row['license']}" for row in csv.DictReader(file)
         }
 
 

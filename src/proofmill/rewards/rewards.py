@@ -6,7 +6,7 @@ group's mean. An attempt that a program could not decide (`unparsable`) has the 
 would pay.
 
 From: QED-Nano, open-r1's rewards, DeepSeek-R1 (language consistency), the GSM8K length study, Kimi k1.5, GRPO-LEAD,
-DAPO; lengths.py, formats.py and languages.py say where each differs from its source.
+DAPO; lengths.py, format_checks.py and languages.py say where each differs from its source.
 """
 
 import math

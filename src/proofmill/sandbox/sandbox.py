@@ -13,7 +13,7 @@ Differences from the original:
    fails on a busy machine.
 3. The same program gets the same share: `random` is seeded, the hash seed is 0, and `sleep` returns immediately.
 
-cases.py decides when a test is passed, programs.py extracts the program of a text. Every test is a separate run.
+cases.py decides when a test is passed, extract.py extracts the program of a text. Every test is a separate run.
 """
 
 from collections.abc import Iterator, Sequence

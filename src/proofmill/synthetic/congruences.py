@@ -1,7 +1,7 @@
 """Problems of the `arithmetic` family: congruences to establish, with proofs that a program checks line by line.
 
 The family lets the embedded default run on a machine without weights or a judge. It has thousands of distinct problems,
-proofs of a few short lines, and a grading scheme of seven points as at an olympiad (`marking.py`).
+proofs of a few short lines, and a grading scheme of seven points as at an olympiad (`grading.py`).
 
 A proof is a plan in `<think>` tags, one line for each checkpoint, and a conclusion with a boxed residue:
 

@@ -86,7 +86,7 @@ def seal(checkpoint: Path, sums: dict[str, Any]) -> None:
     record = {
         "sums": sums,
         "files": _facts(checkpoint),
-        "diary": [kept_rollouts.stat().st_size, file_sha256(kept_rollouts)] if kept_rollouts.exists() else None,
+        "rollouts": [kept_rollouts.stat().st_size, file_sha256(kept_rollouts)] if kept_rollouts.exists() else None,
     }
     body = json.dumps(record, default=float)
     durable.write(checkpoint / RUNNING, f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}")
@@ -102,7 +102,7 @@ def unseal(checkpoint: Path) -> dict[str, Any] | str:
         known, found = record["files"], _facts(checkpoint)
         if differing := [path for path in sorted({*known, *found}) if known.get(path) != found.get(path)]:
             return f"`{differing[0]}` differs from the file that was written"
-        if record["diary"] and not _begins_with(checkpoint.parent / ROLLOUT_LOG, *record["diary"]):
+        if record["rollouts"] and not _begins_with(checkpoint.parent / ROLLOUT_LOG, *record["rollouts"]):
             return f"`{ROLLOUT_LOG}` differs from the file that was written"
         return dict(record["sums"])
     except OSError as error:

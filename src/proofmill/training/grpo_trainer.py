@@ -42,7 +42,7 @@ Heard = Callable[[Sequence[int]], None]  # receives the tokens of a finished rol
 
 
 class GrpoTrainer(PolicyTrainer):
-    """Only the main process has `rewards` and a `diary` (else None); `turns` is None without a summarizer."""
+    """Only the main process has `rewards` and `kept_rollouts` (else None); `turns` is None without a summarizer."""
 
     _buffered_inputs: Any  # the micro-batches of a rollout batch
 

@@ -4,12 +4,12 @@ The entry sets what is trained; the profile, which starts the processes, and the
 latter change no weight beyond rounding, except by the noise that each process draws for itself (an adapter's dropout,
 rollouts).
 
-    PROOFMILL_MICRO_BATCH_SIZE           maximum rows of a micro-batch on one device (passes.py); default: by memory
-    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them (passes.py); default: by memory
+    PROOFMILL_MICRO_BATCH_SIZE          maximum rows of a micro-batch on one device (micro_batches.py); default: by memory
+    PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them (micro_batches.py); default: by memory
     PROOFMILL_ATTENTION                 attention implementation, as transformers names it, such as flash_attention_2
     PROOFMILL_SAVE_MINUTES              minutes between checkpoints (15)
     PROOFMILL_SAVE_STEPS                steps between checkpoints, instead of minutes
-    PROOFMILL_TRAINING_STALL_MINUTES             minutes without progress after which the training ends (never)
+    PROOFMILL_TRAINING_STALL_MINUTES    minutes without progress after which the training ends (never)
     PROOFMILL_GRACE_SECONDS                     seconds for the end of the step and its checkpoint after SIGTERM or Ctrl-C (20)
 """
 
@@ -37,7 +37,7 @@ from proofmill.sources import models
 from proofmill.training import adapters
 from proofmill.training.checkpoints import Checkpoints, is_finished, last_checkpoint
 
-# Measures that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
+# Metrics that depend on the machine are left out of the table; the stamp has the seconds. `train_loss`, the mean over
 # all steps, is left out too: after a resume, transformers sums only the steps since then and divides by all.
 CLOCKS = re.compile(r".*(runtime|per_second|step_time|total_flos)|profiling/.*|train_loss")
 

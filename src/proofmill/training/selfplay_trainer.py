@@ -46,7 +46,7 @@ FIRST_TASKS = "first-tasks.parquet"  # among the checkpoints: the buffer before 
 
 
 class SelfplayTrainer(PolicyTrainer):
-    """Only the main process has an `executor`, plays, and writes a `diary` (else None)."""
+    """Only the main process has an `executor`, plays, and writes `kept_rollouts` (else None)."""
 
     control: Any  # of transformers' trainer
 

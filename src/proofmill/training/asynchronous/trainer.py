@@ -8,7 +8,7 @@ Differences from TRL 1.16:
 3. Rewards, unscored rollouts, the audit grader and the rollout log are those of synchronous `grpo`. TRL leaves a rollout
    without a reward in the batch.
 4. Batches are not prefetched: with a staleness of one step, sampling and training would wait for each other.
-5. A kill loses no sampled rollout (attempts.py); TRL restarts with the problems that were in progress.
+5. A kill loses no sampled rollout (rollout_queue.py); TRL restarts with the problems that were in progress.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ TREE = ("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k")
 
 
 class AsyncGrpoTrainer(AsyncGRPOTrainer):
-    """Only the main process has `rewards`, a `diary`, `attempts` and a `sampler` (else None)."""
+    """Only the main process has `rewards`, `kept_rollouts`, `attempts` and a `sampler` (else None)."""
 
     def __init__(
         self,
