@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -388,3 +389,27 @@ def test_server_that_answers_without_the_key_is_rejected():
     with server_job.server_of("api/referee", server_job.referee()) as server:
         server.start()
         assert server.healthy() and server.wants_key() and len(server.key) > 30
+
+
+def test_server_whose_port_is_taken_meanwhile_starts_on_another():
+    """A program that takes the free port before the server does costs one try, and several in turn an error."""
+    program, taken = server_job.referee(), []
+
+    def take(port: int) -> None:
+        taken.append(socket.socket())
+        taken[-1].bind(("127.0.0.1", port))
+
+    def command(port: int) -> list[str]:
+        if len(taken) < times:
+            take(port)
+        return program.command("127.0.0.1", port)
+
+    times = 1
+    with Server("x", command, 20.0, {program.key: "ours"}, key="ours") as server:
+        server.start()
+        assert server.healthy() and taken[0].getsockname()[1] != int(server.url.split(":")[2].split("/")[0])
+    times = 9
+    with pytest.raises(ServiceError, match="x: other programs took 5 ports in turn"), server:
+        server.start()
+    for one in taken:
+        one.close()

@@ -357,15 +357,14 @@ def test_full_disk_keeps_what_was_answered(small_disk):
     """A full disk stops the calls with a message; their outputs are complete, and no call is repeated."""
     entries = {"schemes/x": SMALL["schemes/train"]}
     (small_disk.folder / "config.yaml").write_text("x" * 4096)
-    filler = fill(small_disk.folder, leave=4 * 2**20 + 24_576)
+    filler = fill(small_disk.folder, leave=4 * 2**20 + 12_288)
     done = small_disk.run("schemes/x", entries=entries, PROOFMILL_CONCURRENCY="1")
     assert done.returncode == 1 and "Traceback" not in done.stdout, done.stdout
     assert "schemes/x: stopped because the disk is full; " in done.stdout.splitlines()[-1]
     answered = records.frame(small_disk.results / "calls/schemes/x")
     assert 0 < answered.height < 48
     done = small_disk.run("schemes/x", entries=entries)
-    assert "No space left on device; expected room" in done.stdout.splitlines()[-1]
-    assert "Free space and rerun: schemes/x resumes." in done.stdout.splitlines()[-1]
+    assert "No space left on device; expected room for 4 MiB of outputs" in done.stdout.splitlines()[-1]
     filler.unlink()
     assert small_disk.run("schemes/x", entries=entries).returncode == 0
     assert records.frame(small_disk.results / "calls/schemes/x").head(answered.height).equals(answered)

@@ -6,6 +6,7 @@ server's process group.
 """
 
 import contextlib
+import errno
 import http.client
 import os
 import signal
@@ -25,6 +26,8 @@ from proofmill.runtime.progress import ProgressRate, clock, log
 from proofmill.schema.errors import ServiceError
 
 RESTARTS = 3
+PORTS = 5  # tries of a start: another program may take a free port before the server does
+TAKEN = os.strerror(errno.EADDRINUSE).encode()
 REFEREE_SECONDS = 60.0
 VLLM_SECONDS = 1800.0  # a model of hundreds of gigabytes loads slowly
 
@@ -85,18 +88,28 @@ class Server:
         return f"exit {code}{': ' + lines[-1].strip() if lines else ''}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers. Raises ServiceError if it does not come up."""
-        with socket.socket() as free:
-            free.bind((self.host, 0))
-            port = free.getsockname()[1]
-        self.url = f"http://{self.host}:{port}/v1"
-        self.launch(port)
+        """Start the server on a free port and wait until it answers. Raises ServiceError if it does not come up."""
+        for _ in range(PORTS):
+            with socket.socket() as free:
+                free.bind((self.host, 0))
+                port = free.getsockname()[1]
+            self.url = f"http://{self.host}:{port}/v1"
+            self.launch(port)
+            if self._comes_up(port):
+                return
+        raise ServiceError(f"{self.name}: other programs took {PORTS} ports in turn; expected a free port. Rerun.")
+
+    def _comes_up(self, port: int) -> bool:
+        """Wait until the server answers; return False if another program took its port before it did."""
         pace = ProgressRate()
-        while not (self.healthy() and self.wants_key()):  # another program may have taken the port
+        while not (self.healthy() and self.wants_key()):
             waited = pace.seconds
             if not self.alive() or waited > self.seconds:
+                taken = not self.alive() and TAKEN in self._output()
                 words, where = self._why()
                 self._stop()
+                if taken:
+                    return False
                 raise ServiceError(
                     f"{self.name}: its server did not come up in {clock(waited)} ({words}); expected an answer at {self.url}. "
                     f"{where}To run it by hand: {' '.join(self.command(port))}"
@@ -104,6 +117,7 @@ class Server:
             if pace.is_due():
                 log(self.name, f"waiting for its server ({clock(waited)})")
             time.sleep(0.05)
+        return True
 
     def launch(self, port: int) -> None:
         """Start the command without waiting for it."""
@@ -121,11 +135,13 @@ class Server:
         """Return the reason why the server did not come up, and a sentence that names the file with its full output."""
         if self.kept is None or self.reason is None:
             return self.last_words(), ""
-        self._log.seek(0)
-        output = self._log.read()
         self.kept.parent.mkdir(parents=True, exist_ok=True)
-        self.kept.write_bytes(output)
-        return self.reason(output.decode(errors="replace")), f"Its full output is in {self.kept}. "
+        self.kept.write_bytes(self._output())
+        return self.reason(self._output().decode(errors="replace")), f"Its full output is in {self.kept}. "
+
+    def _output(self) -> bytes:
+        self._log.seek(0)
+        return self._log.read()
 
     def healthy(self) -> bool:
         """Return whether the server answers within five seconds."""
