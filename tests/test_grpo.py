@@ -376,18 +376,18 @@ def test_second_grader_stops_what_drifts_apart(last, stops):
     assert not rollout_rewards.has_drifted([0.1, math.nan, 0.1, 0.1, 0.9, 0.9], 0.2)
 
 
-def test_second_opinion_is_of_the_same_rollouts_at_every_run():
+def test_audit_samples_the_same_rollouts_at_every_run():
     """A fixed number of rollouts with a verdict is graded again, chosen by seed and step."""
     rewards = Rewarding(Grpo(**{**_values(ENTRY), "audit_rows": 2}), Grading([]), {}, Grading([7, 0]))
     rollouts = [
         Rollout(s, Verdict(points, 7, "ok"), 3)
         for s, points in zip(submissions(*["proof"] * 5), [7, None, 7, 0, 7], strict=True)
     ]
-    first, again, later = (rewards.second_opinion(rollouts, step) for step in (1, 1, 2))
+    first, again, later = (rewards.sample_audit(rollouts, step) for step in (1, 1, 2))
     assert first == again and sum(v is not None for v in first) == 2 and first[1] is None
     assert later.count(None) == 3
     gaps = [r.verdict.grade / 7 - v for r, v in zip(rollouts, first, strict=True) if v is not None]
-    assert rollout_rewards.apart(rollouts, first) == pytest.approx(sum(gaps) / 2)
+    assert rollout_rewards.audit_gap(rollouts, first) == pytest.approx(sum(gaps) / 2)
 
 
 def _values(entry) -> dict:

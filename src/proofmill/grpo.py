@@ -60,7 +60,7 @@ def main(entry: Grpo, job: Job) -> None:
     tokenizer = run.tokenizer_of(job, entry.model)
     data = attempts_at(entry, job, tokenizer)
     if entry.max_staleness:
-        _ahead(entry, job, batch, at_once, attacks, tokenizer, data)
+        _train_async(entry, job, batch, at_once, attacks, tokenizer, data)
         return
     extra_memory = _extra_memory(entry, job, max(map(len, in_tokens(data, tokenizer))))
     sampling = rollout_engines.sampling(job, entry, at_once, **extra_memory)
@@ -108,7 +108,9 @@ def main(entry: Grpo, job: Job) -> None:
     finish(entry, job, trainer, tokenizer, kept_rollouts, training_seconds=seconds, **attacks)
 
 
-def _ahead(entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, Any], tokenizer: Any, data: Any) -> None:
+def _train_async(
+    entry: Grpo, job: Job, batch: int, at_once: int, attacks: dict[str, Any], tokenizer: Any, data: Any
+) -> None:
     """Train asynchronously on rollouts up to `max-staleness` steps old; sampling, grading and training run concurrently."""
     from trl.experimental.async_grpo import AsyncGRPOConfig
 
@@ -175,7 +177,7 @@ def finish(entry: Grpo, job: Job, trainer: Any, tokenizer: Any, kept_rollouts: R
 def check_reward_robustness(entry: Grpo, job: Job) -> dict[str, Any]:
     """Grade attacks with the reward grader and return the results for the stamp; empty without `max-attack`.
 
-    Raises GraderError on all ranks if an attack earns more, since a policy would learn to exploit it.
+    Raises GraderError on all ranks if an attack earns more than `max-attack`, since a policy would learn to exploit it.
     """
     if entry.max_attack is None:
         return {}
@@ -360,7 +362,7 @@ def footprint(entry: Grpo, network: Any, tasters: Sequence[Any], prompt: int = P
     prompt = max_prompt_tokens(entry.max_tokens, context, prompt)
     return {
         "tokens": prompt + entry.max_tokens,
-        "learned_tokens": entry.max_tokens,
+        "trained_tokens": entry.max_tokens,
         "reference": entry.kl > 0 and entry.lora is None,
         "reward_models": tasters,
     }

@@ -14,7 +14,7 @@ from typing import Any
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.dialogues import Begin, first_requests, one_answer
 from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request
 from proofmill.engines.open_engine import asking
 from proofmill.prompts import escapes
@@ -51,7 +51,7 @@ def main(entry: Labels, job: Job) -> None:
 
 def requests(entry: Labels, job: Job) -> dict[str, Requests]:
     """Return the judge's request about each problem."""
-    return first_questions(_begin(entry, job))
+    return first_requests(_begin(entry, job))
 
 
 def _begin(entry: Labels, job: Job) -> Begin:

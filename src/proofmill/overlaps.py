@@ -21,7 +21,7 @@ from proofmill.artifacts.jobs import Job, run
 from proofmill.artifacts.tables import Table
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.dialogues import Begin, first_requests, one_answer
 from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request
 from proofmill.decontamination.index import Finding, Index, excerpt
 from proofmill.decontamination.nearest import Nearest
@@ -136,7 +136,7 @@ def _row(table: str, id: str, match: str, method: str, span: str, similarity: fl
 
 def requests(entry: Overlaps, job: Job) -> dict[str, Requests]:
     """Return the request about each pair, by judge; empty without a judge."""
-    return first_questions(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
+    return first_requests(_begin(entry, job, candidate_pairs(entry, job))) if entry.model else {}
 
 
 def candidate_pairs(entry: Overlaps, job: Job) -> list[OverlapPair]:

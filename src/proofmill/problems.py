@@ -26,7 +26,7 @@ from proofmill.artifacts.contents import ROW_GROUP
 from proofmill.artifacts.jobs import Job
 from proofmill.artifacts.joins import ById
 from proofmill.filters import problem_filters
-from proofmill.filters.problem_filters import ApartFrom
+from proofmill.filters.problem_filters import Decontamination
 from proofmill.public_data.locations import local_path
 from proofmill.runtime.progress import Progress
 from proofmill.schema.columns import COLUMNS
@@ -180,8 +180,8 @@ def _filter(entry: Problems, job: Job, rows: Iterator[dict], verifier: Verifier 
         yield row
 
 
-def _benchmarks(entry: Problems, job: Job) -> ApartFrom:
-    apart = ApartFrom(entry.overlap_words, entry.overlap_similarity)
+def _benchmarks(entry: Problems, job: Job) -> Decontamination:
+    apart = Decontamination(entry.overlap_words, entry.overlap_similarity)
     for name in entry.decontaminate:
         for row in job.parent(name).rows("problem", "statement"):
             apart.add(f"{name}#{row['problem']}", row["statement"] or "")

@@ -22,7 +22,7 @@ import polars as pl
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_questions
+from proofmill.calls.dialogues import Begin, first_requests
 from proofmill.calls.model_requests import ModelOutput, ModelRequest, Requests, build_request, options_of
 from proofmill.config.entry_values import entry_from
 from proofmill.engines import open_engine
@@ -46,11 +46,11 @@ from proofmill.text.reasoning import CLOSE, OPEN, final_part
 def requests(entry: Responses, job: Job) -> dict[str, Requests]:
     """Return the requests by model: each problem, `attempts` times; for a scaffold, the first requests of each model."""
     if entry.scaffold is not None:
-        return first_questions(_plays(entry, job))
-    return {} if entry.taken else {entry.model: _questions(entry, job)}
+        return first_requests(_plays(entry, job))
+    return {} if entry.taken else {entry.model: _requests(entry, job)}
 
 
-def _questions(entry: Responses, job: Job) -> Requests:
+def _requests(entry: Responses, job: Job) -> Requests:
     problems = job.parent(entry.problems).rows("problem", "statement")
     prompt, player = templates.prompt(require(entry.prompt)), _player(entry, job, entry.model)
     system = (("system", templates.plain(entry.system)),) if entry.system else ()
@@ -97,7 +97,7 @@ def main(entry: Responses, job: Job) -> None:
     if entry.scaffold is not None:
         _play(entry, job)
         return
-    to_ask = _questions(entry, job)
+    to_ask = _requests(entry, job)
     with open_engine.asking(job, entry.model) as ask:
         answers = ask(to_ask)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from proofmill.artifacts.jobs import Job, run
 from proofmill.calls import runner
 from proofmill.calls.calls import Spent
-from proofmill.calls.dialogues import Begin, first_questions, one_answer
+from proofmill.calls.dialogues import Begin, first_requests, one_answer
 from proofmill.calls.model_requests import ModelOutput, Requests, build_prompt_request, total
 from proofmill.engines.open_engine import asking, asking_for
 from proofmill.filters import scheme_filters
@@ -55,7 +55,7 @@ def requests(entry: Schemes, job: Job) -> dict[str, Requests]:
     if entry.model is None:
         return {}
     problems = job.parent(entry.problems).rows("problem", "statement", "solution")
-    return first_questions(_begin(entry, job, problems))
+    return first_requests(_begin(entry, job, problems))
 
 
 def _begin(entry: Schemes, job: Job, problems: Sequence[Mapping[str, Any]]) -> Begin:

@@ -5,13 +5,13 @@ to Evals", section 3.2). Problems are resampled with replacement, each with all 
 
 Differences from the usual table of means:
 1. Unscored attempts are excluded from the mean and reported next to it. Too large a share of them stops the stage.
-2. If every problem is all correct or all wrong, the interval is the exact binomial one (Clopper and Pearson 1934). If
-   all problems have one value, a bootstrap would claim certainty; the interval is then Hoeffding's for the number of
-   problems.
+2. If at each problem all attempts are correct or all are wrong, the interval is the exact binomial one (Clopper and
+   Pearson 1934). If all problems have the same value, a bootstrap would claim certainty. The interval is then
+   Hoeffding's for the number of problems.
 3. Two models are compared problem by problem, with a permutation test. A difference too small for the run to show is
    not reported as one.
-4. Several seeds are several trainings, reported one by one and together. The joint interval takes the problems as
-   clusters: it describes the population of these problems, not further seeds.
+4. Several seeds are several trainings, reported one by one and together. In the joint interval
+   the clusters are problems, so it describes other problems of this kind, not other seeds.
 5. If attempts are truncated, empty, unparsable or without an answer, the page warns next to the score. Every score of
    final answers comes with the share of attempts in which one was found.
 6. Graders are scored like models, against human grades of the same attempts.

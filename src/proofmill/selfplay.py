@@ -97,7 +97,7 @@ def finish(job: Job, trainer: Any, tokenizer: Any, seconds: float) -> None:
 
 def footprint(entry: Selfplay) -> dict[str, Any]:
     """Return the maximum tokens of a rollout with its prompt, and of those that are trained on."""
-    return {"tokens": entry.max_prompt_tokens + entry.max_tokens, "learned_tokens": entry.max_tokens}
+    return {"tokens": entry.max_prompt_tokens + entry.max_tokens, "trained_tokens": entry.max_tokens}
 
 
 def sampling_options(entry: Selfplay) -> dict[str, Any]:

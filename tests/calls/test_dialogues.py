@@ -8,7 +8,7 @@ import pytest
 from proofmill.calls import runner
 from proofmill.calls.budget import Budget
 from proofmill.calls.calls import Asker, Spent
-from proofmill.calls.dialogues import Ask, first_questions, last_of, one_answer, together, until_read
+from proofmill.calls.dialogues import Ask, first_requests, last_of, one_answer, together, until_read
 from proofmill.calls.journal import Journal
 from proofmill.calls.model_requests import ModelOutput, ModelRequest
 from proofmill.schema.reasons import Reason
@@ -200,10 +200,10 @@ def test_failure_after_a_paid_answer_costs_what_was_paid():
 
 def test_first_questions_need_no_engine():
     """The first requests are known by model before any engine is open, in the order of the rows."""
-    first = first_questions(lambda: ((f"row {n}", chain("ab"[n % 2], 2, f"s{n}")) for n in range(5)))
+    first = first_requests(lambda: ((f"row {n}", chain("ab"[n % 2], 2, f"s{n}")) for n in range(5)))
     assert {model: len(requests) for model, requests in first.items()} == {"a": 3, "b": 2}
     assert [row for row, _ in first["a"].with_rows()] == ["row 0", "row 2", "row 4"]
-    assert first_questions(lambda: ()) == {}
+    assert first_requests(lambda: ()) == {}
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, None, 0.6])

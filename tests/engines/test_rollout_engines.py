@@ -33,7 +33,7 @@ def options_for(tmp_path, monkeypatch):
 
 def test_rollouts_on_a_gpu_take_what_the_plan_leaves(options_for, capsys):
     """Half a billion parameters hold 7 GB while sampling; vLLM gets the rest up to 90 %, and sleeps between."""
-    found = options_for(80 * 10**9, reference=False, learned_tokens=16_384)
+    found = options_for(80 * 10**9, reference=False, trained_tokens=16_384)
     held = memory.plan(HALF_B, rows=1, tokens_per_row=8, precision="bfloat16").resident
     share = found["vllm_gpu_memory_utilization"]
     assert share <= memory.TIGHT - held / 80e9 < share + 0.01

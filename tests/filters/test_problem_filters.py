@@ -5,7 +5,7 @@ import re
 import pytest
 
 from proofmill.filters import problem_filters
-from proofmill.filters.problem_filters import FILTERS, ApartFrom, ready, refusal
+from proofmill.filters.problem_filters import FILTERS, Decontamination, ready, refusal
 from proofmill.text.question_types import asks
 
 OK = {
@@ -252,7 +252,7 @@ def test_decontaminate_finds_benchmarks_in_other_latex_and_in_part(data):
     ):
         entry = entry_from("problems", {"source": source, "path": str(data / path)})
         statements += [row["statement"] for row in SOURCES[source].load(entry)]
-    apart = ApartFrom(13, 0.9)
+    apart = Decontamination(13, 0.9)
     for n, statement in enumerate(statements):
         apart.add(f"b#{n}", statement)
     other = [s.replace("\\frac", "\\dfrac").replace("Prove that", "Show that") for s in statements]

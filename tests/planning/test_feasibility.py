@@ -474,7 +474,7 @@ def test_rollouts_ahead_have_gpus_of_their_own(judged):
     way = verdict.ways[0]
     assert verdict.fits and (way.devices, way.apart, way.share) == (4, 4, None)
     assert judged(entry("grpo", "seven")).ways[0].apart == 0
-    # Rows that are learned ahead are not sorted by their lengths, and may all be in one pass (grpo._ahead).
+    # Rows that are learned ahead are not sorted by their lengths, and may all be in one pass (grpo._train_async).
     few = entry("grpo", "half", problems_per_step=1, max_staleness=2)
     assert [judged(few, on).ways[0].rows for on in ("8xH100", "2xH100")] == [2, 8]
     alone = judged(ahead, "B200")

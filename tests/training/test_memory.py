@@ -130,7 +130,7 @@ def test_plan_of_a_folder_is_that_of_its_configuration(tmp_path):
 def test_plan_of_a_model_that_no_machine_holds_is_made():
     """A model of half a trillion parameters is planned without allocating it."""
     huge = qwen(hidden_size=20480, intermediate_size=81920, num_hidden_layers=80)
-    found = memory.plan(huge, rows=1, tokens_per_row=4096, there=80 * 10**9)
+    found = memory.plan(huge, rows=1, tokens_per_row=4096, place=memory.Placement(device_bytes=80 * 10**9))
     assert found.parameters > 4e11
     assert found.share > 50
 
@@ -193,7 +193,7 @@ def test_device_holds_two_layers_and_the_embeddings_whole(name):
     model = AutoModelForCausalLM.from_config(CONFIGS[name])
     layers = [sum(weight.numel() for weight in layer.parameters()) for layer in model.model.layers]
     whole = sum(weight.numel() for weight in model.parameters()) - sum(layers) + 2 * layers[0]
-    found = memory.plan(CONFIGS[name], rows=1, tokens_per_row=8, sharded="fsdp2", devices=10**9).learning
+    found = memory.plan(CONFIGS[name], rows=1, tokens_per_row=8, place=memory.Placement(10**9, "fsdp2")).learning
     assert found["weights"] == pytest.approx(4 * whole, rel=1e-3)
     assert found["gradients"] == found["optimizer"] == 0
 
@@ -266,9 +266,10 @@ def test_layer_under_fsdp2_keeps_what_is_planned(group_of_one, checkpointing, ma
 
 def test_offloaded_training_keeps_its_shares_and_inputs_on_the_host():
     """On the device stay what is gathered and one layer; weights, gradients, moments and inputs of layers are the host's."""
-    given = {"rows": 1, "tokens_per_row": 512, "precision": "bfloat16", "sharded": "fsdp2", "devices": 4}
-    here = memory.plan(QWEN, **given, checkpointing=True, reference=True)
-    there = memory.plan(QWEN, **given, offloaded=True, reference=True)
+    given = {"rows": 1, "tokens_per_row": 512, "precision": "bfloat16", "reference": True}
+    place = memory.Placement(4, "fsdp2")
+    here = memory.plan(QWEN, **given, checkpointing=True, place=place)
+    there = memory.plan(QWEN, **given, place=replace(place, offloaded=True))
     whole = memory.count_gathered_bytes(NETWORK, "fsdp2", "bfloat16")
     inputs = memory.layer_inputs(NETWORK, 512, "bfloat16", "fsdp2")
     assert inputs == 512 * 3 * 128 * 2
@@ -353,7 +354,7 @@ def test_rollouts_do_not_meet_gradients():
 
 def test_sleeping_vllm_does_not_meet_gradients_either():
     """Its share of the device counts while it samples, and while it sleeps not."""
-    given = {"rows": 1, "tokens_per_row": 8, "vllm_share": 0.5, "there": 10**9}
+    given = {"rows": 1, "tokens_per_row": 8, "vllm_share": 0.5, "place": memory.Placement(device_bytes=10**9)}
     awake, asleep = (memory.plan(QWEN, **given, vllm_sleeps=sleeps) for sleeps in (False, True))
     assert awake.learning["vLLM"] == awake.sampling["vLLM"] == asleep.sampling["vLLM"] == 5 * 10**8
     assert "vLLM" not in asleep.learning
@@ -367,16 +368,16 @@ def test_sleeping_vllm_does_not_meet_gradients_either():
 def test_plan_can_say_how_each_part_gets_smaller(sharded, adapter, sampled, vllm_share, checkpointing):
     """There is a way for every part of every plan, and no plan takes less than nothing."""
     found = memory.plan(
-        QWEN, rows=2, tokens_per_row=16, sharded=sharded, devices=4, adapter=adapter, sampled=sampled, vllm_share=vllm_share,
-        checkpointing=checkpointing, there=10**9, precision="bfloat16", reward_models=[QWEN], reference=True,
+        QWEN, rows=2, tokens_per_row=16, adapter=adapter, sampled=sampled, vllm_share=vllm_share,
+        checkpointing=checkpointing, place=memory.Placement(4, sharded, device_bytes=10**9), precision="bfloat16", reward_models=[QWEN], reference=True,
     )  # fmt: skip
     parts = {**found.learning, **found.sampling}
-    assert all(number >= 0 and found.changes[part] for part, number in parts.items())
+    assert all(number >= 0 and found.remedies[part] for part, number in parts.items())
 
 
 @pytest.mark.parametrize(("there", "warned"), [(None, False), (2.0, False), (1.05, True), (0.5, True)])
 def test_plan_warns_where_room_is_short(there, warned):
     """There is one line more when the plan takes more than nine tenths of what there is, and none when that is not known."""
     found = memory.plan(QWEN, rows=2, tokens_per_row=64)
-    told = replace(found, there=None if there is None else round(there * found.needed))
+    told = replace(found, device_bytes=None if there is None else round(there * found.needed))
     assert len(told.lines()) == len(found.lines()) + warned

@@ -24,7 +24,7 @@ def test_batch_is_shared_out_whole_or_refused(world, most, batch):
             patch.setenv(name, value)
         try:
             share = micro_batches.share_of(JOB, batch)
-            rows = micro_batches.rows_by_hand(JOB, share)
+            rows = micro_batches.override_rows(JOB, share)
         except SettingError:
             assert batch % world or (batch // world) % min(most, batch // world)
             return
@@ -36,7 +36,7 @@ def test_rows_per_device_that_are_no_number_are_refused(monkeypatch, given):
     """The message names the variable and what it holds."""
     monkeypatch.setenv("PROOFMILL_MICRO_BATCH_SIZE", given)
     with pytest.raises(SettingError, match=f"PROOFMILL_MICRO_BATCH_SIZE is `{given}`"):
-        micro_batches.rows_by_hand(JOB, 4)
+        micro_batches.override_rows(JOB, 4)
 
 
 @given(st.integers(1, 64), st.integers(0, 100), st.integers(1, 20), st.integers(1, 2000))
@@ -109,10 +109,7 @@ def test_little_memory_splits_the_batch_and_changes_no_row(trained, small, capsy
     two, four = (memory.plan(network, rows=rows, tokens_per_row=512).step for rows in (2, 4))
     split = trained("sft/short", int((two + four) / 2 / memory.TIGHT))
     said = capsys.readouterr().err
-    assert (
-        "8 rows a step: 1 x 2 x 4 (devices, micro-batch, accumulation steps), as many at a time as the memory has room for"
-        in said
-    )
+    assert "8 rows a step: 1 x 2 x 4 (devices, micro-batch, accumulation steps), as many as fit into memory" in said
     assert whole.keys() == split.keys()
     assert split == pytest.approx(whole, rel=1e-4)
 
@@ -126,13 +123,13 @@ def test_what_cannot_fit_is_refused_before_it_is_loaded(trained, monkeypatch):
         trained("sft/huge", 10**5)
 
 
-def test_training_goes_on_with_the_rows_of_its_passes(tmp_path, monkeypatch):
-    """A checkpoint says how many rows its passes had; they are taken again if they still divide the share."""
+def test_resumed_training_keeps_its_micro_batch_size(tmp_path, monkeypatch):
+    """A checkpoint has the micro-batch size; it is kept if it still divides the share."""
     (tmp_path / "trainer_state.json").write_text(json.dumps({"train_batch_size": 4}))
     monkeypatch.setattr(micro_batches, "last_checkpoint", lambda job: tmp_path)
     monkeypatch.setattr(memory, "device_memory", lambda: (None, False))
     monkeypatch.setattr(memory, "build_empty", lambda model: None)
-    plan = SimpleNamespace(lines=list, there=None)
+    plan = SimpleNamespace(lines=list, device_bytes=None)
     monkeypatch.setattr(memory, "plan", lambda *_, **__: plan)
     entry = SimpleNamespace(model="base/x", precision="float32", lora=None)
     job = SimpleNamespace(name="sft/x", threads=1, parent=lambda name: SimpleNamespace(weights=lambda: None))
@@ -147,8 +144,8 @@ def test_training_goes_on_with_the_rows_of_its_passes(tmp_path, monkeypatch):
     st.integers(1, 300),
     st.sampled_from([None, True, False]),
 )
-def test_activations_are_computed_again_only_where_one_row_does_not_fit(resident, each, saved, limit, by_hand):
-    """They are kept as long as a row fits so; a manual setting is kept; without room for either, a pass has one row."""
+def test_activations_are_recomputed_only_if_one_row_does_not_fit(resident, each, saved, limit, override):
+    """They are kept if one row fits with them. An override applies. If nothing fits, a micro-batch has one row."""
 
     def planned(rows, checkpointing=False):
         return SimpleNamespace(step=resident + rows * max(each - checkpointing * saved, 0))
@@ -156,30 +153,30 @@ def test_activations_are_computed_again_only_where_one_row_does_not_fit(resident
     def fits(rows, checkpointing):
         return planned(rows, checkpointing).step <= memory.TIGHT * limit
 
-    rows, again = micro_batches.choice(planned, 8, limit, 8, again=by_hand)
-    assert again == (by_hand if by_hand is not None else not fits(1, False))
-    assert fits(rows, again) or (rows == 1 and (by_hand is not None or not fits(1, True)))
-    assert micro_batches.choice(planned, 8, None, 8, again=by_hand) == (8, bool(by_hand))
+    rows, again = micro_batches.choice(planned, 8, limit, 8, recompute=override)
+    assert again == (override if override is not None else not fits(1, False))
+    assert fits(rows, again) or (rows == 1 and (override is not None or not fits(1, True)))
+    assert micro_batches.choice(planned, 8, None, 8, recompute=override) == (8, bool(override))
     assert micro_batches.choice(planned, 8, limit, 8, rows=4)[0] == 4
 
 
 @pytest.mark.parametrize(("value", "decided"), [(None, None), ("0", False), ("1", True)])
-def test_computing_again_by_hand_is_yes_no_or_unset(monkeypatch, value, decided):
+def test_override_of_checkpointing_is_yes_no_or_unset(monkeypatch, value, decided):
     """Whatever is neither 1 nor 0 is refused; a launch file that does it itself leaves nothing to decide."""
     monkeypatch.delenv("PROOFMILL_GRADIENT_CHECKPOINTING", raising=False)
     if value is not None:
         monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", value)
-    assert micro_batches.checkpointing_by_hand(JOB) is decided
+    assert micro_batches.override_checkpointing(JOB) is decided
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
     if decided:
         with pytest.raises(SettingError, match=r"expected one of them\. Unset it"):
-            micro_batches.checkpointing_by_hand(JOB)
+            micro_batches.override_checkpointing(JOB)
     else:
-        assert micro_batches.checkpointing_by_hand(JOB) is False
+        assert micro_batches.override_checkpointing(JOB) is False
     monkeypatch.setenv("PROOFMILL_GRADIENT_CHECKPOINTING", "yes")
     with pytest.raises(SettingError, match="is `yes`; expected 1 or 0"):
-        micro_batches.checkpointing_by_hand(JOB)
+        micro_batches.override_checkpointing(JOB)
 
 
 def test_row_alone_in_its_pass_gets_no_mask(monkeypatch):
@@ -203,10 +200,10 @@ def test_training_that_fits_only_so_computes_activations_again(trained, small, c
     network = memory.build_empty(small.table("base/deep").weights())
     kept, again = (memory.plan(network, rows=1, tokens_per_row=512, checkpointing=c, masked=False).step for c in (0, 1))
     tight = trained("sft/tight", int((kept + again) / 2 / memory.TIGHT), model="base/deep")
-    assert "1 x 1 x 8 (devices, micro-batch, accumulation steps), as many at a time" in (
+    assert "1 x 1 x 8 (devices, micro-batch, accumulation steps), as many as fit into memory" in (
         said := capsys.readouterr().err
     )
-    assert "; activations are computed again" in said
+    assert "; recomputing activations" in said
     assert tight == pytest.approx(whole, rel=1e-4)
 
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmill.training.asynchronous.packing import Learned, _cost, deal, tree
+from proofmill.training.asynchronous.packing import TrainedRollout, _cost, distribute, tree
 
 
-def learned(group: int, place: int, prompt: int, tokens: int) -> Learned:
+def learned(group: int, place: int, prompt: int, tokens: int) -> TrainedRollout:
     ids = 100 * place + np.arange(tokens, dtype=np.int32)
-    return Learned(group, np.full(prompt, group, np.int32), ids, -np.ones(tokens, np.float32), float(place), 0.5)
+    return TrainedRollout(group, np.full(prompt, group, np.int32), ids, -np.ones(tokens, np.float32), float(place), 0.5)
 
 
 @st.composite
@@ -31,24 +31,26 @@ def steps(draw):
 def test_each_rollout_is_in_one_pass_and_none_is_larger_than_planned(step):
     """No pass is empty: a device without one would leave the others waiting."""
     rollouts, passes, most = step
-    dealt = deal(rollouts, passes, most)
-    assert len(dealt) == passes and all(0 < len(some) <= most for some in dealt)
-    found = sorted((one.group, one.advantage) for some in dealt for one in some)
+    distributed = distribute(rollouts, passes, most)
+    assert len(distributed) == passes and all(0 < len(some) <= most for some in distributed)
+    found = sorted((one.group, one.advantage) for some in distributed for one in some)
     assert found == sorted((one.group, one.advantage) for one in rollouts)
 
 
 @pytest.mark.parametrize(("groups", "size", "most", "split"), [(4, 4, 4, 0), (4, 4, 8, 0), (2, 8, 4, 2), (3, 8, 12, 1)])
 def test_groups_stay_together_where_they_can(groups, size, most, split):
     """`split` groups are in more than one pass: those that are larger than one, or that fill what others left."""
-    dealt = deal([learned(g, p, 5, 10) for g in range(groups) for p in range(size)], groups * size // most, most)
-    homes = [{place for place, some in enumerate(dealt) for one in some if one.group == g} for g in range(groups)]
+    distributed = distribute(
+        [learned(g, p, 5, 10) for g in range(groups) for p in range(size)], groups * size // most, most
+    )
+    homes = [{place for place, some in enumerate(distributed) for one in some if one.group == g} for g in range(groups)]
     assert sum(len(home) > 1 for home in homes) == split
 
 
 def test_passes_cost_about_the_same():
     """One long group and three short ones, in two passes."""
     rollouts = [learned(g, p, 10, 300 if g == 0 else 150) for g in range(4) for p in range(4)]
-    one, other = (sum(_cost([rollout]) for rollout in some) for some in deal(rollouts, 2, 16))
+    one, other = (sum(_cost([rollout]) for rollout in some) for some in distribute(rollouts, 2, 16))
     assert 0.6 < one / other < 1.7
 
 

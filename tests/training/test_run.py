@@ -156,7 +156,7 @@ def test_logits_are_computed_for_learned_tokens_alone(trained):
     from transformers import AutoModelForCausalLM
     from trl.trainer.utils import add_fused_lm_head
 
-    run.logits_of_learned_tokens()
+    run.logits_of_trained_tokens()
     model = AutoModelForCausalLM.from_pretrained(trained.table("grpo/x").folder, dtype="float32")
     ids = torch.arange(5, 69).view(2, 32)
     plain = model(input_ids=ids).logits[:, :-1]

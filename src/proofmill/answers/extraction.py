@@ -8,8 +8,9 @@ Differences from the originals:
 2. A box that spans lines belongs to the line where it begins (there, only boxes within one line are recognized).
 3. `\boxed 5` without braces is a box. TeX would box the first digit of `\boxed 42`; here the box holds the number.
 4. `####` counts only before a single number at the end of a line, because it is also a heading in Markdown.
-5. Of several boxes on that line all count if several values are asked for. Otherwise the last counts, together with
-   those before it that only a comma, `and` or `or` separates, so `\\boxed{1} or \\boxed{2}` cannot hedge.
+5. If the last line with a box has several, all of them count if the problem asks for several values. Otherwise the last
+   one counts, joined with those before it that only a comma, `and` or `or` separates. So `\\boxed{1} or \\boxed{2}` is
+   one answer with two values, and wrong.
 """
 
 import re
@@ -151,8 +152,8 @@ def find_stated_answer(text: str) -> str | None:
 def classify_extraction(text: str) -> str | None:
     """Return how the final answer of a text can be extracted; None if it cannot.
 
-    `strict`: in the declared form. `several`: in the declared form, but in several boxes, and it depends on the
-    question whether all count. `flexible`: only by `in_form` with `flexible`.
+    `strict`: from a box or `####`. `several`: from several boxes, which all count if the problem asks for several values.
+    `flexible`: from a sentence that states it, or as the last value.
     """
     if (every := extract(text)) is not None:
         return "strict" if extract(text, several=False) == every else "several"
@@ -160,7 +161,7 @@ def classify_extraction(text: str) -> str | None:
 
 
 def in_form(text: str, reading: str) -> str:
-    """Return the text, or its answer in a box if `reading` is `flexible` and no answer is in the declared form.
+    """Return the text unchanged, or its answer in a box if `reading` is `flexible` and no box or `####` has one.
 
     The box contains the stated answer, else the last value.
     """

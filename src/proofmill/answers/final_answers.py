@@ -4,17 +4,17 @@ r"""Compare the final answer of a text with the gold answer by mathematics, with
         for check in verifier.check(pairs):  # of (gold, text), any number of them
             ...
 
-answers/extraction.py extracts an answer from a text. mathematics/ parses and compares answers. It builds on the parser of
-math-verify 0.9, and also uses math-verify's comparison if values decide nothing.
+extraction.py extracts an answer from a text, parse.py parses it, and equality.py compares two. They build on the parser of
+math-verify 0.9, and use math-verify's comparison if no values can be compared.
 
 Differences from math-verify:
 1. A pair is judged in a process that dies when the pair takes too much time or memory. A timeout by a signal handler
    works in a main thread only; elsewhere it failed silently and made every reward 0 (verl, pull request 5635).
-2. The kernel keeps the clock and counts the processor time of one pair from its first instruction. Neither the pair's
-   wait in a queue (which made false zeros: PrimeIntellect's verifiers, pull request 831) nor other work counts.
+2. The kernel keeps the clock and counts the processor time of one pair from its first instruction. Waiting
+   in a queue does not count (it made false zeros: PrimeIntellect's verifiers, pull request 831), nor does other work.
 3. A pair that cannot be judged is `unparsable`, with the cause, or `no-gold` if the gold answer cannot be parsed. Gold
    answers are parsed in the same processes, under the same limits of length, time and memory, as answers. math-verify
-   itself calls such a pair wrong: a timeout, an exception, and a gold answer that makes every answer wrong.
+   calls such pairs wrong, whether the cause is a timeout, an exception or an unreadable gold answer.
 4. An answer is parsed completely. Nothing in it is dropped, and no part is picked out (answers/parse.py).
 5. Answers with the same normal form are equal without any parsing (`answers.normal`).
 
@@ -51,7 +51,7 @@ class EqualityCheck:
 
 
 class Decision(NamedTuple):
-    """A verdict without its answer. `last`: it concerns the last boxes of a text, not all of them."""
+    """A verdict without its answer. With `last`, it is about the last boxes of a text, not about all of them."""
 
     status: Status
     detail: str = ""
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 class AnswerPair(NamedTuple):
     """A gold answer and an answer in normal form: everything that a verdict depends on, sent to a worker.
 
-    `answer` is all boxes, which count if several values are asked for. `last` is the last ones, which count otherwise.
+    `answer` joins all boxes, for a problem that asks for several values; `last` has only the last ones, for other problems.
     A Decision replaces an answer that has no normal form.
     """
 

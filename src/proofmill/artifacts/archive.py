@@ -1,8 +1,8 @@
 """The archive: copies of finished tables by fingerprint, in results/archive/<kind>/<name>/<fingerprint>/.
 
 A copy has the table, its weights and its page, as hard links if the file system has them. If an edit of the
-configuration is reverted, or a table was deleted, the copy is restored. No call is repeated and no model is trained
-again.
+configuration is reverted, or a table was deleted, the copy is restored, without calls or training. Tables with failed
+calls have no copy.
 """
 
 import os
@@ -53,7 +53,7 @@ class Kept:
         return CheckedParquet(self.table, f"a copy of {self.name}", f"Delete the copy: rm -r {self.folder}")
 
     def exists(self) -> bool:
-        """Return whether there is a copy, complete or damaged. A copy that a kill interrupted does not count."""
+        """Return whether there is a copy, complete or damaged. False for a copy that a kill left incomplete."""
         return self.table.exists()
 
     @property

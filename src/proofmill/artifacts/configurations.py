@@ -1,7 +1,8 @@
 """The configurations that use a results folder, so that `proofmill gc` deletes nothing that one of them declares.
 
-results/configurations/ has a file for each list of configuration files that a run began with: the files, and of every
-artifact the digest of its identity. A later run with the same files replaces it; `proofmill gc --forget` removes it.
+results/configurations/ has one file for each list of configuration files that was used in a run. It contains this list,
+and the digest of each artifact's identity. A later run with the same list replaces the file; `proofmill gc --forget`
+removes it.
 """
 
 import json

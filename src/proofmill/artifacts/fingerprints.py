@@ -58,9 +58,10 @@ def digest_inputs(table: Table, entry: Any, declared: Mapping[str, Any]) -> tupl
 
 
 def as_read(kind: str, content: str, folder: Path) -> str:
-    """Return the content of a parent, with weights in `folder`, as it counts for the fingerprint of a `kind`.
+    """Return the digest of a parent's content that goes into the fingerprint of a `kind`; `folder` has its weights.
 
-    Weights whose own generation configuration could change sampling have another content, because it once did.
+    Weights with sampling settings of their own (`generation_config.json`) get another digest than before these were
+    ignored, so tables that were sampled with them are rebuilt.
     """
     if kind == "sft":
         return content
@@ -82,7 +83,7 @@ def sources_of(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[st
 def fingerprint_of(
     entry: Any, declared: Mapping[str, Any], parents: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
-    """Return a digest of the entry's identity, and of its parents and sources: name and content of each."""
+    """Return a digest of the entry's identity, and of the names and contents of its parents and sources."""
     return digest(identity_of(entry, declared), sorted(parents.items()), sorted(sources.items()))
 
 

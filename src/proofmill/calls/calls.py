@@ -126,10 +126,10 @@ class Answers:
     """Outputs of all requests in order, read from the journal during iteration. They are never all in memory."""
 
     def __init__(self, asker: "Asker", requests: Iterable[ModelRequest]):
-        self._asker, self._questions = asker, requests
+        self._asker, self._requests = asker, requests
 
     def __iter__(self) -> Iterator[ModelOutput]:
-        return self._asker.recall(self._questions)
+        return self._asker.recall(self._requests)
 
 
 @dataclass

@@ -64,7 +64,7 @@ def advance(dialogue: Dialogue, replies: list[Any] | None) -> State:
         return Done(stop.value)
 
 
-def first_questions(begin: Begin) -> dict[str, Requests]:
+def first_requests(begin: Begin) -> dict[str, Requests]:
     """Return the first requests of all dialogues, by model. No engine has to be open."""
 
     def asks() -> Iterator[tuple[str, Ask]]:

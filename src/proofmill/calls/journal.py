@@ -2,8 +2,8 @@
 
 A journal is a folder results/calls/<kind>/<name>/:
 
-    calls.jsonl     the newest outputs: one JSON object per line, with the key first and the line's checksum last
-    00001.parquet     older outputs as columns; numbered, and replaced only by a larger file with the same rows
+    calls.jsonl       the newest outputs: one JSON object per line, with the key first and the line's checksum last
+    00001.parquet     older outputs as columns; numbered, and only ever replaced by a file with the same rows and more
     lock              held by the process that writes, and names it
 
 Polars can open it at any time, also while it is written: `records.frame(folder)`, or read_ndjson and read_parquet of
@@ -11,8 +11,8 @@ the files themselves.
 
 Differences from other response caches:
 1. The unit is one call, not one stage, so adding rows repeats no earlier call.
-2. A kill loses at most the line being written. Damaged lines are moved to damaged.jsonl, not deleted. Segments have
-   checksums, verified on read.
+2. A kill loses at most the line being written: an incomplete last line is removed, and its call repeated. Complete lines
+   with a wrong checksum are moved to damaged.jsonl. Parquet files have page checksums, verified on read.
 3. There is a single writer. The operating system releases its lock when the process ends, however it ends.
 4. Disk space for calls in flight is reserved, so a full disk stops the stage without losing outputs.
 5. Failures are stored with their reason and retried. The next output replaces them; its cost includes theirs.
@@ -202,7 +202,7 @@ class Journal:
     def add(self, request: Any, answer: ModelOutput) -> None:
         """Append an output, or a failure (stop `error`), which a rerun retries.
 
-        The operating system has the line when this returns, and the disk has it a second later. On a full disk the line
+        When this returns, the operating system has the line; it is synced to disk within a second. On a full disk the line
         takes the reserved space and `full` becomes true: no more calls should start. Raises JournalError if the line
         cannot be written.
         """
@@ -306,7 +306,7 @@ class Journal:
             new = pl.concat([records.read(path), new])
         temporary = path.with_suffix(".new")
         try:
-            self.sync()  # so that a power cut leaves all of the tail or nothing; `_is_moved` distinguishes the two
+            self.sync()  # so that a power cut leaves the complete tail, or an empty one; `_is_moved` distinguishes the two
             records.write(new, temporary)
             durable.replace(temporary, path)
             self._cut(0)
@@ -362,12 +362,12 @@ class Journal:
                 end += len(line)
         self._cut(end)
         if damaged:
-            self._put_aside(damaged)
+            self._move_damaged(damaged)
 
     def _is_moved(self, last: Path, keys: pl.Series) -> bool:
-        """Return whether a kill came just after the segment was written: its last rows are then those of the tail.
+        """Return whether a kill came between writing a segment and emptying the tail: both then end with the same rows.
 
-        Equal keys do not prove it: calls that failed last are retried first.
+        Equal keys are no proof, because a rerun first retries the calls that failed last, under the same keys.
         """
         tail = [row.key for row in records.whole_rows(self.tail)]
         if not tail or keys.tail(len(tail)).to_list() != tail:
@@ -381,7 +381,7 @@ class Journal:
             self._keep(other.damaged.read_bytes().splitlines(keepends=True))
             other.damaged.unlink()
 
-    def _put_aside(self, damaged: list[bytes]) -> None:
+    def _move_damaged(self, damaged: list[bytes]) -> None:
         self._keep(damaged)
         log(
             str(self.folder),

@@ -31,7 +31,7 @@ class Listed:
 
 
 def price_of(api: Any) -> Any:
-    """Return the price that an entry declares, else the listed one of its model; None if there is neither."""
+    """Return the price that an entry declares, else the listed price of its model; None if there is neither."""
     return row.price if (row := list_price(api)) else api.price
 
 

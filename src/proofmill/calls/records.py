@@ -3,8 +3,8 @@
 Differences from reading JSON and Parquet:
 1. A line is valid if its checksum is correct and its values have the types of an output (model_requests.ModelOutput).
 2. Segments are written with checksums of their pages, which are verified whenever they are read.
-3. An output whose finish word is not a proper end is read as a failure (model_requests.py), however it was written. Its call
-   is repeated, and its text and cost stay in the journal.
+3. An output whose finish reason is not a proper end is read as a failure (model_requests.py), even if an earlier version
+   wrote it as a success. Its call is repeated, and its text and cost stay in the journal.
 """
 
 import contextlib
@@ -190,14 +190,12 @@ def frame(folder: Path, *columns: str) -> pl.DataFrame:
     """
     wanted = {name: dtype for name, dtype in ANSWER_COLUMNS.items() if not columns or name in ("key", *columns)}
     read_columns = [*wanted, *({"stop_reason"} - set(wanted))]
-    # The shards first, as some may be merged meanwhile: their rows are then read twice, not missed.
+    # Shards are read first. If one is merged into the artifact's journal meanwhile, its rows are read twice, not missed.
     frames = [_rows_now(each, read_columns) for each in shards(folder)]
     frames = [_rows_now(folder, read_columns), *frames]
     failed = pl.col("stop_reason") == StopReason.ERROR
     last = pl.concat(frame.unique("key", keep="last", maintain_order=True) for frame in frames)
-    if (
-        len(frames) > 1
-    ):  # a call may have failed in one shard and succeeded in the artifact, or in a shard of another run
+    if len(frames) > 1:  # a call may have failed in one journal and succeeded in another
         first = last.filter(~failed).unique("key", keep="first", maintain_order=True)  # as in merging
         last = pl.concat([last.filter(failed), first]).unique("key", keep="last", maintain_order=True)
     return last.select(*wanted)

@@ -55,8 +55,8 @@ def results(
 ) -> Iterator[Any]:
     """Run all dialogues and return their results in order.
 
-    `unit` names the dialogues in progress lines; `quiet` omits the last line. The share of calls that may fail is taken
-    of the number of dialogues, of the calls so far, or of `of`, whichever is the largest. Without models to call, the
+    `unit` names the dialogues in progress lines; `quiet` omits the last line. The allowed share of failed calls is
+    multiplied by the largest of: number of dialogues, calls so far, `of`. Without models to call, the
     dialogues run from the journal and the programs alone, while the results are read.
     """
     if not any(asker.is_open for asker in askers.values()):
@@ -229,7 +229,7 @@ def _advance(ready: Sequence[Running], askers: Mapping[str, Asker], programs: Ma
 
 
 class Feed:
-    """The queue of requests to one model. An iterator that ends for now, and for good once `open` is False."""
+    """The queue of requests to one model, as an iterator. If it ends while `open` is True, more may come later."""
 
     def __init__(self, flow: "Flow"):
         self._flow = flow
@@ -302,7 +302,7 @@ class Flow:
         before = self._under_way
         self._all_begun = len(some) < self._block
         self._under_way += len(some)
-        self._go_on([running for running in some if self._has_all(running)])
+        self._resume([running for running in some if self._has_all(running)])
         self._block = min(2 * self._block, OPEN) if self._under_way == before else BLOCK
         return bool(some)
 
@@ -315,7 +315,7 @@ class Flow:
             self.rows[request.key] = waited[0].row
         for running in waited:
             running.missing -= 1
-        self._go_on([running for running in dict.fromkeys(waited) if not running.missing])
+        self._resume([running for running in dict.fromkeys(waited) if not running.missing])
         if not self.feeds[model].in_flight:  # engines in this process may wait for that
             self._wake_all()
 
@@ -336,7 +336,7 @@ class Flow:
             running.missing += 1
         return not running.missing
 
-    def _go_on(self, ready: list[Running]) -> None:
+    def _resume(self, ready: list[Running]) -> None:
         """Advance dialogues that have their outputs, as far as the journal reaches."""
         before = self._under_way
         while ready:

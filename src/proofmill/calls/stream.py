@@ -148,7 +148,7 @@ class _Later(Flow):
         self._number += 1
         self._under_way += 1
         if self._has_all(running):
-            self._go_on([running])
+            self._resume([running])
 
 
 class _Futures:

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forget",
         metavar="CONFIGURATION",
-        help="delete nothing, but forget this other configuration, so that its files are no longer needed",
+        help="delete no file, but remove the record of this other configuration: its files then count as unneeded",
     )
     add_configfile(parser)
 

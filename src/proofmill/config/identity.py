@@ -1,4 +1,4 @@
-"""Compute the identity of an artifact: everything that determines its rows, except its parents and source files.
+"""Compute the identity of an artifact: what determines its rows, except the content of its parents and source files.
 
 It has the entry, the revision of its kind, its prompts, models and graders, and the plugin parts that it names.
 """

@@ -16,10 +16,10 @@ def source_path(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> str | 
 
 
 def source_names(kind: str, entry: Any, entry_of: Callable[[str], Any]) -> dict[Path, str]:
-    """Return the source files with their names: the path as written in the entry, and the relative path in that folder.
+    """Return the source files with their names: `path` as written in the entry, and for a folder the file's path in it.
 
     Rows depend on these names: they set the order of files, and `origin`, ids and writers. They are the same on every
-    machine. If a variable holds the last part of the path, the name includes its value.
+    machine, except that the value of a variable is included if it is the last part of the path (`$DATA`).
 
     Raises TableError if a file is missing or unreadable, and MissingData if public data are not on this machine.
     """

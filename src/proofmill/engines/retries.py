@@ -2,14 +2,14 @@
 
 Differences from a loop that retries:
 1. A row that waits for a retry gives its slot in flight to another row. The class of failure decides on retries.
-2. A repeated failure fails the row. A failure that waiting cannot fix (a refused key, no credit) stops the stage at
-   once, before it costs a million calls. A forbidden request (403, 404) fails its row if the server answers others, and
-   stops the stage if it answers none.
+2. A failure that repeats fails the row. A failure that waiting cannot fix (a refused key, no credit) stops the stage at
+   once, so it does not repeat for every row. A forbidden request (403, 404) fails its row if the server answers others.
+   It stops the stage if the server answers none.
 3. If a server answers no call for PROOFMILL_CALL_STALL_SECONDS (600 s), the stage stops and fails no more rows.
 4. With a budget, a call that the server may have charged without reporting usage costs what was reserved for it. The
    cost of a failed try is in the journal before the next try.
-5. With a budget, a model's calls are made one at a time until one is answered. Its cost is the minimum to reserve for
-   the next. So a server that ignores `max_tokens` overruns the budget by one call, not by all in flight.
+5. With a budget, a model's calls are made one at a time until one is answered. Each later call reserves at least the
+   cost of that one. So a server that ignores `max_tokens` overruns the budget by one call, not by all in flight.
 6. Server failures are logged at once, and at growing intervals after that (error_log.py).
 """
 
@@ -29,11 +29,11 @@ from proofmill.calls.runner import Feed
 from proofmill.runtime.progress import clock
 from proofmill.schema.reasons import StopReason
 
-# Tries of one row by class of failure; other classes have one. An unavailable service never counts as a failed try:
+# Tries of one row by class of failure; rows with failures of other classes have one try. An unavailable service never counts as a failed try:
 # the row waits up to PROOFMILL_CALL_STALL_SECONDS.
 ATTEMPTS = {"away": 12, "provider": 6, "timeout": 3, "absent": math.inf}
 SAME_FAILURES = 3  # failures of a row with the same message, after which the row fails
-REFUSED_ROWS = 8  # forbidden rows, without any answer, that prove the rows are not the cause
+REFUSED_ROWS = 8  # so many forbidden rows and no answer: the cause is not in the rows
 
 
 @dataclass(frozen=True)

@@ -45,16 +45,17 @@ def sampling(job: Job, entry: Any, at_once: int, tokens: int, **extra_memory: An
         meets = {"vllm_group_port": port} if port else {}
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": server(job), **meets}
     weights, options = job.parent(entry.model).weights(), vllm_options(job.engine_args)
-    there, cuda = memory.device_memory()
-    if cuda and there:
+    device_bytes, cuda = memory.device_memory()
+    if cuda and device_bytes:
         from proofmill.training import micro_batches  # it imports torch
 
         network = memory.build_empty(weights)
         planned = micro_batches.planner(
-            network, entry, tokens, devices=processes.world(), sharded=processes.sharding(),
-            offloaded=processes.offloads(), there=there, cuda=True, **extra_memory,
-        )  # fmt: skip
-        options = vllm_memory.fit_next_to_training(job.name, network, planned(1, True).resident, there, tokens, options)
+            network, entry, tokens, place=micro_batches.place_here(device_bytes, True), **extra_memory
+        )
+        options = vllm_memory.fit_next_to_training(
+            job.name, network, planned(1, True).resident, device_bytes, tokens, options
+        )
         _announce(job, options)
     else:
         _keep_linear_weights()
@@ -63,7 +64,7 @@ def sampling(job: Job, entry: Any, at_once: int, tokens: int, **extra_memory: An
             # which TRL has no option.
             gigabytes = vllm_memory.gigabytes_for_rollouts(weights, at_once * tokens)
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(gigabytes))
-            options["gpu_memory_utilization"] = min(1.0, gigabytes * 2**30 / there) if there else 0.1
+            options["gpu_memory_utilization"] = min(1.0, gigabytes * 2**30 / device_bytes) if device_bytes else 0.1
         options.setdefault("gpu_memory_utilization", vllm_memory.AWAKE)
     known = {
         "gpu_memory_utilization": "vllm_gpu_memory_utilization",

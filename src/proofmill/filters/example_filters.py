@@ -83,7 +83,9 @@ EXAMPLE_FILTERS: dict[str, Named] = {
         "the attempt got at least this grade",
         "number",
     ),
-    "distinct": Named(_first(lambda row: f"{row['problem']}\0{row['text']}"), "each text of a problem once"),
+    "distinct": Named(
+        _first(lambda row: f"{row['problem']}\0{row['text']}"), "the first row of each text of a problem"
+    ),
     "one-per-problem": Named(_first(lambda row: row["problem"]), "the first remaining row of each problem"),
     "at-most-per-problem": Named(
         lambda rows, most: _first(lambda row: row["problem"], int(most))(rows),

@@ -45,7 +45,7 @@ def _short(text: str, length: int = 80) -> str:
 # --------------------------------------------------------------------------------------------------------- from the row
 
 
-def _has_problem(row: Row) -> str | None:
+def _has_statement(row: Row) -> str | None:
     return None if (row["statement"] or "").strip() else "the statement is empty"
 
 
@@ -82,7 +82,7 @@ def _has_answer(row: Row) -> str | None:
     return None if (row["answer"] or "").strip() else "there is no answer"
 
 
-def _has_readable_answer(row: Row) -> str | None:
+def _has_parsable_answer(row: Row) -> str | None:
     """Reject a reference answer that `final-answer` cannot parse; programming problems pass.
 
     The row's `fault` parses the answer as `final-answer` does, within its limits (answers/verifier.py).
@@ -162,7 +162,7 @@ def _solution_length(row: Row, bounds: list) -> str | None:
     return _length(row["solution"] or "", bounds)
 
 
-def _logic_steps(row: Row, bounds: list) -> str | None:
+def _solution_steps(row: Row, bounds: list) -> str | None:
     steps = format_checks.solution_steps(row["solution"] or "")
     return None if within(steps, bounds) else f"{steps} logic steps, not {_range(bounds)}"
 
@@ -231,7 +231,7 @@ class NotNearDuplicate:
         self.index.add(row["problem"], shingles(row["statement"] or ""))
 
 
-class ApartFrom:
+class Decontamination:
     """Rejects a statement of a benchmark: a shared run of text (similarity.Overlap), or a near duplicate."""
 
     def __init__(self, words: int, similarity: float) -> None:
@@ -294,11 +294,11 @@ def _pass_rate(row: Row, bounds: list) -> str | None:
 # ------------------------------------------------------------------------------------------------------------- the list
 
 FILTERS: dict[str, Named] = {
-    "has-statement": Named(_has_problem, "the statement is not empty"),
+    "has-statement": Named(_has_statement, "the statement is not empty"),
     "has-solution": Named(_has_solution, "there is a solution"),
     "has-answer": Named(_has_answer, "there is a final answer; for programming problems: tests"),
     "has-parsable-answer": Named(
-        _has_readable_answer, "the final answer can be parsed completely, so that responses can be compared with it"
+        _has_parsable_answer, "the final answer can be parsed completely, so that responses can be compared with it"
     ),
     "is-problem": Named(_is_problem, "the statement has a formula, a question or an instruction, and is not a heading"),
     "has-scheme": Named(_has_scheme, "its grading scheme was kept", needs="schemes"),
@@ -309,7 +309,7 @@ FILTERS: dict[str, Named] = {
     "not-spam": Named(_not_spam, "not an advert, not a question about software or the forum"),
     "statement-length": Named(_statement_length, "length of the statement in characters", "bounds"),
     "solution-length": Named(_solution_length, "length of the solution in characters", "bounds"),
-    "solution-steps": Named(_logic_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
+    "solution-steps": Named(_solution_steps, "lines of the solution without the last, `####` (GSM8K)", "bounds"),
     "year": Named(_year, "year of the contest or post; rows of unknown year are dropped", "bounds"),
     "origin": Named(_origin, "the origin contains one of these texts", "texts"),
     "not-duplicate": Named(NotDuplicate, "no earlier kept row has the same normalized statement"),

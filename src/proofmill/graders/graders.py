@@ -23,7 +23,7 @@ from typing import Any
 
 from proofmill.calls import runner
 from proofmill.calls.calls import Asker
-from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_questions
+from proofmill.calls.dialogues import Ask, Begin, Dialogue, first_requests
 from proofmill.calls.model_requests import Requests
 from proofmill.calls.stream import Stream
 from proofmill.graders.escalation import graders_of, max_points
@@ -163,7 +163,7 @@ class SubmissionGrader:
 
     def requests(self, submissions: Submissions) -> dict[str, Requests]:
         """Return the first requests to each judge."""
-        return first_questions(self._begin(submissions))
+        return first_requests(self._begin(submissions))
 
     def _begin(self, submissions: Submissions) -> Begin:
         return lambda: (

@@ -1,8 +1,8 @@
 """Evaluate the robustness of a grader: the share of the points that each attack (attacks.py) earns on some problems.
 
 Differences from a test of single prompts:
-1. The result is what a policy could learn: the mean grade of one attack variant over all problems. The best variant
-   represents its attack.
+1. The result of an attack is the mean grade of its best variant over all problems, because a policy would learn that
+   variant.
 2. An attack text without a grade is excluded from the mean. The share of these is reported next to it.
 """
 
@@ -82,7 +82,7 @@ def submissions(attempts: Sequence[AttackText]) -> Submissions:
 class AttackResult:
     """The result of an attack with its best variant: the mean share of the points; None if no text has a grade.
 
-    `best` is the text of any variant with the highest share. `unscored` is a share of all texts of the attack.
+    `best` is the single text with the highest share, of any variant. `unscored` is a share of all texts of the attack.
     """
 
     attack: str

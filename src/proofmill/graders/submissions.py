@@ -36,7 +36,7 @@ class Submission:
     def unanswered(self) -> bool:
         """True if the model stopped on its own, but no text was recognized as an answer.
 
-        A text that begins with the tag of reasoning does not count: its model never wrote an answer.
+        False for a text that begins with an opening reasoning tag: its model never wrote an answer.
         """
         elsewhere = bool(self.reasoning) or (bool(self.text.strip()) and not self.text.lstrip().startswith(OPEN))
         return self.stop_reason == StopReason.END and not self.final and elsewhere

@@ -6,9 +6,9 @@ The total is the mean of two means, not of three benchmarks.
 
 From: Absolute Zero Reasoner (arXiv 2505.03335, section 4.1), whose total is the mean of a code and a maths average. The
 interval: Zou, Huang and Zhang 2009 ("A note on confidence interval estimation for a linear function of binomial
-proportions", Computational Statistics and Data Analysis 53), method of variance estimates recovery. The distance of each
-end from the mean is the root of the sum of squares of the benchmarks' weighted distances. It is valid if the benchmarks'
-intervals are valid, also for small benchmarks that are all correct or all wrong.
+proportions", Computational Statistics and Data Analysis 53), method of variance estimates recovery. Each end is as far from
+the mean as the root of the summed squares of w_i d_i, with a benchmark's weight w_i and the distance d_i of the same end
+of its own interval. It is valid if the benchmarks' intervals are, also for small benchmarks that are all right or wrong.
 """
 
 import math

@@ -10,7 +10,7 @@ from proofmill.metrics import estimates
 def interval(
     means_P: np.ndarray, scale: float | None, confidence: float, resamples: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """Return the interval of the mean over problems; (None, None) without problems, or without both spread and `scale`.
+    """Return the interval of the mean over problems; (None, None) without problems, or if all are equal and `scale` is None.
 
     Exact if each problem is 0 or `scale` (Clopper-Pearson), Hoeffding's bound if all are equal, else the bootstrap.
     """

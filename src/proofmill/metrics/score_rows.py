@@ -72,7 +72,7 @@ def compute_rows(group: Cell, metrics: Sequence, attempts: Rows, entry: Scores) 
 def _by_split(
     group: Cell, name: str, argument: Any, metric: str, splits: Sequence[tuple[str, Rows]], entry: Scores
 ) -> Iterator[dict]:
-    """Yield the rows of one metric. Most metrics of runs have only the row of all attempts."""
+    """Yield the rows of one metric, one per slice. Most metrics over runs (`run-max`) have only the row of all attempts."""
     kernel = kernel_of(name, argument)
     for part, subset in splits:
         if part != "all" and isinstance(kernel, OfRuns) and name not in ("run-mean", "tokens-per-run"):
@@ -152,7 +152,7 @@ def ratio(
 ) -> dict[str, Any]:
     """Return `value` of the totals over problems, with its bootstrap interval.
 
-    Without spread there is an interval only at 0 and at `scale`. `n` is the number of `attempts` that count.
+    If all resamples are equal, there is an interval only for the values 0 and `scale`. `n` is the number of `attempts` that count.
     """
     total = float(value(sums_PD.sum(axis=0, keepdims=True))[0]) if len(sums_PD) else math.nan
     low = high = None

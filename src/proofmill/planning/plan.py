@@ -180,7 +180,7 @@ class RunPlan:
         stage.exact = exact and not KINDS[kind_of(stage.name)].trains
         if stage.exact:
             stage.rows = 0
-            for model, requests in self._questions(stage, entry).items():
+            for model, requests in self._requests(stage, entry).items():
                 self._look_up(stage, model, requests)
         else:
             stage.rows, stage.at_most = self.rows_of(stage.name), self._at_most(stage.name)
@@ -235,7 +235,7 @@ class RunPlan:
         name, prompt = next(iter(entry.graders()), (None, None))
         return grader_of(name, prompt, self.config.declared) if name and name not in PROGRAMS else None
 
-    def _questions(self, stage: PlannedJob, entry: Any) -> dict[str, Requests]:
+    def _requests(self, stage: PlannedJob, entry: Any) -> dict[str, Requests]:
         """Return the requests to each model, from the kind's module. All tables that it reads must exist."""
         read, table = self._reads(stage.name), Table(stage.name, self.results)
         declared = with_weights(self.config.declared, table, read)

@@ -92,7 +92,7 @@ class Training:
         else:
             self.batch, self.footprint = entry.rows, selfplay.footprint(entry)
         self.tokens = self.footprint["tokens"]
-        self.longest = self.footprint.get("learned_tokens", self.tokens)
+        self.longest = self.footprint.get("trained_tokens", self.tokens)
         self.reference = bool(self.footprint.get("reference"))  # for a KL divergence
         quantized = ["`quantized`"] * bool((entry.lora or {}).get("quantized"))
         # The fields that need full weights on each device.
@@ -121,14 +121,12 @@ class Training:
         """Return the way of a layout, with a rollout server that needs at least `served` GPUs (0: no server)."""
         part, device_bytes = self.batch // devices, machine.bytes
         at_once = {} if machine.gpu or not self.samples else rollout_engines.footprint({}, part * self.mini_batches)
-        planned = micro_batches.planner(
-            self.network, self.entry, devices=devices, there=device_bytes, cuda=machine.gpu is not None,
-            **LAYOUTS[layout], **self.footprint, **at_once,
-        )  # fmt: skip
+        place = memory.Placement(devices, **LAYOUTS[layout], device_bytes=device_bytes, cuda=machine.gpu is not None)
+        planned = micro_batches.planner(self.network, self.entry, place=place, **self.footprint, **at_once)
         limit = device_bytes if machine.gpu or device_bytes is None else device_bytes * memory.part_of_machine(THREADS)
         offloaded = layout == "fsdp2-offload"  # its launch file turns on recomputation
         most, again = max(part // self.at_least, 1), False if offloaded else None
-        rows, again = micro_batches.choice(planned, part, limit, most, again=again)
+        rows, again = micro_batches.choice(planned, part, limit, most, recompute=again)
         plan, together = planned(rows, again), devices // (machine.nodes_for(devices) or 1)
         # Weights are loaded as float32. Each DDP process loads the full model, and moves it to its GPU before it loads a
         # reference. With FSDP2, the first process loads both before sharding them.

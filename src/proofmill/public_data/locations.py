@@ -1,7 +1,7 @@
 """Paths of entries on this machine, and the files that they name.
 
 A path is on this machine, or is the address of public data (registry.py). `${VARIABLES}` in a path come from the
-environment and do not affect the fingerprint.
+environment. Their values do not affect the fingerprint, except as the last part of the path.
 """
 
 import os

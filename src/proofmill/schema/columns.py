@@ -134,7 +134,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "answer": (pl.String, "final answer of the response, as the grader parsed it"),
         "answer_extraction": (
             pl.String,
-            "how the final answer was found: `strict` (a box or `####`), `several` (several boxes; the problem decides if all count), `flexible` (a stated answer or the last value); null if not found",
+            "how the final answer can be extracted: `strict` (from a box or `####`), `several` (from several boxes; all count if the problem asks for several values), `flexible` (from a sentence, or as the last value); null if there is no response or no final answer",
         ),
         "stop_reason": (pl.String, "stop reason, as in `responses`"),
         "verdict": (pl.String, "full output of the judge that gave the grade, or the findings of the program"),

@@ -1,4 +1,4 @@
-"""Define the values of the columns `stop` and `reason`, with their meaning and whether a retry may help."""
+"""Define the values of the columns `stop_reason` and `reason`, with their meaning and whether a retry may help."""
 
 from enum import StrEnum
 
@@ -16,7 +16,10 @@ class StopReason(StrEnum):
     END = "end", "The model ended the text."
     LENGTH = "length", "The text was truncated at the token limit."
     LOOP = "loop", "Generation was stopped because the text repeated itself."
-    ERROR = "error", "There is no text; `reason` says why. To repeat the call, use `proofmill invalidate` and rerun."
+    ERROR = (
+        "error",
+        "There is no text; `reason` says why. An unfinished stage repeats the call when it is rerun; for a finished table, use `proofmill invalidate`.",
+    )
 
 
 class Reason(StrEnum):

@@ -17,7 +17,7 @@ def hash64(text: str) -> int:
 
 
 class Seen:
-    """A numbering of distinct texts 0, 1, ... in the order of their first occurrence, with 14 to 20 bytes for each.
+    """Numbers of distinct texts: 0, 1, ... in the order of first occurrence. Takes 14 to 20 bytes per text.
 
     As in Python's dictionaries, a table of slots holds numbers, and an array the digests by number.
     """

@@ -38,7 +38,7 @@ from proofmill.training.rollout_log import ROLLOUT_LOG, RolloutLog
 from proofmill.training.rollout_rewards import Rewarding
 
 REFERENCE = "reference.pt"
-Heard = Callable[[Sequence[int]], None]  # receives the tokens of a finished rollout
+OnRollout = Callable[[Sequence[int]], None]  # receives the tokens of a finished rollout
 
 
 class GrpoTrainer(PolicyTrainer):
@@ -61,19 +61,21 @@ class GrpoTrainer(PolicyTrainer):
         self.start = start
         self.prompts: list[Sequence[int]] = []  # tokens of the prompts being sampled
         # Callbacks for finished rollouts: by row of the next batch, and by prompt of the current one.
-        self.awaited: Sequence[Heard] = ()
-        self.writing: dict[tuple[int, ...], Heard] = {}
+        self.awaited: Sequence[OnRollout] = ()
+        self.writing: dict[tuple[int, ...], OnRollout] = {}
         super().__init__(Objective.of(entry), **options)
         self.opening = OPENING if opens_thought(self._tokenizer) else ""
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.mini_batches * entry.problems_per_step * entry.group_size, entry.rounds
         )
-        self.second = rollout_rewards.SecondGrader(name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ())
+        self.audit_grader = rollout_rewards.AuditGrader(
+            name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ()
+        )
 
     @property
     def over(self) -> bool:
         """True once the audit grader has stopped the training."""
-        return self.second.over
+        return self.audit_grader.over
 
     # ------------------------------------------------------------------------------------------------------- rollouts
 
@@ -157,8 +159,8 @@ class GrpoTrainer(PolicyTrainer):
 
     def on_completion(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
         """Receive a finished completion of a prompt, while others are still being sampled."""
-        if heard := self.writing.get(tuple(prompt)):
-            heard(ids)
+        if on_rollout := self.writing.get(tuple(prompt)):
+            on_rollout(ids)
 
     def _judge(self, row: Mapping[str, Any], ids: Sequence[int]) -> None:
         assert self.rewards is not None, "the main process has the rewards"
@@ -225,7 +227,7 @@ class GrpoTrainer(PolicyTrainer):
             "the main process has the rewards and the rollout log"
         )
         last_step = self.made_for + self.num_iterations * self.entry.mini_batches - 1
-        opinions, metrics = self.second.opinions(self._scored.rollouts, self.made_for, last_step)
+        audited, metrics = self.audit_grader.audit(self._scored.rollouts, self.made_for, last_step)
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         counted_NK = self._counted_NK
@@ -235,7 +237,7 @@ class GrpoTrainer(PolicyTrainer):
         self.kept_rollouts.add(
             rollout_log.entries(
                 self.name, self.made_for, self._rows, self._scored, self.rewards.names, self.entry.group_size,
-                counted_NK, self._advantages_N.tolist(), opinions,
+                counted_NK, self._advantages_N.tolist(), audited,
             )
         )  # fmt: skip
 

@@ -38,6 +38,20 @@ TIGHT = 0.9  # share of a device's memory above which the parts outside the plan
 
 
 @dataclass(frozen=True)
+class Placement:
+    """The devices of a training, and how its weights are placed on them."""
+
+    devices: int = 1
+    sharded: str = "none"  # `none`, `zero2`, `zero3` or `fsdp2`
+    offloaded: bool = False  # FSDP2 keeps its shards and checkpointed activations in host memory (fsdp2-offload.yaml)
+    device_bytes: int | None = None  # as `device_memory` returns it
+    cuda: bool = False
+
+
+ONE_DEVICE = Placement()
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """Bytes on each device by part: in a training step, and while the same device generates rollouts, if it does."""
 
@@ -45,9 +59,9 @@ class MemoryPlan:
     trained: int
     learning: Mapping[str, int]
     sampling: Mapping[str, int]
-    there: int | None  # bytes of a device, None if unknown
+    device_bytes: int | None  # None if unknown
     devices: int
-    changes: Mapping[str, str]  # by part, the settings that would make it smaller
+    remedies: Mapping[str, str]  # by part, the settings that would make it smaller
     host: int = 0  # bytes of the host's memory for each device: what is kept there instead (`offloaded`)
 
     @property
@@ -60,7 +74,7 @@ class MemoryPlan:
         return sum(self.learning.values())
 
     @property
-    def least(self) -> int:
+    def fixed_bytes(self) -> int:
         """Bytes that do not depend on rows, tokens or rollouts. Exact."""
         return sum(self.learning[part] for part in ("weights", "gradients", "optimizer", "reference", "reward models"))
 
@@ -76,7 +90,7 @@ class MemoryPlan:
     @property
     def share(self) -> float | None:
         """Share of the device's memory that is needed; None if its size is unknown."""
-        return None if self.there is None else self.needed / max(self.there, 1)
+        return None if self.device_bytes is None else self.needed / max(self.device_bytes, 1)
 
     @property
     def _larger(self) -> Mapping[str, int]:
@@ -85,16 +99,19 @@ class MemoryPlan:
     def lines(self) -> list[str]:
         """Return the plan as one line of text; a second line is a warning if it does not fit, or barely."""
         some = f", {self.trained:,} of them trained" if self.trained < self.parameters else ""
-        rollouts = f"; its rollouts {self._sum(self.sampling)}" if self.sampling else ""
-        there = f"; there is {size(self.there)}" if self.there is not None else ""
+        rollouts = f"; rollouts: {self._sum(self.sampling)}" if self.sampling else ""
+        available = f"; available: {size(self.device_bytes)}" if self.device_bytes is not None else ""
         each = f" on each of {self.devices} devices" if self.devices > 1 else ""
         lines = [
-            f"{self.parameters:,} parameters{some}; a step takes {self._sum(self.learning)}{rollouts}{there}{each}"
+            f"{self.parameters:,} parameters{some}; training step: {self._sum(self.learning)}{rollouts}{available}{each}"
         ]
         if self.share is not None and self.share > TIGHT:
-            verdict = "does not fit" if self.share > 1 else "leaves little room"
+            limit = "all of the" if self.share > 1 else "90 % of the"
             part = f"{self.largest} ({size(self._larger[self.largest])})"
-            lines += [f"warning: this {verdict}; the largest part is {part}. What helps: {self.changes[self.largest]}."]
+            lines += [
+                f"warning: more than {limit} memory is needed; the largest part is {part}. To reduce it: "
+                f"{self.remedies[self.largest]}."
+            ]
         return lines
 
     def _sum(self, parts: Mapping[str, int]) -> str:
@@ -108,38 +125,21 @@ def size(number: float) -> str:
 
 
 def plan(
-    model: Path | Any,
-    *,
-    rows: int,
-    tokens_per_row: int,
-    learned_tokens: int | None = None,
-    precision: str = "float32",
-    adapter: Mapping[str, Any] | None = None,
-    checkpointing: bool = False,
-    masked: bool = True,
-    reference: bool = False,
-    reward_models: Sequence[Path | Any] = (),
-    sampled: int = 0,
-    vllm_share: float = 0.0,
-    vllm_sleeps: bool = False,
-    devices: int = 1,
-    sharded: str = "none",
-    offloaded: bool = False,
-    there: int | None = None,
-    cuda: bool = False,
-) -> MemoryPlan:
+    model: Path | Any, *, rows: int, tokens_per_row: int, trained_tokens: int | None = None, precision: str = "float32",
+    adapter: Mapping[str, Any] | None = None, checkpointing: bool = False, masked: bool = True, reference: bool = False,
+    reward_models: Sequence[Path | Any] = (), sampled: int = 0, vllm_share: float = 0.0, vllm_sleeps: bool = False,
+    place: Placement = ONE_DEVICE,
+) -> MemoryPlan:  # fmt: skip
     """Plan a training by AdamW of `model`: a folder with config.json, a configuration of transformers, or the result of `build_empty`.
 
-    rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `learned_tokens` (default: all)
+    rows: rows of one forward pass on one device, each of `tokens_per_row`, of which `trained_tokens` (default: all)
     have a loss. adapter: as in an entry (schema/entries/model_entries.py). masked: attention gets a mask, because rows are
     padded or packed; flash_attention_2 gets none. reference: whether the divergence needs a reference model.
     reward_models: those on the same device. sampled: rollouts that transformers' `generate` makes at once on one
     device, of at most tokens_per_row. vllm_share: share of the device that vLLM takes in addition, also in
-    training steps unless it sleeps. devices: of the whole training. sharded: `none`, `zero2`, `zero3` or `fsdp2`.
-    offloaded: FSDP2 keeps its shares and what is checkpointed in the host's memory (fsdp2-offload.yaml).
-    there, cuda: the results of `device_memory`.
+    training steps unless it sleeps.
     """
-    network = build_empty(model)
+    network, sharded, devices = build_empty(model), place.sharded, place.devices
     total, linear = parameters(network), sum(a * b for a, b in linear_layers(network).values())
     adapted = find_adapted_layers(network, adapter) if adapter else {}
     trained = adapter["rank"] * sum(a + b for a, b in adapted.values()) if adapter else total
@@ -151,8 +151,8 @@ def plan(
         frozen = linear * FOUR_BITS + (total - linear) * WIDTH["float32"]
     copied = precision == "bfloat16" and sharded == "none" and not quantized
     reference_bytes = (trained * weight if adapter else total * frozen_weight) if reference else 0
-    here = 0 if offloaded else 1
-    checkpointing = checkpointing or offloaded
+    here = 0 if place.offloaded else 1
+    checkpointing = checkpointing or place.offloaded
     resident = {
         "weights": here * (trained * weight + frozen)
         + (0 if quantized else count_gathered_bytes(network, sharded, precision)),
@@ -161,16 +161,24 @@ def plan(
         "reference": here * reference_bytes,
         "reward models": sum(parameters(build_empty(other)) for other in reward_models) * WIDTH["float32"],
     }
-    vllm = {"vLLM": vllm_share * (there or 0)}
+    vllm = {"vLLM": vllm_share * (place.device_bytes or 0)}
     dropped = sum(a for a, _ in adapted.values()) if adapter and adapter.get("dropout") else 0
-    learned = rows * (learned_tokens or tokens_per_row)
+    learned = rows * (trained_tokens or tokens_per_row)
     learning = {
         **resident,
         "gradients": here * trained * gradient,
         "activations": activations(
-            network, rows, tokens_per_row, precision, checkpointing, masked, dropped, sharded, inputs_kept=not offloaded
+            network,
+            rows,
+            tokens_per_row,
+            precision,
+            checkpointing,
+            masked,
+            dropped,
+            sharded,
+            inputs_kept=not place.offloaded,
         ),
-        "logits": logits(network, learned, precision, cuda, head_trained=not adapter),
+        "logits": logits(network, learned, precision, place.cuda, head_trained=not adapter),
         **({} if vllm_sleeps else vllm),
     }
     sampling = {**resident, **vllm} if vllm_share else {}
@@ -182,16 +190,16 @@ def plan(
         }
     host = trained * (weight + gradient + moments) + frozen + reference_bytes
     host += layer_inputs(network, rows * tokens_per_row, precision, sharded)
-    smaller = changes(rows, checkpointing, adapter, sharded)
-    kept = round(host) if offloaded else 0
-    return MemoryPlan(total, trained, _round(learning), _round(sampling), there, devices, smaller, kept)
+    smaller = remedies(rows, checkpointing, adapter, sharded)
+    kept = round(host) if place.offloaded else 0
+    return MemoryPlan(total, trained, _round(learning), _round(sampling), place.device_bytes, devices, smaller, kept)
 
 
 def _round(parts: Mapping[str, float]) -> dict[str, int]:
     return {part: round(number) for part, number in parts.items()}
 
 
-def changes(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, sharded: str) -> dict[str, str]:
+def remedies(rows: int, checkpointing: bool, adapter: Mapping[str, Any] | None, sharded: str) -> dict[str, str]:
     """Return for each part the settings that would make it smaller and are not in use yet."""
     fewer = ["a smaller PROOFMILL_MICRO_BATCH_SIZE"] * (rows > 1)
     kept = ["PROOFMILL_GRADIENT_CHECKPOINTING=1"] * (not checkpointing) + ["a shorter `max-length` or `max-tokens`"]

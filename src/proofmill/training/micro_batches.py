@@ -2,21 +2,21 @@
 
 An entry sets the rows of a step, never the rows of a micro-batch. On each device a micro-batch has as many rows as the
 plan (memory.py) allows, and the rest of the batch is accumulated. The loss is a sum over the tokens of the full batch, so
-a step is the same up to the rounding of sums. A training that resumes from a checkpoint keeps its micro-batch size, so it
-ends with exactly the weights of an uninterrupted one. If not even one row fits, activations are recomputed, which takes a
-fifth more time and changes nothing else.
+a step is the same up to the rounding of sums. A training that resumes from a checkpoint keeps its micro-batch size (unless
+the variable below is set), so it ends with exactly the weights of an uninterrupted one. If not even one row fits,
+activations are recomputed, which takes a fifth more time and changes nothing else.
 
 Rollouts differ in length, and a micro-batch is padded to its longest row. Rows are sorted by length into micro-batches,
 several even if one would fit (`by_length`).
 
-    PROOFMILL_MICRO_BATCH_SIZE           maximum rows of a micro-batch on one device, whatever the plan says
+    PROOFMILL_MICRO_BATCH_SIZE          rows of a micro-batch on one device, whatever the plan says
     PROOFMILL_GRADIENT_CHECKPOINTING    1 or 0: recompute activations, or keep them, whatever the plan says
     PROOFMILL_ATTENTION                 attention implementation, as transformers names it, such as flash_attention_2
 
 Differences from accelerate's `find_executable_batch_size`:
 1. The plan is made before anything is loaded. Out of memory is an exception on a GPU; on a CPU it ends the process, and
    often others.
-2. A smaller micro-batch never makes a smaller batch: that would be another training.
+2. A smaller micro-batch never makes a smaller batch, because that would change the training.
 """
 
 import json
@@ -39,32 +39,29 @@ LENGTHS = 4  # minimum micro-batches of rollouts: more are hardly faster (docs/p
 def split(entry: Any, job: Job, batch: int, tokens: int, at_least: int = 1, **more: Any) -> dict[str, Any]:
     """Choose micro-batch size, gradient accumulation and checkpointing for `batch` rows over all devices.
 
-    Logs the choice and the memory plan before anything is allocated. `tokens` is the maximum of a row; there are at least
-    `at_least` micro-batches if there are enough rows; `more` goes to `memory.plan`. Raises SettingError if the batch does
-    not divide evenly, if one process sees several GPUs, or if the training cannot fit; RecipeError if rollouts may be
+    Logs the choice and the memory plan before anything is allocated. `tokens` is the maximum of a row. A batch
+    with enough rows has at least `at_least` micro-batches. `more` goes to `memory.plan`. Raises SettingError if the batch
+    does not divide evenly, if one process sees several GPUs, or if the training cannot fit; RecipeError if rollouts may be
     longer than the model's context.
     """
     share = share_of(job, batch)
-    by_hand, again = rows_by_hand(job, share), checkpointing_by_hand(job)
+    override, recompute = override_rows(job, share), override_checkpointing(job)
     chosen = None
     if processes.rank() == 0:
         available, cuda = memory.device_memory()
         network = memory.build_empty(job.parent(entry.model).weights())
-        if "learned_tokens" in more:
-            check_context(entry.model, network, more["learned_tokens"] + 1, "a prompt with its answer may have")
-        plan_rows = planner(
-            network, entry, tokens, devices=processes.world(), sharded=processes.sharding(),
-            offloaded=processes.offloads(), there=available, cuda=cuda, **more,
-        )  # fmt: skip
+        if "trained_tokens" in more:
+            check_context(entry.model, network, more["trained_tokens"] + 1, "a prompt with its answer may have")
+        plan_rows = planner(network, entry, tokens, place=place_here(available, cuda), **more)
         limit = available if cuda or available is None else available * memory.part_of_machine(job.threads)
-        rows = by_hand or _rows_before(job, share)
-        chosen = choice(plan_rows, share, limit, max(share // at_least, 1), rows, again)
-        _announce(job, batch, *chosen, share, plan_rows(*chosen), by_hand=by_hand is not None)
-    rows, again = processes.broadcast(chosen)
+        rows = override or _rows_before(job, share)
+        chosen = choice(plan_rows, share, limit, max(share // at_least, 1), rows, recompute)
+        _announce(job, batch, *chosen, share, plan_rows(*chosen), by_choice=override is None)
+    rows, recompute = processes.broadcast(chosen)
     return {
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": share // rows,
-        "gradient_checkpointing": again,
+        "gradient_checkpointing": recompute,
     }
 
 
@@ -76,6 +73,12 @@ def check_context(model: str, network: Any, tokens: int, what: str) -> None:
             f"{model}: {what} {tokens:,} tokens, and its context has {context:,}; expected shorter ones. Lower the limit, or raise "
             "`context` of its `base`, with a higher `rope-theta`."
         )
+
+
+def place_here(device_bytes: int | None, cuda: bool) -> memory.Placement:
+    """Return the placement of the training that this process belongs to."""
+    world, sharding, offloads = processes.world(), processes.sharding(), processes.offloads()
+    return memory.Placement(world, sharding, offloads, device_bytes, cuda)
 
 
 Planned = Callable[[int, bool], memory.MemoryPlan]
@@ -106,10 +109,15 @@ def planner(network: Any, entry: Any, tokens: int, **more: Any) -> Planned:
 
 
 def choice(
-    plan_rows: Planned, share: int, limit: float | None, most: int, rows: int | None = None, again: bool | None = None
+    plan_rows: Planned,
+    share: int,
+    limit: float | None,
+    most: int,
+    rows: int | None = None,
+    recompute: bool | None = None,
 ) -> tuple[int, bool]:
     """Choose the micro-batch size, and whether to recompute activations: only if they do not fit otherwise."""
-    for checkpointing in [False, True] if again is None else [again]:
+    for checkpointing in [False, True] if recompute is None else [recompute]:
         taken = rows or fitting(lambda rows: plan_rows(rows, checkpointing), share, limit, most)  # noqa: B023 (called here)
         if limit is None or plan_rows(taken, checkpointing).step <= memory.TIGHT * limit:
             break
@@ -132,7 +140,7 @@ def share_of(job: Job, batch: int) -> int:
     return batch // world
 
 
-def rows_by_hand(job: Job, share: int) -> int | None:
+def override_rows(job: Job, share: int) -> int | None:
     """Read PROOFMILL_MICRO_BATCH_SIZE, at most `share`; None if unset. Raises SettingError if it does not divide `share`."""
     value = os.environ.get("PROOFMILL_MICRO_BATCH_SIZE")
     if value is None:
@@ -144,13 +152,13 @@ def rows_by_hand(job: Job, share: int) -> int | None:
     rows = min(share, int(value))
     if share % rows:
         raise SettingError(
-            f"{job.name}: {share} rows of a batch fall to each device, which are no multiple of {rows} at a time "
-            "(PROOFMILL_MICRO_BATCH_SIZE); expected a divisor. Set one: another batch would be another training."
+            f"{job.name}: PROOFMILL_MICRO_BATCH_SIZE is {rows}; expected a divisor of {share}, the rows of a batch on each "
+            "device, because another batch would be another training. Set a divisor, or unset it."
         )
     return rows
 
 
-def checkpointing_by_hand(job: Job) -> bool | None:
+def override_checkpointing(job: Job) -> bool | None:
     """Read PROOFMILL_GRADIENT_CHECKPOINTING; None if unset, False if the launch file enables it already."""
     value = os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING")
     if value not in (None, "0", "1"):
@@ -160,7 +168,7 @@ def checkpointing_by_hand(job: Job) -> bool | None:
     if processes.offloads():
         if value == "1":
             raise SettingError(
-                f"{job.name}: PROOFMILL_GRADIENT_CHECKPOINTING is 1, and the launch file has activations computed again "
+                f"{job.name}: PROOFMILL_GRADIENT_CHECKPOINTING is 1, and the launch file has activations recomputed "
                 "(fsdp_activation_checkpointing); expected one of them. Unset it."
             )
         return False
@@ -175,14 +183,14 @@ def fitting(
     return next((rows for rows in divisors if limit is None or plan_rows(rows).step <= memory.TIGHT * limit), 1)
 
 
-def by_length(rows: dict[str, Any], passes: int, learned_N: torch.Tensor) -> list[dict[str, Any]]:
+def by_length(rows: dict[str, Any], count: int, learned_N: torch.Tensor) -> list[dict[str, Any]]:
     """Split the trained rows of a step into micro-batches of similar lengths and nearly equal size, none of them empty.
 
     If there are too few trained rows, a micro-batch gets a row without a gradient.
     """
     order = (rows["prompt_mask"].sum(dim=1) + rows["completion_mask"].sum(dim=1)).argsort(stable=True)
     learned, others = order[learned_N[order]], order[~learned_N[order]]
-    parts = [part if len(part) else others[:1] for part in learned.tensor_split(passes)]
+    parts = [part if len(part) else others[:1] for part in learned.tensor_split(count)]
     return [trim({name: value[part] if value.dim() else value for name, value in rows.items()}) for part in parts]
 
 
@@ -208,18 +216,20 @@ def _rows_before(job: Job, share: int) -> int | None:
     return rows if rows and share % rows == 0 else None
 
 
-def _announce(job: Job, batch: int, rows: int, again: bool, share: int, plan: memory.MemoryPlan, by_hand: bool) -> None:
+def _announce(
+    job: Job, batch: int, rows: int, recompute: bool, share: int, plan: memory.MemoryPlan, by_choice: bool
+) -> None:
     """Log the choice and the plan. Raises SettingError if the memory that does not depend on rows exceeds the device's."""
-    if rows != batch or again:
-        why = ", as many at a time as the memory has room for" if not by_hand and rows != share else ""
-        why += "; activations are computed again" * again
+    if rows != batch or recompute:
+        why = ", as many as fit into memory" if by_choice and rows != share else ""
+        why += "; recomputing activations" * recompute
         split = f"{processes.world()} x {rows:,} x {share // rows:,} (devices, micro-batch, accumulation steps)"
         log(job.name, f"{batch:,} rows a step: {split}{why}")
     for line in plan.lines():
         log(job.name, line)
-    if plan.there is not None and plan.least > plan.there:
+    if plan.device_bytes is not None and plan.fixed_bytes > plan.device_bytes:
         raise SettingError(
-            f"{job.name}: training {plan.parameters:,} parameters takes {memory.size(plan.least)} for weights, gradients and the "
-            f"optimizer alone, and a device has {memory.size(plan.there)}; expected more memory than that. What helps: "
-            f"{plan.changes['optimizer']}."
+            f"{job.name}: training {plan.parameters:,} parameters takes {memory.size(plan.fixed_bytes)} for weights, gradients and the "
+            f"optimizer alone, and a device has {memory.size(plan.device_bytes)}; expected more memory than that. To reduce it: "
+            f"{plan.remedies['optimizer']}."
         )

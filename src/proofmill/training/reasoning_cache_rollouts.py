@@ -106,8 +106,8 @@ class ReasoningCache:
         """Return the summaries of this process's thoughts."""
         from accelerate.utils import broadcast_object_list, gather_object
 
-        all_questions = gather_object(requests)
-        shared: list[Any] = [self._summarize(all_questions) if self.askers else None]
+        all_requests = gather_object(requests)
+        shared: list[Any] = [self._summarize(all_requests) if self.askers else None]
         broadcast_object_list(shared)
         start = processes.rank() * len(requests)
         return shared[0][start : start + len(requests)]

@@ -104,7 +104,7 @@ def submission(row: Mapping[str, Any]) -> Submission:
 
 def entries(
     run: str, step: int, rows: Sequence[Mapping[str, Any]], rewarded: Rewarded, names: Sequence[str], group: int,
-    counted_NK: np.ndarray, advantages: Sequence[float], opinions: Sequence[float | None],
+    counted_NK: np.ndarray, advantages: Sequence[float], audited: Sequence[float | None],
 ) -> Iterator[dict]:  # fmt: skip
     """Yield the log's rows of a step; `rows` has problem, prompt, turn, question_tokens and policy of each rollout."""
     for index, rollout in enumerate(rewarded.rollouts):
@@ -124,7 +124,7 @@ def entries(
             "verdict": rollout.verdict.text,
             "cost": rollout.verdict.cost,
             "judge_tokens": rollout.verdict.tokens,
-            "audit": opinions[index],
+            "audit": audited[index],
             "unscored": bool(rewarded.unscored_N[index]),
             "rewards_defined": [
                 name for name, applies in zip(names, rewarded.applies_NK[index], strict=True) if applies

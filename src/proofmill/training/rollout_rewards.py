@@ -1,8 +1,8 @@
 """Rewards of a step's rollouts: the grader's verdicts, the named rewards, the preferences, and the audit grader's grades.
 
 Differences from TRL's reward functions:
-1. A reward may not apply to a problem (a grade for small talk, a preference before its first step). It is then neither 0
-   nor missing, and the others count. If a reward applies and is missing, the rollout is unscored, whatever its other
+1. Some rewards are not defined for a problem (a grade for small talk, a preference before its first step). Such a reward
+   is neither 0 nor missing, and the others count. If a reward applies and is missing, the rollout is unscored, whatever its other
    rewards.
 2. A rollout that a program cannot decide, or that has no text outside the reasoning, earns 0; the reward is not missing.
    Otherwise the policy could learn to write what is never graded. open-r1 also counts an unreadable answer as wrong, and
@@ -35,7 +35,7 @@ from proofmill.schema.reasons import UNDECIDED, Reason
 from proofmill.training import advantages
 from proofmill.training.preferences import PreferenceModel
 
-OPINIONS = 3  # samples of the audit grader that are averaged at the start and at the end of a training
+AVERAGED_AUDITS = 3  # samples of the audit grader that are averaged at the start and at the end of a training
 EQUAL = 1e-8  # rewards that differ by less count as equal
 UNASKED = Verdict(None, 1, Reason.NOT_ASKED)  # the verdict for a problem without a correct answer
 
@@ -134,26 +134,26 @@ class Rewarding:
         values = iter(self.preferences[name]([s for s, does in zip(submissions, applies, strict=True) if does]))
         return [next(values) if does else None for does in applies], applies
 
-    def second_opinion(self, rollouts: Sequence[Rollout], step: int) -> list[float | None]:
+    def sample_audit(self, rollouts: Sequence[Rollout], step: int) -> list[float | None]:
         """Return the audit grader's share of all points for a sample fixed by seed and step, None for other rollouts."""
         candidates = [index for index, rollout in enumerate(rollouts) if rollout.verdict.grade is not None]
         rng = random.Random(f"{self.entry.seed} {step}")
         sample = sorted(rng.sample(candidates, min(self.entry.audit_rows, len(candidates))))
         assert self.audit is not None, "there is an audit grader"
         verdicts = self.audit([rollouts[index].submission for index in sample], quiet=True)
-        opinions: list[float | None] = [None] * len(rollouts)
+        audited: list[float | None] = [None] * len(rollouts)
         for index, verdict in zip(sample, verdicts, strict=True):
             if verdict.grade is not None:
-                opinions[index] = verdict.grade / verdict.max_points
-        return opinions
+                audited[index] = verdict.grade / verdict.max_points
+        return audited
 
 
-def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> float:
+def audit_gap(rollouts: Sequence[Rollout], audited: Sequence[float | None]) -> float:
     """Return the mean excess of the reward's grades over the audit grader's, as a share of all points; NaN without both."""
     gaps = [
-        rollout.verdict.grade / rollout.verdict.max_points - opinion
-        for rollout, opinion in zip(rollouts, opinions, strict=True)
-        if opinion is not None and rollout.verdict.grade is not None
+        rollout.verdict.grade / rollout.verdict.max_points - share
+        for rollout, share in zip(rollouts, audited, strict=True)
+        if share is not None and rollout.verdict.grade is not None
     ]
     return math.fsum(gaps) / len(gaps) if gaps else math.nan
 
@@ -161,16 +161,16 @@ def apart(rollouts: Sequence[Rollout], opinions: Sequence[float | None]) -> floa
 def has_drifted(gaps: Sequence[float], most: float | None) -> bool:
     """Return whether the mean gap of the last samples exceeds that of the first by more than `most` (None: never)."""
     known = [gap for gap in gaps if gap == gap]
-    if most is None or len(known) < 2 * OPINIONS:
+    if most is None or len(known) < 2 * AVERAGED_AUDITS:
         return False
-    return float(np.mean(known[-OPINIONS:]) - np.mean(known[:OPINIONS])) > most
+    return float(np.mean(known[-AVERAGED_AUDITS:]) - np.mean(known[:AVERAGED_AUDITS])) > most
 
 
-class SecondGrader:
+class AuditGrader:
     """The samples of the audit grader, and whether its grades fall behind the reward's."""
 
     def __init__(self, name: str, entry: Grpo, rewards: "Rewarding | None", kept_rollouts: Iterable[Mapping[str, Any]]):
-        """Take the rollouts of the training so far from `diary`."""
+        """Take the rollouts of the training so far."""
         self.name, self.entry, self.rewards = name, entry, rewards
         by_step: dict[int, list[float]] = {}
         for row in kept_rollouts if entry.audit else ():
@@ -183,20 +183,20 @@ class SecondGrader:
         """True once the audit grader has stopped the training."""
         return has_drifted(self.gaps, self.entry.audit_gap)
 
-    def opinions(
+    def audit(
         self, rollouts: Sequence[Rollout], first_step: int, last_step: int
     ) -> tuple[list[float | None], dict[str, float]]:
         """Return its shares of all points for the rollouts of these steps, None if not called, and its metrics."""
         every = self.entry.audit_every
         if not (self.rewards and self.rewards.audit) or last_step // every == (first_step - 1) // every:
             return [None] * len(rollouts), {}
-        opinions = self.rewards.second_opinion(rollouts, first_step)
-        gap = apart(rollouts, opinions)
+        audited = self.rewards.sample_audit(rollouts, first_step)
+        gap = audit_gap(rollouts, audited)
         self.gaps.append(gap)
         if self.over:
             log(self.name, f"stops at step {first_step}: grades exceed the audit grader's by {gap:+.2f} of all points")
-        known = [opinion for opinion in opinions if opinion is not None]
-        return opinions, {"audit/grade": float(np.mean(known)) if known else math.nan, "audit/gap": gap}
+        known = [share for share in audited if share is not None]
+        return audited, {"audit/grade": float(np.mean(known)) if known else math.nan, "audit/gap": gap}
 
 
 ROUNDS = 10  # the latest rollout batches, of which `max-unscored` is a share
@@ -205,8 +205,8 @@ ROUNDS = 10  # the latest rollout batches, of which `max-unscored` is a share
 class Unscored:
     """Counts the unscored rollouts of the latest rollout batches, by reason.
 
-    The limit is a share of all rollouts of that number of batches, as `max-failed` is of all calls. The first few stop
-    nothing, and a training without any scored rollout does not wait for the last batch.
+    The limit is a share of the rollouts of ROUNDS batches, even if there were fewer so far. So a few unscored rollouts at
+    the start do not stop a training, and one without any scored rollout stops early.
     """
 
     def __init__(self, share: float, a_round: int, rounds: int):

@@ -61,11 +61,11 @@ def load(job: Job, model: str, adapter: Mapping[str, Any] | None = None, seed: i
 
 def tokenizer_of(job: Job, model: str) -> Any:
     """Load the tokenizer of an artifact's checked weights. Raises TableError without a chat template."""
-    logits_of_learned_tokens()
+    logits_of_trained_tokens()
     return chat_templates.require_template(AutoTokenizer.from_pretrained(job.parent(model).weights()), model)
 
 
-def logits_of_learned_tokens() -> None:
+def logits_of_trained_tokens() -> None:
     """Make TRL compute the logits of trained tokens alone on every device, without prompts and padding.
 
     TRL 1.16 does so only with Triton, because some devices compile for each shape. The loss is the same; with

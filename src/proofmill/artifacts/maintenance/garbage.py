@@ -1,13 +1,13 @@
 """Find files in the results folder that no recipe needs: how much deleting them frees, and why they can go.
 
-    kept           archived tables of other entries, which restore a table if an edit is undone
+    archive        archived tables of other entries, which restore a table if an edit is undone
     unfinished     checkpoints, scratch files and shard logs of stages that are finished or in no recipe
     unreachable    tables, weights and logs of artifacts in no recipe
     calls          journals of such artifacts: paid model outputs. Only on request.
 
 A configuration with a mistake is refused, because the entries that it leaves out would look unused. Files of a running
-stage stay, and so do those that another configuration of the folder declares (artifacts/configurations.py). An archived
-table is mostly a hard link, so deleting it frees only what no other link holds.
+stage stay, and so do those that another configuration of the folder declares (artifacts/configurations.py). Most
+archived tables are hard links to files in use. Deleting such a link frees no space.
 """
 
 import os

@@ -32,7 +32,7 @@ class Problems(Entry):
     revision: ClassVar[int] = 3
     source: Annotated[str, Ref("problems", named="sources")] = doc("Source (listed below), or `problems/<name>`.")
     path: str | None = doc(
-        "File or folder, or the address of public data: `hub:<owner>/<name>@<commit>/<file>` or `https://...` (docs/data.md). `${VARIABLES}` are read from the environment; their values do not change the fingerprint.",
+        "File or folder, or the address of public data: `hub:<owner>/<name>@<commit>/<file>` or `https://...` (docs/data.md). `${VARIABLES}` are read from the environment. Their values do not affect the fingerprint, except as the last part of the path.",
         None,
     )
     id: str | None = doc("Dataset id on the hub. The dataset is streamed.", None)

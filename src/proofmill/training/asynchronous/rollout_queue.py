@@ -50,7 +50,7 @@ class RolloutQueue:
             elif line.get("step", after + 1) <= after:
                 self._below = max(self._below, line.get("below", 0))
                 self._learned.update(dict.fromkeys(line["groups"], line["step"]))
-        self.waiting = {group: found for group, found in self.waiting.items() if not self._is_learned(group, after)}
+        self.waiting = {group: found for group, found in self.waiting.items() if not self._is_trained_on(group, after)}
         self._write(after, (_line(attempt) for found in self.waiting.values() for attempt in found.values()))
 
     @property
@@ -79,11 +79,13 @@ class RolloutQueue:
             while self._learned.get(self._below, step + 1) <= step:
                 del self._learned[self._below]
                 self._below += 1
-            self._had = {(group, place) for group, place in self._had if not self._is_learned(group, step)}
+            self._had = {(group, place) for group, place in self._had if not self._is_trained_on(group, step)}
             known = map(json.loads, whole_lines(self.path))
-            self._write(step, (line for line in known if "ids" in line and not self._is_learned(line["group"], step)))
+            self._write(
+                step, (line for line in known if "ids" in line and not self._is_trained_on(line["group"], step))
+            )
 
-    def _is_learned(self, group: int, step: int) -> bool:
+    def _is_trained_on(self, group: int, step: int) -> bool:
         return group < self._below or self._learned.get(group, step + 1) <= step
 
     def _append(self, line: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from proofmill.schema.reasons import StopReason
 from proofmill.text.reasoning import OPENING, opens_thought
 from proofmill.training import advantages, rollout_log, rollout_rewards
 from proofmill.training.asynchronous import attention
-from proofmill.training.asynchronous.packing import Learned, deal, tree
+from proofmill.training.asynchronous.packing import TrainedRollout, distribute, tree
 from proofmill.training.asynchronous.rollout_queue import RolloutQueue
 from proofmill.training.asynchronous.sampler import Sampler
 from proofmill.training.asynchronous.worker import PendingGroup, Worker
@@ -83,16 +83,18 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         self.recent = rollout_rewards.Unscored(
             entry.max_unscored, entry.problems_per_step * entry.group_size, entry.rounds
         )
-        self.second = rollout_rewards.SecondGrader(name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ())
+        self.audit_grader = rollout_rewards.AuditGrader(
+            name, entry, rewards, kept_rollouts.rows() if kept_rollouts else ()
+        )
         self._total_train_tokens = 0  # what TRL's other trainers count, and checkpoints keep
         self.objective, self.statistics = Objective.of(entry), TokenStatistics()
         if attempts:
-            self.add_callback(_Forgetting(attempts))
+            self.add_callback(DeleteTrained(attempts))
 
     @property
     def over(self) -> bool:
         """True once the audit grader has stopped the training."""
-        return self.second.over
+        return self.audit_grader.over
 
     def _describe(self, problem: Mapping[str, Any], ids: Sequence[int]) -> dict[str, Any]:
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
@@ -106,22 +108,22 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the micro-batches of this process, one per item."""
-        return DataLoader(_Passes(self), batch_size=None)
+        return DataLoader(MicroBatches(self), batch_size=None)
 
-    def passes(self) -> Iterator[dict[str, torch.Tensor]]:
+    def micro_batches(self) -> Iterator[dict[str, torch.Tensor]]:
         """Yield the next step's micro-batches of this process. Raises ServiceError on all ranks if too many are unscored."""
-        world, passes = self.accelerator.num_processes, self.args.gradient_accumulation_steps
-        made: tuple[list[list[Learned]], float, str | None] = ([], 0.0, None)
+        world, steps = self.accelerator.num_processes, self.args.gradient_accumulation_steps
+        result: tuple[list[list[TrainedRollout]], float, str | None] = ([], 0.0, None)
         if self.accelerator.is_main_process:
-            made = self._make(self.rollout_worker.step(), world * passes)
-        dealt, tokens, fault = processes.broadcast(made)
+            result = self._make(self.rollout_worker.step(), world * steps)
+        distributed, tokens, fault = processes.broadcast(result)
         if fault:
             kept_rollouts = Path(self.args.output_dir) / ROLLOUT_LOG
             raise rollout_rewards.too_many_unscored(self.name, fault, self.entry.max_unscored, kept_rollouts)
-        for rollouts_N in dealt[self.accelerator.process_index :: world]:
+        for rollouts_N in distributed[self.accelerator.process_index :: world]:
             yield self._pack(rollouts_N, tokens)
 
-    def _make(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[Learned]], float, str | None]:
+    def _make(self, groups: Sequence[PendingGroup], count: int) -> tuple[list[list[TrainedRollout]], float, str | None]:
         """Return a step's rollouts in `count` micro-batches, its trained tokens, and a fault, if any."""
         rollouts_N = [
             (group, group.attempts[place], group.rows[place]) for group in groups for place in sorted(group.rows)
@@ -138,8 +140,8 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         # Rollouts without a gradient are skipped, except to give every micro-batch a row.
         by_use = sorted(range(len(rows)), key=lambda place: not useful_N[place])
         chosen = {*by_use[: max(int(useful_N.sum()), count)]}
-        learned = [
-            Learned(
+        trained = [
+            TrainedRollout(
                 group.number,
                 np.array(group.problem["tokens"], np.int32),
                 *(attempt.ids_T, attempt.logprobs_T),
@@ -148,7 +150,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
             for place, (group, attempt, _) in enumerate(rollouts_N)
             if place in chosen
         ]
-        return deal(learned, count, self.args.per_device_train_batch_size), tokens, fault
+        return distribute(trained, count, self.args.per_device_train_batch_size), tokens, fault
 
     def _score(
         self, groups: Sequence[PendingGroup], rows: list[dict[str, Any]]
@@ -162,20 +164,20 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         totals_N = advantages.total(counted_NK, Rewarding.columns(entry)[1], ~np.isnan(counted_NK))
         totals_PG = totals_N.reshape(-1, entry.group_size)
         advantages_N = advantages.advantages(totals_PG, entry.scale_rewards).ravel()
-        opinions, second = self.second.opinions(scored.rollouts, step, step)
+        audited, audit_metrics = self.audit_grader.audit(scored.rollouts, step, step)
         self._log_all(
             {
                 **_rewards(totals_PG, counted_NK, names),
                 **_lengths(rows),
                 **_ages(rows, step - 1),
                 **rollout_rewards.curves(scored, entry.max_tokens, [row["question_tokens"] for row in rows]),
-                **second,
+                **audit_metrics,
             }
         )
         prompts = sum(len(group.problem["tokens"]) * len(group.attempts) for group in groups)
         self._total_train_tokens += prompts + sum(row["tokens"] for row in rows)
         self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
-        facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), opinions)
+        facts = (scored, names, entry.group_size, counted_NK, advantages_N.tolist(), audited)
         self.kept_rollouts.add(rollout_log.entries(self.name, step, rows, *facts))
         return advantages_N, ~np.isnan(totals_N), self.recent.add(rollout_rewards.causes(scored))
 
@@ -183,7 +185,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
 
-    def _pack(self, rollouts_N: Sequence[Learned], tokens: float) -> dict[str, torch.Tensor]:
+    def _pack(self, rollouts_N: Sequence[TrainedRollout], tokens: float) -> dict[str, torch.Tensor]:
         """Pack a micro-batch, with `weights` of its M trained tokens and the tokens of the step on all devices."""
         weights = [torch.full((len(one.ids_T),), one.weight, dtype=torch.float32) for one in rollouts_N]
         return {**tree(rollouts_N).pack(), "weights": torch.cat(weights), "step_tokens": torch.tensor(tokens)}
@@ -227,7 +229,7 @@ class AsyncGrpoTrainer(AsyncGRPOTrainer):
         super().log(logs, start_time)
 
 
-class _Passes(IterableDataset):
+class MicroBatches(IterableDataset):
     """All micro-batches of a process, step by step. Those of a step are made when the first is requested."""
 
     def __init__(self, trainer: AsyncGrpoTrainer):
@@ -235,10 +237,10 @@ class _Passes(IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         while True:
-            yield from self.trainer.passes()
+            yield from self.trainer.micro_batches()
 
 
-class _Forgetting(TrainerCallback):
+class DeleteTrained(TrainerCallback):
     """Deletes rollouts that every kept checkpoint was trained on."""
 
     def __init__(self, attempts: RolloutQueue):
