@@ -29,8 +29,7 @@ def graders_of(name: str, prompt: str | None, declared: Mapping[str, Any]) -> li
 def then_of(grader: Grader, declared: Mapping[str, Any]) -> Grader:
     """Return the next grader that this one escalates to."""
     further = grader.escalate_to
-    if further is None:
-        raise ValueError("the grader has no `escalate_to`")
+    assert further is not None, "a chain ends with the grader that escalates to none"
     if kind_of(further) == "grader":
         return declared[further]
     return Grader([further], grader.prompt, grader.show_reference, parse_retries=grader.parse_retries)
