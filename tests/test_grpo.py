@@ -437,7 +437,9 @@ def test_reward_model_scores_each_text(train, preference_model):
         "liked", preference_model(1), preferences={"base/preference": {"weight": 0.1, "input": "summary"}}
     )
     assert rollouts["reward_preference"].null_count() == 0 and rollouts["reward_preference"].n_unique() > 2
-    with pytest.raises(TableError, match="3 scores a text; expected a reward model with one"):
+    with pytest.raises(
+        TableError, match="its classifier gives 3 scores per text; expected a reward model that gives one"
+    ):
         train("classes", preference_model(3), preferences={"base/preference": {"weight": 0.1}})
 
 

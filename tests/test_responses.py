@@ -138,6 +138,6 @@ def test_refused_field_is_noted_and_does_not_affect_the_fingerprint(mill, monkey
         monkeypatch.setenv("PROOFMILL_JUDGE_URL", url)
         table = mill({**entries, "api/judge": api}).make("problems/few", "responses/x")
     assert {row["reason"] for row in table.rows()} == {"ok"}
-    assert table.stamp["notices"] == ["api/judge does not take `seed`, which its requests leave out"]
+    assert table.stamp["notices"] == ["api/judge does not accept `seed`; its requests omit them"]
     later = mill({**entries, "api/judge": {**api, "omit": ["seed"]}})
     assert States(later.config, later.results)["responses/x"].name == "done"

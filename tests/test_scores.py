@@ -162,7 +162,7 @@ def test_calls_that_failed_or_came_from_another_model_are_next_to_the_score(mill
     with server(reply) as (url, _):
         monkeypatch.setenv("PROOFMILL_SOLVER_URL", url)
         table = made.make("problems/few", "responses/few", "grades/few", "scores/few")
-    said = ["3 calls were answered by `other`, not by `asked`", "1 call finished with `tool_calls`"]
+    said = ["3 calls answered by `other`, not by `asked`", "1 call finished with `tool_calls`"]
     assert made.table("responses/few").stamp["calls_noticed"] == said
     assert [row["stop_reason"] for row in made.table("responses/few").rows()].count("error") == 1
     for sentence in said:

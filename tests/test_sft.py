@@ -754,7 +754,7 @@ def test_longer_training_that_was_stopped_goes_on_from_its_own_checkpoint(small,
     made.make("sft/x")
     with (
         acting(8, lambda: os.kill(os.getpid(), signal.SIGTERM)),
-        pytest.raises(SystemExit, match="step 8 of 9 is kept"),
+        pytest.raises(SystemExit, match="step 8 of 9 is saved in a checkpoint"),
     ):
         made.make("sft/longer")
     steps = []
@@ -951,7 +951,7 @@ def test_training_that_was_stopped_goes_on_to_the_same_table(trained, monkeypatc
     whole = trained(fields).content
     with (
         acting(6, lambda: os.kill(os.getpid(), signal.SIGTERM)),
-        pytest.raises(SystemExit, match=r"step 6 of 1[01] is kept"),
+        pytest.raises(SystemExit, match=r"step 6 of 1[01] is saved in a checkpoint"),
     ):
         trained(fields, "sft/stopped")
     assert trained(fields, "sft/stopped").content == whole
@@ -1032,7 +1032,8 @@ def test_training_that_stands_still_is_ended(trained, monkeypatch):
     monkeypatch.setenv("PROOFMILL_TRAINING_STALL_MINUTES", "0.1")  # longer than a busy machine takes to begin
     monkeypatch.setattr(SftTrainer, "training_step", lambda *_, **__: threading.Event().wait())
     with pytest.raises(
-        ServiceError, match=r"no step has ended for 0.1 minutes; expected one in PROOFMILL_TRAINING_STALL_MINUTES"
+        ServiceError,
+        match=r"no step has ended for 0.1 minutes; expected one within that time .PROOFMILL_TRAINING_STALL_MINUTES",
     ):
         trained({})
 
@@ -1141,6 +1142,6 @@ def test_tracker_that_is_not_there_is_refused(mill, monkeypatch):
     made.make(*(name for name in SMALL if name not in ("responses/cold", "grades/cold", "sft/cold")))
     monkeypatch.setenv("PROOFMILL_REPORT_TO", "tensorbord")
     with pytest.raises(
-        SettingError, match=r"names tensorbord, which is not installed or unknown; expected some of .*tensorboard"
+        SettingError, match=r"names tensorbord, which is unknown or not installed; expected some of .*tensorboard"
     ):
         made.make("sft/cold")

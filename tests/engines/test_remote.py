@@ -196,7 +196,7 @@ def test_field_that_a_server_refuses_is_left_out_and_reported_once(ask, capsys, 
     assert len(served.requests) == 4 + 3 and not {"seed", "top_p"} & served.requests[-1].keys()
     assert served.requests[-1]["frequency_penalty"] == 0
     said = capsys.readouterr().err
-    assert said.count("does not take `presence_penalty`, `seed`, `top_p`") == 1
+    assert said.count("does not accept `presence_penalty`, `seed`, `top_p`") == 1
 
 
 def test_calls_in_flight_are_all_repeated_without_a_field(ask):
@@ -748,7 +748,7 @@ def test_text_that_ends_in_any_other_word_is_a_failure(ask, hasty, word):
         "",
         SAME_FAILURES,
     )
-    assert answer.detail == (f"finished with `{word}`" if word else "finished without a word for why")
+    assert answer.detail == (f"finished with `{word}`" if word else "finished without a finish reason")
 
 
 def test_improper_end_in_a_journal_is_retried(ask, tmp_path):

@@ -85,7 +85,7 @@ def test_server_that_refuses_is_named_with_its_message(server):
         if sampler._fault:
             break
         threading.Event().wait(0.2)
-    with pytest.raises(ServiceError, match=rf"grpo/x: the server of the rollouts at {server} answers `400 "):
+    with pytest.raises(ServiceError, match=rf"grpo/x: the rollout server at {server} answers `400 "):
         sampler.check()
     sampler.stop()
 

@@ -119,7 +119,7 @@ def test_server_that_is_lost_ends_the_training(monkeypatch):
         sampler.ask([RolloutRequest(3, [1, 2], [0])])
         while not asked:
             threading.Event().wait(0.05)
-    with pytest.raises(ServiceError, match="the server of the rollouts at http"):
+    with pytest.raises(ServiceError, match="the rollout server at http"):
         for _ in range(200):
             sampler.check()
             threading.Event().wait(0.1)

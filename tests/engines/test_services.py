@@ -314,11 +314,11 @@ def test_address_of_a_killed_job_is_ignored(tmp_path):
 
 
 def test_replica_has_one_job(tmp_path, monkeypatch):
-    """A second job with the same number reports that another process serves it."""
+    """A second job with the same number reports that another process serves this replica."""
     monkeypatch.setenv("PROOFMILL_LOCK_SECONDS", "0.3")
     monkeypatch.setenv("PROOFMILL_SERVICE_HOST", "127.0.0.1")
     service = Service("api/referee", tmp_path)
-    with locks.alone(service.lock(0)), pytest.raises(ServiceError, match="another process serves it"):
+    with locks.alone(service.lock(0)), pytest.raises(ServiceError, match="another process serves this replica"):
         server_job.serve(service, 0, server_job.referee(), tmp_path / "log")
 
 
@@ -409,7 +409,7 @@ def test_server_whose_port_is_taken_meanwhile_starts_on_another():
         server.start()
         assert server.healthy() and taken[0].getsockname()[1] != int(server.url.split(":")[2].split("/")[0])
     times = 9
-    with pytest.raises(ServiceError, match="x: other programs took 5 ports in turn"), server:
+    with pytest.raises(ServiceError, match="x: other programs took 5 ports, each before"), server:
         server.start()
     for one in taken:
         one.close()

@@ -186,7 +186,10 @@ def test_killed_sft_goes_on_from_its_checkpoint_to_the_same_weights(chain, copy,
     if how != signal.SIGKILL:
         said = process.stdout.read().splitlines()[-1]
         step = int(said.partition("step ")[2].split()[0])
-        assert said == f"{name}: stopped by {how.name}; step {step} of 40 is kept. Rerun the same command to resume."
+        assert (
+            said
+            == f"{name}: stopped by {how.name}; step {step} of 40 is saved in a checkpoint. Rerun the same command to resume."
+        )
         assert checkpoint(project, name, step)
     done = project.job(name, **often)
     assert done.returncode == 0, done.stdout
@@ -216,7 +219,7 @@ def test_killed_sft_of_two_processes_goes_on_to_the_same_table(chain, copy, how)
     said = process.communicate(timeout=120)[0]
     assert process.returncode != 0 and not project.table(name).path.exists()
     if how == signal.SIGTERM:
-        assert len(re.findall(r"stopped by SIGTERM; step \d+ of 40 is kept", said)) == 1
+        assert len(re.findall(r"stopped by SIGTERM; step \d+ of 40 is saved in a checkpoint", said)) == 1
     done = project.run(*command, **often)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("resumes from checkpoint-") == 1

@@ -93,7 +93,10 @@ def test_sigterm_leaves_a_checkpoint_of_the_step_at_hand(whole, tmp_path):
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[0].splitlines()[-1]
     step = int(said.partition("step ")[2].split()[0])
-    assert said == f"{NAME}: stopped by SIGTERM; step {step} of {STEPS} is kept. Rerun the same command to resume."
+    assert (
+        said
+        == f"{NAME}: stopped by SIGTERM; step {step} of {STEPS} is saved in a checkpoint. Rerun the same command to resume."
+    )
     done = project.job(NAME)
     assert done.returncode == 0, done.stdout
     assert f"resumes from checkpoint-{step}" in done.stdout

@@ -31,9 +31,9 @@ LABELS, GRPO = "labels/threads", "grpo/cold"
 TRIAL = 1  # each Snakemake tries a server before it submits anything
 # SLURM looks for walltimes each half minute, and speaks up to half a minute early: of two minutes, after 55 to 85 seconds.
 # A job among many others may take half a minute to start.
-LIMIT = "{runtime: 2, notice: 35, exclusive: false}"
+LIMIT = "{runtime: 2, signal_seconds: 35, exclusive: false}"
 # What a user says to sbatch leaves the notice as it is.
-SHORT = f"every: {{slurm_extra: --mail-type=NONE}}\nask: {LIMIT}\ntrain: {LIMIT}\n"
+SHORT = f"default: {{slurm_extra: --mail-type=NONE}}\nremote: {LIMIT}\ntrain: {LIMIT}\n"
 SEEN = """
 import os, sys
 
@@ -209,7 +209,7 @@ def gpus(project: Project) -> Outcome:
     """Run jobs of four kinds; each serving job gets a GPU and each training two."""
     (project.folder / "seen.py").write_text(SEEN)
     project.config_file.write_text(f"plugins: [seen.py]\n{project.config_file.read_text()}")
-    (project.folder / "site.yaml").write_text("serve: {gpu: 1}\ntrain: {gpu: 2, exclusive: false}\n")
+    (project.folder / "site.yaml").write_text("inference: {gpu: 1}\ntrain: {gpu: 2, exclusive: false}\n")
     for name in ("examples/cold", "sft/cold", "responses/cold", "grades/cold"):
         project.forget(name)
     return Outcome(project, [driver(project, "grades/cold").wait()])
@@ -304,7 +304,9 @@ def test_training_beyond_its_walltime_goes_on_by_itself_to_the_same_numbers(ende
     assert whole.project.frame(GRPO).equals(stopped.project.frame(GRPO))
     assert whole.project.table(GRPO).content == stopped.project.table(GRPO).content
     log = stopped.log(GRPO)
-    assert re.search(r"stopped by SIGUSR1, before the walltime is over; step \d+ of 16 is kept", log), log
+    assert re.search(
+        r"stopped by SIGUSR1, before the walltime is over; step \d+ of 16 is saved in a checkpoint", log
+    ), log
     assert "resumes from checkpoint-" in log and len(numbers(stopped.project)) == 1
 
 

@@ -110,7 +110,7 @@ def test_trials_are_in_the_budget_and_in_a_journal(tried, tmp_path, config, caps
     assert budget.sum_costs(calls) == pytest.approx(30e-6 + most)
     faults, served = tried(FINE, dollars=30e-6 + most)
     assert (faults, served.requests) == ([], [])
-    assert "is not tried: the budget has no room" in capsys.readouterr().err
+    assert "was not tested: the budget has no room" in capsys.readouterr().err
 
 
 def test_server_that_answers_has_no_fault_and_its_cost_is_said(tried, capsys):

@@ -190,7 +190,7 @@ def test_reference_that_is_renewed_keeps_whole_weights(judged):
 def test_rows_beyond_the_context_do_not_fit(judged, entries, fits):
     """A model made for 4,096 tokens learns and writes rows of 4,096; with another `context` it may do longer ones."""
     verdict = judged(entries)
-    said = "base/maths: a row may have 4,097 tokens, and its context has 4,096; expected shorter ones. "
+    said = "base/maths: a row may have 4,097 tokens, but the model's context has 4,096; expected rows that fit. "
     assert verdict.fits is fits and [fault.partition("Lower")[0] for fault in verdict.faults] == [said] * (not fits)
     assert judged({**entries, "base/maths": {**MODELS["base/maths"], "context": 8192, "rope-theta": 1e5}}).fits
 
@@ -368,7 +368,7 @@ def test_site_has_the_neediest_layout_and_what_cannot_share_it(feasibility):
     text = without_host("\n".join(feasibility("test", entries).lines()))
     launch = "launch: python -m proofmill.runtime.cluster.launching"
     assert f"  sft: {{gpu: 8, {launch} ddp}}\n  grpo: {{gpu: 8, {launch} fsdp2, engine: vllm}}\n" in text
-    assert "  serve: {gpu: 1, engine: vllm}\n" in text
+    assert "  inference: {gpu: 1, engine: vllm}\n" in text
     own = "in a separate run: "
     assert f"{own}sft/cold with {{gpu: 4, {launch} ddp --processes 4}}\n" in text
     assert f"{own}grpo/renewed with {{gpu: 8, {launch} ddp, engine: vllm}}" in text

@@ -27,7 +27,7 @@ KUBERNETES = {
         "omit-job-cleanup",
     )
 }
-GPUS = "serve: {gpu: 1, gpu_model: h100, engine: vllm}\ntrain: {gpu: 16, nodes: 2, mem_mb: 900000}\n"
+GPUS = "inference: {gpu: 1, gpu_model: h100, engine: vllm}\ntrain: {gpu: 16, nodes: 2, mem_mb: 900000}\n"
 
 
 @pytest.fixture
@@ -90,17 +90,17 @@ def test_gpus_go_to_those_that_serve_and_train(resources):
         assert evaluated("gpu", gpu, *served) == 1 and evaluated("engine", engine, *served) == "vllm"
 
 
-@pytest.mark.parametrize("layer", ["every", "cpu", "ask", "problems", "scores"])
+@pytest.mark.parametrize("layer", ["default", "cpu", "remote", "problems", "scores"])
 @pytest.mark.parametrize(
     "word", ["gpu: 1", "gpu_model: h100", "gres: 'gpu:1'", "engine: vllm", "launch: python -m x", "nodes: 2"]
 )
 def test_gpus_of_jobs_that_never_have_one_are_refused(resources, layer, word):
     """Where a word would give one to jobs that compute or wait, the message says where it belongs."""
     with pytest.raises(
-        SettingError, match=f"^site.yaml: {layer}: {word.split(':')[0]} is .* in serve, train or one of"
+        SettingError, match=f"^site.yaml: {layer}: {word.split(':')[0]} is .* in inference, train or one of"
     ):
         resources(f"{layer}: {{{word}}}\n")
-    assert resources("every: {gres: 'lscratch:10', nodes: 1}\n")["problems"]["gres"] == "'lscratch:10'"
+    assert resources("default: {gres: 'lscratch:10', nodes: 1}\n")["problems"]["gres"] == "'lscratch:10'"
 
 
 def test_gpus_of_a_kind_that_asks_are_for_its_jobs_that_serve(resources):
@@ -128,7 +128,7 @@ def test_job_with_gpus_is_one_task(resources):
 
 def test_gpus_of_a_job_are_on_one_node_unless_it_asks_for_several(resources):
     """Without a word on nodes SLURM may spread them; jobs without a GPU, and those that say a number, are left alone."""
-    given = resources("serve: {gpu: 2}\ntrain: {gpu: 4}\ngrpo: {gpu: 16, nodes: 2}\nselfplay: {gpu: 0}\n")
+    given = resources("inference: {gpu: 2}\ntrain: {gpu: 4}\ngrpo: {gpu: 16, nodes: 2}\nselfplay: {gpu: 0}\n")
     assert (given["sft"]["nodes"], given["grpo"]["nodes"]) == (1, 2)
     assert not [kind for kind in ("problems", "base", "scores", "selfplay") if "nodes" in given[kind]]
     assert evaluated("nodes", given["responses"]["nodes"], "results/sft/y.parquet") == 1
@@ -137,7 +137,7 @@ def test_gpus_of_a_job_are_on_one_node_unless_it_asks_for_several(resources):
 
 def test_only_jobs_that_serve_are_on_several_nodes_where_serving_is(resources):
     """Of a kind that asks, those jobs alone start their own steps; the others have one task on one node."""
-    words = resources("serve: {gpu: 16, nodes: 2}\n")["responses"]
+    words = resources("inference: {gpu: 16, nodes: 2}\n")["responses"]
     said = {word: evaluated(word, words[word], "results/sft/y.parquet") for word in ("nodes", "tasks", "mpi", "gpu")}
     assert said == {"nodes": 2, "tasks": 2, "mpi": "srun", "gpu": 16}
     assert not any(evaluated(word, words[word], "results/problems/x.parquet") for word in said)
@@ -165,13 +165,13 @@ def test_training_has_its_node_alone_and_is_told_of_its_walltime(resources, monk
     given = resources()
     assert options(given, "grpo", monkeypatch=monkeypatch) == "--signal=USR1@600 --exclusive"
     assert options(given, "problems", monkeypatch=monkeypatch) == "--signal=USR1@120"
-    assert not {"notice", "exclusive"} & {word for words in given.values() for word in words}
+    assert not {"signal_seconds", "exclusive"} & {word for words in given.values() for word in words}
 
 
 def test_further_options_of_sbatch_leave_the_notice_and_whole_nodes(resources, monkeypatch):
     """A user's options for all jobs reach all; a longer notice, or a shared node, is a word of its own."""
     given = resources(
-        "every: {slurm_extra: --mail-type=END}\nsft: {notice: 1800, exclusive: false}\nbase: {notice: 0}\n"
+        "default: {slurm_extra: --mail-type=END}\nsft: {signal_seconds: 1800, exclusive: false}\nbase: {signal_seconds: 0}\n"
     )
     said = {kind: options(given, kind, "results/base/x.parquet", monkeypatch=monkeypatch) for kind in KINDS}
     assert all(text.split()[-1] == "--mail-type=END" for text in said.values())
@@ -183,17 +183,19 @@ def test_further_options_of_sbatch_leave_the_notice_and_whole_nodes(resources, m
 @pytest.mark.parametrize("profile", WITH_SITES, ids=lambda path: path.name)
 def test_size_of_one_side_is_refused_or_has_a_counterpart(profile, resources):
     """Snakemake stops at an expression that gives no size: memory is shipped for both sides, a disk has to be said."""
-    memory = resources("serve: {mem_mb: 64000}\n", profile)["labels"]["mem_mb"]
+    memory = resources("inference: {mem_mb: 64000}\n", profile)["labels"]["mem_mb"]
     assert evaluated("mem_mb", memory, "results/problems/x.parquet") == 4000
     assert evaluated("mem_mb", memory, "results/sft/y.parquet") == 64000
-    with pytest.raises(SettingError, match=r"^site.yaml: serve: has disk_mb, but ask has none; .* Set disk_mb in ask"):
-        resources("serve: {disk_mb: 9000}\n")
+    with pytest.raises(
+        SettingError, match=r"^site.yaml: inference: has disk_mb, but remote has none; .* Set disk_mb in remote"
+    ):
+        resources("inference: {disk_mb: 9000}\n")
     assert resources("labels: {disk_mb: 9000}\n")["labels"]["disk_mb"]
 
 
 def test_kind_is_over_its_sort_and_the_user_over_the_profile(resources):
-    """A word of a kind holds for it alone, one of `every` where nothing nearer says another."""
-    given = resources("every: {slurm_account: maths}\nsft: {runtime: 30}\n")
+    """A word of a kind holds for it alone, one of `default` where nothing nearer says another."""
+    given = resources("default: {slurm_account: maths}\nsft: {runtime: 30}\n")
     assert {evaluated("slurm_account", words["slurm_account"]) for words in given.values()} == {"maths"}
     assert (given["sft"]["runtime"], given["grpo"]["runtime"]) == (30, 1440)
 
@@ -201,12 +203,12 @@ def test_kind_is_over_its_sort_and_the_user_over_the_profile(resources):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trane: {gpu: 8}", "`trane`; expected one of every, cpu, ask, train, serve, problems"),
+        ("trane: {gpu: 8}", "`trane`; expected one of default, cpu, remote, train, inference, problems"),
         ("train: {gpus: 8}", "train: `gpus`; expected one of .*Did you mean `gpu`"),
         ("train: 8", "train: is `8`; expected a mapping"),
         ("train: {gpu: [8]}", r"train: gpu is `\[8\]`; expected a whole number or a text"),
-        ("train: {notice: 1h}", "train: notice is `1h`; expected seconds, 0 to 65535"),
-        ("train: {notice: 90000}", "train: notice is `90000`; expected seconds"),
+        ("train: {signal_seconds: 1h}", "train: signal_seconds is `1h`; expected seconds, 0 to 65535"),
+        ("train: {signal_seconds: 90000}", "train: signal_seconds is `90000`; expected seconds"),
         ("train: {exclusive: 1}", "train: exclusive is `1`; expected true or false"),
         ("train: {gpu: true}", "train: gpu is `True`; expected a whole number or a text"),
         ("- train", "is not a mapping"),

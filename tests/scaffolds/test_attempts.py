@@ -9,7 +9,7 @@ from proofmill.planning.plan import RunPlan
 from proofmill.schema.errors import RecipeError, ServiceError
 from served import good, server
 
-RSA = {"name": "rsa", "population": 3, "rounds": 1, "block": 2}
+RSA = {"name": "rsa", "population": 3, "rounds": 1, "aggregation-size": 2}
 CALLS = 3 + 3 + 2
 SOLVER = {"id": "solver", "price": {"input": 1, "output": 2}, "price-source": "test, 2026-11-01", "max-failed": 1.0}
 JUDGE = {"id": "judge", "price": {"input": 1, "output": 2}, "price-source": "test, 2026-11-01"}

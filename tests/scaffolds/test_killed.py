@@ -24,10 +24,10 @@ SIZES = {
     "reasoning-cache": {},
     "rsa": {"population": 4, "rounds": 2},
     "deepseek-math": {"pool": 2, "verifications": 2},
-    "nomos": {"solutions": 4, "kept": 3, "perfect": 2},
-    "selfcheck": {"passes": 2, "failures": 3, "iterations": 5},
-    "graph": {"free": 2},
-    "planner": {"calls": 4},
+    "nomos": {"solutions": 4, "finalists": 3, "min-perfect": 2},
+    "selfcheck": {"required-passes": 2, "max-failures": 3, "iterations": 5},
+    "graph": {"unguided": 2},
+    "planner": {"max-calls": 4},
 }
 SOLVER = {"id": "solver", "price": {"input": 1, "output": 1}, "price-source": "test, 2026-11-01", "max-tokens": 256}
 PLAN = '```json\n[{"tool": "solve"}, {"tool": "verify", "solution": 1}]\n```'

@@ -69,7 +69,7 @@ def test_selfcheck_stops_after_ten_failures_in_a_row_with_what_passed_most():
     went = perform("selfcheck", reply)
     assert went.end.text == "improver 1."
     assert went.asked["verifier"] == 2 * (2 + 10)
-    assert perform({"name": "selfcheck", "or-best": False}, reply).end.text == ""
+    assert perform({"name": "selfcheck", "fall-back-to-best": False}, reply).end.text == ""
 
 
 def test_planner_works_with_tools_until_it_submits():
@@ -96,7 +96,7 @@ def test_planner_works_with_tools_until_it_submits():
 def test_planner_that_spends_all_is_told_to_submit_and_has_its_latest_solution():
     """No more calls are made than the budget has; without a submission the latest solution is the answer."""
     went = perform(
-        {"name": "planner", "calls": 2},
+        {"name": "planner", "max-calls": 2},
         lambda role, text, n: (
             '```json\n[{"tool": "solve"}, {"tool": "solve"}, {"tool": "solve"}]\n```'
             if role == "planner"
@@ -105,7 +105,7 @@ def test_planner_that_spends_all_is_told_to_submit_and_has_its_latest_solution()
     )
     assert went.asked["solver"] == 2
     assert went.end.text == "Text 2."
-    assert went.asked["planner"] <= chosen({"name": "planner", "calls": 2}).calls("m")[1]["m"]
+    assert went.asked["planner"] <= chosen({"name": "planner", "max-calls": 2}).calls("m")[1]["m"]
 
 
 # ------------------------------------------------------------------------------------------------------ final answers
@@ -162,7 +162,7 @@ def test_nomos_keeps_perfect_ones_and_plays_them_off():
             return f"<verdict>{1 if 'Solution 3.' in text.partition('Submission 2')[0] else 2}</verdict>"
         return f"Solution {number}."
 
-    went = perform({"name": "nomos", "solutions": 8, "kept": 4, "perfect": 4}, reply)
+    went = perform({"name": "nomos", "solutions": 8, "finalists": 4, "min-perfect": 4}, reply)
     assert went.end.text == "Solution 3."
     assert went.asked["selector"] == 2
 
@@ -203,7 +203,7 @@ def test_scaffold_in_a_role_plays_for_itself():
         "name": "rsa",
         "population": 2,
         "rounds": 1,
-        "block": 2,
+        "aggregation-size": 2,
         "roles": {"solver": {"name": "reasoning-cache", "iterations": 2}},
     }
     went = perform(config, doubtful)
@@ -373,7 +373,7 @@ def test_tools_are_read_from_blocks_alone():
     [
         ("rsaa", "names `rsaa`; expected one of"),
         ({"name": "rsa", "popluation": 3}, "the setting `popluation`"),
-        ({"name": "rsa", "population": 0}, "`population: 0`; expected a whole number from 1 on"),
+        ({"name": "rsa", "population": 0}, "`population: 0`; expected a whole number of at least 1"),
         ({"name": "rsa", "population": True}, "expected a whole number"),
         ({"name": "rsa", "pairwise": 1}, "expected true or false"),
         ({"name": "rsa", "roles": {"judge": "api/x"}}, "`roles` for `judge`"),

@@ -215,7 +215,7 @@ def test_archive_that_unpacks_to_far_more_than_it_holds_is_refused_unread(tmp_pa
     inside |= {f"samples/{n}_epoch_1.json": b" " * 30_000_000 for n in range(3)}
     write_eval(path, inside, 93)
     monkeypatch.setattr(inspect_files, "_read_member", lambda *_: pytest.fail("a member was unpacked"))
-    with pytest.raises(TableError, match=r"bomb\.eval: .*unpacked size is more than 5,000 times its own.*; expected"):
+    with pytest.raises(TableError, match=r"bomb\.eval: .*unpacks to more than 5,000 times its size.*; expected"):
         list(SOURCES["inspect-logs"].load(Problems(source="inspect-logs", path=str(path))))
 
 

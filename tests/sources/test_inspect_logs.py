@@ -224,7 +224,7 @@ def test_damaged_archive_is_refused(tmp_path, compression):
         ({"samples/1_epoch_1.json": b"{"}, r"log.eval#samples/1_epoch_1.json: cannot be read \(.*; expected JSON"),
         ({"samples/1_epoch_1.json": b"\xff"}, r"samples/1_epoch_1.json: cannot be read \('utf-8'"),
         ({"samples/1_epoch_1.json": b"[]"}, r"samples/1_epoch_1.json: is a list; expected a sample"),
-        ({"header.json": b'{"version": 2}'}, r"log.eval: not a log of inspect_ai, without a task"),
+        ({"header.json": b'{"version": 2}'}, r"log.eval: has no task, so it is not a log of inspect_ai"),
         ({"header.json": json.dumps(header(version=3)).encode()}, r"log.eval: has version 3"),
         ({"samples/2_epoch_1/sample.json": b"{}"}, r"log.eval: has version 3"),
     ],

@@ -301,7 +301,7 @@ def test_grade_after_an_incomplete_line_has_its_own_line(tmp_path):
     path.write_bytes(path.read_bytes() + b'{"response": "b", "ma')
     human_grades.add_grade(tmp_path, "responses/x", "c", "5", "7", "")
     assert [json.loads(line)["grade"] for line in path.read_text().splitlines()[::2]] == [3, 5]
-    with pytest.raises(TableError, match=r"x\.jsonl:2: .* is no grade"):
+    with pytest.raises(TableError, match=r"x\.jsonl:2: .* is not a grade"):
         human_grades.last_grades(tmp_path, "responses/x")
 
 

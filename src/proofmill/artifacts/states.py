@@ -134,7 +134,7 @@ def _changes(new: Mapping[str, Any], old: Mapping[str, Any], expected: Expected)
         for key, value in new["declared"][api].items():
             if before.get(key) != value:
                 yield f"{api}: `{key.replace('_', '-')}` {change(before.get(key), value)}"
-    yield from (f"{name} has other rows" for name in _differing(expected.parents, old["parents"]))
+    yield from (f"the content of {name} has changed" for name in _differing(expected.parents, old["parents"]))
     yield from (f"{path} was edited" for path in _differing(expected.sources, old["sources"]))
     # Stamps from before source names counted have the paths of their machine instead.
     if _file_names(expected.sources) != _file_names(old["sources"]) or expected.sources.keys() & old["sources"].keys():

@@ -130,7 +130,7 @@ class Weights:
             self._refuse(path, f"is damaged ({error})", f"the manifest of the weights of {self.of}", error)
 
     def _read_facts(self, manifest: Mapping[str, Any]) -> dict[str, Fact] | None:
-        """Return the facts in MANIFEST; None if it has none because it is older than they are."""
+        """Return the facts in MANIFEST; None if the manifest was written before facts existed."""
         try:
             return {path: Fact(**fact) for path, fact in manifest["files"].items()} if "files" in manifest else None
         except (AttributeError, TypeError) as error:

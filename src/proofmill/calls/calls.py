@@ -103,7 +103,7 @@ class Asking:
         try:
             return self.budget.reserve(dollars)
         except JournalError as error:  # calls in flight may finish
-            self.stop.ask(f"stopped because the budget cannot be kept: {error}")
+            self.stop.ask(f"stopped because the files of the budget cannot be read or written: {error}")
             return False
 
     def complain(self, what: str) -> None:
@@ -187,7 +187,7 @@ class Asker:
             ended = answer.detail if answer.detail.startswith("finished with") else f"failed ({answer.reason})"
             self.odd[request.key] = intern(ended)  # a million calls share a few sentences
         elif answer.model and not is_same_model(request.model, answer.model):
-            self.odd[request.key] = intern(f"were answered by `{answer.model}`, not by `{request.model}`")
+            self.odd[request.key] = intern(f"answered by `{answer.model}`, not by `{request.model}`")
 
     def exit_of(self, stop: StopRequest, asking: Asking, answered: str) -> SystemExit:
         """Return the exit of a stopped job; `answered` counts the calls in the journal."""

@@ -207,10 +207,10 @@ ENDINGS: dict[str, tuple[StopReason, Reason]] = {
 
 @lru_cache(maxsize=1024)
 def ending(word: str) -> tuple[StopReason, Reason]:
-    """Return the stop and the reason that the server's finish word stands for."""
+    """Return the stop and the reason for the server's finish reason."""
     return ENDINGS.get(re.sub(r"[\s_-]+", "", word.casefold()), (StopReason.ERROR, Reason.PROVIDER))
 
 
 def describe_finish(word: str) -> str:
     """Describe a finish word in a message."""
-    return f"finished with `{word}`" if word.strip() else "finished without a word for why"
+    return f"finished with `{word}`" if word.strip() else "finished without a finish reason"

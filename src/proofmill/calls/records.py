@@ -105,7 +105,7 @@ def read(path: Path, *columns: str) -> pl.DataFrame:
 
 
 def check_finish(answer: ModelOutput) -> ModelOutput:
-    """Return the output, or a failure if its server's finish word is not a proper end."""
+    """Return the output, or a failure if the server's finish reason is not a proper end."""
     served = answer.finish_reason or answer.model  # outputs of the project's own programs have neither
     if (
         not served

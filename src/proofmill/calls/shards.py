@@ -143,7 +143,7 @@ class ShardJournal(Journal):
             yield from (outputs[request.key] for request in some)
 
     def _share(self) -> None:
-        """Take the shared lock, after idle shards of another number have been merged.
+        """Take the shared lock, after idle shards of another split have been merged.
 
         The first process merges them alone; the others wait for it without a limit. Raises JournalError if such a shard
         is still running, or another process keeps the lock.
@@ -159,7 +159,7 @@ class ShardJournal(Journal):
         locks.sign(self._shared)
 
     def _shares(self) -> bool:
-        """Return whether the shared lock is taken and no shard of another number is left; False while one is merged."""
+        """Return whether the shared lock is taken and no shard of another split is left; False while one is merged."""
         others, where = self._others(), str(self._whole)
         if others and locks.take(self._shared, where, 0.0):
             with merging.whole(self._whole, os.dup(self._shared)):  # this process keeps the lock when that is closed
@@ -182,7 +182,7 @@ class ShardJournal(Journal):
         return not others
 
     def _require_one_number(self, others: Iterable[Path]) -> None:
-        """Raise JournalError if shards of another number are running; they are not merged while this one runs."""
+        """Raise JournalError if shards of another split are running; they are not merged while this one runs."""
         if working := _at_work(others):
             raise JournalError(
                 f"{self._whole}: {', '.join(path.name for path in working)} are running; expected shards of one number, here "
@@ -190,7 +190,7 @@ class ShardJournal(Journal):
             )
 
     def _others(self) -> Sequence[Path]:
-        """Return the journals of shards of another number that are running or not yet merged."""
+        """Return the journals of shards of another split that are running or not yet merged."""
         others = [path for path in records.shards(self._whole) if not path.name.endswith(f"-of-{self._shard.of}")]
         return [path for path in others if records.any_rows(path) or locks.is_held(path / "lock")]
 

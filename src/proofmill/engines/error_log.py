@@ -90,8 +90,8 @@ class Fields:
         if new:
             self._known |= new
             fields = ", ".join(f"`{name}`" for name in sorted(new))
-            self.notices.append(f"{self.name} does not take {fields}, which its requests leave out")
-            log(self.name, f"does not take {fields}: left out of its requests from now on")
+            self.notices.append(f"{self.name} does not accept {fields}; its requests omit them")
+            log(self.name, f"does not accept {fields}; further requests omit them")
 
 
 def is_inert(name: str, value: Any) -> bool:

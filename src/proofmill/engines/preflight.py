@@ -86,7 +86,7 @@ def try_models(models: Mapping[str, tuple[Api, int]], results: Path, dollars: fl
             stack.callback(budget.close)
             reserved = most(prices.price_of(api), request.size, request.max_tokens)
             if not budget.reserve(reserved):
-                yield Trial(name, note="is not tried: the budget has no room for a call")
+                yield Trial(name, note="was not tested: the budget has no room for a call")
                 continue
             accounts[name] = _Account(journal, budget, request, reserved)
             # A thread may hang in a DNS lookup, which cannot be canceled, so threads are daemons.
@@ -147,14 +147,14 @@ def _classify(
         near = _find_known(engine.model, models)
         return f"{engine.no_use(outcome).rstrip('.')}.{near}", ""
     if outcome.kind == "bad-request" and TOO_FEW not in message:
-        fault = f"{name}: refuses a request for one token: {message}; expected an answer. Check `extra-body`, `omit`, "
+        fault = f"{name}: refuses a request for an output of one token: {message}; expected an answer. Check `extra-body`, `omit`, "
         return f"{fault}`protocol`, `max-tokens-field` and `id` of {name}.{_find_known(engine.model, models)}", ""
     if not outcome.readable:
         return (
             f"{name}: {message}; expected an answer of {engine.model}. Check {variable(name)}_URL (does it end in /v1?).",
             "",
         )
-    busy = "is busy" if outcome.reason == Reason.RATE_LIMIT else "has no answer yet"
+    busy = "is busy" if outcome.reason == Reason.RATE_LIMIT else "gave no usable answer yet"
     return "", f"{busy}: {message}" if outcome.kind != "bad-request" else ""
 
 

@@ -268,4 +268,4 @@ class RequestQueue:
                 self.engine.follow_server()
                 self.pace.begin_again()
             else:
-                self.asking.stop.ask(f"stopped because the server died again and again: {server.last_words()}")
+                self.asking.stop.ask(f"stopped because the server died after each restart: {server.last_words()}")

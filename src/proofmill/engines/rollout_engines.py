@@ -85,7 +85,7 @@ def server(job: Job) -> str:
         return url
     raise SettingError(
         f"{job.name}: the engine is vllm-server and the environment has no PROOFMILL_ROLLOUT_SERVER_URL; expected the address of "
-        "`trl vllm-serve`, or with a `max-staleness` of `vllm serve` (docs/training.md). Set it, or choose another engine."
+        "`trl vllm-serve`, or of `vllm serve` if `max-staleness` is set (docs/training.md). Set it, or choose another engine."
     )
 
 

@@ -97,7 +97,9 @@ class Server:
             self.launch(port)
             if self._comes_up(port):
                 return
-        raise ServiceError(f"{self.name}: other programs took {PORTS} ports in turn; expected a free port. Rerun.")
+        raise ServiceError(
+            f"{self.name}: other programs took {PORTS} ports, each before its server could; expected a free port. Rerun."
+        )
 
     def _comes_up(self, port: int) -> bool:
         """Wait until the server answers; return False if another program took its port before it did."""

@@ -186,7 +186,7 @@ def check_length(fit: Fit, name: str, tokens: int) -> None:
     if fit.shortened and tokens <= fit.model_context:
         raise SettingError(
             f"{name}: a prompt with its answer has {tokens:,} tokens, and {fit.shortened}; expected room for it. Lower "
-            "`max-tokens`, stop other programs, or accept it as `too-long` by `--max-model-len` in `engine_args`."
+            "`max-tokens`, stop other programs, or set `--max-model-len` in `engine_args`, so that such rows become `too-long`."
         )
 
 

@@ -1,4 +1,4 @@
-r"""Attacks: simple ways of writing that earn nothing from a sound grader, and points from a faulty one.
+r"""Attacks: simple texts that earn no points from a sound grader, but do from a faulty one.
 
     def shouts(target):
         return {"once": "CORRECT!", "often": "CORRECT! " * 100}

@@ -144,7 +144,7 @@ def _answer(task: Task, text: str) -> str | None:
 
 
 def check_soundness(tasks: Sequence[Task], executor: Executor) -> dict[Task, Task | str]:
-    """Return each task with the outputs of its own program, or why it has none or others than recorded."""
+    """Return each task with the outputs of its own program, or why its outputs are missing or differ from the recorded ones."""
     distinct = list(dict.fromkeys(tasks))
     calls = [(task.program, text) for task in distinct for text in task.inputs or (task.input,)]
     results = executor.run([Execution(program, f"f({text})") for program, text in calls])

@@ -3,7 +3,7 @@
     judge     outputs of one judge in a round, retried while they cannot be parsed        judges.Sitting.judge
     jury      rounds of one or several judges, and their merged verdict                   judges.jury
     program   a verdict without a model                                                   programs.PROGRAMS
-    cascade   the verdict of the first grader, or of the next one if that stays open      here
+    cascade   the verdict of the first grader, or of the next one if that remains undecided      here
 
 Differences from the originals:
 1. A response without an answer costs no call. It gets 0, with the reason `empty`, if it is truncated or the model wrote
@@ -47,7 +47,7 @@ def cascade(
     stage: str = "",
     judgement: str | None = None,
 ) -> Dialogue:
-    """Return the verdict of the first grader, or of those after it if it stays open.
+    """Return the verdict of the first grader, or of those after it if it remains undecided.
 
     `judgement` is the text of the grader before the first one, if any.
     """

@@ -96,7 +96,7 @@ class Sitting:
         return Verdict(None, int(max(self.prompt.scale)), reason)
 
     def judge(self, seat: int, talk: Talk) -> Dialogue:
-        """Return the outputs of the judge at a seat of the jury in one round; retry while the last is unparsable."""
+        """Return the outputs of the judge at a position in the jury in one round; retry while the last is unparsable."""
         name = self.grader.judges[seat]
         keys = [self._alike(judge) for judge in self.grader.judges]
         # The same request at another seat, turn or stage gets another sample number.
@@ -152,7 +152,7 @@ def jury(sitting: Sitting) -> Dialogue:
 
 
 def _one_round(sitting: Sitting, talks: Sequence[Talk | None]) -> Dialogue:
-    """Return all outputs of each judge that has a talk, by seat."""
+    """Return all outputs of each judge that has a conversation, by its position in the jury."""
     seated = {seat: talk for seat, talk in enumerate(talks) if talk is not None}
     replies = yield from together([sitting.judge(seat, talk) for seat, talk in seated.items()])
     return dict(zip(seated, replies, strict=True))

@@ -96,9 +96,9 @@ def _of_check(check: Any, submission: Submission) -> Verdict:
 def _doubts(submission: Submission) -> Iterator[str]:
     """Yield reasons to doubt a grade of 0 (after the warnings of MathArena's parser): the grader may be wrong."""
     if submission.stop_reason == StopReason.LENGTH:
-        yield "doubtful: it is truncated"
+        yield "doubtful: the response is truncated"
     if extraction.classify_extraction(submission.final) == "several":
-        yield "doubtful: of several boxes the last counts"
+        yield "doubtful: the text has several boxes, and only the last one counts"
     answer = (submission.answer or "").strip()
     if answer and re.search(rf"(?<![\w.]){re.escape(answer)}(?![\w.]*\w)", submission.final):
         yield "doubtful: the correct answer is elsewhere in the text"
@@ -157,7 +157,7 @@ PROGRAMS: dict[str, ProgramGrader] = {
     ),
     "final-answer-flexible": ProgramGrader(
         1,
-        "like `final-answer`, but without a box or `####` compares the last value of the text",
+        "like `final-answer`, but if the text has no box or `####`, compares its last value",
         _final_answers("flexible"),
         ("answer",),
         wants="answers",

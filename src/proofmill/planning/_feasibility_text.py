@@ -27,7 +27,7 @@ def lines(feasibility: Any) -> Iterator[str]:
         about = "this machine, no GPU" + (f", {size(machine.bytes)} free" if machine.bytes is not None else "")
     yield f"{feasibility.plan.target} on {machine.name}: {about}"
     if not verdicts:
-        yield "no stage to run loads weights"
+        yield "none of the stages to run loads weights"
         return
     yield ""
     yield from _table(verdicts)
@@ -86,7 +86,7 @@ def _summary(verdicts: list[Any], fill: float) -> Iterator[str]:
     yield ", ".join(f"{word}: {count}" for word, count in counts.items() if count)
     if known := [verdict.gpu_hours for verdict in verdicts if verdict.gpu_hours is not None]:
         yield (
-            f"{_hours(sum(known))} GPU-hours for {len(known)} of {len(verdicts)}, if texts have {fill:g} of the maximum length; "
+            f"{_hours(sum(known))} GPU-hours for {len(known)} of {len(verdicts)}, if the mean length of texts is {fill:g} of the maximum; "
             f"assumes {hours.LEARNING:.0%} of the GPU's peak rate in training and {hours.READING:.0%} of its bandwidth in "
             "sampling; without judges"
         )
@@ -96,8 +96,8 @@ def _site(verdicts: list[Any], machine: Any) -> Iterator[str]:
     """Yield lines of `site.yaml`: for each kind of job, the line that fits most stages; then the exceptions."""
     shared: dict[str, str] = {}
     own = []
-    for sort in (*list_trained(), "serve"):
-        left = [v for v in verdicts if v.fits and sort == ("serve" if v.asks else kind_of(v.stage))]
+    for sort in (*list_trained(), "inference"):
+        left = [v for v in verdicts if v.fits and sort == ("inference" if v.asks else kind_of(v.stage))]
         while left:
             number = Counter(way.start for v in left for way in v.ways)
             most = max((v.ways[0].start for v in left), key=lambda start: (number[start], start))

@@ -106,7 +106,7 @@ def address(name: str) -> str:
         )
     if parts.username is not None or parts.password is not None:
         raise SettingError(
-            f"{variable_of_url}: contains a user or a password; expected an address without one. Set the server's key "
+            f"{variable_of_url}: contains a user name or a password; expected an address without them. Set the server's key "
             f"in {variable(name)}_KEY."
         )
     return url
@@ -132,9 +132,9 @@ def key(name: str) -> str:
     """Return the key of `api/<name>`, NO_KEY if unset. Raises SettingError if no header can carry it."""
     value = os.environ.get(f"{variable(name)}_KEY", NO_KEY)
     if re.fullmatch(r"[!-~]+", value) is None:
-        fault = "is empty" if not value.strip() else "has a line end, a blank or another invalid character"
+        fault = "is empty" if not value.strip() else "contains a line break, a space or another invalid character"
         raise SettingError(
-            f"{variable(name)}_KEY: the key {fault} (it is not shown here); expected only letters, digits and signs. "
+            f"{variable(name)}_KEY: the key {fault} (it is not shown here); expected only printable ASCII characters without spaces. "
             "Set it correctly, or unset it for a server that needs none."
         )
     return value

@@ -60,7 +60,7 @@ class Module(importlib.abc.SourceLoader):
             line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
             fault = (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
             raise RecipeError(
-                f"{self.path}{line}: is not Python ({fault}); expected your plugins. Fix the line."
+                f"{self.path}{line}: is not Python ({fault}); expected the Python code of a plugin. Fix the line."
             ) from error
 
     def imports(self, node: ast.AST) -> Iterator[tuple[str, bool]]:

@@ -91,7 +91,7 @@ class Watch(TrainerCallback):
     @property
     def sentence(self) -> str:
         return (
-            f"{self.name}: no step has ended for {self.minutes:g} minutes; expected one in PROOFMILL_TRAINING_STALL_MINUTES. The log has "
+            f"{self.name}: no step has ended for {self.minutes:g} minutes; expected one within that time (PROOFMILL_TRAINING_STALL_MINUTES). The log has "
             "the stack of every thread. Run the same command to resume from the last checkpoint."
         )
 
@@ -142,6 +142,6 @@ def _minutes(text: str) -> float:
         minutes = 0.0
     if minutes <= 0:
         raise SettingError(
-            f"PROOFMILL_TRAINING_STALL_MINUTES is `{text}`; expected minutes, such as 30. Set it, or unset it."
+            f"PROOFMILL_TRAINING_STALL_MINUTES is `{text}`; expected minutes, such as 30. Fix or unset it."
         )
     return minutes

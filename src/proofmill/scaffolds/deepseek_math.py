@@ -4,7 +4,7 @@ From: DeepSeek-Math-V2's search as in QED-Nano's evaluation (`deepseek_math`).
 
     pool = `pool` proofs, each verified `verifications` times with 0, 0.5 or 1
     repeat `iterations` times, or until a proof has the mean 1:
-        refine the `pool` best with their `shown` most severe verifications, verify the results, add them to the pool
+        refine the `pool` best with their `reviews-shown` most severe verifications, verify the results, add them to the pool
     the answer is the proof with the best mean
 
 Differences from the original:
@@ -41,7 +41,7 @@ class Proof:
         return statistics.fmean(score for _, score in self.verified) if self.verified else -1.0
 
 
-def deepseek_math(play: ScaffoldRun, pool: int, verifications: int, shown: int, iterations: int) -> Dialogue:
+def deepseek_math(play: ScaffoldRun, pool: int, verifications: int, reviews_shown: int, iterations: int) -> Dialogue:
     """Return the ending, after at most pool * (1 + verifications) * (1 + iterations) calls."""
     asked = (*play.system, ("user", play.prompt("prove")))
     written = yield from play.ask_all([Call("solver", f"prove {n}", asked) for n in range(1, pool + 1)])
@@ -50,7 +50,7 @@ def deepseek_math(play: ScaffoldRun, pool: int, verifications: int, shown: int, 
         if not proofs or max(proof.mean for proof in proofs) >= 1.0:
             break
         best = sorted(proofs, key=lambda proof: proof.mean)[-pool:]
-        calls = [_refining(play, f"round {turn}, refine {n}", proof, shown) for n, proof in enumerate(best, 1)]
+        calls = [_refining(play, f"round {turn}, refine {n}", proof, reviews_shown) for n, proof in enumerate(best, 1)]
         proofs += yield from _find_verified(play, f"round {turn}, ", (yield from play.ask_all(calls)), verifications)
     if not proofs:
         return play.nothing()
@@ -73,9 +73,9 @@ def _find_verified(play: ScaffoldRun, turn: str, steps: Sequence[ScaffoldStep], 
     return proofs
 
 
-def _refining(play: ScaffoldRun, name: str, proof: Proof, shown: int) -> Call:
+def _refining(play: ScaffoldRun, name: str, proof: Proof, reviews_shown: int) -> Call:
     """Build the call for a better proof, with the lowest verifications of this one."""
-    worst = [step for step, _ in sorted(proof.verified, key=lambda pair: pair[1])[:shown]]
+    worst = [step for step, _ in sorted(proof.verified, key=lambda pair: pair[1])[:reviews_shown]]
     analyses = escapes.in_blocks("assessment", [step.solution for step in worst])
     asked = play.prompt("refine", proof=proof.text, analyses=analyses)
     return Call("improver", name, (*play.system, ("user", asked)), [proof.step, *worst])

@@ -2,7 +2,7 @@
 
 From: the static agent of QED-Nano's evaluation (`static_math_agent`).
 
-    branches = `approaches` suggested ones and `free` without a suggestion
+    branches = `approaches` suggested ones and `unguided` without a suggestion
     of each branch: `solutions` times (solve, then `verifications` times verify and improve), merged or chosen from
     the answer is chosen among the branches
 
@@ -16,16 +16,18 @@ from proofmill.scaffolds import components
 from proofmill.scaffolds.scaffold_run import Call, ScaffoldRun, ScaffoldStep
 
 
-def graph(play: ScaffoldRun, approaches: int, free: int, solutions: int, verifications: int, merge: bool) -> Dialogue:
+def graph(
+    play: ScaffoldRun, approaches: int, unguided: int, solutions: int, verifications: int, merge: bool
+) -> Dialogue:
     """Return the ending.
 
-    Makes (approaches + free) * (solutions * (1 + 2 * verifications) + 1) + 1 calls, and one for the approaches.
+    Makes (approaches + unguided) * (solutions * (1 + 2 * verifications) + 1) + 1 calls, and one for the approaches.
     """
     suggested: list[tuple[ScaffoldStep, str]] = []
     if approaches:
         step, hints = yield from components.approaches(play, "approaches", approaches)
         suggested = [(step, hint) for hint in hints]
-    branches = [*suggested, *[None] * free]
+    branches = [*suggested, *[None] * unguided]
     made = yield from together(
         [_branch(play, f"branch {n}", hint, solutions, verifications, merge) for n, hint in enumerate(branches, 1)]
     )

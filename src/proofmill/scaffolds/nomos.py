@@ -3,7 +3,7 @@
 From: Nomos as in QED-Nano's evaluation.
 
     `solutions` solutions, each scored from 0 to 7
-    keep the first `kept` with 7 if `perfect` of them have it, else the `kept` best
+    keep the first `finalists` with 7 if `min-perfect` of them have it, else the `finalists` best
     a consolidator keeps the group whose conclusion it considers correct
     the answer wins a tournament of pairs
 
@@ -25,8 +25,8 @@ _KEEP = re.compile(r"<keep>\s*\[?([\d,\s]*)\]?\s*</keep>", re.IGNORECASE)
 _VERDICT = re.compile(r"<verdict>\s*(1|2|tie)\s*</verdict>", re.IGNORECASE)
 
 
-def nomos(play: ScaffoldRun, solutions: int, kept: int, perfect: int) -> Dialogue:
-    """Return the ending, after at most 2 * solutions + kept calls."""
+def nomos(play: ScaffoldRun, solutions: int, finalists: int, min_perfect: int) -> Dialogue:
+    """Return the ending, after at most 2 * solutions + finalists calls."""
     solved = candidates((yield from play.ask_all([_solving(play, n) for n in range(1, solutions + 1)])))
     if not solved:
         return play.nothing()
@@ -38,7 +38,7 @@ def nomos(play: ScaffoldRun, solutions: int, kept: int, perfect: int) -> Dialogu
     scores = {step.number: score_in(feedback.solution) for step, feedback in scored}
     full = [pair for pair in scored if scores[pair[0].number] == 7]
     ranked = sorted(scored, key=lambda pair: _rank(scores[pair[0].number]), reverse=True)
-    chosen = (full if len(full) >= perfect else ranked)[:kept]
+    chosen = (full if len(full) >= min_perfect else ranked)[:finalists]
     left = yield from _consolidate(play, chosen)
     turn = 0
     while len(left) > 1:

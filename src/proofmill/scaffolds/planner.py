@@ -2,7 +2,7 @@
 
 From: the planning agent of QED-Nano's evaluation (`math_agent`), which its authors found weaker than fixed graphs.
 
-    repeat: the planner names tools and their arguments, and receives their results, until `calls` are spent
+    repeat: the planner names tools and their arguments, and receives their results, until `max-calls` are spent
     the answer is the solution that it submits
 
 Differences from the original:
@@ -51,13 +51,13 @@ class Desk:
         return self.named[name]
 
 
-def planner(play: ScaffoldRun, calls: int, solutions: int, approaches: int) -> Dialogue:
-    """Return the ending, after at most `calls` calls of tools and the turns of the planner."""
-    desk, idle = Desk(play, calls), 0
-    rules = play.prompt("plan", calls=str(calls), solutions=str(solutions), approaches=str(approaches))
+def planner(play: ScaffoldRun, max_calls: int, solutions: int, approaches: int) -> Dialogue:
+    """Return the ending, after at most `max-calls` calls of tools and the turns of the planner."""
+    desk, idle = Desk(play, max_calls), 0
+    rules = play.prompt("plan", calls=str(max_calls), solutions=str(solutions), approaches=str(approaches))
     talk: tuple[tuple[str, str], ...] = (*play.system, ("user", rules))
     shown: list[ScaffoldStep] = []
-    for turn in range(1, 2 * calls + 2 * TURNS):
+    for turn in range(1, 2 * max_calls + 2 * TURNS):
         step = yield from play.ask("planner", f"plan {turn}", talk, shown)
         asked = tools_in(step.solution)
         idle = 0 if asked else idle + 1

@@ -3,7 +3,7 @@
 From: RSA as in QED-Nano's evaluation, the scaffold of its headline numbers.
 
     population = `population` solutions
-    repeat `rounds` times: population = [merge(block) for block in blocks(population, `block`)]
+    repeat `rounds` times: population = [merge(block) for block in blocks(population, `aggregation-size`)]
     the answer is the last one left by pairwise choices, or by one choice among all
 
 Differences from the original:
@@ -19,11 +19,11 @@ from proofmill.scaffolds.components import knockout, merging, select
 from proofmill.scaffolds.scaffold_run import ScaffoldRun, ScaffoldStep, candidates
 
 
-def rsa(play: ScaffoldRun, population: int, rounds: int, block: int, pairwise: bool) -> Dialogue:
+def rsa(play: ScaffoldRun, population: int, rounds: int, aggregation_size: int, pairwise: bool) -> Dialogue:
     """Return the ending, after at most population * (rounds + 2) - 1 calls."""
     solved = candidates((yield from play.ask_all([play.solve(f"solve {n}") for n in range(1, population + 1)])))
     for turn in range(1, rounds + 1):
-        some = blocks(play, turn, solved, min(block, len(solved)))
+        some = blocks(play, turn, solved, min(aggregation_size, len(solved)))
         calls = [merging(play, f"round {turn}, merge {n}", members) for n, members in enumerate(some, 1)]
         merged = candidates((yield from play.ask_all(calls))) if len(solved) > 1 else []
         solved = merged or solved

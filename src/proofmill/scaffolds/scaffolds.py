@@ -60,20 +60,20 @@ def _fix(most: Mapping[str, int], depth: int) -> Calls:
     return Calls(most, most, depth)
 
 
-def _rsa(population: int, rounds: int, block: int, pairwise: bool) -> Calls:
+def _rsa(population: int, rounds: int, aggregation_size: int, pairwise: bool) -> Calls:
     select = population - 1 if pairwise else min(1, population - 1)
     chosen = _rounds(population) if pairwise else select
     return _fix({SOLVER: population, "merger": population * rounds, "selector": select}, 1 + rounds + chosen)
 
 
-def _deepseek_math(pool: int, verifications: int, shown: int, iterations: int) -> Calls:
+def _deepseek_math(pool: int, verifications: int, reviews_shown: int, iterations: int) -> Calls:
     verified = pool * verifications
     most = {SOLVER: pool, "verifier": verified * (1 + iterations), "improver": pool * iterations}
     return Calls({SOLVER: pool, "verifier": verified, "improver": 0}, most, 2 + 2 * iterations)
 
 
-def _nomos(solutions: int, kept: int, perfect: int) -> Calls:
-    left = min(kept, solutions)
+def _nomos(solutions: int, finalists: int, min_perfect: int) -> Calls:
+    left = min(finalists, solutions)
     most = {SOLVER: solutions, "verifier": solutions, "selector": left}
     return Calls({**most, "selector": 1}, most, 3 + _rounds(left))
 
@@ -82,15 +82,15 @@ def _reasoning_cache(iterations: int) -> Calls:
     return _fix({SOLVER: iterations, "summarizer": iterations - 1}, 2 * iterations - 1)
 
 
-def _selfcheck(passes: int, failures: int, iterations: int, or_best: bool) -> Calls:
+def _selfcheck(required_passes: int, max_failures: int, iterations: int, fall_back_to_best: bool) -> Calls:
     # A pass takes two calls and a failure three. The least is reached by passes alone, or by failures alone.
-    shortest = min(2 * passes, 3 * failures - 1, 2 * iterations)
+    shortest = min(2 * required_passes, 3 * max_failures - 1, 2 * iterations)
     most = {SOLVER: 1, "verifier": 2 * iterations, "improver": 1 + iterations}
     return Calls({SOLVER: 1, "verifier": shortest, "improver": 1}, most, 2 + 3 * iterations)
 
 
-def _graph(approaches: int, free: int, solutions: int, verifications: int, merge: bool) -> Calls:
-    branches, several = approaches + free, int(solutions > 1)
+def _graph(approaches: int, unguided: int, solutions: int, verifications: int, merge: bool) -> Calls:
+    branches, several = approaches + unguided, int(solutions > 1)
     lines = branches * solutions
     most = {
         "planner": int(approaches > 0),
@@ -103,9 +103,9 @@ def _graph(approaches: int, free: int, solutions: int, verifications: int, merge
     return _fix(most, int(approaches > 0) + 1 + 2 * verifications + several + int(branches > 1))
 
 
-def _planner(calls: int, solutions: int, approaches: int) -> Calls:
-    turns = 2 * calls + 2 * planning.TURNS - 1
-    return Calls({"planner": 1}, {"planner": turns, SOLVER: calls}, turns + calls)
+def _planner(max_calls: int, solutions: int, approaches: int) -> Calls:
+    turns = 2 * max_calls + 2 * planning.TURNS - 1
+    return Calls({"planner": 1}, {"planner": turns, SOLVER: max_calls}, turns + max_calls)
 
 
 _VERIFIED = ("verify", "improve")
@@ -120,8 +120,8 @@ SCAFFOLDS: dict[str, Scaffold] = {
     ),
     "rsa": Scaffold(
         rsa,
-        "Recursive self-aggregation: a population of solutions. Each round merges blocks of the previous one.",
-        {"population": 8, "rounds": 3, "block": 3, "pairwise": True},
+        "Recursive self-aggregation: a population of solutions. Each round merges groups of the previous one.",
+        {"population": 8, "rounds": 3, "aggregation-size": 3, "pairwise": True},
         ("merger", "selector"),
         ("solve", "merge", "select"),
         _rsa,
@@ -129,7 +129,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     "deepseek-math": Scaffold(
         deepseek_math,
         "Generate, verify and refine in a growing pool of proofs (DeepSeek-Math-V2).",
-        {"pool": 4, "verifications": 4, "shown": 2, "iterations": 2},
+        {"pool": 4, "verifications": 4, "reviews-shown": 2, "iterations": 2},
         ("verifier", "improver"),
         ("prove", "evaluate", "refine"),
         _deepseek_math,
@@ -137,7 +137,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     "nomos": Scaffold(
         nomos,
         "Score many solutions, keep the group that is considered correct, and let it play a tournament.",
-        {"solutions": 16, "kept": 12, "perfect": 8},
+        {"solutions": 16, "finalists": 12, "min-perfect": 8},
         ("verifier", "selector"),
         ("score", "consolidate", "compare"),
         _nomos,
@@ -145,7 +145,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     "selfcheck": Scaffold(
         selfcheck,
         "Improve once, then verify and correct until enough consecutive verifications find nothing (Huang and Yang).",
-        {"passes": 5, "failures": 10, "iterations": 30, "or-best": True},
+        {"required-passes": 5, "max-failures": 10, "iterations": 30, "fall-back-to-best": True},
         ("verifier", "improver"),
         ("rigor", "review", "verify", "is-accepted", "correct"),
         _selfcheck,
@@ -153,7 +153,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     "graph": Scaffold(
         graph,
         "Branches that solve, verify and improve; each is merged, and one of them chosen.",
-        {"approaches": 0, "free": 4, "solutions": 2, "verifications": 1, "merge": True},
+        {"approaches": 0, "unguided": 4, "solutions": 2, "verifications": 1, "merge": True},
         ("planner", "verifier", "improver", "merger", "selector"),
         ("approaches", "solve", "solve-with-approach", *_VERIFIED, "merge", "select"),
         _graph,
@@ -161,7 +161,7 @@ SCAFFOLDS: dict[str, Scaffold] = {
     "planner": Scaffold(
         planning.planner,
         "A planner that decides, call by call, which tool works on the problem next.",
-        {"calls": 15, "solutions": 4, "approaches": 4},
+        {"max-calls": 15, "solutions": 4, "approaches": 4},
         ("planner", "verifier", "improver", "merger", "selector"),
         ("plan", "approaches", "solve", "solve-with-approach", *_VERIFIED, "merge", "select"),
         _planner,
@@ -246,7 +246,7 @@ def chosen(config: str | Mapping[str, Any] | None) -> ScaffoldChoice:
     if unknown := set(map(str, given)) - {*KEYS, *scaffold.settings}:
         key = min(unknown)
         raise ValueError(
-            f"`{name}` has the setting `{key}`; expected some of {among(key, [*scaffold.settings, 'roles', 'prompts'])}"
+            f"`{name}` has the unknown setting `{key}`; expected some of {among(key, [*scaffold.settings, 'roles', 'prompts'])}"
         )
     settings = {
         key: _setting(name, key, given.get(key, default), default) for key, default in scaffold.settings.items()
@@ -295,5 +295,5 @@ def _setting(name: str, key: str, value: Any, default: int | bool) -> int | bool
         if not isinstance(value, bool):
             raise ValueError(f"`{name}` has `{key}: {value!r}`; expected true or false.")
     elif type(value) is not int or value < min(default, 1):
-        raise ValueError(f"`{name}` has `{key}: {value!r}`; expected a whole number from {min(default, 1)} on.")
+        raise ValueError(f"`{name}` has `{key}: {value!r}`; expected a whole number of at least {min(default, 1)}.")
     return value

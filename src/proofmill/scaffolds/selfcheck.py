@@ -3,8 +3,8 @@
 From: Huang and Yang, Gemini 2.5 Pro Capable of Winning Gold at IMO 2025 (arXiv 2507.15855), as in QED-Nano's evaluation.
 
     solution = solver(problem), which it then reviews itself
-    repeat at most `iterations` times: verify; `passes` in a row without a finding -> answer
-        a finding: correct the solution; `failures` in a row -> stop
+    repeat at most `iterations` times: verify; `required-passes` in a row without a finding -> answer
+        a finding: correct the solution; `max-failures` in a row -> stop
 
 Differences from the original:
 1. A verdict is parsed from a box, not from the letters "yes" anywhere in a text. A verification without a parsable
@@ -25,8 +25,10 @@ _DETAILED = re.compile(r"^[\s#*_]*(?:\d+\.?\s*)?detailed solution\b[^\n]*$", re.
 _LOG = re.compile(r"^[\s#*_]*(?:\d+\.?\s*)?detailed verification\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
-def selfcheck(play: ScaffoldRun, passes: int, failures: int, iterations: int, or_best: bool) -> Dialogue:
-    """Return the ending, after at most 2 + 3 * iterations sequential calls; a pass takes at least 2 + 2 * passes."""
+def selfcheck(
+    play: ScaffoldRun, required_passes: int, max_failures: int, iterations: int, fall_back_to_best: bool
+) -> Dialogue:
+    """Return the ending, after at most 2 + 3 * iterations sequential calls; a pass takes at least 2 + 2 * required_passes."""
     rigor = ("system", play.prompt("rigor"))
     opening = (*play.system, rigor, ("user", play.statement))
     draft = yield from play.ask("solver", "solve", opening)
@@ -46,17 +48,17 @@ def selfcheck(play: ScaffoldRun, passes: int, failures: int, iterations: int, or
             passed, failed = passed + 1, 0
             if passed >= most:
                 best, most = solution, passed
-            if passed >= passes:
+            if passed >= required_passes:
                 return play.answer(solution)
             continue
         passed, failed = 0, failed + 1
-        if failed >= failures:
+        if failed >= max_failures:
             break
         findings = _LOG.split(report.solution, maxsplit=1)[0].strip() or report.solution
         talk = (*opening, _read_verdict(solution), ("user", play.prompt("correct", report=findings)))
         corrected = yield from play.ask("improver", f"correct {turn}", talk, [solution, report])
         solution = corrected if corrected.solution else solution
-    return play.answer(best) if or_best else play.nothing()
+    return play.answer(best) if fall_back_to_best else play.nothing()
 
 
 def _read_verdict(step: ScaffoldStep) -> tuple[str, str]:

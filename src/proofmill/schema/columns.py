@@ -50,7 +50,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "overlaps": {
         "overlap": (pl.String, "id, derived from the two rows and the method"),
-        "problems": (pl.String, "table that was searched for"),
+        "problems": (pl.String, "table whose rows were searched for"),
         "problem": (pl.String, "id of its row"),
         "against": (pl.String, "table in which it was found"),
         "against_problem": (pl.String, "id of the row there"),
@@ -69,7 +69,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "gaps": (pl.Boolean, "the solution skips a large part"),
         "wrong": (pl.Boolean, "the solution indicates that the statement is ambiguous or false"),
         "disagreement": (pl.Boolean, "a comment objects to the solution"),
-        "computational": (pl.Boolean, "the difficulty is the evaluation of an expression"),
+        "computational": (pl.Boolean, "the main difficulty is to evaluate an expression"),
         "reason": (pl.String, "`ok`, or why there are no labels"),
         "verdict": (pl.String, "full output of the judge"),
         "cost": (pl.Float64, "dollars; null if the price is unknown"),
@@ -116,7 +116,7 @@ COLUMNS: dict[str, dict[str, tuple[Any, str]]] = {
         "cost": (pl.Float64, "dollars; null if the price is unknown"),
         "request_messages": (
             pl.List(ROLE),
-            "messages of the request; with a scaffold, of its first form of the problem",
+            "messages of the request; empty with a scaffold, and for attempts that came with the problems",
         ),
         "steps": (pl.List(STEP), "calls of the scaffold, in order of completion; null without one"),
         "answer_step": (pl.Int64, "number of the scaffold's step that gave the text, from 0"),
@@ -237,7 +237,7 @@ PLAYED_COLUMNS: dict[str, tuple[Any, str]] = {
     "tokens": (pl.Int64, "generated tokens"),
     "reason": (pl.String, "`ok`, or why the proposal is invalid, or why there is no verdict"),
     "well_formed": (pl.Boolean, "the text has the requested form"),
-    "detail": (pl.String, "finding for an invalid proposal"),
+    "detail": (pl.String, "details of why the proposal is invalid"),
     "accuracy": (
         pl.Float64,
         "of a solution: 1 if correct, 0 if not, or a share of hidden pairs; of a proposal: mean over the solver's attempts; null if not computed",

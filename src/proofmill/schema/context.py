@@ -59,7 +59,7 @@ class Context:
         for name, unset in (("top_p", 1), ("top_k", None), ("min_p", None), ("stop", [])):
             if name in options and (value := getattr(sampling, name)) != unset:
                 key = name.replace("_", "-")
-                yield f"`{key}` is {value} and the `extra-body` of {model} set `{name}`; expected one of them. Remove one."
+                yield f"`{key}` is {value} and the `extra-body` of {model} sets `{name}`, too; expected only one of them. Remove one."
         if sampling.stop and getattr(self.entries.get(model), "protocol", "chat") == "responses":
             yield f"`stop` is set and the protocol of {model} is `responses`, which has no such field; expected `protocol: chat`. Set it, or remove `stop`."
 

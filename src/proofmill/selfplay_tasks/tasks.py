@@ -41,7 +41,7 @@ REASONS = {
     "memory": "The program takes too much memory.",
     "output": "The program prints too much.",
     "crashed": "The program ends its process.",
-    "refused": "The sandbox does not run the program, or its value is not plain data or too long.",
+    "refused": "The sandbox does not run the program, or its value is too long or not plain data.",
     "differs": "Two executions differ: the program depends on randomness, time, the hash seed or its environment.",
 }  # fmt: skip
 

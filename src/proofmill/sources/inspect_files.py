@@ -54,7 +54,7 @@ def archive(path: Path, _: FixCells | None = None) -> Iterator[Record]:
         with zipfile.ZipFile(path) as log:
             inside = log.NameToInfo
             if sum(info.file_size for info in inside.values()) > RATIO * path.stat().st_size:
-                raise ValueError(f"its unpacked size is more than {RATIO:,} times its own")
+                raise ValueError(f"it unpacks to more than {RATIO:,} times its size")
             first = next((name for name in ("header.json", "_journal/start.json") if name in inside), None)
             header = _log_header(path, _read_member(path, log, inside[first]) if first else None)
             if any(map(_CHUNKED.fullmatch, inside)):
@@ -96,7 +96,7 @@ def _unpack_zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
         file.seek(info.header_offset)
         head = file.read(30)  # the local header, which ends with the lengths of the name and the extra field
         if head[:4] != b"PK\x03\x04" or info.flag_bits & 1:
-            raise ValueError("it is encrypted, or not at its offset")
+            raise ValueError("it is encrypted, or its offset is wrong")
         file.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), io.SEEK_CUR)
         packed = io.BytesIO(file.read(info.compress_size))
     with pa.input_stream(packed, compression="zstd") as stream:
@@ -119,7 +119,7 @@ def _log_header(path: Path, header: Any) -> Mapping[str, Any]:
         raise _other_version(path, version)
     if not isinstance(task, Mapping) or not isinstance(task.get("task"), str):
         raise TableError(
-            f"{path}: not a log of inspect_ai, without a task; expected a `.eval` or `.json` log. Set another path."
+            f"{path}: has no task, so it is not a log of inspect_ai; expected a `.eval` or `.json` log. Set another path."
         )
     return task
 

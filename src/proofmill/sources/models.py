@@ -48,7 +48,7 @@ def snapshot(id: str, commit: str, weights: bool = True, here: bool = False) -> 
     except (HfHubHTTPError, LocalEntryNotFoundError, ConnectionError) as error:
         raise HubError(
             f"{id} at {commit}: cannot be downloaded ({str(error).splitlines()[0]}); expected a model of the hub at that commit. "
-            "Check both, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
+            "Check the id, the commit, the network, HF_HUB_OFFLINE and, for a gated model, HF_TOKEN."
         ) from error
     return Path(folder)
 

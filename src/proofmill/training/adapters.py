@@ -103,6 +103,6 @@ def _check_layers(job: Job, model: str, network: Any, layers: list[str]) -> None
     }
     if unknown := [name for name in layers if name not in linear]:
         raise TableError(
-            f"{job.name}: `lora` names the layers {', '.join(unknown)}, which {model} has not; expected some of "
+            f"{job.name}: `lora` names the layers {', '.join(unknown)}, which {model} does not have; expected some of "
             f"{', '.join(sorted(linear))}. Name those, or none for all of them."
         )

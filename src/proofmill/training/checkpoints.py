@@ -60,17 +60,13 @@ class Intervals:
         """Read PROOFMILL_SAVE_STEPS and PROOFMILL_SAVE_MINUTES. Raises SettingError for an invalid number."""
         steps, minutes = (os.environ.get(f"PROOFMILL_SAVE_{unit}") for unit in ("STEPS", "MINUTES"))
         if steps is not None and not (steps.isdecimal() and int(steps)):
-            raise SettingError(
-                f"PROOFMILL_SAVE_STEPS is `{steps}`; expected a whole number of steps. Set it, or unset it."
-            )
+            raise SettingError(f"PROOFMILL_SAVE_STEPS is `{steps}`; expected a whole number of steps. Fix or unset it.")
         try:
             found = cls(None if steps is None else int(steps), cls.minutes if minutes is None else float(minutes))
         except ValueError:
             found = cls(minutes=math.nan)
         if not found.minutes > 0:
-            raise SettingError(
-                f"PROOFMILL_SAVE_MINUTES is `{minutes}`; expected minutes, such as 15. Set it, or unset it."
-            )
+            raise SettingError(f"PROOFMILL_SAVE_MINUTES is `{minutes}`; expected minutes, such as 15. Fix or unset it.")
         return found
 
     def __str__(self) -> str:

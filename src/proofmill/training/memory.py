@@ -106,7 +106,7 @@ class MemoryPlan:
             f"{self.parameters:,} parameters{some}; training step: {self._sum(self.learning)}{rollouts}{available}{each}"
         ]
         if self.share is not None and self.share > TIGHT:
-            limit = "all of the" if self.share > 1 else "90 % of the"
+            limit = "the available" if self.share > 1 else "90 % of the available"
             part = f"{self.largest} ({size(self._larger[self.largest])})"
             lines += [
                 f"warning: more than {limit} memory is needed; the largest part is {part}. To reduce it: "

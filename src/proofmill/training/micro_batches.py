@@ -70,7 +70,7 @@ def check_context(model: str, network: Any, tokens: int, what: str) -> None:
     context = memory.context_of(network)
     if context is not None and tokens > context:
         raise RecipeError(
-            f"{model}: {what} {tokens:,} tokens, and its context has {context:,}; expected shorter ones. Lower the limit, or raise "
+            f"{model}: {what} {tokens:,} tokens, but the model's context has {context:,}; expected rows that fit. Lower the limit, or raise "
             "`context` of its `base`, with a higher `rope-theta`."
         )
 
@@ -134,7 +134,7 @@ def share_of(job: Job, batch: int) -> int:
         )
     if batch % world:
         raise SettingError(
-            f"{job.name}: a batch of {batch} does not divide among {world} devices; expected a multiple. "
+            f"{job.name}: a batch of {batch} cannot be split evenly over {world} devices; expected a multiple. "
             "Change the number of devices in the profile: another batch would be another training."
         )
     return batch // world
@@ -147,7 +147,7 @@ def override_rows(job: Job, share: int) -> int | None:
         return None
     if not value.isdigit() or int(value) < 1:
         raise SettingError(
-            f"PROOFMILL_MICRO_BATCH_SIZE is `{value}`; expected a whole number of rows. Set it, or unset it."
+            f"PROOFMILL_MICRO_BATCH_SIZE is `{value}`; expected a whole number of rows. Fix or unset it."
         )
     rows = min(share, int(value))
     if share % rows:
@@ -163,7 +163,7 @@ def override_checkpointing(job: Job) -> bool | None:
     value = os.environ.get("PROOFMILL_GRADIENT_CHECKPOINTING")
     if value not in (None, "0", "1"):
         raise SettingError(
-            f"PROOFMILL_GRADIENT_CHECKPOINTING is `{value}`; expected 1 or 0. Set it, or unset it to leave it to the plan."
+            f"PROOFMILL_GRADIENT_CHECKPOINTING is `{value}`; expected 1 or 0. Fix it, or unset it to let the memory plan decide."
         )
     if processes.offloads():
         if value == "1":

@@ -26,7 +26,7 @@ class PreferenceModel(Protocol):
 
 
 def select_input(submission: Submission, sees: str) -> Submission:
-    """Return the part of a submission that a preference reads: `summary` is the text after the reasoning, `all` is all."""
+    """Return the part of a submission that a preference reads: `summary` is the text after the reasoning, `all` is the full text."""
     return submission if sees == "summary" else replace(submission, reasoning="")
 
 
@@ -54,7 +54,7 @@ class ModelPreference:
         self.model = AutoModelForSequenceClassification.from_pretrained(folder, dtype="float32").eval()
         if self.model.config.num_labels != 1:
             raise TableError(
-                f"{model}: a classifier with {self.model.config.num_labels} scores a text; expected a reward model with one "
+                f"{model}: its classifier gives {self.model.config.num_labels} scores per text; expected a reward model that gives one "
                 "(`num_labels` 1)."
             )
 

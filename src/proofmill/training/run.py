@@ -133,7 +133,10 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
         trainer.add_callback(Steps(job, last))
         if checkpoint:
             log(job.name, f"resumes from {checkpoint.name}")
-    with watching(job.name) as watches, gracefully(job.name, "what was learned is in the last checkpoint") as stop:
+    with (
+        watching(job.name) as watches,
+        gracefully(job.name, "the steps so far are saved up to the last checkpoint") as stop,
+    ):
         checkpoints = Checkpoints(trainer, job, checkpoint, stop, last)
         for callback in (checkpoints, *watches):
             trainer.add_callback(callback)
@@ -143,7 +146,7 @@ def train(trainer: Any, job: Job, last: int | None = None) -> float:
     if checkpoints.stopped:
         step, steps = trainer.state.global_step, last or trainer.state.max_steps
         leave(
-            f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is kept. Rerun the same command to resume."
+            f"{job.name}: {stop.why or 'stopped'}; step {step:,} of {steps:,} is saved in a checkpoint. Rerun the same command to resume."
         )
     return round(time.monotonic() - start, 2)
 
@@ -187,7 +190,7 @@ def trackers(name: str, results: Path) -> dict[str, Any]:
     there = get_available_reporting_integrations()
     if missing := [tracker for tracker in names if tracker not in there]:
         raise SettingError(
-            f"PROOFMILL_REPORT_TO names {missing[0]}, which is not installed or unknown; expected some of "
+            f"PROOFMILL_REPORT_TO names {missing[0]}, which is unknown or not installed; expected some of "
             f"{', '.join(there) or 'those that transformers knows (tensorboard, trackio, wandb, ...)'}. Install its package "
             "into the environment of the stages."
         )

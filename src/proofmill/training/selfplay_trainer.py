@@ -125,7 +125,7 @@ class SelfplayTrainer(PolicyTrainer):
 
     def _begin(self) -> None:
         """Fill the buffer with first tasks. Sampling them does not use the training's random numbers."""
-        kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies for first tasks")
+        kept, progress = Path(self.args.output_dir) / FIRST_TASKS, Progress(self.name, None, "replies")
 
         def ask(prompts: Sequence[Messages]) -> list[PolicyReply]:
             replies = self.replies(prompts)

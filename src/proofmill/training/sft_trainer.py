@@ -1,10 +1,10 @@
 """TRL's SFTTrainer with numbers that do not depend on how a batch is split over devices and accumulation steps.
 
 Differences from TRL 1.16:
-1. On several devices, filler rows without learned tokens complete the last batch of an epoch; accelerate would repeat
+1. On several devices, filler rows without trained tokens complete the last batch of an epoch; accelerate would repeat
    the epoch's first rows.
 2. Entropy and accuracy of a step are means over its tokens; TRL averages the means of its micro-batches.
-3. The evaluation loss is a mean over all learned tokens; transformers averages the means of batches.
+3. The evaluation loss is a mean over all trained tokens; transformers averages the means of batches.
 4. Epochs are counted in steps; transformers counts them in micro-batches, of which the last step has fewer.
 """
 
@@ -32,7 +32,7 @@ class SftTrainer(SFTTrainer):
     def __init__(self, **options: Any):
         super().__init__(**options)
         self.rows = len(self.train_dataset)
-        self.parts: list[int] = []  # learned tokens of the passes of a step
+        self.parts: list[int] = []  # trained tokens of the passes of a step
         self.steps_a_pass = math.ceil(self.rows / self.get_total_train_batch_size(self.args))
         if self.args.world_size > 1:
             self.train_dataset = self._fill(self.train_dataset)

@@ -72,7 +72,7 @@ def _find_archived(config: Config, results: Path, others: Sequence[Configuration
         theirs = {other.artifacts.get(name) for other in others}
         needed = {copy for copy in folder.iterdir() if (stamp := Kept(copy, name).stamp) and in_stamp(stamp) in theirs}
         if copies := [copy for copy in sorted(folder.iterdir()) if copy.name != current and copy not in needed]:
-            yield UnusedFiles("archive", name, f"{len(copies)} of other entries than today's", tuple(copies))
+            yield UnusedFiles("archive", name, f"{len(copies)} of earlier versions of the entry", tuple(copies))
 
 
 def _find_unfinished(config: Config, results: Path) -> Iterator[UnusedFiles]:

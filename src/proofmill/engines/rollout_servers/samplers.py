@@ -152,7 +152,7 @@ class ServerSampler:
             takes = None
         if not takes:
             raise ServiceError(
-                f"{self.name}: the server of the rollouts at {self.url} takes no weights; expected weight transfer. Start it with "
+                f"{self.name}: the rollout server at {self.url} takes no weights; expected weight transfer. Start it with "
                 'VLLM_SERVER_DEV_MODE=1 in its environment and --weight-transfer-config \'{"backend":"nccl"}\' (docs/training.md).'
             )
 
@@ -231,7 +231,7 @@ class ServerSampler:
     def check(self) -> None:
         if self._fault:
             raise ServiceError(
-                f"{self.name}: the server of the rollouts at {self.url} answers `{self._fault}`; expected completions of the "
+                f"{self.name}: the rollout server at {self.url} answers `{self._fault}`; expected completions of the "
                 "model that is trained. Fix the server and rerun the same command to resume."
             )
 

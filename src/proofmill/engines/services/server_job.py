@@ -163,7 +163,7 @@ def serve(service: Service, replica: int, program: ServerProcess, log_file: Path
     with locks.alone(service.lock(replica), f"{name} (service)") as alone:
         if not alone:
             raise ServiceError(
-                f"{name}: another process serves it; expected one for each replica. Set another --replica, or stop that job."
+                f"{name}: another process serves this replica; expected one process per replica. Set another --replica, or stop that one."
             )
         service.requested.unlink(missing_ok=True)
         server = server_of(name, program, log_file, here, service.key())
@@ -174,7 +174,7 @@ def serve(service: Service, replica: int, program: ServerProcess, log_file: Path
                 _supervise(server, service, replica, idle)
         finally:
             service.withdraw(replica)
-    log(name, f"no job has needed it for {clock(idle)}; ended")
+    log(name, f"no job has needed the service for {clock(idle)}; it has ended")
 
 
 def _supervise(server: Server, service: Service, replica: int, idle: float) -> None:
@@ -200,7 +200,7 @@ def _supervise(server: Server, service: Service, replica: int, idle: float) -> N
         service.withdraw(replica)
         if not server.restarts_left:
             raise ServiceError(
-                f"{server.name}: its server died again and again ({server.last_words()}); expected one that stays up. Check its "
+                f"{server.name}: its server failed after each restart ({server.last_words()}); expected one that stays up. Check its "
                 "log and its memory."
             )
         server.restart()
@@ -222,6 +222,6 @@ def follow(service: Service, replica: int, program: ServerProcess) -> None:
         while locks.is_held(service.lock(replica)):
             if not worker.alive():
                 raise ServiceError(
-                    f"{name}: a further node died ({worker.last_words()}); expected all nodes to run. Restart it."
+                    f"{name}: a further node died ({worker.last_words()}); expected all nodes to run. Restart all nodes of this replica."
                 )
             time.sleep(TICK)

@@ -1,14 +1,14 @@
 """The resources of a site's jobs: a small YAML file next to config.yaml, merged onto that of a profile.
 
-A profile (profiles/slurm, profiles/kubernetes) calls `set_resources` for Snakemake's setting of that name. The words
+A profile (profiles/slurm, profiles/kubernetes) calls `set_resources` for Snakemake's setting of that name. The keys
 are those of Snakemake and of its executor plugins. Later layers override earlier ones:
 
-    every     all jobs
-    cpu       jobs that compute without a GPU: kinds that neither call models nor train
-    ask       jobs that wait for remote models: kinds that call models
-    serve     jobs of the same kinds that serve a model's weights themselves
-    train     trainings
-    <kind>    jobs of one kind; GPUs of a kind that calls models are for its jobs that serve
+    default      all jobs
+    cpu          jobs that compute without a GPU: kinds that neither call models nor train
+    remote       jobs that wait for remote models: kinds that call models
+    inference    jobs of the same kinds that load a model's weights themselves
+    train        trainings
+    <kind>       jobs of one kind; GPUs of a kind that calls models are for its `inference` jobs
 
 The record of a kind (schema/kinds.py) decides its layer.
 """
@@ -22,10 +22,10 @@ from proofmill.schema.errors import SettingError
 from proofmill.schema.kinds import KINDS, Kind
 
 FILE = "site.yaml"
-SORTS = ("cpu", "ask", "train")
-LAYERS = ("every", *SORTS, "serve", *KINDS)
+SORTS = ("cpu", "remote", "train")
+LAYERS = ("default", *SORTS, "inference", *KINDS)
 OURS = {"engine": "transformers", "engine_args": "", "launch": None}  # our own words, with their defaults
-SBATCH = ("notice", "exclusive")  # our own words for options of sbatch: seconds before the walltime, full nodes
+SBATCH = ("signal_seconds", "exclusive")  # our own words for options of sbatch: seconds before the walltime, full nodes
 LONGEST_NOTICE = 65535  # of sbatch's --signal
 GPUS = (
     "gpu",
@@ -62,8 +62,8 @@ def set_resources(profile: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def sort_of(kind: Kind) -> str:
-    """Return the layer of a kind's jobs: `train`, `ask` or `cpu`."""
-    return "train" if kind.trains else "ask" if kind.calls_models else "cpu"
+    """Return the layer of a kind's jobs: `train`, `remote` or `cpu`."""
+    return "train" if kind.trains else "remote" if kind.calls_models else "cpu"
 
 
 def serves(tables: Iterable[Any]) -> bool:
@@ -74,8 +74,8 @@ def serves(tables: Iterable[Any]) -> bool:
 def _resources(kind: str, layers: Mapping[str, Mapping]) -> dict[str, Any]:
     """Return the resources of a kind: values, or expressions that depend on a job's input files."""
     sort = sort_of(KINDS[kind])
-    given, served = (_merge(layers.get(layer, {}) for layer in ("every", base, kind)) for base in (sort, "serve"))
-    asks = sort == "ask"
+    given, served = (_merge(layers.get(layer, {}) for layer in ("default", base, kind)) for base in (sort, "inference"))
+    asks = sort == "remote"
     plain = _complete({word: value for word, value in given.items() if not (asks and _wants_gpus(word, value))})
     served = _complete(served)
     if not asks:
@@ -94,7 +94,7 @@ def _require_both(kind: str, plain: Mapping[str, Any], served: Mapping[str, Any]
     """Raise SettingError for a size that is set only for a kind's jobs that serve weights, or only for the others."""
     for word in SIZED:
         if (word in plain) != (word in served):
-            has, lacks = ("ask", "serve") if word in plain else ("serve", "ask")
+            has, lacks = ("remote", "inference") if word in plain else ("inference", "remote")
             raise SettingError(
                 f"{FILE}: {has}: has {word}, but {lacks} has none; expected both or neither, because {kind} has jobs of both "
                 f"sorts. Set {word} in {lacks}, too."
@@ -125,7 +125,7 @@ def _complete(words: dict[str, Any]) -> dict[str, Any]:
 
 def _to_sbatch(words: dict[str, Any]) -> dict[str, Any]:
     """Move words for sbatch into `slurm_extra`; of two options that differ sbatch takes the last."""
-    options = [f"--signal=USR1@{words['notice']}"] if words.get("notice") else []
+    options = [f"--signal=USR1@{words['signal_seconds']}"] if words.get("signal_seconds") else []
     options += ["--exclusive"] * bool(words.get("exclusive"))
     options += [str(words["slurm_extra"])] if words.get("slurm_extra") else []
     others = {word: value for word, value in words.items() if word not in SBATCH}
@@ -158,11 +158,11 @@ def _check_word(where: str, layer: str, word: str, value: Any) -> None:
         raise SettingError(f"{where}: `{word}`; expected one of {', '.join(WORDS)}.{_near(word, WORDS)}")
     if expected := _describe_expected(word, value):
         raise SettingError(f"{where}: {word} is `{value}`; expected {expected}.")
-    computes = layer in ("every", "cpu", "ask") or (layer in KINDS and sort_of(KINDS[layer]) == "cpu")
+    computes = layer in ("default", "cpu", "remote") or (layer in KINDS and sort_of(KINDS[layer]) == "cpu")
     if computes and _wants_gpus(word, value):
         raise SettingError(
-            f"{where}: {word} is `{value}`, but {layer} has jobs that never use a GPU; expected it in serve, train or one of "
-            "their kinds. Move it there."
+            f"{where}: {word} is `{value}`, but {layer} has jobs that never use a GPU; expected it in inference, train or one "
+            "of their kinds. Move it there."
         )
 
 
@@ -170,7 +170,7 @@ def _describe_expected(word: str, value: Any) -> str:
     """Return the expected values of a word; empty if `value` is one of them."""
     if word == "nodes":
         return "" if type(value) is int and value >= 1 else "one or more"
-    if word == "notice":
+    if word == "signal_seconds":
         return "" if type(value) is int and 0 <= value <= LONGEST_NOTICE else f"seconds, 0 to {LONGEST_NOTICE}"
     if word == "exclusive":
         return "" if type(value) is bool else "true or false"

@@ -39,7 +39,7 @@ class Guess(TypedDict):
 
 @dataclass(frozen=True, config=Strict)
 class Api(Entry):
-    """A remote model, or a model of ours that acts as one (`weights`), with its name and its price.
+    """A remote model, or a model artifact that acts as one (`weights`), with its name and its price.
 
     Set its address in the environment, or in a file `.env` next to config.yaml: `PROOFMILL_<NAME>_URL` and
     `PROOFMILL_<NAME>_KEY` for `api/<name>`. Rate limits are `PROOFMILL_<NAME>_RPM` and `PROOFMILL_<NAME>_TPM`.
@@ -49,7 +49,7 @@ class Api(Entry):
     transport: ClassVar[Mapping[str, Any]] = {"omit": [], "max_tokens_field": "max_tokens"}
     id: str | None = doc("Model id, as the server knows it. Set this or `weights`.", None)
     weights: WeightsRef | None = doc(
-        "A model of ours that acts as the server. Each job loads it with the engine of its profile; no address is needed.",
+        "A model artifact that acts as the server. Each job loads it with the engine of its profile; no address is needed.",
         None,
     )
     price: Price | Literal["unknown"] | None = doc(
@@ -80,7 +80,7 @@ class Api(Entry):
 
     def faults(self, context: Context) -> Iterator[str]:
         if (self.id is None) == (self.weights is None):
-            yield "found both `id` and `weights`, or neither; expected the model id on a server, or a model of ours that acts as one."
+            yield "found both `id` and `weights`, or neither; expected the model id on a server, or a model artifact that acts as one."
         if self.weights and self.temperature is None:
             yield "`weights` act as the server and `temperature` is not set; expected one, since no server chooses it. Set it."
         if self.weights and (

@@ -75,7 +75,7 @@ class Problems(Entry):
     keep: NamedItems = doc(FILTERS, [])
     decontaminate: list[ProblemsRef] = doc("Decontamination: drop problems that occur in these tables.", [])
     overlap_words: Count = doc("Length of a shared run of words that counts as the same text (`decontaminate`).", 13)
-    overlap_similarity: Share = doc("Minimum Jaccard similarity of the same text (`decontaminate`).", 0.7)
+    overlap_similarity: Share = doc("Minimum Jaccard similarity that counts as the same text (`decontaminate`).", 0.7)
 
     def estimate_rows(self, rows_of: Callable[[str], int | None]) -> int | None:
         source = self.source if "/" in self.source else self.path
@@ -151,7 +151,10 @@ class Overlaps(Entry):
     words: Count = doc("Length of a shared run, in words.", 13)
     similarity: Share = doc("Minimum Jaccard similarity of near duplicates (`minhash`).", 0.7)
     model: JudgeRef | None = doc("Judge for the method `judge`.", None)
-    prompt: str = doc("Name or path of the judge's prompt. All points mean the same problem.", "same-problem")
+    prompt: str = doc(
+        "Name or path of the judge's prompt. A verdict with all points means that both rows are the same problem.",
+        "same-problem",
+    )
     parse_retries: int = doc("Retries of the judge if its verdict cannot be parsed.", 0, ge=0)
     candidates: Count = doc(
         "Number of rows that the judge compares with each statement of `against`: the nearest ones that no other method matched.",

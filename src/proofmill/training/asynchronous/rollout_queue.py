@@ -27,7 +27,7 @@ ATTEMPTS = "attempts.jsonl"  # among the checkpoints
 
 
 class RolloutQueue:
-    """The file of the attempts of a training; `waiting` has those of groups that are not learned, by group and place."""
+    """The file of the attempts of a training; `waiting` has those of groups that were not trained on yet, by group and place."""
 
     def __init__(self, folder: Path, after: int, max_staleness: int, advanced: Event | None = None):
         """Load the rollouts that an earlier run left for a training that resumes after step `after`.
@@ -55,7 +55,7 @@ class RolloutQueue:
 
     @property
     def groups(self) -> Iterator[int]:
-        """The groups that are not learned, in order, without end."""
+        """The groups that were not trained on yet, in order; endless."""
         return (group for group in count(self._below) if group not in self._learned)
 
     def add(self, attempt: SampledRollout) -> None:
@@ -74,7 +74,7 @@ class RolloutQueue:
             durable.sync(self.path)  # before the checkpoint of the step
 
     def forget(self, step: int) -> None:
-        """Leave out what was learned up to a step that no kill can undo any more."""
+        """Remove the groups that were trained on up to this step, which no kill can undo."""
         with self._lock:
             while self._learned.get(self._below, step + 1) <= step:
                 del self._learned[self._below]

@@ -8,4 +8,4 @@ def brief(rollout, tokens):
     return min(1.0, tokens / rollout.tokens)
 
 
-REWARDS = {"brief": Reward(each(brief), "1 up to `tokens` tokens, less for longer rollouts", {"tokens": 20})}
+REWARDS = {"brief": Reward(each(brief), "1 for at most `tokens` tokens, less for longer rollouts", {"tokens": 20})}
